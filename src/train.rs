@@ -24,7 +24,7 @@ use gsplit::outputs::Outputs;
 use gsplit::ui::{STEP_OF_RUN, Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
-pub use config_file::{ConfigFile, Places, words_to_toml};
+pub use config_file::{ConfigFile, OptionKeys, words_to_toml};
 pub use open::{HELP_ALL, brief, grouped, leaves_layers_to_fanouts};
 
 mod cache_room;
@@ -158,7 +158,7 @@ impl Args {
     pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
         let Some(path) = &self.file else { return Ok(None) };
         let is_given = |_: &str, arg: &clap::Arg| is_on_line(given, arg);
-        ConfigFile::read(path, &Places::new(command, &self.config), is_given).map(Some)
+        ConfigFile::read(path, &OptionKeys::new(command, &self.config), is_given).map(Some)
     }
 
     /// The options in force as a file for `gsplit run --config`, except the options `untold`.

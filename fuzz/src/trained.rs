@@ -14,7 +14,7 @@ use super::stored::{record, six, vouch};
 #[path = "../../src/train/config_file.rs"]
 mod config_file;
 
-use config_file::{ConfigFile, Places};
+use config_file::{ConfigFile, OptionKeys};
 
 /// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor
 /// refused with one line.
@@ -87,7 +87,7 @@ fn configure(bytes: &[u8]) -> bool {
     let path = folder.path().join("train.toml");
     write(&path, bytes);
     let command = command();
-    match ConfigFile::read(&path, &Places::new(&command, &config(&[])), |_, _| false) {
+    match ConfigFile::read(&path, &OptionKeys::new(&command, &config(&[])), |_, _| false) {
         Ok(file) => {
             let line = ["train".to_string()].into_iter().chain(file.arguments());
             let Ok(matches) = command.try_get_matches_from(line) else { return false };

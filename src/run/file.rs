@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::{Args, CHOSEN, COMMON, chosen, of_convert};
 use crate::infer;
-use crate::train::{self, ConfigFile, Places, is_on_line, words_to_toml};
+use crate::train::{self, ConfigFile, OptionKeys, is_on_line, words_to_toml};
 
 /// Options of the other steps that follow from training or are chosen by the run.
 const FOLLOW: [&str; 21] = [
@@ -50,21 +50,21 @@ const FOLLOW: [&str; 21] = [
 const OF_DATASET: [&str; 4] = ["lr", "optimizer", "epochs", "patience"];
 
 /// The places of all options of a run; `command` is the built command of gsplit-train.
-fn places(command: &Command) -> anyhow::Result<Places> {
+fn places(command: &Command) -> anyhow::Result<OptionKeys> {
     let step = |name: &str, step: Command| {
-        Places::of_run(
+        OptionKeys::of_run(
             name,
             step.get_arguments().filter(|arg| arg.get_long().is_some_and(|flag| !FOLLOW.contains(&flag))),
         )
     };
     let own = command.find_subcommand("run").map(|run| {
         let is_own = |arg: &&clap::Arg| ["input", "out", "from"].contains(&arg.get_id().as_str());
-        Places::of_run("", run.get_arguments().filter(is_own))
+        OptionKeys::of_run("", run.get_arguments().filter(is_own))
     });
-    let convert = Places::of_run("convert", ConvertOptions::augment_args(Command::new("convert")).get_arguments());
+    let convert = OptionKeys::of_run("convert", ConvertOptions::augment_args(Command::new("convert")).get_arguments());
     let any = training(&[], "x")?.checked()?;
-    let train = command.find_subcommand("train").map(|train| Places::new(train, &any));
-    let all = own.into_iter().fold(convert, Places::with);
+    let train = command.find_subcommand("train").map(|train| OptionKeys::new(train, &any));
+    let all = own.into_iter().fold(convert, OptionKeys::with);
     let all = all
         .with(step("presample", presample::Args::augment_args(Command::new("presample"))))
         .with(step("partition", partition::Args::augment_args(Command::new("partition"))))

@@ -27,7 +27,7 @@ const NOT_IN_FILES: [&str; 9] =
     ["dataset", "config", "print-config", "force", "help", "help-all", "version", "json", "quiet"];
 
 /// Places of options in a file: the table (names of nested ones joined with points) and the key.
-pub struct Places {
+pub struct OptionKeys {
     /// The subcommand whose --print-config shows all of them.
     command: &'static str,
     options: BTreeMap<(String, String), Arg>,
@@ -50,7 +50,7 @@ pub struct ConfigFile {
     taken: Vec<Taken>,
 }
 
-impl Places {
+impl OptionKeys {
     /// The places of all options of `train`, a built command; `config` is any configuration.
     pub fn new(train: &Command, config: &TrainConfig) -> Self {
         let options = config.options();
@@ -129,7 +129,7 @@ impl ConfigFile {
     ///
     /// # Errors
     /// One line that names file and line, for anything that is not TOML, not an option, or not a value of its option.
-    pub fn read(path: &Path, places: &Places, is_given: impl Fn(&str, &Arg) -> bool) -> anyhow::Result<Self> {
+    pub fn read(path: &Path, places: &OptionKeys, is_given: impl Fn(&str, &Arg) -> bool) -> anyhow::Result<Self> {
         let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
         let line_of = |at: usize| 1 + text.get(..at).unwrap_or(&text).matches('\n').count();
         let complaint = |at: usize, what: &str| usage(format!("{}:{}: {what}", path.display(), line_of(at)));
@@ -197,7 +197,7 @@ type TomlOption<'a> = (String, Key<'a>, &'a Spanned<DeValue<'a>>);
 fn entries<'a>(
     name: &str,
     table: &'a DeTable<'a>,
-    places: &Places,
+    places: &OptionKeys,
     found: &mut Vec<TomlOption<'a>>,
 ) -> Result<(), (usize, String)> {
     for (key, value) in table.iter() {

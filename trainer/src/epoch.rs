@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// Mini-batches of a rank, by their origin.
 pub enum Batches<'a, 's> {
     /// Sampled anew in every epoch, with the number of mini-batches.
-    Drawn(&'a mut BatchSampler<'s>, u64),
+    Sampled(&'a mut BatchSampler<'s>, u64),
     /// Made once.
     Made(&'a Made),
 }
@@ -65,7 +65,7 @@ pub fn train_epoch(
     };
     let with = Preparation { job, source: features, comm: comms.sampling() };
     match batches {
-        Batches::Drawn(sampler, count) => {
+        Batches::Sampled(sampler, count) => {
             let (order, count) = (epoch_seeds(&job.train, config.seed, epoch)?, count as usize);
             let order = &order[..order.len().min(count.saturating_mul(config.batch_size))];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;

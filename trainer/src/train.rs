@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::Near;
+use gsplit_kernels::PreferredVertices;
 use gsplit_store::{Baseline, Dataset, ModelScores, Progress, diverged};
 
 use crate::batch::Made;
@@ -62,7 +62,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     let (place, source) = (&run.places[comm.rank()], run.trained_on(comm.rank()));
     let mut sampler = run.topology.sampler(job, place, comm.rank())?;
     if let (Some(caches), true) = (run.caches, config.draws_locally()) {
-        sampler.prefer(Near::new(&job.graph, caches.of(comm.rank()), config.model.layers));
+        sampler.prefer(PreferredVertices::new(&job.graph, caches.of(comm.rank()), config.model.layers));
     }
     let model = run.model(place);
     if config.parallelism.slices_columns() {
@@ -114,7 +114,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         let write =
             |record: &StepRecord| run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() });
         let log = StepLog { every: job.options.log_every, write: &write };
-        let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler, job.num_steps()), Batches::Made);
+        let batches = made.as_ref().map_or_else(|| Batches::Sampled(&mut sampler, job.num_steps()), Batches::Made);
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);

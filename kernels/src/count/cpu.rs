@@ -50,20 +50,22 @@ impl Counters {
     }
 
     /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
-    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
+    /// them: `mixed_frontier` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
     /// last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed`; [`KernelError::VertexOutOfRange`] after a partial count.
-    pub fn count_vertices(&mut self, mixed: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
-        KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
+    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed_frontier`; [`KernelError::VertexOutOfRange`] after a partial count.
+    pub fn count_vertices(&mut self, mixed_frontier: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
+        KernelError::check_len("vertices of a mini-batch", mixed_frontier.len(), sizes.last().copied().unwrap_or(0))?;
         let mut from = 0;
         for (depth, &size) in sizes.iter().enumerate() {
-            if size < from || size > mixed.len() {
+            if size < from || size > mixed_frontier.len() {
                 return Err(KernelError::Length { what: "frontier of a layer", expected: from, got: size });
             }
             let appearances = (sizes.len() - depth) as u32;
-            mixed[from..size].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))?;
+            mixed_frontier[from..size]
+                .par_chunks(4096)
+                .try_for_each(|vertices| self.count_reached(vertices, appearances))?;
             from = size;
         }
         Ok(())

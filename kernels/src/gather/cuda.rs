@@ -46,7 +46,7 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
         (width as u32).into(),
     ];
     let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER) };
-    let shape = gpu.beside_others(Shape::per_item(out.len() / width, THREADS), table.address());
+    let shape = gpu.limit_zero_copy(Shape::per_item(out.len() / width, THREADS), table.address());
     gpu.launch(kernel, shape, &arguments)
 }
 

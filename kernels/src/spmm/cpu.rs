@@ -30,7 +30,7 @@ pub struct Aggregation<'a> {
     pub weights: Option<&'a [f32]>,
     /// Whether the target's own row comes first: output rows are then twice as wide. Row `t` of the sources is target
     /// `t`'s own.
-    pub beside_own: bool,
+    pub concat_self: bool,
 }
 
 impl Aggregation<'_> {
@@ -80,7 +80,7 @@ impl Aggregation<'_> {
                     let prefetch = Prefetch::new();
                     for (target, out) in targets.zip(out.values.chunks_exact_mut(self.out_dim(dim))) {
                         let (own, sum) = out.split_at_mut(self.own_dim(dim));
-                        if self.beside_own {
+                        if self.concat_self {
                             rows(target as u32).write_to(own);
                         }
                         sum.fill(0.0);
@@ -119,7 +119,7 @@ impl Aggregation<'_> {
                 || {
                     let prefetch = Prefetch::new();
                     for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
-                        match self.beside_own && source < edges.num_targets() {
+                        match self.concat_self && source < edges.num_targets() {
                             true => out.copy_from_slice(&gradient[source * stride..][..dim]),
                             false => out.fill(0.0),
                         }
@@ -182,7 +182,7 @@ impl Aggregation<'_> {
 
     #[inline(always)]
     fn own_dim(&self, dim: usize) -> usize {
-        if self.beside_own { dim } else { 0 }
+        if self.concat_self { dim } else { 0 }
     }
 
     #[inline(always)]
@@ -203,7 +203,7 @@ impl Aggregation<'_> {
             KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
         let (targets, rows) = (self.edges.num_targets(), self.edges.num_sources());
-        match self.beside_own && targets > rows {
+        match self.concat_self && targets > rows {
             true => Err(KernelError::RowOutOfRange { position: rows as u32, rows }),
             false => Ok(()),
         }

@@ -59,14 +59,14 @@ impl<'a> PushPull<'a> {
     pub fn push(bottom: &SampledLayer, with: Preparation<'a>) -> Result<Self> {
         let Preparation { job, source, comm } = with;
         let width = job.features.dim();
-        let gathered = job.options.prefetch > 0 || source.table().read_by().is_some();
+        let gathers_now = job.options.prefetch > 0 || source.table().read_by().is_some();
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
         // Factors are sent as their bits.
         let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());
         let sizes = [edges.indptr().len(), edges.num_edges(), factors.len()].map(|size| size as u32);
         let structure = [&sizes[..], edges.indptr(), edges.sources(), factors, read].concat();
         let columns = columns_of(width, comm.rank(), comm.size());
-        let rows = |read: &[u32]| match gathered && !columns.is_empty() {
+        let rows = |read: &[u32]| match gathers_now && !columns.is_empty() {
             true => source.rows(read, &Input::PLAIN, 0).map(Some),
             false => Ok(None),
         };

@@ -71,10 +71,10 @@ impl Exchange {
     pub fn shuffle_on_device(
         gpu: &Gpu,
         comm: &dyn Communicator,
-        mixed: DeviceSlice<'_, u32>,
+        mixed_frontier: DeviceSlice<'_, u32>,
         owners: DeviceOwners<'_>,
     ) -> Result<Shuffled> {
-        let split = DeviceSplit::new(gpu, mixed, owners, [comm.rank(), comm.size()])?;
+        let split = DeviceSplit::new(gpu, mixed_frontier, owners, [comm.rank(), comm.size()])?;
         let mut rows = 0;
         let shuffling = Shuffling::ask(gpu, comm, &split, |asked| {
             let (index, found) = split.shuffle(gpu, asked)?;

@@ -69,12 +69,12 @@ pub struct Shuffled {
 }
 
 impl Shuffled {
-    /// Lets the layer above read rows in the order of the mixed frontier `mixed`, for a frontier that ranks share.
-    pub fn in_order(mut self, mixed: Ids) -> Self {
+    /// Lets the layer above read rows in the order of the mixed frontier `mixed_frontier`, for a frontier that ranks share.
+    pub fn in_order(mut self, mixed_frontier: Ids) -> Self {
         if let Exchange::Shuffle(shuffle) = &mut self.exchange {
             shuffle.order = Some(self.source.clone());
         }
-        Self { read: mixed, ..self }
+        Self { read: mixed_frontier, ..self }
     }
 }
 
@@ -86,10 +86,14 @@ impl Exchange {
         (Self::Shuffle(Box::new(Shuffle { rows, counts, asked, onto: OnceLock::new(), order })), read.into())
     }
 
-    /// Splits the vertices of `mixed` by `owner` ([`HostShuffle::new`]), and returns the next local frontier with the
+    /// Splits the vertices of `mixed_frontier` by `owner` ([`HostShuffle::new`]), and returns the next local frontier with the
     /// exchange between the two. Collective.
-    pub fn shuffle(comm: &dyn Communicator, mixed: &[u32], owner: impl Fn(u32) -> usize + Sync) -> Result<Shuffled> {
-        let HostShuffle { frontier, source, exchange } = HostShuffle::new(comm, mixed, owner)?;
+    pub fn shuffle(
+        comm: &dyn Communicator,
+        mixed_frontier: &[u32],
+        owner: impl Fn(u32) -> usize + Sync,
+    ) -> Result<Shuffled> {
+        let HostShuffle { frontier, source, exchange } = HostShuffle::new(comm, mixed_frontier, owner)?;
         let (exchange, read) = Self::of_host(exchange, frontier.len());
         Ok(Shuffled { frontier: frontier.into(), read, source: source.into(), exchange })
     }

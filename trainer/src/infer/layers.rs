@@ -81,7 +81,7 @@ pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
     }
     let mut sampler = Sampler::default();
     let all = in_edges(&mut sampler, graph, &vertices)?;
-    Ok([vertices.len(), sampler.mixed().len(), all.local.len()])
+    Ok([vertices.len(), sampler.mixed_frontier().len(), all.local.len()])
 }
 
 /// Returns all in-edges of `frontier`; the vertices at their ends are then in `sampler`.
@@ -309,7 +309,7 @@ impl<T: Cell> Worker<'_, T> {
     /// Computes the rows of `frontier`, at the model's place.
     fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
         let all = in_edges(sampler, &self.graph, frontier)?;
-        let vertices = sampler.mixed();
+        let vertices = sampler.mixed_frontier();
         let (place, input) = (self.model.place(), self.model.input());
         let rows = match self.below {
             Some(below) => Some(below.rows(place, vertices, self.in_dim)?),

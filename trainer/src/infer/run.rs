@@ -25,7 +25,7 @@ use crate::metric::{Metric, Scorer, Scores, largest};
 use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
 use crate::residence::cache::row_bytes;
-use crate::residence::source::{pin, sources};
+use crate::residence::source::{prepare_gpu_table, sources};
 use crate::{Error, Result};
 
 /// Number of embeddings written at once.
@@ -234,8 +234,8 @@ pub fn infer(
     let graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
     // Each worker is a rank of one run.
     let alone = RunOptions::default();
-    let pinned = pin(&features, None, &places, &alone, progress)?;
-    let sources = sources(&features, pinned.as_ref(), &places, &alone)?;
+    let gpu_table = prepare_gpu_table(&features, None, &places, &alone, progress)?;
+    let sources = sources(&features, gpu_table.as_ref(), &places, &alone)?;
     let mut pass = LayerWise::new(Team::new(model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding.layer } else { last };

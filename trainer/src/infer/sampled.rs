@@ -71,9 +71,9 @@ impl SampledInference<'_> {
         for (key, fanout) in (Step { seed: self.seed, epoch: 0, step: 0 }).layers(self.fanouts) {
             let mut drawn = SampledCsc::default();
             sampler.layer(&self.graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut drawn)?;
-            layers.push(LayerEdges::new(place, self.graph, drawn, sampler.mixed())?);
+            layers.push(LayerEdges::new(place, self.graph, drawn, sampler.mixed_frontier())?);
         }
-        let vertices = sampler.mixed();
+        let vertices = sampler.mixed_frontier();
         let mut rows = match source.is_read_in_place() && input.is_plain() {
             true => None,
             false => Some(source.rows(vertices, input, 0)?),

@@ -1,6 +1,6 @@
 //! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain `tch`.
 //!
-//! No layer knows about ranks: it takes the hidden rows of its mixed frontier, wherever they came from, and returns
+//! No layer knows about ranks: it takes the hidden rows of its mixed frontier (its vertices and their sampled in-neighbours), wherever they came from, and returns
 //! those of its local frontier. The surroundings of a layer (residual, normalisation, activation, dropout, jumping
 //! knowledge) are the same for all: `block.rs`, `head.rs`.
 //!
@@ -20,8 +20,8 @@
 //! }
 //!
 //! impl Layer for Sum {
-//!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-//!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
+//!     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+//!         let sum = aggregate(&edges.edges, Reduce::Sum, input, None, false)?;
 //!         linear(edges.place(), &sum, &self.weight, None, finish)
 //!     }
 //!
@@ -82,12 +82,12 @@ pub use scorer::{PairScorer, Pairs};
 
 /// One layer of a graph neural network. It can be moved to another thread, but is used by one thread at a time.
 pub trait Layer: Send {
-    /// Computes the rows of the local frontier, `[num_frontier, out]`, from those of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]),
-    /// with `finish` applied ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called with an empty frontier.
+    /// Computes the rows of the local frontier, `[num_frontier, out]`, from `input`: the rows of the frontier's vertices, then of
+    /// their sampled in-neighbours (the mixed frontier), f32 `[num_sources, in]` ([`Rows::tensor`]), with `finish` applied ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called with an empty frontier.
     ///
     /// # Errors
     /// Errors of the operators: shapes that do not match.
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
@@ -261,15 +261,15 @@ impl Model {
         &self,
         index: usize,
         edges: &LayerEdges<'_>,
-        mixed: impl Into<Rows<'a>>,
+        input: impl Into<Rows<'a>>,
         below: Option<&Tensor>,
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
-        let mixed = mixed.into();
+        let input = input.into();
         let trained = dropout.map(|dropout| edges.trained_at(dropout.step, index));
         let edges = trained.as_ref().unwrap_or(edges);
-        let body = |finish| self.blocks[index].body(edges, mixed, below, finish);
+        let body = |finish| self.blocks[index].body(edges, input, below, finish);
         self.body_of(index, frontier.into(), dropout, body)
     }
 

@@ -80,8 +80,8 @@ impl Norm {
             let [means, variances] = statistics.each_ref().map(|new| new.isfinite().all());
             let whole = means.f_logical_and(&variances)?;
             for (running, new) in [mean, variance].into_iter().zip(statistics) {
-                let mixed = running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
-                running.shallow_clone().f_copy_(&mixed.f_where_self(&whole, running)?)?;
+                let updated = running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
+                running.shallow_clone().f_copy_(&updated.f_where_self(&whole, running)?)?;
             }
             Ok(())
         })

@@ -52,7 +52,7 @@ pub fn of_epoch(
         Ok(())
     };
     let stage = run.stage(comm, "mini-batches on trial", (items, "seeds"));
-    let (batches, log) = (Batches::Drawn(sampler, tried), StepLog { every: 1, write: &write });
+    let (batches, log) = (Batches::Sampled(sampler, tried), StepLog { every: 1, write: &write });
     train_epoch(
         (job, run.trained_on(comm.rank())),
         batches,

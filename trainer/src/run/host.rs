@@ -343,9 +343,9 @@ fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> 
         let sizes = sizes.map(|count| count as usize);
         let order = order_of_layer(config.model.kind, heads, sizes, widths, index > 0, by_columns);
         let [vertices, edges, read, received] = [vertices, edges, read, received].map(|count| count as f64);
-        let room = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
+        let received_above = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
         let (widths, heads) = (widths.map(|width| width as f64), heads as f64);
-        HeldLayer { vertices, edges, read, received, widths, room, order, heads }
+        HeldLayer { vertices, edges, read, received, widths, received_above, order, heads }
     };
     let batch = Batch {
         layers: counts.iter().enumerate().map(layer).collect(),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::options::RunOptions;
 use crate::ranks::hosts;
-use crate::residence::cache::gathered;
+use crate::residence::cache::all_gather_json;
 use crate::{Error, Result};
 
 /// Location of a process, as sent to the others.
@@ -91,7 +91,7 @@ impl HostProcesses {
         let (comm, own) = (process.comms().all(), HostMemory::new());
         let memory = own.as_ref().map_err(ToString::to_string);
         let memory = memory.and_then(|own| own.address().map_err(|error| error.to_string()));
-        let all = gathered(comm, &Residence { host: hosts::this(), file: features.file_state(), memory })?;
+        let all = all_gather_json(comm, &Residence { host: hosts::this(), file: features.file_state(), memory })?;
         let first = |is_same: fn(&Residence, &Residence) -> bool| -> Vec<usize> {
             all.iter().map(|one| all.iter().position(|other| is_same(one, other)).unwrap_or(0)).collect()
         };
@@ -103,7 +103,7 @@ impl HostProcesses {
             Ok(address) => HostMemory::open(address).map_err(|error| error.to_string()),
             Err(why) => Err(why.clone()),
         };
-        let problems = gathered(comm, &memory.as_ref().err().cloned())?;
+        let problems = all_gather_json(comm, &memory.as_ref().err().cloned())?;
         let this = Self::of(rank, [hosts, files], &problems);
         let is_shared = this.ranks(&this.copies, rank).count() > 1;
         Ok(Self { memory: memory.ok().filter(|_| is_shared), ..this })
@@ -151,7 +151,7 @@ impl HostProcesses {
     /// [`Error::Option`], the same in each process, if a budget is too small; errors of the communicator.
     pub fn budget(&self, options: &RunOptions, needs: Needs) -> Result<SharedBudget> {
         let needs = match &options.process {
-            Some(process) => gathered(process.comms().all(), &needs)?,
+            Some(process) => all_gather_json(process.comms().all(), &needs)?,
             None => vec![needs],
         };
         self.divide(&needs)

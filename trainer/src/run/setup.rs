@@ -20,7 +20,7 @@ use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::{number_types, places};
-use crate::residence::source::{FeatureSource, HostStorage, pin, sources};
+use crate::residence::source::{FeatureSource, HostStorage, prepare_gpu_table, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::host::HostRows;
 use crate::run::shard;
@@ -161,7 +161,7 @@ pub fn with_run<R>(
         job.features = features;
     }
     let job = job;
-    let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
+    let gpu_table = prepare_gpu_table(&job.features, caches.as_ref(), &places, options, progress)?;
     if config.draws_locally() {
         inputs.kept = caches.as_ref().map(Caches::checksum);
         if inputs.kept.is_none() {
@@ -171,7 +171,7 @@ pub fn with_run<R>(
     }
     resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
     let count = |rank| caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()));
-    let sources = sources(&job.features, pinned.as_ref(), &places, options)?.into_iter();
+    let sources = sources(&job.features, gpu_table.as_ref(), &places, options)?.into_iter();
     let here = options.ranks_here(places.len());
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
     let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
@@ -194,7 +194,7 @@ pub fn with_run<R>(
         sources,
         slices,
         topology,
-        storage: HostStorage::of(&job.features, pinned.as_ref()),
+        storage: HostStorage::of(&job.features, gpu_table.as_ref()),
         caches: caches.as_ref(),
         reads_disk,
         resume,
@@ -205,8 +205,8 @@ pub fn with_run<R>(
     let done = work(&run)?;
     drop(run);
     let is_shared = caches.as_ref().is_some_and(Caches::are_shared);
-    if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared) {
-        pinned.part(process.comms().all())?;
+    if let (Some(gpu_table), Some(process), true) = (gpu_table, &options.process, is_shared) {
+        gpu_table.part(process.comms().all())?;
     }
     Ok(done)
 }

@@ -3,7 +3,7 @@
 //! Both draw the same samples, to the bit. On a GPU the graph is in its memory or in the host's, read over the bus
 //! ([`Topology`](crate::residence::topology::Topology)); frontiers and edges stay on the GPU, and the host reads only their sizes.
 
-use gsplit_kernels::{Graph, Near, Sampler};
+use gsplit_kernels::{Graph, PreferredVertices, Sampler};
 use gsplit_sample::HostSampler;
 
 use super::on_gpu::{GpuSampler, OnDevice};
@@ -32,10 +32,10 @@ impl<'a> BatchSampler<'a> {
         Ok(Self::Gpu(Box::new(GpuSampler::new(place, inputs, ahead)?)))
     }
 
-    /// Prefers the vertices of `near`, if the host samples.
-    pub fn prefer(&mut self, near: Near) {
+    /// Prefers the vertices of `preferred`, if the host samples.
+    pub fn prefer(&mut self, preferred: PreferredVertices) {
         if let Self::Host(sampler, _) = self {
-            sampler.prefer(near);
+            sampler.prefer(preferred);
         }
     }
 

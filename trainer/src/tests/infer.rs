@@ -24,7 +24,7 @@ use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
 use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
 use crate::operator::{GpuList, Place, to_rows};
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, GpuTable};
 use crate::{InferConfig, InferSummary, Predict, Summary, Wanted, infer};
 
 /// Trains for two epochs and leaves a checkpoint in `run`. GAT has its features normalised.
@@ -78,8 +78,9 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             let on_host = FeatureSource::new(&job.features, host.place());
             let expected = last_two(&host, &on_host, Room::UNLIMITED).0;
             let gathered = FeatureSource::new(&job.features, device.place());
-            let pinned = PinnedRows::new(&job.features, device.place().gpu().unwrap()).unwrap();
-            let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
+            let pinned = GpuTable::new(&job.features, device.place().gpu().unwrap()).unwrap();
+            let pinned =
+                pinned.as_ref().map(|pinned| FeatureSource::with_gpu_table(&job.features, device.place(), pinned, 0));
             let pinned = pinned.transpose().unwrap();
             let with = |device_bytes: u64, bytes: u64| Room {
                 device_bytes: Some(device_bytes),

@@ -20,7 +20,7 @@ use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::gather_features;
 use crate::residence::cache::Caches;
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, GpuTable};
 use crate::{Error, FeatureStorage, Process, RunOptions, Summary, TopologyStorage};
 
 /// Options of one epoch on `ranks`.
@@ -76,12 +76,12 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     job.features = job.features.in_memory().unwrap();
     let caches = Caches::new(&job, &places, &[], &NoProgress);
     let caches = caches.unwrap().unwrap();
-    let mut pinned = PinnedRows::new(&job.features, &gpu).unwrap().unwrap();
+    let mut pinned = GpuTable::new(&job.features, &gpu).unwrap().unwrap();
     pinned.share(&caches, (rank, &gpu), comm).unwrap();
     let vertices: Vec<u32> = (0..job.features.num_rows() as u32).collect();
     let mut stored = vec![f32::NAN; vertices.len() * job.features.dim()];
     gather_features(&job.features, &vertices, &mut stored).unwrap();
-    let source = FeatureSource::pinned(&job.features, &place, &pinned, rank).unwrap();
+    let source = FeatureSource::with_gpu_table(&job.features, &place, &pinned, rank).unwrap();
     let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
     assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "rank {rank}");
     drop(source);

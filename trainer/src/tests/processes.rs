@@ -119,9 +119,9 @@ struct Before {
 }
 
 impl Layer for Before {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
         (self.happens)()?;
-        let mean = aggregate(&edges.edges, Reduce::Mean, mixed, None, false)?;
+        let mean = aggregate(&edges.edges, Reduce::Mean, input, None, false)?;
         linear(edges.place(), &mean, &self.weight, None, finish)
     }
 

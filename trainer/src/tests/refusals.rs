@@ -173,8 +173,8 @@ struct Opaque {
 }
 
 impl Layer for Opaque {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<tch::Tensor> {
-        linear(edges.place(), &mixed.first(edges.edges.num_targets())?, &self.weight, None, finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> crate::Result<tch::Tensor> {
+        linear(edges.place(), &input.first(edges.edges.num_targets())?, &self.weight, None, finish)
     }
 
     fn out_dim(&self) -> usize {

@@ -49,7 +49,7 @@ use crate::{Error, Result};
 
 use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
-pub use reach::gathered;
+pub use reach::all_gather_json;
 pub use simulated::SimulatedCache;
 
 /// Feature rows that the GPUs of a run keep, or would keep.
@@ -102,7 +102,7 @@ impl Caches {
         let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
         let comm = options.process.as_ref().map(|process| process.comms().all());
         let left = match comm {
-            Some(comm) => gathered(comm, &left)?.concat(),
+            Some(comm) => all_gather_json(comm, &left)?.concat(),
             None => left,
         };
         let room = room(options, &left, row_bytes, ranks)?;

@@ -2,8 +2,8 @@
 //!
 //! Idea: the table is pinned once for all GPUs, if it is in memory in one piece; otherwise those rows of it that stay
 //! in memory. Rows of a file that GPUs keep are read many at a time. Ranks that share a GPU share the rows that they
-//! both keep. Ranks that are processes exchange handles of the rows that they keep ([`PinnedRows::share`]), and at the
-//! end wait until all have closed them ([`PinnedRows::part`]).
+//! both keep. Ranks that are processes exchange handles of the rows that they keep ([`GpuTable::share`]), and at the
+//! end wait until all have closed them ([`GpuTable::part`]).
 //! Cost: one number per vertex on each GPU that finds rows in caches. The GPUs fill their caches in parallel.
 
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
-use super::gathered::{AnyRows, DeviceRows};
-use super::mixed::{AnyMixed, MixedRows, ReachedRows};
+use super::gpu_rows::{AnyRows, DeviceRows};
+use super::tiered::{AnyTiered, ReachedRows, TieredRows};
 use crate::operator::with_row;
-use crate::residence::cache::{Caches, gathered};
+use crate::residence::cache::{Caches, all_gather_json};
 use crate::{Error, Result};
 
 /// A table of rows that the GPUs of a run can read, and the copies of some that they keep.
-pub struct PinnedRows<'a>(Box<dyn AnyTable<'a> + 'a>);
+pub struct GpuTable<'a>(Box<dyn AnyTable<'a> + 'a>);
 
-impl<'a> PinnedRows<'a> {
+impl<'a> GpuTable<'a> {
     /// Pins `table` for all GPUs, if it is in memory in one piece.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl<'a> PinnedRows<'a> {
     /// Wraps a table in a file, of which GPUs keep some rows. With a `gpu`, rows that stay in memory are pinned for all GPUs.
     ///
     /// # Errors
-    /// Errors of [`PinnedRows::new`].
+    /// Errors of [`GpuTable::new`].
     pub fn of_file(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
         match table.dtype() {
             FeatureDtype::F32 => Self::kept::<f32>(table, gpu),
@@ -87,7 +87,7 @@ impl<'a> PinnedRows<'a> {
     }
 
     /// Closes the rows of other processes, and frees this process's once all have closed them. Otherwise they stay
-    /// until the process ends. Collective, after [`PinnedRows::share`].
+    /// until the process ends. Collective, after [`GpuTable::share`].
     ///
     /// # Errors
     /// Errors of the communicator.
@@ -104,8 +104,8 @@ impl<'a> PinnedRows<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(super) fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
-        self.0.mixed(rank, gpu)
+    pub(super) fn tiered(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyTiered + '_>>> {
+        self.0.tiered(rank, gpu)
     }
 }
 
@@ -123,10 +123,10 @@ trait AnyTable<'a>: Send + Sync {
     fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
     fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
     fn is_pinned(&self) -> bool;
-    /// See [`PinnedRows::rows`].
+    /// See [`GpuTable::rows`].
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>>;
-    /// See [`PinnedRows::mixed`].
-    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>>;
+    /// See [`GpuTable::tiered`].
+    fn tiered(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyTiered + '_>>>;
 }
 
 struct PinnedTable<'a, T: DeviceValue> {
@@ -215,7 +215,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
         let own = self.store(caches, (rank, gpu), true)?;
         let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
-        let kept = gathered(comm, &SharedRows { handles, digest: caches.digest(rank) })?;
+        let kept = all_gather_json(comm, &SharedRows { handles, digest: caches.digest(rank) })?;
         self.caches = Some(caches);
         self.stores.resize_with(comm.size(), || None);
         self.stores[rank] = Some(Arc::new(own));
@@ -256,7 +256,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         Ok(Some(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache)))))
     }
 
-    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
+    fn tiered(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyTiered + '_>>> {
         if self.pinned.is_some() {
             return Ok(None);
         }
@@ -270,6 +270,6 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         if stores.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Box::new(MixedRows::new(self.table.dim(), self.table.num_rows(), stores))))
+        Ok(Some(Box::new(TieredRows::new(self.table.dim(), self.table.num_rows(), stores))))
     }
 }

@@ -6,7 +6,7 @@ use gsplit_kernels::Gpu;
 use gsplit_store::{FeatureTable, Progress};
 use serde::Serialize;
 
-use super::{FeatureSource, PinnedRows};
+use super::{FeatureSource, GpuTable};
 use crate::Result;
 use crate::job::options::RunOptions;
 use crate::operator::Place;
@@ -27,10 +27,10 @@ pub enum HostStorage {
 }
 
 impl HostStorage {
-    /// Storage of `table`; `pinned` is given if GPUs keep or read its rows.
-    pub fn of(table: &FeatureTable, pinned: Option<&PinnedRows<'_>>) -> Self {
-        match pinned {
-            Some(pinned) if pinned.is_pinned() => Self::Pinned,
+    /// Storage of `table`; `gpu_table` is given if GPUs keep or read its rows.
+    pub fn of(table: &FeatureTable, gpu_table: Option<&GpuTable<'_>>) -> Self {
+        match gpu_table {
+            Some(gpu_table) if gpu_table.is_pinned() => Self::Pinned,
             _ if table.read_by().is_some() => Self::Disk,
             _ if table.is_in_memory() => Self::Memory,
             _ => Self::Mapped,
@@ -54,33 +54,35 @@ impl Display for HostStorage {
 ///
 /// # Errors
 /// Errors of the driver if rows are to be kept.
-pub fn pin<'a>(
+pub fn prepare_gpu_table<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
     places: &[Place],
     options: &RunOptions,
     progress: &dyn Progress,
-) -> Result<Option<PinnedRows<'a>>> {
+) -> Result<Option<GpuTable<'a>>> {
     let here = options.ranks_here(places.len());
     let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
-    let pinned = match places[0].gpu().map(|gpu| pinned(table, gpu)) {
+    let gpu_table = match places[0].gpu().map(|gpu| open(table, gpu)) {
         Some(Err(error)) => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            Some(PinnedRows::of_file(table, None)?)
+            Some(GpuTable::of_file(table, None)?)
         }
-        pinned => pinned.transpose()?,
+        gpu_table => gpu_table.transpose()?,
     };
-    let pinned = match (pinned, caches) {
-        (Some(mut pinned), Some(caches)) => {
+    let gpu_table = match (gpu_table, caches) {
+        (Some(mut gpu_table), Some(caches)) => {
             match (&options.process, &ranks[..]) {
-                (Some(process), &[here]) if caches.are_shared() => pinned.share(caches, here, process.comms().all())?,
-                _ => pinned.fill(caches, &ranks)?,
+                (Some(process), &[here]) if caches.are_shared() => {
+                    gpu_table.share(caches, here, process.comms().all())?
+                }
+                _ => gpu_table.fill(caches, &ranks)?,
             }
-            Some(pinned)
+            Some(gpu_table)
         }
-        (pinned, _) => pinned,
+        (gpu_table, _) => gpu_table,
     };
-    let storage = HostStorage::of(table, pinned.as_ref());
+    let storage = HostStorage::of(table, gpu_table.as_ref());
     match caches {
         Some(caches) if ranks.is_empty() || caches.are_all(table.num_rows()) => {
             progress.note(&caches.told(table.num_rows()))
@@ -89,26 +91,28 @@ pub fn pin<'a>(
         None if ranks.is_empty() => {}
         None => progress.note(&format!("feature rows are {storage}")),
     }
-    Ok(pinned)
+    Ok(gpu_table)
 }
 
 /// Pins `table`, or those of its rows that stay in memory, for GPUs.
-fn pinned<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<PinnedRows<'a>> {
-    PinnedRows::new(table, gpu)?.map_or_else(|| PinnedRows::of_file(table, Some(gpu)), Ok)
+fn open<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<GpuTable<'a>> {
+    GpuTable::new(table, gpu)?.map_or_else(|| GpuTable::of_file(table, Some(gpu)), Ok)
 }
 
-/// A source of the rows of `table`, pinned as `pinned`, for each rank of this process.
+/// A source of the rows of `table`, which GPUs read as `gpu_table`, for each rank of this process.
 ///
 /// # Errors
-/// Errors of [`FeatureSource::pinned`].
+/// Errors of [`FeatureSource::with_gpu_table`].
 pub fn sources<'a>(
     table: &'a FeatureTable,
-    pinned: Option<&'a PinnedRows<'_>>,
+    gpu_table: Option<&'a GpuTable<'_>>,
     places: &[Place],
     options: &RunOptions,
 ) -> Result<Vec<FeatureSource<'a>>> {
-    let source = |rank: usize| match pinned {
-        Some(pinned) => FeatureSource::pinned(table, &places[rank], pinned, rank).map_err(|error| error.of_rank(rank)),
+    let source = |rank: usize| match gpu_table {
+        Some(gpu_table) => {
+            FeatureSource::with_gpu_table(table, &places[rank], gpu_table, rank).map_err(|error| error.of_rank(rank))
+        }
         None => Ok(FeatureSource::new(table, &places[rank])),
     };
     options.ranks_here(places.len()).map(source).collect()
