@@ -5,8 +5,7 @@ use std::time::Instant;
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
-use crate::batch::for_each;
-use crate::batch::{Made, Preparation, Prepared, drawn};
+use crate::batch::{Made, Preparation, Prepared, drawn, for_each};
 use crate::job::Job;
 use crate::model::Model;
 use crate::optimizer::Optimizer;

@@ -84,7 +84,7 @@ pub use ranks::process::Process;
 pub use ranks::traffic::{Phase, Traffic};
 pub use rates::{GpuRates, PairRate, Rates};
 pub use report::log::{foreign_events, is_json_log};
-pub use report::{DiskForecast, EpochReport, LayerRows, Summary, Timings, Work};
+pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use residence::cache::CacheSummary;
 pub use run::advice::left_behind;
 pub use run::locality::next_draw_factor;

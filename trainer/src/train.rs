@@ -14,13 +14,12 @@ use crate::operator::set_torch_threads;
 use crate::optimizer::Optimizer;
 use crate::ranks::comms::Comms;
 use crate::ranks::hosts;
-use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
 use crate::report::stopping::{evaluations, is_exhausted, to_go};
-use crate::report::{DiskForecast, EpochReport, Summary, notes, share_metrics};
+use crate::report::{EpochReport, Summary, checkpoint, notes, share_metrics};
 use crate::residence::cache::Caches;
+use crate::run::locality;
 use crate::run::setup::{Run, with_run};
-use crate::run::{forecast, locality};
 use crate::{Error, Result, TrainConfig};
 
 /// Trains a model on `dataset` with the options of `config`. Rank 0 calls `on_epoch` once per epoch with the reports of
@@ -49,7 +48,6 @@ struct Epochs {
     num_parameters: usize,
     baseline: Option<Baseline>,
     scores: Option<ModelScores>,
-    forecast: Option<DiskForecast>,
 }
 
 /// Trains all epochs on one rank. Collective.
@@ -96,11 +94,6 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     };
     note(notes::unchosen(job));
     of_splits.iter().for_each(|line| note(Some(format!("note: {line}"))));
-    let forecast = match before < config.epochs as usize {
-        true => forecast::of_epoch(run, &mut sampler, before as u32 + 1, &reports, comms)?,
-        false => None,
-    };
-    note(forecast.as_ref().map(DiskForecast::to_string));
     for epoch in before as u32 + 1..=config.epochs {
         if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
             break;
@@ -154,7 +147,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         let below = scores.as_ref().and_then(|scores| scores.below_baseline(&reports));
         note(below.map(|line| format!("note: {line}")));
     }
-    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores, forecast })
+    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
 }
 
 /// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and size. Collective.
@@ -191,14 +184,13 @@ fn keep(
 
 /// Summary of `run` from its `trained` epochs, including the epochs before a resume.
 fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
-    let Epochs { reports: mut epochs, num_parameters, baseline, scores, forecast } = trained;
+    let Epochs { reports: mut epochs, num_parameters, baseline, scores } = trained;
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     Summary {
         best: EpochReport::best(&epochs).cloned(),
         notes: gsplit_store::notes(&epochs, scores.as_ref()),
         baseline,
         scores,
-        disk: forecast,
         stopped_early: (epochs.len() as u32) < run.job.config.epochs,
         epochs: epochs.split_off(done),
         num_parameters,

@@ -12,9 +12,8 @@ use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 use crate::config::Parallelism;
 use crate::infer::Trained;
 use crate::job::options::RunOptions;
-use crate::job::partition;
-use crate::job::{Artifacts, Job, check_links_fit};
-use crate::model::{Model, check_size};
+use crate::job::{Artifacts, Job, check_links_fit, partition};
+use crate::model::Model;
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
@@ -49,8 +48,6 @@ pub struct Run<'a> {
     pub storage: HostStorage,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
-    /// True if mini-batches read feature rows from disk.
-    pub reads_disk: bool,
     /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
     /// Initial model, if it does not resume.
@@ -149,9 +146,7 @@ pub fn with_run<R>(
         let notes = links::notes(dataset, split, &job.whole, &config.task);
         notes.iter().for_each(|note| progress.note(note));
     }
-    check_size(config, job.features.dim(), job.outputs)?;
     let host = HostRows::find(&job, &places, progress)?;
-    let reads_disk = host.reads_disk(&job)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
@@ -196,7 +191,6 @@ pub fn with_run<R>(
         topology,
         storage: HostStorage::of(&job.features, gpu_table.as_ref()),
         caches: caches.as_ref(),
-        reads_disk,
         resume,
         init,
         progress,
@@ -205,7 +199,7 @@ pub fn with_run<R>(
     let done = work(&run)?;
     drop(run);
     let is_shared = caches.as_ref().is_some_and(Caches::are_shared);
-    if let (Some(gpu_table), Some(process), true) = (gpu_table, &options.process, is_shared) {
+    if let (Some(mut gpu_table), Some(process), true) = (gpu_table, &options.process, is_shared) {
         gpu_table.part(process.comms().all())?;
     }
     Ok(done)
@@ -227,7 +221,7 @@ fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
 fn starting_model(folder: &Path, job: &Job<'_>, progress: &dyn Progress) -> Result<Trained> {
     let trained = Trained::open(folder, None)?;
     trained.check_start(job)?;
-    let (path, epochs) = (trained.path().display(), trained.epochs());
+    let (path, epochs) = (trained.path.display(), trained.epochs());
     progress.note(&format!("starts from the parameters of {path}, after epoch {epochs} of its run"));
     Ok(trained)
 }
