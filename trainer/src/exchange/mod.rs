@@ -28,9 +28,7 @@ use order::{rows_at, rows_onto};
 
 use crate::Result;
 use crate::autograd::{Buffer, values_mut};
-use crate::operator::Ids;
-use crate::operator::Place;
-use crate::operator::with_rows_behind;
+use crate::operator::{Ids, Place, with_row, with_rows_behind};
 
 /// Moves the rows of a local frontier to the layer above.
 #[derive(Debug)]
@@ -164,7 +162,9 @@ impl Exchange {
         let mut read = with_rows_behind(&rows, shuffle.counts.num_received())?;
         match place {
             Place::Host(_) => self.forward(comm, values_mut(&mut read)?, dim)?,
-            Place::Device(gpu, device, ..) => shuffle.forward_on_device((gpu, *device), comm, &mut read, dim)?,
+            Place::Device(gpu, device, ..) => with_row!(read.kind(), |T| {
+                shuffle.forward_on_device::<T>((gpu, *device), comm, &mut read, dim)?;
+            }),
         }
         match &shuffle.order {
             Some(order) => rows_at(place, &read, order),
@@ -183,7 +183,9 @@ impl Exchange {
         };
         match place {
             Place::Host(_) => self.backward(comm, values_mut(&mut gradient)?, dim)?,
-            Place::Device(gpu, device, ..) => shuffle.backward_on_device((gpu, *device), comm, &mut gradient, dim)?,
+            Place::Device(gpu, device, ..) => with_row!(gradient.kind(), |T| {
+                shuffle.backward_on_device::<T>((gpu, *device), comm, &mut gradient, dim)?;
+            }),
         }
         Ok(gradient.f_narrow(0, 0, shuffle.rows as i64)?)
     }

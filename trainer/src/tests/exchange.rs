@@ -5,9 +5,7 @@ use gsplit_kernels::{Communicator, DeviceOwners, Draws, Stream, StreamKey};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
-use crate::operator::filled_with_room;
-use crate::operator::{Place, on_host};
-use crate::operator::{from_rows, to_rows};
+use crate::operator::{Place, filled_with_room, from_rows, on_host, to_rows};
 use crate::{Exchange, Shuffled};
 
 const N: usize = 200;

@@ -15,6 +15,7 @@ use super::runs::{losses, run};
 use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
+use crate::ranks::comms::Comms;
 use crate::{Error, Process, RunOptions, Summary};
 
 /// Results of `work` in each of several processes, in equal groups, which receive their ends of the communicators.
@@ -29,8 +30,8 @@ pub fn in_processes<R: Send>(
         let start = |(rank, (all, (sampling, computing))): (usize, (Threads, (Threads, Threads)))| {
             let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
             let process = match groups {
-                1 => Process::new(boxed(sampling), boxed(computing), Some(0)),
-                _ => Process::in_group(boxed(all), [boxed(sampling), boxed(computing)], Some(0)),
+                1 => Process::over(Comms::of_one_group(boxed(sampling), boxed(computing)), Some(0)),
+                _ => Process::over(Comms::of_group(boxed(all), boxed(sampling), boxed(computing)), Some(0)),
             };
             scope.spawn(move || work(rank, Arc::new(process)))
         };
@@ -106,7 +107,7 @@ fn a_process_without_a_gpu_of_its_own_is_told() {
     let fixture = dataset(72, 60, 3);
     let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 1), |config| config.device = Device::Cuda);
     let solo = || Box::new(gsplit_kernels::Solo) as Box<dyn Communicator>;
-    let process = Some(Arc::new(Process::new(solo(), solo(), None)));
+    let process = Some(Arc::new(Process::over(Comms::of_one_group(solo(), solo()), None)));
     let options = RunOptions { process, ..RunOptions::default() };
     assert_refused(run(&fixture, &cuda, &options), "LOCAL_RANK");
 }
