@@ -16,7 +16,7 @@ use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, to_rows};
-use crate::residence::source::{FeatureSource, GpuTable, InputRows, hand_over, load};
+use crate::residence::source::{FeatureSource, InputRows, hand_over, load, open_gpu_table};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
 use crate::{RowPlacement, RunOptions, Summary};
@@ -148,7 +148,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
     let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
-    let pinned = GpuTable::new(&job.features, gpu).unwrap().unwrap();
+    let pinned = open_gpu_table(&job.features, Some(gpu)).unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::with_gpu_table(&job.features, &place, &pinned, 0).unwrap();
         let (step, mut sampler) =

@@ -22,7 +22,7 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{Engine, Place};
-use crate::residence::source::{FeatureSource, GpuTable};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::{Error, InferConfig, RunOptions, infer, train};
 
 /// Adds up the counted items.
@@ -50,7 +50,7 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
         other
     });
     let others: Vec<Model> = others.collect();
-    let pinned = places[0].gpu().and_then(|gpu| GpuTable::new(&job.features, gpu).unwrap());
+    let pinned = places[0].gpu().map(|gpu| open_gpu_table(&job.features, Some(gpu)).unwrap());
     let source = |(worker, place)| match &pinned {
         Some(pinned) => FeatureSource::with_gpu_table(&job.features, place, pinned, worker).unwrap(),
         None => FeatureSource::new(&job.features, place),

@@ -12,7 +12,7 @@ use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parall
 use crate::job::options::TopologyStorage;
 use crate::model::Input;
 use crate::operator::Place;
-use crate::residence::source::{FeatureSource, GpuTable};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::{InferConfig, RunOptions};
 
 const NARROW: [Dtype; 2] = [Dtype::Bf16, Dtype::F16];
@@ -105,7 +105,7 @@ fn features_arrive_in_the_type_of_the_run() {
             let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
-            let pinned = GpuTable::new(&features, gpu).unwrap().unwrap();
+            let pinned = open_gpu_table(&features, Some(gpu)).unwrap();
             let reached = FeatureSource::with_gpu_table(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();

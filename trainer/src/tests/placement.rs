@@ -17,7 +17,7 @@ use crate::model::Input;
 use crate::operator::{Place, gather_features};
 use crate::residence::cache::hotness::presample_like;
 use crate::residence::cache::{Caches, SimulatedCache};
-use crate::residence::source::{FeatureSource, GpuTable, HostStorage};
+use crate::residence::source::{FeatureSource, HostStorage, open_gpu_table};
 use crate::{FeatureStorage, RowPlacement, RunOptions, Summary, train};
 
 /// Stores a presample with the number of loads of each row.
@@ -107,7 +107,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let job = Job::new(dataset, &artifacts, &config, &options).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
     let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap();
-    let mut pinned = GpuTable::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
+    let mut pinned = open_gpu_table(&job.features, Some(places[0].gpu().unwrap())).unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
@@ -184,7 +184,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         let places = [shared.clone(), other.clone(), shared.clone()];
         let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
-        let mut pinned = GpuTable::new(&job.features, gpus[0].1).unwrap().unwrap();
+        let mut pinned = open_gpu_table(&job.features, Some(gpus[0].1)).unwrap();
         pinned.fill(&caches, &gpus).unwrap();
         let taken = [&shared, &other].map(|place| counts(place.gpu().unwrap()).taken);
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));

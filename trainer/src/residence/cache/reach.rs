@@ -42,9 +42,6 @@ struct Shown {
 }
 
 /// Sights that the ranks of `comm`, which are processes, would have with a GPU each: all GPUs of their host. Collective.
-///
-/// # Errors
-/// Errors of the communicator.
 pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
     Ok(by_host(&all_gather_v(comm, &hosts::this())?))
 }
@@ -104,9 +101,6 @@ impl Probe {
 }
 
 /// Gathers a message from each rank; lengths may differ. Collective.
-///
-/// # Errors
-/// Errors of the communicator; [`Error::Option`] for messages that cannot be parsed.
 pub fn all_gather_json<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
     let unlike = |_| Error::Option("the ranks run different versions of gsplit: start the same version on all".into());
     let all = all_gather_v(comm, &serde_json::to_vec(said).map_err(unlike)?)?;

@@ -7,8 +7,8 @@
 //! Cost: the bytes of the rows.
 //!
 //! ```text
-//! load.rs       the rows of a mini-batch
-//! streams.rs    from the stream that makes a mini-batch to the one that computes it
+//! load.rs        the rows of a mini-batch
+//! streams.rs     from the stream that makes a mini-batch to the one that computes it
 //! gpu_rows.rs    rows that a GPU gathers
 //! tiered.rs      rows that a GPU keeps, and rows that the host gathers
 //! gpu_table.rs   the table that GPUs read, and the rows that they keep
@@ -38,7 +38,7 @@ use crate::{Error, Result};
 
 use gpu_rows::AnyRows;
 pub use gpu_rows::Gathered;
-pub use gpu_table::GpuTable;
+pub use gpu_table::{GpuTable, open_gpu_table};
 pub use load::{InputRows, Loaded, load};
 pub use prepare::{HostStorage, prepare_gpu_table, sources};
 pub use streams::{hand_over, prepare_backward};
@@ -66,9 +66,6 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Creates a source of the rows of `table`, which GPUs read as `gpu_table`, for `rank` at `place`, a GPU.
-    ///
-    /// # Errors
-    /// [`Error::Gpu`] if the GPU lacks the memory.
     pub fn with_gpu_table(
         table: &'a FeatureTable,
         place: &Place,
@@ -120,18 +117,12 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Like [`FeatureSource::rows_on_gpu`] on any stream, in memory of that stream.
-    ///
-    /// # Errors
-    /// Errors of [`FeatureSource::rows_on_gpu`].
     pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
         self.on_gpu()?.ahead(gpu, vertices, input)
     }
 
     /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that stream; `None` if it
     /// does not keep all rows, or they take more bytes than gathered ones.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn kept(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.kept(gpu, &self.place, vertices))
     }
@@ -147,18 +138,12 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Number of cached rows of `vertices`, which are on the GPU, counted on the stream of `gpu`; `None` without caches.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
     /// Rows of `vertices`, transformed by `input`, `[vertices, width]`, in the type of the place's rows. On the host
     /// they have room for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if the table lacks a vertex, errors of the GPU.
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
@@ -173,9 +158,6 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Like [`FeatureSource::rows`], gathered by the host and copied on a separate stream, which is also returned.
-    ///
-    /// # Errors
-    /// Errors of [`FeatureSource::rows`].
     pub fn rows_brought(&self, gpu: &Gpu, vertices: &[u32], input: &Input) -> Result<(Box<dyn Gathered>, Gpu)> {
         let side = match self.side.get() {
             Some(side) => side,

@@ -2,11 +2,10 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use gsplit_kernels::Gpu;
 use gsplit_store::{FeatureTable, Progress};
 use serde::Serialize;
 
-use super::{FeatureSource, GpuTable};
+use super::{FeatureSource, GpuTable, open_gpu_table};
 use crate::Result;
 use crate::job::options::RunOptions;
 use crate::operator::Place;
@@ -51,9 +50,6 @@ impl Display for HostStorage {
 
 /// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, and fills the `caches` of the
 /// ranks of this process. Reports to `progress` where rows are. Collective if ranks are processes that read each other's caches.
-///
-/// # Errors
-/// Errors of the driver if rows are to be kept.
 pub fn prepare_gpu_table<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
@@ -63,10 +59,10 @@ pub fn prepare_gpu_table<'a>(
 ) -> Result<Option<GpuTable<'a>>> {
     let here = options.ranks_here(places.len());
     let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
-    let gpu_table = match places[0].gpu().map(|gpu| open(table, gpu)) {
+    let gpu_table = match places[0].gpu().map(|gpu| open_gpu_table(table, Some(gpu))) {
         Some(Err(error)) => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            Some(GpuTable::of_file(table, None)?)
+            Some(open_gpu_table(table, None)?)
         }
         gpu_table => gpu_table.transpose()?,
     };
@@ -94,15 +90,7 @@ pub fn prepare_gpu_table<'a>(
     Ok(gpu_table)
 }
 
-/// Pins `table`, or those of its rows that stay in memory, for GPUs.
-fn open<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<GpuTable<'a>> {
-    GpuTable::new(table, gpu)?.map_or_else(|| GpuTable::of_file(table, Some(gpu)), Ok)
-}
-
 /// A source of the rows of `table`, which GPUs read as `gpu_table`, for each rank of this process.
-///
-/// # Errors
-/// Errors of [`FeatureSource::with_gpu_table`].
 pub fn sources<'a>(
     table: &'a FeatureTable,
     gpu_table: Option<&'a GpuTable<'_>>,

@@ -22,10 +22,10 @@ use crate::operator::{Row, with_row};
 const NOWHERE: u32 = u32::MAX;
 
 /// Gathers rows of some vertices on the host, unchanged, in the given kind.
-pub(super) type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
+pub type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
 
 /// Interface of [`TieredRows`] for any type of stored values.
-pub(super) trait AnyTiered: Send + Sync {
+pub trait AnyTiered: Send + Sync {
     /// The rows of `vertices`, transformed by `input`, to become rows of `kind`, in memory of the stream of `gpu`; and
     /// the number of rows that were in pinned memory.
     fn gather(
