@@ -16,8 +16,7 @@ use tch::Tensor;
 use super::norm::Norm;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::Place;
-use crate::operator::{Activation, Finish, Moments, Rows, linear};
+use crate::operator::{Activation, Finish, Moments, Place, Rows, linear};
 
 /// Rows that are added to a layer's result.
 pub enum Residual {

@@ -8,8 +8,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::JumpingKnowledge;
-use crate::operator::Place;
-use crate::operator::{Finish, linear};
+use crate::operator::{Finish, Place, linear};
 
 /// A product with bias over the rows of one layer or of all.
 pub struct Head {

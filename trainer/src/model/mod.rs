@@ -64,11 +64,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::config::Dtype;
-use crate::operator::Ids;
-use crate::operator::Place;
-use crate::operator::{Activation, Dropout, Finish, Moments, ReluAbove, Rows};
+use crate::operator::{Activation, Dropout, Finish, Ids, Moments, Place, ReluAbove, Rows};
 use block::{Block, Residual};
-pub use build::check_size;
 pub use columns::ByColumns;
 pub use edges::LayerEdges;
 use head::Head;

@@ -7,8 +7,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::NormKind;
-use crate::operator::Place;
-use crate::operator::{Finish, Moments, biased, layer_norm, standardise};
+use crate::operator::{Finish, Moments, Place, biased, layer_norm, standardise};
 
 /// Weight of a mini-batch in the running statistics.
 const MOMENTUM: f64 = 0.1;

@@ -8,7 +8,7 @@ use gsplit_kernels::{
 };
 use tch::{Kind, Tensor};
 
-use super::{Edges, Rows, filled, filled_of, filled_on, mismatch, shape, widened, with_row};
+use super::{Edges, Rows, filled, filled_of, mismatch, shape, widened, with_row};
 use crate::autograd::{attach, device_values, device_values_of, values};
 use crate::{Error, Result};
 
@@ -177,7 +177,7 @@ impl Aggregating {
         };
         let op = self.on_device(on_gpu, Some(device_values(device, weights)?));
         let [rows, given] = [device_values(device, rows)?, device_values(device, given)?];
-        filled_on(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
+        filled_of::<f32>(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
     }
 }
 

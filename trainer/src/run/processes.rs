@@ -83,9 +83,6 @@ pub struct HostProcesses {
 
 impl HostProcesses {
     /// Meets the processes of a run; this one reads `features`. Collective.
-    ///
-    /// # Errors
-    /// Errors of the communicator.
     pub fn meet(options: &RunOptions, features: &FeatureTable) -> Result<Self> {
         let Some(process) = &options.process else { return Ok(Self::of(0, [vec![0], vec![0]], &[None])) };
         let (comm, own) = (process.comms().all(), HostMemory::new());
@@ -198,9 +195,6 @@ impl HostProcesses {
     }
 
     /// Result of `make`, which fills the memory in the process that owns it before the others read it. Collective.
-    ///
-    /// # Errors
-    /// Errors of `make` and of the communicator.
     pub fn in_turn<T>(&self, options: &RunOptions, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(process) = &options.process else { return make() };
         let comm = process.comms().all();

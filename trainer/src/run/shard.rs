@@ -13,9 +13,6 @@ use crate::{Error, Result};
 
 /// Fails if `dataset` is a shard without the rows that the ranks of this process load and score by `config`, with the
 /// partition `map`.
-///
-/// # Errors
-/// [`Error::Data`].
 pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>, options: &RunOptions) -> Result<()> {
     let Some(shard) = dataset.shard() else { return Ok(()) };
     let refuse = |problem: String| {
@@ -93,9 +90,6 @@ fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, opt
 }
 
 /// Fails on all ranks if one of `comm` trains on other data, or with another partition, than the first. Collective.
-///
-/// # Errors
-/// [`Error::Data`]; errors of the communicator.
 pub fn agree(dataset: &Dataset, map: Option<&PartitionMap>, comm: &dyn Communicator) -> Result<()> {
     let assignment = map.and_then(PartitionMap::assignment_checksum).map(ToString::to_string);
     let own = format!("{} {}", dataset.fingerprint(), assignment.unwrap_or_default());

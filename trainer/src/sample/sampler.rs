@@ -25,9 +25,6 @@ impl<'a> BatchSampler<'a> {
     }
 
     /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a separate stream.
-    ///
-    /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu) with the driver's error.
     pub fn on_device(place: &Place, inputs: OnDevice<'a>, ahead: bool) -> Result<Self> {
         Ok(Self::Gpu(Box::new(GpuSampler::new(place, inputs, ahead)?)))
     }

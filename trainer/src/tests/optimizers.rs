@@ -9,8 +9,7 @@ use crate::config::{
     Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
 };
 use crate::model::{Model, Parameters};
-use crate::operator::Place;
-use crate::operator::to_rows;
+use crate::operator::{Place, to_rows};
 use crate::optimizer::Optimizer;
 
 const STEPS: u32 = 12;

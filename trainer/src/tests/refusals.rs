@@ -181,14 +181,3 @@ impl Layer for Opaque {
         self.out
     }
 }
-
-#[test]
-fn a_model_beyond_any_memory_is_refused() {
-    let fixture = dataset(29, 100, 4);
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 64), |config| {
-        (config.model.hidden, config.model.layers) = (1 << 16, 255);
-        config.fanouts = ["2"; 255].join(",").parse().unwrap();
-    });
-    let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
-    assert!(message.contains("--hidden 65536") && message.contains("GiB"), "{message}");
-}
