@@ -185,8 +185,8 @@ fn sample(
     }
     let layers = sampler.finish(graph)?;
     if let Some(counters) = counters {
-        let frontiers = layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed().len()]);
-        counters.count_vertices(sampler.mixed(), &frontiers.collect::<Vec<_>>())?;
+        let frontiers = layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed_frontier().len()]);
+        counters.count_vertices(sampler.mixed_frontier(), &frontiers.collect::<Vec<_>>())?;
     }
     Ok(layers.iter().map(DeviceLayer::num_edges).sum())
 }

@@ -18,10 +18,10 @@
 //! sampler.start(&[0]);
 //! let key = Step { seed: 0, epoch: 1, step: 0 }.layer_key(0);
 //! sampler.layer(&graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut layer)?;
-//! assert_eq!((sampler.mixed(), &layer.local[..]), (&[0, 1, 2][..], &[1, 2][..]));
+//! assert_eq!((sampler.mixed_frontier(), &layer.local[..]), (&[0, 1, 2][..], &[1, 2][..]));
 //!
 //! let (features, mut rows) = ([[0.0f32, 0.5], [1.0, 1.5], [2.0, 2.5]], [0.0; 6]);
-//! gather_rows(|v| &features[v as usize][..], sampler.mixed(), 2, &mut rows)?;
+//! gather_rows(|v| &features[v as usize][..], sampler.mixed_frontier(), 2, &mut rows)?;
 //! assert_eq!(rows, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
 //! # Ok::<(), gsplit_kernels::KernelError>(())
 //! ```
@@ -96,7 +96,8 @@ pub use product::{MatrixView, PackedFactor, has_amx, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSubgraph, Draw,
-    EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, Near, Reach, SampledCsc, Sampler, VertexSet,
+    EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, PreferredVertices, ReceptiveField, SampledCsc, Sampler,
+    VertexSet,
 };
 pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
 pub use split::{DeviceOwners, Split, split_by_owner};

@@ -82,7 +82,7 @@ pub(crate) fn balance(
 ) {
     loop {
         balance_within_servers(assignment, graph, weights, layout, epsilon);
-        if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(Reach::All) {
+        if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(MoveScope::All) {
             break;
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn balance_within_servers(
 
 /// Goals that a move may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum MoveScope {
     /// To a part of the same server.
     Server,
     /// Anywhere, to the servers first that the vertex is tied to most.
@@ -140,11 +140,11 @@ impl<'a> Relief<'a> {
     }
 
     /// One round: moves vertices of overloaded parts, always the one that costs least. Tells whether any moved.
-    fn round(&mut self, reach: Reach) -> bool {
+    fn round(&mut self, scope: MoveScope) -> bool {
         if !(0..self.loads.num_parts() as u16).any(|part| self.is_over(part)) {
             return false;
         }
-        let price = |v: u32| self.price(v, reach).unwrap_or(f64::INFINITY);
+        let price = |v: u32| self.price(v, scope).unwrap_or(f64::INFINITY);
         // The least that each vertex may cost, as neighbours of it have moved.
         let mut prices: Vec<f64> = (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
         let offers = (0u32..).zip(&prices).filter(|(_, price)| price.is_finite());
@@ -157,7 +157,7 @@ impl<'a> Relief<'a> {
             if self.loads.sizes()[from as usize] == 1 {
                 continue;
             }
-            let Some(price) = self.price(v, reach) else { continue };
+            let Some(price) = self.price(v, scope) else { continue };
             if ordered(price) > offered {
                 prices[v as usize] = price;
                 offers.push(Reverse((ordered(price), v)));
@@ -165,15 +165,15 @@ impl<'a> Relief<'a> {
             }
             let layout = self.loads.layout();
             let near = ties(self.graph, self.assignment, v);
-            let (near, servers) = match reach {
-                Reach::Server => {
+            let (near, servers) = match scope {
+                MoveScope::Server => {
                     (siblings_of(near, &self.loads, from), layout.server_of(from)..layout.server_of(from) + 1)
                 }
-                Reach::All => (near, 0..layout.servers() as u16),
+                MoveScope::All => (near, 0..layout.servers() as u16),
             };
             let last = lightest.on(servers);
             let relieves = |&to: &u16| to != from && self.loads.relief(from, to, weight, &self.capacities) > 1e-12;
-            let Some(to) = in_order(near, layout, reach).into_iter().chain(last).find(relieves) else { continue };
+            let Some(to) = in_order(near, layout, scope).into_iter().chain(last).find(relieves) else { continue };
             lightest.move_weight(&mut self.loads, [from, to], weight);
             self.assignment[v as usize] = to;
             moved = true;
@@ -192,15 +192,15 @@ impl<'a> Relief<'a> {
     }
 
     /// Cut that a move of `v` costs at least, for its weight, if its part is overloaded and has to do with it.
-    fn price(&self, v: u32, reach: Reach) -> Option<f64> {
+    fn price(&self, v: u32, scope: MoveScope) -> Option<f64> {
         let (part, portion) = (self.assignment[v as usize], self.loads.portion(self.weights.of(v)));
         if portion == 0.0 || !self.is_over(part) {
             return None;
         }
         let near = ties(self.graph, self.assignment, v);
-        let (near, own) = match reach {
-            Reach::Server => (siblings_of(near, &self.loads, part), part),
-            Reach::All => (by_server(near, self.loads.layout()), self.loads.layout().server_of(part)),
+        let (near, own) = match scope {
+            MoveScope::Server => (siblings_of(near, &self.loads, part), part),
+            MoveScope::All => (by_server(near, self.loads.layout()), self.loads.layout().server_of(part)),
         };
         let (inside, outside) = (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
         Some((inside - outside.unwrap_or(0)) as f64 / portion)
@@ -258,10 +258,10 @@ fn by_server(mut ties: Vec<(u16, i64)>, layout: Layout) -> Vec<(u16, i64)> {
 }
 
 /// The parts of `ties`, strongest first; if vertices may change servers, the parts of the strongest server first.
-fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, reach: Reach) -> Vec<u16> {
-    match reach {
-        Reach::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
-        Reach::All => {
+fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, scope: MoveScope) -> Vec<u16> {
+    match scope {
+        MoveScope::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
+        MoveScope::All => {
             let servers = by_server(ties.clone(), layout);
             let to_server = |part| tie_to(&servers, layout.server_of(part));
             ties.sort_unstable_by_key(|&(part, tie)| (Reverse(to_server(part)), Reverse(tie), part));

@@ -38,7 +38,7 @@ impl Earlier {
     /// A usage error, if `given` contradicts them.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
         let table = &given.read.node_table;
-        let has_features = self.trained.recipe().is_some_and(|recipe| !recipe.features.is_empty());
+        let has_features = self.trained.checkpoint.recipe.as_ref().is_some_and(|recipe| !recipe.features.is_empty());
         if given.read.nodes.is_none() || !has_features || table.recipe.is_some() {
             return Ok(Vec::new());
         }

@@ -24,8 +24,8 @@ impl Score {
     /// The score of the model in `checkpoint`; `summary` is the output of its training, if that was read. `None` if no score was computed.
     pub fn of(checkpoint: &Path, summary: Option<&Value>) -> anyhow::Result<Option<Self>> {
         let trained = Trained::open(checkpoint, None).map_err(as_usage)?;
-        Ok(EpochReport::best(trained.history()).map(|best| {
-            let scores = trained.scores();
+        Ok(EpochReport::best(&trained.checkpoint.history).map(|best| {
+            let scores = trained.checkpoint.scores.as_ref();
             let of_summary = |key: &str| summary.map(|summary| &summary[key]).filter(|value| !value.is_null());
             Self {
                 epoch: best.epoch,

@@ -126,7 +126,7 @@ fn rows() -> Result<(), Box<dyn std::error::Error>> {
     let vertices = draws(SOURCES, TABLE);
     let indptr: Vec<u32> = (0..=TARGETS as u32).map(|target| 5 * target).collect();
     let edges = HostEdges::new(indptr, draws(5 * TARGETS, SOURCES), SOURCES)?;
-    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
+    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, concat_self: true };
     let row = |v: u32| &table[v as usize * DIM..][..DIM];
     let [mut gathered, mut copied, mut reused] = [(); 3].map(|()| vec![0f32; SOURCES * DIM]);
     let (mut out, mut fused) = (vec![0f32; TARGETS * 2 * DIM], vec![0f32; TARGETS * 2 * DIM]);

@@ -44,13 +44,13 @@ impl Diffusion {
     fn product(
         &self,
         edges: &LayerEdges<'_>,
-        mixed: Rows<'_>,
+        input: Rows<'_>,
         (weight, bias): (&Tensor, Option<&Tensor>),
         finish: Finish,
     ) -> Result<Tensor> {
-        let (_, width) = mixed.shape()?;
+        let (_, width) = input.shape()?;
         // Each target's own row and the mean of its neighbours' beside it, in one pass over the edges; then plain tch.
-        let beside = aggregate(&edges.edges, Reduce::Mean, mixed, None, true)?;
+        let beside = aggregate(&edges.edges, Reduce::Mean, input, None, true)?;
         let part = |start: usize| beside.f_narrow(1, start as i64, width as i64);
         let (own, mean) = (part(0)?, part(width)?);
         let moved = (mean - &own) * &self.rate + own;
@@ -59,8 +59,8 @@ impl Diffusion {
 }
 
 impl Layer for Diffusion {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.product(edges, mixed, (&self.weight, Some(&self.bias)), finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.product(edges, input, (&self.weight, Some(&self.bias)), finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -78,9 +78,9 @@ impl ByColumns for Diffusion {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weight = self.weight.f_narrow(0, columns.start as i64, columns.len() as i64)?;
-        Ok(vec![self.product(edges, mixed, (&weight, None), Finish::default())?])
+        Ok(vec![self.product(edges, input, (&weight, None), Finish::default())?])
     }
 
     fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {

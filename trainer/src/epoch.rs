@@ -5,8 +5,7 @@ use std::time::Instant;
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
-use crate::batch::for_each;
-use crate::batch::{Made, Preparation, Prepared, drawn};
+use crate::batch::{Made, Preparation, Prepared, drawn, for_each};
 use crate::job::Job;
 use crate::model::Model;
 use crate::optimizer::Optimizer;
@@ -21,7 +20,7 @@ use crate::{Error, Result};
 /// Mini-batches of a rank, by their origin.
 pub enum Batches<'a, 's> {
     /// Sampled anew in every epoch, with the number of mini-batches.
-    Drawn(&'a mut BatchSampler<'s>, u64),
+    Sampled(&'a mut BatchSampler<'s>, u64),
     /// Made once.
     Made(&'a Made),
 }
@@ -65,7 +64,7 @@ pub fn train_epoch(
     };
     let with = Preparation { job, source: features, comm: comms.sampling() };
     match batches {
-        Batches::Drawn(sampler, count) => {
+        Batches::Sampled(sampler, count) => {
             let (order, count) = (epoch_seeds(&job.train, config.run.seed, epoch)?, count as usize);
             let order = &order[..order.len().min(count.saturating_mul(config.data.batch_size))];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;

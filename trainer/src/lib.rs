@@ -40,14 +40,13 @@
 //! and 5): see `gsplit_sample`.
 //!
 //! ```no_run
-//! use clap::{Args, Command, FromArgMatches};
 //! use gsplit_store::{Dataset, NoProgress};
-//! use gsplit_trainer::{RunOptions, TrainConfig, train};
+//! use gsplit_trainer::{Config, Hooks, Parallelism, train};
 //!
-//! let options = TrainConfig::augment_args(Command::new("train")).no_binary_name(true);
-//! let config = TrainConfig::from_arg_matches(&options.get_matches_from(["--ranks", "2", "--epochs", "5"]))?;
-//! let dataset = Dataset::open("products")?;
-//! let summary = train(&dataset, &config, &RunOptions::default(), &NoProgress, &|_| {})?;
+//! let mut config = Config::default();
+//! (config.system.parallelism, config.system.ranks) = (Parallelism::Split, Some(2));
+//! config.run.epochs = 5;
+//! let summary = train(&Dataset::open("products")?, &config, &Hooks::default(), &NoProgress, &|_| {})?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -107,7 +106,7 @@ pub use ranks::process::Process;
 pub use ranks::traffic::{Phase, Traffic};
 pub use rates::{GpuRates, PairRate, Rates};
 pub use report::log::{foreign_events, is_json_log};
-pub use report::{DiskForecast, EpochReport, LayerRows, Summary, Timings, Work};
+pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use residence::cache::CacheSummary;
 pub use run::advice::left_behind;
 pub use run::locality::next_draw_factor;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::Near;
+use gsplit_kernels::PreferredVertices;
 use gsplit_store::{Baseline, Dataset, ModelScores, Progress, diverged};
 
 use crate::batch::Made;
@@ -14,13 +14,12 @@ use crate::operator::set_torch_threads;
 use crate::optimizer::Optimizer;
 use crate::ranks::comms::Comms;
 use crate::ranks::hosts;
-use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
 use crate::report::stopping::{evaluations, is_exhausted, to_go};
-use crate::report::{DiskForecast, EpochReport, Summary, notes, share_metrics};
+use crate::report::{EpochReport, Summary, checkpoint, notes, share_metrics};
 use crate::residence::cache::Caches;
+use crate::run::locality;
 use crate::run::setup::{Run, with_run};
-use crate::run::{forecast, locality};
 use crate::{Config, Error, Result};
 
 /// Trains a model on `dataset` with the options of `config`. Rank 0 calls `on_epoch` once per epoch with the reports of
@@ -49,7 +48,6 @@ struct Epochs {
     num_parameters: usize,
     baseline: Option<Baseline>,
     scores: Option<ModelScores>,
-    forecast: Option<DiskForecast>,
 }
 
 /// Trains all epochs on one rank. Collective.
@@ -62,7 +60,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     let (place, source) = (&run.places[comm.rank()], run.trained_on(comm.rank()));
     let mut sampler = run.topology.sampler(job, place, comm.rank())?;
     if let (Some(caches), true) = (run.caches, config.draws_locally()) {
-        sampler.prefer(Near::new(&job.graph, caches.of(comm.rank()), config.model.layers));
+        sampler.prefer(PreferredVertices::new(&job.graph, caches.of(comm.rank()), config.model.layers));
     }
     let model = run.model(place);
     if config.system.parallelism.slices_columns() {
@@ -96,11 +94,6 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     };
     note(notes::unchosen(job));
     of_splits.iter().for_each(|line| note(Some(format!("note: {line}"))));
-    let forecast = match before < config.run.epochs as usize {
-        true => forecast::of_epoch(run, &mut sampler, before as u32 + 1, &reports, comms)?,
-        false => None,
-    };
-    note(forecast.as_ref().map(DiskForecast::to_string));
     for epoch in before as u32 + 1..=config.run.epochs {
         if config.run.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.run.min_delta)) {
             break;
@@ -115,7 +108,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         let write =
             |record: &StepRecord| run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() });
         let log = StepLog { every: job.config.run.log_every, write: &write };
-        let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler, job.num_steps()), Batches::Made);
+        let batches = made.as_ref().map_or_else(|| Batches::Sampled(&mut sampler, job.num_steps()), Batches::Made);
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
@@ -155,7 +148,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         let below = scores.as_ref().and_then(|scores| scores.below_baseline(&reports));
         note(below.map(|line| format!("note: {line}")));
     }
-    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores, forecast })
+    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
 }
 
 /// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and size. Collective.
@@ -192,14 +185,13 @@ fn keep(
 
 /// Summary of `run` from its `trained` epochs, including the epochs before a resume.
 fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
-    let Epochs { reports: mut epochs, num_parameters, baseline, scores, forecast } = trained;
+    let Epochs { reports: mut epochs, num_parameters, baseline, scores } = trained;
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     Summary {
         best: EpochReport::best(&epochs).cloned(),
         notes: gsplit_store::notes(&epochs, scores.as_ref()),
         baseline,
         scores,
-        disk: forecast,
         stopped_early: (epochs.len() as u32) < run.job.config.run.epochs,
         epochs: epochs.split_off(done),
         num_parameters,

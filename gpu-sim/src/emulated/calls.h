@@ -39,11 +39,11 @@ UNWATCHED int emulate_touch(const void *at, size_t bytes, int writes) {
     if (!granule || bytes == 0) return 0;
     s.number = emulate::streams().launch(s.stream);
     const emulate::Here here = {{s.number, s.stream, 0, 0, 0, 0, 0, emulate::PLAIN}, false, 0};
-    emulate::Wrong wrong;
-    if (emulate::touch_all(granule, (uintptr_t)at, bytes, here, writes, false, wrong)) return 0;
+    emulate::AccessError error;
+    if (emulate::touch_all(granule, (uintptr_t)at, bytes, here, writes, false, error)) return 0;
     char who[96];
-    emulate::describe(wrong.then, who, sizeof who);
-    s.failure = "stream " + std::to_string(s.stream) + " " + wrong.what + who;
+    emulate::describe(error.then, who, sizeof who);
+    s.failure = "stream " + std::to_string(s.stream) + " " + error.reason + who;
     return 3;
 }
 

@@ -8,12 +8,15 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use super::threads::lock;
+use serde::{Deserialize, Serialize};
+
 use super::{Communicator, DeviceExchange};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
 /// Connection between two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Route {
     /// The memory of one process.
     Memory,

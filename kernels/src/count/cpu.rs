@@ -50,14 +50,14 @@ impl Counters {
     }
 
     /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
-    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
+    /// them: `mixed_frontier` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
     /// last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed`; [`KernelError::VertexOutOfRange`] after a partial count.
-    pub fn count_vertices(&mut self, mixed: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
-        frontiers(mixed.len(), sizes)?.into_iter().try_for_each(|(part, appearances)| {
-            mixed[part].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))
+    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed_frontier`; [`KernelError::VertexOutOfRange`] after a partial count.
+    pub fn count_vertices(&mut self, mixed_frontier: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
+        frontiers(mixed_frontier.len(), sizes)?.into_iter().try_for_each(|(part, appearances)| {
+            mixed_frontier[part].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))
         })
     }
 

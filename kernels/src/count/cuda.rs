@@ -42,10 +42,10 @@ impl DeviceCounters {
     /// Counts the vertices of a mini-batch, as [`Counters::count_vertices`](crate::Counters::count_vertices) does.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; errors of the GPU.
-    pub fn count_vertices(&mut self, mixed: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
-        for (part, appearances) in frontiers(mixed.len(), sizes)? {
-            let part = mixed.part(part.start, part.end)?;
+    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed_frontier`; errors of the GPU.
+    pub fn count_vertices(&mut self, mixed_frontier: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
+        for (part, appearances) in frontiers(mixed_frontier.len(), sizes)? {
+            let part = mixed_frontier.part(part.start, part.end)?;
             let of = arguments![part, part.len(), appearances, self.input.len(), &self.appear, &self.input];
             self.gpu.launch(MODULE.kernel("count_vertices"), Shape::per_item(part.len(), THREADS), &of)?;
         }
@@ -95,11 +95,11 @@ mod tests {
             let gpu = Gpu::under_test(order);
             let (mut counters, mut expected) = (DeviceCounters::new(&gpu, 900, 0).unwrap(), Counters::new(900, 0));
             for step in 0..5u32 {
-                let mixed: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
+                let mixed_frontier: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
                 let sizes = [[1, 3, 600], [0, 0, 600], [599, 600, 600]][step as usize % 3];
-                expected.count_vertices(&mixed, &sizes).unwrap();
-                let mixed = gpu.upload(&mixed).unwrap();
-                counters.count_vertices(mixed.slice(), &sizes).unwrap();
+                expected.count_vertices(&mixed_frontier, &sizes).unwrap();
+                let mixed_frontier = gpu.upload(&mixed_frontier).unwrap();
+                counters.count_vertices(mixed_frontier.slice(), &sizes).unwrap();
             }
             assert!(counters.into_parts().unwrap() == expected.into_parts().unwrap());
         }
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn bad_input_is_refused() {
         let gpu = Gpu::under_test(0);
-        let mixed = gpu.upload(&[0u32, 1]).unwrap();
+        let mixed_frontier = gpu.upload(&[0u32, 1]).unwrap();
         let mut counters = DeviceCounters::new(&gpu, 2, 1).unwrap();
         for sizes in [&[][..], &[1], &[2, 1], &[3, 2], &[3]] {
-            let error = counters.count_vertices(mixed.slice(), sizes);
+            let error = counters.count_vertices(mixed_frontier.slice(), sizes);
             assert!(matches!(error, Err(GpuError::Input(KernelError::Length { .. }))), "{sizes:?}");
         }
         counters.most[1] = 1 << 32;

@@ -127,10 +127,10 @@ impl Gpu {
     }
 
     /// Limits `shape`, of a kernel for any number of blocks that reads from `address` on, to few blocks if it [waits
-    /// next to other kernels](Self::waits_beside_others). (GraphBolt runs 6,144 threads there.)
-    pub(crate) fn beside_others(&self, shape: Shape, address: u64) -> Shape {
+    /// next to other kernels](Self::is_concurrent_zero_copy). (GraphBolt runs 6,144 threads there.)
+    pub(crate) fn limit_zero_copy(&self, shape: Shape, address: u64) -> Shape {
         const MOST: u32 = 64 * 256;
-        match self.waits_beside_others(address) {
+        match self.is_concurrent_zero_copy(address) {
             true => Shape { blocks: shape.blocks.min(MOST / shape.threads.max(1)), ..shape },
             false => shape,
         }
@@ -138,7 +138,7 @@ impl Gpu {
 
     /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and would keep
     /// multiprocessors from the null stream's kernels meanwhile. On the null stream itself nothing runs next to it.
-    pub(crate) fn waits_beside_others(&self, address: u64) -> bool {
+    pub(crate) fn is_concurrent_zero_copy(&self, address: u64) -> bool {
         self.0.stream() != 0 && self.0.is_of_host(address)
     }
 

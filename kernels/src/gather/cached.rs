@@ -206,11 +206,11 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         };
         let (shape, address) = (Shape::per_item(out.len() / width, THREADS), table.values.address());
         let whole = [address, table.scales.map_or(0, |scales| scales.address())];
-        if !gpu.waits_beside_others(address) {
+        if !gpu.is_concurrent_zero_copy(address) {
             return launch(shape, whole, CACHED | UNCACHED);
         }
         launch(shape, [0; 2], CACHED)?;
-        if self.is_complete { Ok(()) } else { launch(gpu.beside_others(shape, address), whole, UNCACHED) }
+        if self.is_complete { Ok(()) } else { launch(gpu.limit_zero_copy(shape, address), whole, UNCACHED) }
     }
 }
 

@@ -35,7 +35,7 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     }
     let width = values_at_once(&[dim], &[(table.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
     let of = arguments![table, rows, positions, positions.len(), dim as u32, scales, &*out, width as u32];
-    let shape = gpu.beside_others(Shape::per_item(out.len() / width, THREADS), table.address());
+    let shape = gpu.limit_zero_copy(Shape::per_item(out.len() / width, THREADS), table.address());
     gpu.launch(MODULE.kernel(O::of(T::GATHER)), shape, &of)
 }
 

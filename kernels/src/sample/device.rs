@@ -88,13 +88,13 @@ impl<'a> DeviceGraph<'a> {
         out: Argument,
     ) -> Result<(), GpuError> {
         let of = arguments![self.words(self.indptr.address(), false), vertices, vertices.len(), out];
-        let shape = gpu.beside_others(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
+        let shape = gpu.limit_zero_copy(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
         gpu.launch(MODULE.kernel(name), shape, &of)
     }
 
     /// The shape of a kernel for any number of blocks that draws edges; `ids` if it needs the edges' ids.
     pub(super) fn shape(&self, gpu: &Gpu, shape: Shape, ids: bool) -> Shape {
-        gpu.beside_others(gpu.beside_others(shape, self.drawn_indptr(ids)), self.indices.address())
+        gpu.limit_zero_copy(gpu.limit_zero_copy(shape, self.drawn_indptr(ids)), self.indices.address())
     }
 
     /// The argument of kernels that draw edges; `ids` if they need the edges' ids.

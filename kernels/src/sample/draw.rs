@@ -12,7 +12,7 @@ use crate::prefetch::prefetch;
 pub struct Draw<'a> {
     pub(super) fanout: Fanout,
     excluded: Option<&'a ExcludedEdges>,
-    pub(super) near: Option<Preferred<'a>>,
+    pub(super) preferred: Option<Preferred<'a>>,
 }
 
 /// In-neighbours that are drawn more often than others.
@@ -27,7 +27,7 @@ impl<'a> Draw<'a> {
     /// Draws `fanout` distinct in-edges of each vertex, or all if there are no more; in a graph with weights, only
     /// edges of positive weight.
     pub fn new(fanout: Fanout) -> Self {
-        Self { fanout, excluded: None, near: None }
+        Self { fanout, excluded: None, preferred: None }
     }
 
     /// Draws none of the `excluded` edges.
@@ -38,8 +38,8 @@ impl<'a> Draw<'a> {
     /// Draws in-neighbours in `set` with `factor` times the probability of others, at least 1, and returns the factors
     /// that correct sums ([`SampledCsc::factors`](super::SampledCsc::factors)): see `locality.rs`. With 1, all are
     /// drawn alike. In a graph with weights only the weights count.
-    pub fn near(self, set: &'a VertexSet, factor: f64) -> Self {
-        Self { near: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
+    pub fn prefer(self, set: &'a VertexSet, factor: f64) -> Self {
+        Self { preferred: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
 
     /// Whether no edge is excluded.

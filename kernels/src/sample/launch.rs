@@ -40,7 +40,7 @@ pub(super) struct Launch<'a> {
 }
 
 /// Output of the drawn edges.
-pub(super) struct Drawn<'a> {
+pub(super) struct EdgeOutput<'a> {
     pub local: &'a DeviceBuffer<u32>,
     /// Their ids, if they are kept.
     pub edges: Option<&'a DeviceBuffer<u64>>,
@@ -56,7 +56,7 @@ struct Blocks {
 }
 
 /// Places of [`Launch::draw_few`], whose slots are numbered.
-pub(super) struct Places<'a> {
+pub(super) struct EdgeSlots<'a> {
     pub slots: &'a DeviceBuffer<u32>,
     /// Ids of the edges, if they are kept.
     pub ids: Option<&'a DeviceBuffer<u64>>,
@@ -65,7 +65,7 @@ pub(super) struct Places<'a> {
     pub width: u32,
 }
 
-impl Places<'_> {
+impl EdgeSlots<'_> {
     /// Makes contiguous lists of the edges, each vertex's at the positions in `indptr`: their sources and targets, and their ids.
     pub(super) fn close(
         &self,
@@ -104,12 +104,17 @@ impl Launch<'_> {
         Ok(Blocks { shape: Shape { blocks: blocks as u32, threads, shared: shared as u32 }, memory })
     }
 
-    fn drawn(&self, to: &Drawn<'_>) -> [Argument; 4] {
+    fn drawn(&self, to: &EdgeOutput<'_>) -> [Argument; 4] {
         arguments![to.local, to.edges, to.counts, self.numbers.at(STATUS)]
     }
 
     /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places; stores their number in `counts`.
-    pub(super) fn draw_few(&self, key: &StreamKey, counts: &DeviceBuffer<u32>, to: &Drawn<'_>) -> Result<(), GpuError> {
+    pub(super) fn draw_few(
+        &self,
+        key: &StreamKey,
+        counts: &DeviceBuffer<u32>,
+        to: &EdgeOutput<'_>,
+    ) -> Result<(), GpuError> {
         let fanout = self.draw.number();
         let (name, lanes) = match fanout {
             ..=4 => ("sample_few_4", 4),
@@ -142,7 +147,7 @@ impl Launch<'_> {
         key: &StreamKey,
         indptr: &DeviceBuffer<u32>,
         list: Option<&DeviceBuffer<u32>>,
-        to: &Drawn<'_>,
+        to: &EdgeOutput<'_>,
     ) -> Result<(), GpuError> {
         let (excluded, drawn) = (self.draw.excluded(), self.drawn(to));
         let shared = [&excluded[..], &self.table, &arguments![indptr], &drawn].concat();

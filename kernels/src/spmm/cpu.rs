@@ -31,7 +31,7 @@ pub struct Aggregation<'a> {
     pub weights: Option<&'a [f32]>,
     /// Whether the target's own row comes first: output rows are then twice as wide. Row `t` of the sources is target
     /// `t`'s own.
-    pub beside_own: bool,
+    pub concat_self: bool,
 }
 
 impl Aggregation<'_> {
@@ -78,7 +78,7 @@ impl Aggregation<'_> {
             vectorised!({
                 for (target, out) in targets.zip(out.values.chunks_exact_mut(self.out_dim(dim))) {
                     let (own, sum) = out.split_at_mut(self.own_dim(dim));
-                    if self.beside_own {
+                    if self.concat_self {
                         rows(target as u32).write_to(own);
                     }
                     sum.fill(0.0);
@@ -113,7 +113,7 @@ impl Aggregation<'_> {
         for_balanced_rows(&by_source.indptr, dim, Part::rows(out, dim), &|sources, out| {
             vectorised!({
                 for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
-                    match self.beside_own && source < edges.num_targets() {
+                    match self.concat_self && source < edges.num_targets() {
                         true => out.copy_from_slice(&gradient[source * stride..][..dim]),
                         false => out.fill(0.0),
                     }
@@ -172,7 +172,7 @@ impl Aggregation<'_> {
 
     #[inline(always)]
     fn own_dim(&self, dim: usize) -> usize {
-        if self.beside_own { dim } else { 0 }
+        if self.concat_self { dim } else { 0 }
     }
 
     #[inline(always)]
@@ -192,6 +192,6 @@ impl Aggregation<'_> {
         if let Some(weights) = self.weights {
             KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
-        self.edges.check_own_rows(self.beside_own)
+        self.edges.check_own_rows(self.concat_self)
     }
 }

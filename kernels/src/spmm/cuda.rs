@@ -48,7 +48,7 @@ pub struct DeviceAggregation<'a> {
     /// A factor for the row of each edge; 1 when `None`.
     pub weights: Option<DeviceSlice<'a, f32>>,
     /// Whether the target's own row comes first.
-    pub beside_own: bool,
+    pub concat_self: bool,
 }
 
 impl DeviceAggregation<'_> {
@@ -169,11 +169,11 @@ impl DeviceAggregation<'_> {
     }
 
     fn own_dim(&self, dim: usize) -> usize {
-        if self.beside_own { dim } else { 0 }
+        if self.concat_self { dim } else { 0 }
     }
 
     fn factors(&self, num_own: usize) -> Factors {
-        let own = if self.beside_own { Own::Beside } else { Own::Nothing };
+        let own = if self.concat_self { Own::Beside } else { Own::Nothing };
         let weights = self.weights.map_or(0, |weights| weights.address());
         Factors { weights, num_own, own, mean: self.reduce == Reduce::Mean, ..Factors::default() }
     }
@@ -182,7 +182,7 @@ impl DeviceAggregation<'_> {
         if let Some(weights) = self.weights {
             KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
-        self.edges.check_own_rows(self.beside_own)
+        self.edges.check_own_rows(self.concat_self)
     }
 }
 

@@ -5,7 +5,7 @@
 //! from the portion of rows that were moved: from 1 until it grows no more.
 //! Cost: sampling, once for each rank and factor; two bits a vertex and layer for each rank.
 
-use gsplit_kernels::{Graph, Near, VertexSet};
+use gsplit_kernels::{Graph, PreferredVertices, VertexSet};
 use gsplit_store::{CachedRows, Dataset, NoProgress, Split};
 use serde::Serialize;
 
@@ -40,21 +40,21 @@ pub fn locality(
     let (topology, train) = (dataset.topology(), dataset.split(Split::Train)?);
     let graph = Graph::new(topology.indptr(), topology.indices())?;
     let of_rank = |own: &Vec<u32>| kept.shared.iter().chain(own).copied().collect::<Vec<u32>>();
-    let mut near: Vec<Near> =
-        kept.own.iter().map(|own| Near::new(&graph, &of_rank(own), setting.fanouts.len())).collect();
+    let mut preferred: Vec<PreferredVertices> =
+        kept.own.iter().map(|own| PreferredVertices::new(&graph, &of_rank(own), setting.fanouts.len())).collect();
     let set = |rows: Vec<u32>| VertexSet::new(graph.num_vertices(), rows);
     let own: Vec<VertexSet> = kept.own.iter().map(|own| set(of_rank(own))).collect();
     let anywhere = set(kept.shared.iter().chain(kept.own.iter().flatten()).copied().collect());
     let mut factor = 1.0;
     loop {
-        near.iter_mut().for_each(|near| near.set_factor(factor));
+        preferred.iter_mut().for_each(|preferred| preferred.set_factor(factor));
         let counted = for_each_batch(&train, setting, &NoProgress, |sampler, seeds, step| {
             let mut counts =
                 Counts { layers: vec![LayerCounts::default(); setting.fanouts.len()], ..Counts::default() };
-            let (ranks, mut held) = (near.len(), [0, 0]);
-            for (rank, near) in near.iter().enumerate() {
+            let (ranks, mut held) = (preferred.len(), [0, 0]);
+            for (rank, preferred) in preferred.iter().enumerate() {
                 let share = &seeds[seeds.len() * rank / ranks..seeds.len() * (rank + 1) / ranks];
-                let batch = MiniBatch::sample(sampler, &graph, share, &setting.fanouts, step, Some(near))?;
+                let batch = MiniBatch::sample(sampler, &graph, share, &setting.fanouts, step, Some(preferred))?;
                 counts.add_alone(&batch);
                 held[0] += batch.input().iter().filter(|&&v| own[rank].contains(v)).count() as u64;
                 held[1] += batch.input().iter().filter(|&&v| anywhere.contains(v)).count() as u64;
@@ -68,7 +68,7 @@ pub fn locality(
             factor = after;
             continue;
         }
-        let work = Work::of(counted.iter().map(|(counts, _)| counts), near.len() as u32);
+        let work = Work::of(counted.iter().map(|(counts, _)| counts), preferred.len() as u32);
         return Ok(Local { work, sources: [held[0], held[1] - held[0], 1.0 - held[1]], factor });
     }
 }

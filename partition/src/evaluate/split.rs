@@ -34,7 +34,7 @@ pub(super) fn split_parallel(batch: &MiniBatch, assignment: &[u16], layout: Layo
     let (mut all_edges, mut all_vertices) = (zeros.clone(), zeros.clone());
     let mut counts = SplitCounts::default();
     for layer in &batch.layers {
-        let owner: Vec<u16> = layer.mixed.iter().map(|&v| assignment[v as usize]).collect();
+        let owner: Vec<u16> = layer.mixed_frontier.iter().map(|&v| assignment[v as usize]).collect();
         let (mut edges, mut vertices) = (zeros.clone(), zeros.clone());
         let (mut cross, mut cross_servers) = (0, 0);
         for (i, &mine) in owner[..layer.num_vertices()].iter().enumerate() {

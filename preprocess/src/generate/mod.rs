@@ -239,7 +239,7 @@ fn edge_key(seed: u64, i: u64) -> (StreamKey, u32) {
 }
 
 /// The edges of a model: position `p` is vertex `order[p]`.
-struct Drawn<'a, M> {
+struct ModelEdges<'a, M> {
     model: M,
     order: &'a [u32],
     edges: u64,
@@ -247,7 +247,7 @@ struct Drawn<'a, M> {
     next: AtomicU64,
 }
 
-impl<M: Model + Send> EdgeSource for Drawn<'_, M> {
+impl<M: Model + Send> EdgeSource for ModelEdges<'_, M> {
     fn rewind(&self) -> Result<()> {
         self.next.store(0, Relaxed);
         Ok(())
@@ -292,7 +292,7 @@ fn build(
         sum_weights: false,
     };
     let build = Build {
-        source: &Drawn { model, order, edges: graph.edges, next: AtomicU64::new(0) },
+        source: &ModelEdges { model, order, edges: graph.edges, next: AtomicU64::new(0) },
         ids: Ids::Dense(Some(order.len() as u64)),
         node_ids: None,
         table: Path::new(""),

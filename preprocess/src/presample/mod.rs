@@ -284,9 +284,9 @@ fn count_batch(
     for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
         let draw = excluded.into_iter().fold(Draw::new(fanout), Draw::without);
         sampler.layer(graph, &draw, &key, EdgeIds::Count(counters), &mut layer)?;
-        sizes.push(sampler.mixed().len());
+        sizes.push(sampler.mixed_frontier().len());
     }
-    Ok(counters.count_vertices(sampler.mixed(), &sizes)?)
+    Ok(counters.count_vertices(sampler.mixed_frontier(), &sizes)?)
 }
 
 #[cfg(test)]

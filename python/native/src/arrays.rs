@@ -91,7 +91,7 @@ pub struct Moved {
 impl Batch {
     pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
         let Made { step, num_seeds, vertices, inputs, edges, pairs, rows, labels } = made;
-        let (gathered, hits) = rows.map_or((None, None), |Rows { gathered, hits }| (Some(gathered), hits));
+        let (features, hits) = rows.map_or((None, None), |Rows { features, hits }| (Some(features), hits));
         let array = |numbers: Vec<i64>| numbers.into_pyarray(py).unbind();
         let mut batch = Self {
             step,
@@ -104,8 +104,8 @@ impl Batch {
             num_sampled_edges: Vec::new(),
             layers: Vec::new(),
             pairs: pairs.map(|pairs| Py::new(py, Pairs::new(py, pairs)?)).transpose()?,
-            bf16: gathered.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
-            x: gathered.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
+            bf16: features.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
+            x: features.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
             hits: hits.map(|Hits { missed, places }| [missed, places].map(array)),
             y: labels.map(|labels| classes(py, labels)).transpose()?,
         };

@@ -237,11 +237,11 @@ struct Maker<'p> {
     comm: &'p dyn Communicator,
     frontiers: Frontiers<'p>,
     table: Option<FeatureTable>,
-    drawn: Drawn<'p>,
+    sampler: BatchSampler<'p>,
 }
 
 /// A sampler for the requested form of mini-batch.
-enum Drawn<'p> {
+enum BatchSampler<'p> {
     Blocks(HostSampler<'p>),
     Subgraph(Graph<'p>, Box<Sampler>, Numbering),
     OnGpu(Box<GpuSampler<'p>>),
@@ -250,18 +250,18 @@ enum Drawn<'p> {
 impl<'p> Maker<'p> {
     fn new(plan: &'p Plan, comm: &'p dyn Communicator) -> Result<Self, Problem> {
         let (graph, sampler) = (plan.graph()?, Sampler::new(plan.threads));
-        let drawn = match (&plan.gpu, plan.blocks, plan.edge_ids) {
-            (Some(gpu), ..) => Drawn::OnGpu(Box::new(gpu.sampler()?)),
-            (_, true, true) => Drawn::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
-            (_, true, false) => Drawn::Blocks(HostSampler::new(sampler, graph)),
-            (_, false, _) => Drawn::Subgraph(graph, Box::new(sampler), Numbering::default()),
+        let sampler = match (&plan.gpu, plan.blocks, plan.edge_ids) {
+            (Some(gpu), ..) => BatchSampler::OnGpu(Box::new(gpu.sampler()?)),
+            (_, true, true) => BatchSampler::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
+            (_, true, false) => BatchSampler::Blocks(HostSampler::new(sampler, graph)),
+            (_, false, _) => BatchSampler::Subgraph(graph, Box::new(sampler), Numbering::default()),
         };
-        Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, drawn })
+        Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, sampler })
     }
 
     /// Makes the mini-batch of the seeds at the positions `batch`, which cover all ranks.
     fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
-        let Self { plan, comm, frontiers, table, drawn } = self;
+        let Self { plan, comm, frontiers, table, sampler } = self;
         let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
         let (mut inputs, mut pairs) = (Vec::new(), None);
         let seeds = match (&plan.links, &plan.exchange) {
@@ -282,19 +282,19 @@ impl<'p> Maker<'p> {
                 Seeds::of(&global, frontiers.seeds(), comm.rank(), comm.size())
             }
         };
-        let (vertices, labels, edges) = match drawn {
-            Drawn::Blocks(sampler) => {
+        let (vertices, labels, edges) = match sampler {
+            BatchSampler::Blocks(sampler) => {
                 let sample = sampler.sample(seeds, &plan.fanouts, step, frontiers, *comm)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(sample.frontier(0)));
                 let (blocks, input) = blocks(sample, plan.links.as_ref())?;
                 (input, labels, Edges::Blocks(blocks))
             }
-            Drawn::Subgraph(graph, sampler, numbering) => {
+            BatchSampler::Subgraph(graph, sampler, numbering) => {
                 let (vertices, subgraph) = numbering.sample(plan, graph, seeds.local, step, sampler)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(&vertices));
                 (vertices, labels, Edges::Subgraph(subgraph))
             }
-            Drawn::OnGpu(sampler) => {
+            BatchSampler::OnGpu(sampler) => {
                 let (vertices, layers) = sampler.sample(&seeds.local, &plan.fanouts, step)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(&seeds.local));
                 (vertices, labels, Edges::OnGpu(layers))

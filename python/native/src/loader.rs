@@ -185,12 +185,12 @@ impl Loader {
     /// Feature rows of `vertices`, and whether they hold the bits of bf16.
     fn rows(&self, py: Python<'_>, vertices: PyReadonlyArray1<'_, u32>) -> PyResult<(Py<PyAny>, bool)> {
         let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0, None)));
-        let Rows { gathered, .. } = py.detach(|| match self.plan.table()? {
+        let Rows { features, .. } = py.detach(|| match self.plan.table()? {
             Some(table) => gather(&table, self.plan.widen, None, &vertices, &pool),
             None => Err(Problem::Data("no features are read".into())),
         })?;
-        let is_bf16 = gathered.kind == Kind::Bf16;
-        Ok((feature_rows(py, gathered, &pool)?, is_bf16))
+        let is_bf16 = features.kind == Kind::Bf16;
+        Ok((feature_rows(py, features, &pool)?, is_bf16))
     }
 
     /// Pairs held out for `split`, valid or test: int64 `[2, pairs]`.

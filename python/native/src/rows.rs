@@ -28,7 +28,7 @@ impl Cached {
 /// The feature rows of a mini-batch's vertices.
 pub struct Rows {
     /// Rows that are not cached.
-    pub gathered: Features,
+    pub features: Features,
     /// Places of the cached rows, if there is a cache.
     pub hits: Option<Hits>,
 }
@@ -51,7 +51,7 @@ pub fn gather(
     pool: &Pool,
 ) -> Result<Rows, Problem> {
     let Some(cached) = cached else {
-        return Ok(Rows { gathered: copied(table, widen, vertices, pool)?, hits: None });
+        return Ok(Rows { features: copied(table, widen, vertices, pool)?, hits: None });
     };
     let (mut hits, mut missed) = (Hits::default(), Vec::new());
     for (position, &v) in (0..).zip(vertices) {
@@ -63,7 +63,7 @@ pub fn gather(
         }
         hits.places.push(if is_missed { 0 } else { place.into() });
     }
-    Ok(Rows { gathered: copied(table, widen, &missed, pool)?, hits: Some(hits) })
+    Ok(Rows { features: copied(table, widen, &missed, pool)?, hits: Some(hits) })
 }
 
 /// The feature rows of some vertices.

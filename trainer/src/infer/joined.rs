@@ -16,9 +16,6 @@ pub struct JoinedModel {
 
 impl JoinedModel {
     /// Opens the model that `config` names. Refuses an `older` graph whose features have another meaning than in training.
-    ///
-    /// # Errors
-    /// [`Error::Option`] with the difference.
     pub fn open(config: &InferConfig, older: Option<&Dataset>, progress: &dyn Progress) -> Result<Self> {
         let trained = Trained::open(&config.checkpoint, config.epoch)?;
         if let Some(older) = older {

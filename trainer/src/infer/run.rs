@@ -26,7 +26,7 @@ use crate::metric::{Metric, Scorer, Scores, largest};
 use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, OwnPlaces, Place, check_host_dtype};
 use crate::residence::cache::row_bytes;
-use crate::residence::source::{pin, sources};
+use crate::residence::source::{prepare_gpu_table, sources};
 use crate::{Error, Result};
 
 /// Number of embeddings written at once.
@@ -238,8 +238,8 @@ pub fn infer(
     let graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
     // Each worker is a rank of one run.
     let alone = Hooks::default();
-    let pinned = pin(&features, None, &places, &alone, progress)?;
-    let sources = sources(&features, pinned.as_ref(), &places, &alone)?;
+    let gpu_table = prepare_gpu_table(&features, None, &places, &alone, progress)?;
+    let sources = sources(&features, gpu_table.as_ref(), &places, &alone)?;
     let mut pass = LayerWise::new(Team::new(model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding.layer } else { last };
@@ -273,7 +273,7 @@ pub fn infer(
     let (recommendations, file) = recommended.unzip();
     output.finish(file)?;
     Ok(InferSummary {
-        checkpoint: trained.path().to_path_buf(),
+        checkpoint: trained.path.clone(),
         epochs: trained.epochs(),
         best: trained.is_best(),
         vertices: wanted.as_deref().map_or(dataset.num_vertices(), <[u32]>::len) as u64,
@@ -348,14 +348,9 @@ fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> R
     let refused = |problem: &str| Err(Error::Option(problem.into()));
     let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
     match (trained.config().data.task.task(), &config.out, &config.embeddings) {
-        (TaskKind::Link, Some(_), _) if config.top.is_none() => {
+        (TaskKind::Link, out, embeddings) if config.top.is_none() && (out.is_some() || embeddings.is_none()) => {
             return refused(
-                "--out: the model was trained on links and predicts no classes: pass --top K, or write its rows with --embeddings",
-            );
-        }
-        (TaskKind::Link, None, None) => {
-            return refused(
-                "the model was trained on links: write recommendations with --top K and --out, or its rows with --embeddings",
+                "the model was trained on links and predicts no classes: write recommendations with --top K and --out, or its rows with --embeddings",
             );
         }
         (TaskKind::Link, ..) | (_, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
@@ -412,7 +407,7 @@ fn labels(
         return Ok(None);
     }
     let labels = Labels::open(dataset)?;
-    let scale = trained.target_scale();
+    let scale = trained.checkpoint.target_scale;
     let kind = |outputs: usize, numbers: bool| if numbers { "numbers".into() } else { format!("{outputs} classes") };
     let here = kind(labels.outputs(), labels.scale().is_some());
     let of_model = kind(trained.outputs(), scale.is_some());
@@ -422,12 +417,7 @@ fn labels(
     }
     let names = dataset.manifest().class_names.as_deref();
     if names != trained.class_names() {
-        let problem = match (names, trained.class_names()) {
-            (Some(_), Some(_)) => "have other names than the model's",
-            (Some(_), None) => "have names, and the model's have none",
-            (None, _) => "have no names, and the model's have some",
-        };
-        progress.note(&format!("not scored: the dataset's classes {problem}"));
+        progress.note("not scored: the dataset's classes do not have the names of the model's");
         return Ok(None);
     }
     let labels = scale.into_iter().fold(labels, Labels::on);
@@ -462,7 +452,7 @@ enum PredictionForm {
 
 /// The forms of predictions in a file of `format`: the one asked for, or by default all that suit the format.
 fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<PredictionForm>> {
-    match (asked, trained.target_scale()) {
+    match (asked, trained.checkpoint.target_scale) {
         (Some(_), Some(_)) => {
             let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
             Err(Error::Option(problem.into()))

@@ -19,8 +19,7 @@ use crate::job::hooks::Hooks;
 use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::operator::Place;
-use crate::task::{LinkBatch, LinkSplit};
-use crate::task::{NodeTask, Shape, Targets, Task};
+use crate::task::{LinkBatch, LinkSplit, NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
 
 /// Least bytes of the mini-batches in flight.
@@ -147,51 +146,42 @@ impl<'a> Job<'a> {
         };
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
-        if let Some(links) = &artifacts.links {
-            let task = Task::Links(links);
-            return Ok(Self {
-                dataset,
-                artifacts,
-                config,
-                hooks,
-                graph: corrected(artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?),
-                whole,
-                features,
-                room: None,
-                outputs: config.model.hidden,
-                metric: task.metric(config.data.task.metric)?,
-                task,
-                train: Items::Borrowed(&links.train),
-                valid: None,
-                test: None,
-                frontiers,
-                parts,
-            });
-        }
-        let labels = Labels::open(dataset)?;
-        let (train, outputs) = (train_split(dataset, &labels)?, labels.outputs());
-        let processes = hooks.process.as_ref().filter(|_| dataset.shard().is_some());
-        let shards = processes.map(|process| process.comms().all());
-        let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
-            true => dataset.split(split).map(Some),
-            false => Ok(None),
+        let (task, graph, outputs, train, [valid, test]) = match &artifacts.links {
+            Some(links) => {
+                let graph = artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?;
+                let train = Items::Borrowed(&links.train);
+                (Task::Links(links), corrected(graph), config.model.hidden, train, [None, None])
+            }
+            None => {
+                let labels = Labels::open(dataset)?;
+                let (train, outputs) = (train_split(dataset, &labels)?, labels.outputs());
+                let processes = hooks.process.as_ref().filter(|_| dataset.shard().is_some());
+                let shards = processes.map(|process| process.comms().all());
+                let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
+                    true => dataset.split(split).map(Some),
+                    false => Ok(None),
+                };
+                let task = Task::Nodes(NodeTask::new(dataset, labels, &config.data.task, &train, shards)?.into());
+                let splits = [optional(Split::Valid)?, optional(Split::Test)?];
+                (task, corrected(whole), outputs, Items::Mapped(train), splits)
+            }
         };
-        let task = Task::Nodes(NodeTask::new(dataset, labels, &config.data.task, &train, shards)?.into());
+        let metric = task.metric(config.data.task.metric)?;
         Ok(Self {
             dataset,
             artifacts,
             config,
             hooks,
-            graph: corrected(whole),
+            graph,
             whole,
             features,
             room: None,
-            outputs,
-            metric: task.metric(config.data.task.metric)?,
             task,
-            train: Items::Mapped(train),
-            valid: optional(Split::Valid)?,
-            test: optional(Split::Test)?,
+            outputs,
+            metric,
+            train,
+            valid,
+            test,
             frontiers,
             parts,
         })
@@ -199,9 +189,6 @@ impl<'a> Job<'a> {
 }
 
 /// Checks that `memory`, or the free memory, has room for the copy of the graph for links, before it is made.
-///
-/// # Errors
-/// [`Error::Option`] with the bytes that it takes.
 pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) -> Result<()> {
     if !config.data.task.is_link() || dataset.links()?.is_some() {
         return Ok(());

@@ -8,9 +8,6 @@ use crate::{Error, Result};
 /// Returns the partition that was named, that a shard was cut by, or the best one with the right number of parts:
 /// preferably cut by mini-batches like the ones of `config`, else by mini-batches of another kind, else by none; then
 /// one for the right number of servers.
-///
-/// # Errors
-/// Error of [`choose`] if several partitions suit equally.
 pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
     let (parts, groups) = (config.num_parts(), config.system.groups);
     // If the map has a part for every rank of all groups, each of its servers is a group.

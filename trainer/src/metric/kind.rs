@@ -97,9 +97,6 @@ impl Metric {
     }
 
     /// Checks that the metric is defined for `labels`.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if it is not.
     pub fn check(self, labels: &Labels) -> Result<()> {
         match (self, labels) {
             (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => Err(Error::Option(format!(

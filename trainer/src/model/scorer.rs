@@ -15,8 +15,7 @@ use crate::Result;
 use crate::autograd::{self, Buffer, attach, values};
 use crate::config::Dtype;
 use crate::model::{DropoutKey, Named};
-use crate::operator::{Activation, Dropout, Engine, Finish, Place, linear};
-use crate::operator::{from_rows, to_rows};
+use crate::operator::{Activation, Dropout, Engine, Finish, Place, from_rows, linear, to_rows};
 
 /// Computes a score from two rows: above 0 predicts an edge.
 pub enum PairScorer {

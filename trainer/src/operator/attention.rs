@@ -9,7 +9,7 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, filled_with_room, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row};
 use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
 use crate::{Error, Result};
 
@@ -119,14 +119,14 @@ fn on_device<T: Row>(
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
-        filled_on(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
+        filled_of::<f32>(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
             Ok(head_products_on_device(gpu, rows, device_values(device, a)?, head_dim, out)?)
         })
     };
     let from_source = scores(&a_source, rows)?;
     let from_target = scores(&a_target, rows.part(0, rows.len().min(targets * dim))?)?;
     let mut weights = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
-    let pre_activation = filled_on(device, &[targets, dim], |out| {
+    let pre_activation = filled_of::<f32>(device, &[targets, dim], |out| {
         let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
         Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
@@ -157,7 +157,7 @@ fn on_device<T: Row>(
             Ok(op.backward(gpu, (rows, vectors), scores, values(weights)?, values(&given)?, out)?)
         })?;
         let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
-            filled_on(device, &[heads, head_dim], |out| {
+            filled_of::<f32>(device, &[heads, head_dim], |out| {
                 Ok(head_products_backward_on_device(gpu, rows, gradient.slice(), head_dim, out)?)
             })
         };

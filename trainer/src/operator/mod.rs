@@ -111,15 +111,6 @@ pub(crate) fn with_rows_behind(rows: &Tensor, count: usize) -> Result<Tensor> {
     Ok(both)
 }
 
-/// A new tensor of `shape` on a GPU, filled by `fill`.
-pub(crate) fn filled_on(
-    device: tch::Device,
-    shape: &[usize],
-    fill: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,
-) -> Result<Tensor> {
-    filled_of::<f32>(device, shape, fill)
-}
-
 /// A type of rows on a GPU.
 pub(crate) trait Row: TensorValue + DeviceRow {}
 
@@ -146,7 +137,7 @@ macro_rules! with_row {
 }
 pub(crate) use with_row;
 
-/// Like [`filled_on`], for any type.
+/// A new tensor of `shape` on a GPU, filled by `fill`.
 pub(crate) fn filled_of<T: TensorValue>(
     device: tch::Device,
     shape: &[usize],

@@ -101,9 +101,6 @@ impl Place {
     }
 
     /// Bytes of a GPU's memory that this process holds; `None` on the host and for an emulated GPU.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub(crate) fn memory_held(&self) -> Result<Option<GpuMemory>> {
         let Self::Device(gpu, device @ tch::Device::Cuda(_), _) = self else { return Ok(None) };
         Ok(Some(GpuMemory { gpu_pool_bytes: gpu.pool_bytes()?, gpu_torch_bytes: autograd::bytes_held(*device)? }))
@@ -151,7 +148,7 @@ pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
     Ok(apart)
 }
 
-/// A program's own GPUs, for [`Hooks::places`](crate::RunOptions::places).
+/// A program's own GPUs, for [`Hooks::places`](crate::Hooks::places).
 pub trait OwnPlaces: Debug + Send + Sync {
     /// Place of the rank or worker `number`.
     ///

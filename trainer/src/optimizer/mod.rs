@@ -102,9 +102,6 @@ impl GradientNorm {
     }
 
     /// The norm; waits for a GPU that computes it.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn on_host(&self) -> Result<f64> {
         match self {
             Self::Here(norm) => Ok(*norm),
@@ -194,9 +191,6 @@ impl Optimizer {
     }
 
     /// Makes the updates that are still due.
-    ///
-    /// # Errors
-    /// [`Error::Torch`](crate::Error::Torch).
     pub fn catch_up(&mut self, parameters: &Parameters) -> Result<()> {
         while !self.waiting.is_empty() {
             self.apply_oldest(parameters)?;

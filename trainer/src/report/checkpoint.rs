@@ -41,9 +41,6 @@ const KEPT: usize = 2;
 /// Name of the link to the best.
 const BEST: &str = "best";
 
-/// Name of the new link before it replaces the old one.
-const FRESH: &str = ".best.partial";
-
 fn name_of(epoch: u32) -> String {
     format!("epoch-{epoch:05}")
 }
@@ -233,21 +230,20 @@ pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
 /// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a resumed run may know of a
 /// best epoch whose checkpoint was deleted.
 fn point_to(folder: &Path, epoch: u32) -> Result<()> {
-    let (link, name, fresh) = (folder.join(BEST), name_of(epoch), folder.join(FRESH));
+    let (link, name) = (folder.join(BEST), name_of(epoch));
     if !folder.join(&name).exists() || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
         return Ok(());
     }
-    check_links(folder)?;
-    match std::fs::remove_file(&fresh) {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&fresh)(cause).into()),
+    check_link(folder)?;
+    match std::fs::remove_file(&link) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&link)(cause).into()),
         _ => {}
     }
-    match symlink(&name, &fresh) {
+    match symlink(&name, &link) {
         // On a file system without links the best checkpoint is kept all the same.
-        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => return Ok(()),
-        linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
+        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+        linked => Ok(linked.map_err(gsplit_store::Error::io(&link))?),
     }
-    Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
 }
 
 /// A checkpoint that the run can continue.
@@ -288,17 +284,16 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
 /// Fails if no checkpoint can be written to `folder`, before an epoch's work is lost.
 pub fn check_writable(folder: &Path) -> Result<()> {
     drop(Staging::begin(target(folder.join("epoch")), true)?);
-    check_links(folder)
+    check_link(folder)
 }
 
-/// Other files with the names of the links in `folder` belong to the user.
-fn check_links(folder: &Path) -> Result<()> {
-    for path in [folder.join(BEST), folder.join(FRESH)] {
-        if std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
-            return Err(gsplit_store::Error::Foreign { path, found: "no link to a checkpoint" }.into());
-        }
+/// Another file with the name of the link in `folder` belongs to the user.
+fn check_link(folder: &Path) -> Result<()> {
+    let path = folder.join(BEST);
+    match std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
+        true => Err(gsplit_store::Error::Foreign { path, found: "no link to a checkpoint" }.into()),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the first one, so that a

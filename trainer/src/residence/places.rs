@@ -12,16 +12,15 @@ use crate::{Error, Result, autograd};
 /// [`Error::Option`] if the number of named GPUs differs from the number of ranks; errors of [`Place::open`].
 pub fn places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     let dtype = config.model.dtype;
-    let refused = match (config.system.device, config.system.products) {
-        (Device::Cuda, None) => None,
-        (Device::Cuda, Some(Products::Tf32)) if dtype == Dtype::F32 => None,
-        (Device::Cuda, Some(Products::Tf32)) => Some("--products tf32 is for --dtype f32"),
-        (Device::Cuda, Some(_)) => Some("--products is for --device cpu, except tf32"),
-        (Device::Cpu, Some(Products::Tf32)) => Some("--products tf32 is for --device cuda"),
-        (Device::Cpu, _) => None,
+    let is_possible = match (config.system.device, config.system.products) {
+        (_, None) => true,
+        (Device::Cuda, Some(products)) => products == Products::Tf32 && dtype == Dtype::F32,
+        (Device::Cpu, Some(products)) => products != Products::Tf32,
     };
-    if let Some(refused) = refused {
-        return Err(Error::Option(format!("{refused}: leave it out")));
+    if !is_possible {
+        let problem =
+            "--products is for --device cpu, except tf32, which is for --device cuda with --dtype f32: leave it out";
+        return Err(Error::Option(problem.into()));
     }
     if (config.system.device, config.system.products) == (Device::Cuda, Some(Products::Tf32)) {
         autograd::round_to_tf32()?;

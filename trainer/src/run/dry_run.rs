@@ -149,7 +149,7 @@ fn rehearse(
         0 => progress.stage("mini-batches on trial", Some(seeds), Unit::Items("seeds")),
         _ => Box::new(NoProgress),
     };
-    let tried = Batches::Drawn(&mut sampler, batches as u64);
+    let tried = Batches::Sampled(&mut sampler, batches as u64);
     let log = StepLog { every: 0, write: &|_| Ok(()) };
     let report = train_epoch((job, &source), tried, 1, (&model, &mut optimizer), comms, stage.as_ref(), log)?;
     place.gpu().map_or(Ok(()), Gpu::synchronise)?;

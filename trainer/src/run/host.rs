@@ -49,8 +49,6 @@ const PARAMETER: u64 = 16;
 /// Storage of the feature rows of a run.
 pub struct HostRows {
     way: Way,
-    /// True if no row is left to be read from disk.
-    is_all_kept: bool,
     room: Option<u64>,
     for_gpus: bool,
     /// Number of rows to keep in addition to the GPUs' rows, once these are known.
@@ -61,8 +59,6 @@ pub struct HostRows {
 enum Way {
     /// As they are, or loaded into this storage.
     Given(FeatureStorage),
-    /// All of them in memory.
-    Copied,
     /// Read from their file, except the rows of these vertices, or the rows in the memory that another process fills.
     Read(Vec<u32>),
 }
@@ -111,14 +107,7 @@ impl HostRows {
         };
         let beside_gpus = None;
         if let (false, Some(storage)) = (any_process(hooks, stays.is_none())?, stays) {
-            return Ok(Self {
-                way: Way::Given(storage),
-                is_all_kept: true,
-                room: None,
-                for_gpus,
-                beside_gpus,
-                processes,
-            });
+            return Ok(Self { way: Way::Given(storage), room: None, for_gpus, beside_gpus, processes });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
@@ -148,7 +137,7 @@ impl HostRows {
             && bytes <= shared.left
         {
             let room = room(bytes);
-            return Ok(Self { way: Way::Copied, is_all_kept: true, room, for_gpus, beside_gpus, processes });
+            return Ok(Self { way: Way::Given(FeatureStorage::Memory), room, for_gpus, beside_gpus, processes });
         }
         // Includes its position.
         let each = row_bytes(features) + ID;
@@ -174,14 +163,7 @@ impl HostRows {
                 "note: a presample shows which rows are loaded most, and saves reads: run `gsplit presample` first",
             );
         }
-        Ok(Self {
-            way: Way::Read(kept),
-            is_all_kept: rows == features.num_rows(),
-            room: room(rows as u64 * each),
-            for_gpus,
-            beside_gpus,
-            processes,
-        })
+        Ok(Self { way: Way::Read(kept), room: room(rows as u64 * each), for_gpus, beside_gpus, processes })
     }
 
     /// Bytes that an evaluation may take for rows; unlimited when `None`.
@@ -189,29 +171,16 @@ impl HostRows {
         self.room
     }
 
-    /// True if mini-batches of any process read some of `job`'s rows from disk. Collective if ranks are processes.
-    ///
-    /// # Errors
-    /// Errors of the communicator.
-    pub fn reads_disk(&self, job: &Job<'_>) -> Result<bool> {
-        let reads = matches!(self.way, Way::Read(_)) && !self.is_all_kept;
-        any_process(job.hooks, reads)
-    }
-
     /// The feature rows of `job`. Notes on `progress` how they are read. Collective if ranks are processes.
-    ///
-    /// # Errors
-    /// Errors of the file; [`Error::Option`] if the memory does not suffice.
     pub fn bring(&self, job: &Job<'_>, progress: &dyn Progress) -> Result<FeatureTable> {
         let (features, memory) = (&job.features, shared_memory(job, &self.processes));
         let is_sliced = job.config.system.parallelism.slices_columns();
         let brought = self.processes.in_turn(job.hooks, || match &self.way {
             _ if features.is_in_memory() => Ok(features.clone()),
             // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
-            Way::Given(_) | Way::Copied if is_sliced => Ok(features.clone()),
+            Way::Given(_) if is_sliced => Ok(features.clone()),
             Way::Read(_) if is_sliced => read(job, features, (&[], None)),
             Way::Given(storage) => storage.bring(features.clone(), memory, self.for_gpus),
-            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory, self.for_gpus),
             Way::Read(kept) => read(job, features, (kept, memory)),
         })?;
         if brought.is_in_memory() || brought.read_by().is_some() {
@@ -230,9 +199,6 @@ impl HostRows {
 
     /// Like [`Self::bring`], if the rows depend on what `caches` leave: keeps the hottest rows that some rank does not
     /// find on GPUs.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn bring_beside(
         &self,
         job: &Job<'_>,
@@ -249,13 +215,9 @@ impl HostRows {
     }
 
     /// Like [`Self::bring`], for a rank's `columns`.
-    ///
-    /// # Errors
-    /// Errors of [`HostRows::bring`].
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
             Way::Given(storage) => storage.bring(columns, None, self.for_gpus),
-            Way::Copied => FeatureStorage::Memory.bring(columns, None, self.for_gpus),
             Way::Read(kept) => read(job, &columns, (kept, None)),
         }
     }
@@ -347,9 +309,9 @@ fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> 
         let sizes = sizes.map(|count| count as usize);
         let order = order_of_layer(config.model.kind, heads, sizes, widths, index > 0, by_columns);
         let [vertices, edges, read, received] = [vertices, edges, read, received].map(|count| count as f64);
-        let room = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
+        let received_above = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
         let (widths, heads) = (widths.map(|width| width as f64), heads as f64);
-        HeldLayer { vertices, edges, read, received, widths, room, order, heads }
+        HeldLayer { vertices, edges, read, received, widths, received_above, order, heads }
     };
     let batch = Batch {
         layers: counts.iter().enumerate().map(layer).collect(),

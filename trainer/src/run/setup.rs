@@ -12,15 +12,14 @@ use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 use crate::config::{Parallelism, RunConfig};
 use crate::infer::Trained;
 use crate::job::hooks::{Hooks, count_compute_threads};
-use crate::job::partition;
-use crate::job::{Artifacts, Job, check_links_fit};
-use crate::model::{Model, check_size};
+use crate::job::{Artifacts, Job, check_links_fit, partition};
+use crate::model::Model;
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::{number_types, places};
-use crate::residence::source::{FeatureSource, HostStorage, pin, sources};
+use crate::residence::source::{FeatureSource, HostStorage, prepare_gpu_table, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::host::HostRows;
 use crate::run::shard;
@@ -49,8 +48,6 @@ pub struct Run<'a> {
     pub storage: HostStorage,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
-    /// True if mini-batches read feature rows from disk.
-    pub reads_disk: bool,
     /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
     /// Initial model, if it does not resume.
@@ -149,9 +146,7 @@ pub fn with_run<R>(
         let notes = links::notes(dataset, split, &job.whole, &config.data.task);
         notes.iter().for_each(|note| progress.note(note));
     }
-    check_size(config, job.features.dim(), job.outputs)?;
     let host = HostRows::find(&job, &places, progress)?;
-    let reads_disk = host.reads_disk(&job)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
@@ -161,7 +156,7 @@ pub fn with_run<R>(
         job.features = features;
     }
     let job = job;
-    let pinned = pin(&job.features, caches.as_ref(), &places, hooks, progress)?;
+    let gpu_table = prepare_gpu_table(&job.features, caches.as_ref(), &places, hooks, progress)?;
     if config.draws_locally() {
         inputs.kept = caches.as_ref().map(Caches::checksum);
         if inputs.kept.is_none() {
@@ -171,7 +166,7 @@ pub fn with_run<R>(
     }
     resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
     let count = |rank| caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()));
-    let sources = sources(&job.features, pinned.as_ref(), &places, hooks)?.into_iter();
+    let sources = sources(&job.features, gpu_table.as_ref(), &places, hooks)?.into_iter();
     let here = hooks.ranks_here(places.len());
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
     let ranks = hooks.ranks_here(places.len()).filter(|_| config.system.parallelism.slices_columns());
@@ -194,9 +189,8 @@ pub fn with_run<R>(
         sources,
         slices,
         topology,
-        storage: HostStorage::of(&job.features, pinned.as_ref()),
+        storage: HostStorage::of(&job.features, gpu_table.as_ref()),
         caches: caches.as_ref(),
-        reads_disk,
         resume,
         init,
         progress,
@@ -205,8 +199,8 @@ pub fn with_run<R>(
     let done = work(&run)?;
     drop(run);
     let is_shared = caches.as_ref().is_some_and(Caches::are_shared);
-    if let (Some(pinned), Some(process), true) = (pinned, &hooks.process, is_shared) {
-        pinned.part(process.comms().all())?;
+    if let (Some(mut gpu_table), Some(process), true) = (gpu_table, &hooks.process, is_shared) {
+        gpu_table.part(process.comms().all())?;
     }
     Ok(done)
 }
@@ -227,7 +221,7 @@ fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
 fn starting_model(folder: &Path, job: &Job<'_>, progress: &dyn Progress) -> Result<Trained> {
     let trained = Trained::open(folder, None)?;
     trained.check_start(job)?;
-    let (path, epochs) = (trained.path().display(), trained.epochs());
+    let (path, epochs) = (trained.path.display(), trained.epochs());
     progress.note(&format!("starts from the parameters of {path}, after epoch {epochs} of its run"));
     Ok(trained)
 }

@@ -14,9 +14,6 @@ use crate::{Error, Result};
 
 /// Fails if `dataset` is a shard without the rows that the ranks of this process load and score by `config`, with the
 /// partition `map`.
-///
-/// # Errors
-/// [`Error::Data`].
 pub fn check(dataset: &Dataset, config: &Config, map: Option<&PartitionMap>, hooks: &Hooks) -> Result<()> {
     let Some(shard) = dataset.shard() else { return Ok(()) };
     let refuse = |problem: String| {
@@ -96,9 +93,6 @@ fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &Config, hooks: &
 }
 
 /// Fails on all ranks if one of `comm` trains on other data, or with another partition, than the first. Collective.
-///
-/// # Errors
-/// [`Error::Data`]; errors of the communicator.
 pub fn agree(dataset: &Dataset, map: Option<&PartitionMap>, comm: &dyn Communicator) -> Result<()> {
     let assignment = map.and_then(PartitionMap::assignment_checksum).map(ToString::to_string);
     let own = format!("{} {}", dataset.fingerprint(), assignment.unwrap_or_default());

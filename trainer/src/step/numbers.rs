@@ -107,9 +107,6 @@ impl Launched {
     }
 
     /// Waits for the numbers and returns the report.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn finish(self) -> Result<StepReport> {
         let Self { mut report, coming } = self;
         if let Some(coming) = coming {

@@ -16,7 +16,7 @@ use crate::config::{Config, ModelKind, NormKind, OptimizerConfig, OptimizerKind,
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, to_rows};
-use crate::residence::source::{FeatureSource, InputRows, PinnedRows, hand_over, load};
+use crate::residence::source::{FeatureSource, InputRows, hand_over, load, open_gpu_table};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
 use crate::tests::fixture::{Around, train};
@@ -150,9 +150,9 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
     let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
-    let pinned = PinnedRows::new(&job.features, gpu).unwrap().unwrap();
+    let pinned = open_gpu_table(&job.features, Some(gpu)).unwrap();
     let frees = on_ranks(2, |comm| {
-        let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
+        let source = FeatureSource::with_gpu_table(&job.features, &place, &pinned, 0).unwrap();
         let (step, mut sampler) =
             (Step { seed: 3, epoch: 1, step: 0 }, topology.sampler(&job, &place, comm.rank()).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], step, comm).unwrap();

@@ -153,38 +153,3 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
         assert_refused(run(&fixture, &config, &options), problem);
     }
 }
-
-#[test]
-fn an_epoch_reads_what_was_expected() {
-    let fixture = stored_as(FeatureDtype::F32, 36, 3000, 5, 100);
-    store_partition(&fixture.dataset, Cut::Random, 2);
-    let expected = |summary: &crate::Summary| summary.disk.clone();
-    for (parallelism, ranks) in
-        [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2), (Parallelism::PushPull, 2)]
-    {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
-            (config.data.batch_size, config.run.epochs, config.run.eval_every) = (100, 1, 0);
-        });
-        for (rows_kept, prefetch) in [(0, 0), (1000, 1)] {
-            let summary = run(&fixture, &config, &disk(rows_kept, prefetch)).unwrap();
-            let (told, work) = (expected(&summary).unwrap(), &summary.epochs[0].work);
-            let what = format!("{parallelism}, {rows_kept}: {told:?} {work:?}");
-            for (told, read) in
-                [(told.rows_from_disk, work.rows_from_disk), (told.bytes_from_disk, work.bytes_from_disk)]
-            {
-                assert!((0.75..1.25).contains(&(told as f64 / read as f64)), "{what}");
-            }
-            let longest = told.compute_s.max(told.sample_s + told.load_s);
-            assert!(told.load_s > 0.0 && told.seconds >= longest, "{what}");
-            let computing = told.compute_s >= told.sample_s + told.load_s;
-            assert_eq!(told.bound == "computing", computing, "{what}");
-            assert!((1..=4).contains(&told.tried) && told.to_string().contains(" MB"), "{told}");
-        }
-        assert!(expected(&run(&fixture, &config, &disk(3000, 1)).unwrap()).is_none(), "all rows are kept");
-        let trial = Around { trial: Some(2), ..disk(0, 1) };
-        assert!(expected(&run(&fixture, &config, &trial).unwrap()).is_none());
-    }
-    let config = config(ModelKind::Sage, Parallelism::Cooperative, 2);
-    assert!(expected(&run(&fixture, &config, &disk(0, 1)).unwrap()).is_none(), "mini-batches are made once");
-    assert!(expected(&run(&fixture, &config, &Around::default()).unwrap()).is_none());
-}

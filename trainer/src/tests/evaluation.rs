@@ -22,7 +22,7 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{Engine, Place};
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::tests::fixture::{Around, train};
 use crate::{Error, InferConfig, infer};
 
@@ -51,9 +51,9 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
         other
     });
     let others: Vec<Model> = others.collect();
-    let pinned = places[0].gpu().and_then(|gpu| PinnedRows::new(&job.features, gpu).unwrap());
+    let pinned = places[0].gpu().map(|gpu| open_gpu_table(&job.features, Some(gpu)).unwrap());
     let source = |(worker, place)| match &pinned {
-        Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, worker).unwrap(),
+        Some(pinned) => FeatureSource::with_gpu_table(&job.features, place, pinned, worker).unwrap(),
         None => FeatureSource::new(&job.features, place),
     };
     let sources: Vec<FeatureSource<'_>> = places.iter().enumerate().map(source).collect();

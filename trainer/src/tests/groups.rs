@@ -9,6 +9,7 @@ use gsplit_store::Dataset;
 use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition};
 use super::runs::{losses, run};
 use crate::config::{Config, ModelKind, Parallelism};
+use crate::ranks::comms::Comms;
 use crate::tests::fixture::Around;
 use crate::{Process, RowPlacement, Summary};
 
@@ -102,7 +103,7 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
     // Processes that were joined in another way than the configuration requires.
     let mut ends = [Threads::group(4), Threads::group(1), Threads::group(1)];
     let [all, sampling, computing] = ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
-    let process = Some(Arc::new(Process::in_group(all, [sampling, computing], Some(0))));
+    let process = Some(Arc::new(Process::over(Comms::of_group(all, sampling, computing), Some(0))));
     let options = Around { process, ..Around::default() };
     assert_refused(run(&fixture, &split(4, 2), &options), "--groups 2: the processes form groups of 1");
 }

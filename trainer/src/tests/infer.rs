@@ -24,7 +24,7 @@ use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
 use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Place, to_rows};
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::{InferConfig, InferSummary, Predict, Summary, Wanted, infer};
 
 /// Trains for two epochs and leaves a checkpoint in `run`. GAT has its features normalised.
@@ -78,9 +78,8 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             let on_host = FeatureSource::new(&job.features, host.place());
             let expected = last_two(&host, &on_host, Room::UNLIMITED).0;
             let gathered = FeatureSource::new(&job.features, device.place());
-            let pinned = PinnedRows::new(&job.features, device.place().gpu().unwrap()).unwrap();
-            let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
-            let pinned = pinned.transpose().unwrap();
+            let gpu_table = open_gpu_table(&job.features, device.place().gpu()).unwrap();
+            let pinned = FeatureSource::with_gpu_table(&job.features, device.place(), &gpu_table, 0).unwrap();
             let with = |device_bytes: u64, bytes: u64| Room {
                 device_bytes: Some(device_bytes),
                 bytes,
@@ -90,7 +89,7 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             // Chunks of a few vertices if memory is short. One way per model.
             let ways = [
                 (&gathered, with(1 << 30, 1 << 30), false),
-                (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
+                (&pinned, with(12_000, 1 << 30), false),
                 (&gathered, with(1 << 30, 12_000), false),
                 (&gathered, with(12_000, 12_000), true),
             ];

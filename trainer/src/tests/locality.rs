@@ -1,7 +1,7 @@
 //! Draws that prefer the rows that a rank keeps: right in expectation, the same if the same rows are kept, and exact to resume.
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Draws, Near, Sampler, Stream, StreamKey};
+use gsplit_kernels::{Draws, PreferredVertices, Sampler, Stream, StreamKey};
 
 use super::equivalence::{all_logits, sampled_logits};
 use super::fixture::{CLASSES, Cut, changed, communities, config, dataset, emulated, store_partition};
@@ -64,7 +64,7 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
         assert_eq!(whole.len(), 60 * CLASSES);
         for factor in [1.0, 2.0, 8.0].into_iter().take(if draw_by.is_some() { 1 } else { 3 }) {
             let mut sampler = BatchSampler::on_host(Sampler::new(1), job.graph, &place);
-            let mut near = Near::new(&job.graph, &kept, layers);
+            let mut near = PreferredVertices::new(&job.graph, &kept, layers);
             near.set_factor(factor);
             sampler.prefer(near);
             let (mut sum, mut squares) = (0f64, 0f64);

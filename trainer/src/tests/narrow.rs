@@ -13,7 +13,7 @@ use crate::config::TopologyStorage;
 use crate::config::{Config, Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig};
 use crate::model::Input;
 use crate::operator::Place;
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::tests::fixture::Around;
 
 const NARROW: [Dtype; 2] = [Dtype::Bf16, Dtype::F16];
@@ -110,8 +110,8 @@ fn features_arrive_in_the_type_of_the_run() {
             let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
-            let pinned = PinnedRows::new(&features, gpu).unwrap().unwrap();
-            let reached = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
+            let pinned = open_gpu_table(&features, Some(gpu)).unwrap();
+            let reached = FeatureSource::with_gpu_table(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();
             let ahead = reached.rows_ahead(gpu, on_gpu.slice(), input).unwrap();

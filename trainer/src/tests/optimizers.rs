@@ -9,8 +9,7 @@ use crate::config::{
     Config, Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
 };
 use crate::model::{Model, Parameters};
-use crate::operator::Place;
-use crate::operator::to_rows;
+use crate::operator::{Place, to_rows};
 use crate::optimizer::Optimizer;
 
 const STEPS: u32 = 12;

@@ -66,9 +66,9 @@ struct Plain {
 }
 
 impl Layer for Plain {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let own = mixed.first(edges.edges.num_targets())?;
-        let sums = (aggregate(&edges.edges, Reduce::Mean, mixed, None, false)? - own).matmul(&self.weight);
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let own = input.first(edges.edges.num_targets())?;
+        let sums = (aggregate(&edges.edges, Reduce::Mean, input, None, false)? - own).matmul(&self.weight);
         finished(edges.place(), &sums, finish)
     }
 

@@ -17,10 +17,10 @@ use super::runs::{losses, run};
 use crate::config::{Config, ModelKind, Parallelism};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
-use crate::operator::Place;
-use crate::operator::gather_features;
+use crate::operator::{Place, gather_features};
+use crate::ranks::comms::Comms;
 use crate::residence::cache::Caches;
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::tests::fixture::Around;
 use crate::{Error, FeatureStorage, Process, Summary, TopologyStorage};
 
@@ -78,12 +78,12 @@ fn gather_and_part(fixture: &Fixture, config: &Config, process: Process) {
     job.features = job.features.in_memory().unwrap();
     let caches = Caches::new(&job, &places, &[], &NoProgress);
     let caches = caches.unwrap().unwrap();
-    let mut pinned = PinnedRows::new(&job.features, &gpu).unwrap().unwrap();
+    let mut pinned = open_gpu_table(&job.features, Some(&gpu)).unwrap();
     pinned.share(&caches, (rank, &gpu), comm).unwrap();
     let vertices: Vec<u32> = (0..job.features.num_rows() as u32).collect();
     let mut stored = vec![f32::NAN; vertices.len() * job.features.dim()];
     gather_features(&job.features, &vertices, &mut stored).unwrap();
-    let source = FeatureSource::pinned(&job.features, &place, &pinned, rank).unwrap();
+    let source = FeatureSource::with_gpu_table(&job.features, &place, &pinned, rank).unwrap();
     let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
     assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "rank {rank}");
     drop(source);
@@ -102,7 +102,7 @@ fn what_processes_keep_for_each_other_is_freed_when_all_have_closed_it() {
         let (fixture, config) = (&fixture, &config);
         thread::scope(|scope| {
             for (sampling, all) in Threads::group(3).into_iter().zip(Threads::group(3)) {
-                let process = Process::new(Box::new(sampling), Box::new(all), Some(0));
+                let process = Process::over(Comms::of_one_group(Box::new(sampling), Box::new(all)), Some(0));
                 scope.spawn(move || gather_and_part(fixture, config, process));
             }
         });

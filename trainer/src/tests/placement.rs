@@ -17,7 +17,7 @@ use crate::model::Input;
 use crate::operator::{Place, gather_features};
 use crate::residence::cache::hotness::presample_like;
 use crate::residence::cache::{Caches, SimulatedCache};
-use crate::residence::source::{FeatureSource, HostStorage, PinnedRows};
+use crate::residence::source::{FeatureSource, HostStorage, open_gpu_table};
 use crate::tests::fixture::{Around, train};
 use crate::{FeatureStorage, RowPlacement, Summary};
 
@@ -109,7 +109,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let job = Job::new(dataset, &artifacts, config, hooks).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
     let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap();
-    let mut pinned = PinnedRows::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
+    let mut pinned = open_gpu_table(&job.features, Some(places[0].gpu().unwrap())).unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
@@ -124,7 +124,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let mut stored = vec![f32::NAN; vertices.len() * dim];
     gather_features(&job.features, &vertices, &mut stored).unwrap();
     for rank in 0..ranks {
-        let source = FeatureSource::pinned(&job.features, &places[rank], &pinned, rank).unwrap();
+        let source = FeatureSource::with_gpu_table(&job.features, &places[rank], &pinned, rank).unwrap();
         let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
         assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
         let crosses = *placement != RowPlacement::Replicated;
@@ -187,12 +187,12 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         let places = [shared.clone(), other.clone(), shared.clone()];
         let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
-        let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
+        let mut pinned = open_gpu_table(&job.features, Some(gpus[0].1)).unwrap();
         pinned.fill(&caches, &gpus).unwrap();
         let taken = [&shared, &other].map(|place| counts(place.gpu().unwrap()).taken);
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
         for (rank, place) in places.iter().enumerate() {
-            let source = FeatureSource::pinned(&job.features, place, &pinned, rank).unwrap();
+            let source = FeatureSource::with_gpu_table(&job.features, place, &pinned, rank).unwrap();
             let found = source.rows(caches.of(rank), &Input::new(&config.model), 0).unwrap();
             let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
             gather_features(&job.features, caches.of(rank), &mut stored).unwrap();

@@ -15,6 +15,7 @@ use super::runs::{losses, run};
 use crate::config::{Config, Device, ModelKind, NormKind, Parallelism};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
+use crate::ranks::comms::Comms;
 use crate::tests::fixture::{Around, train};
 use crate::{Error, Process, Summary};
 
@@ -30,8 +31,8 @@ pub fn in_processes<R: Send>(
         let start = |(rank, (all, (sampling, computing))): (usize, (Threads, (Threads, Threads)))| {
             let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
             let process = match groups {
-                1 => Process::new(boxed(sampling), boxed(computing), Some(0)),
-                _ => Process::in_group(boxed(all), [boxed(sampling), boxed(computing)], Some(0)),
+                1 => Process::over(Comms::of_one_group(boxed(sampling), boxed(computing)), Some(0)),
+                _ => Process::over(Comms::of_group(boxed(all), boxed(sampling), boxed(computing)), Some(0)),
             };
             scope.spawn(move || work(rank, Arc::new(process)))
         };
@@ -107,7 +108,7 @@ fn a_process_without_a_gpu_of_its_own_is_told() {
     let fixture = dataset(72, 60, 3);
     let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 1), |config| config.system.device = Device::Cuda);
     let solo = || Box::new(gsplit_kernels::Solo) as Box<dyn Communicator>;
-    let process = Some(Arc::new(Process::new(solo(), solo(), None)));
+    let process = Some(Arc::new(Process::over(Comms::of_one_group(solo(), solo()), None)));
     let options = Around { process, ..Around::default() };
     assert_refused(run(&fixture, &cuda, &options), "LOCAL_RANK");
 }
@@ -120,9 +121,9 @@ struct Before {
 }
 
 impl Layer for Before {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
         (self.happens)()?;
-        let mean = aggregate(&edges.edges, Reduce::Mean, mixed, None, false)?;
+        let mean = aggregate(&edges.edges, Reduce::Mean, input, None, false)?;
         linear(edges.place(), &mean, &self.weight, None, finish)
     }
 

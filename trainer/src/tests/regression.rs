@@ -35,7 +35,7 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     };
     let scale = TargetScale::of(of(Split::Train).into_iter().map(|v| labels[v as usize]));
     let checkpoint = fixture.folder.path().join("checkpoints");
-    assert_eq!(Trained::open(&checkpoint, None).unwrap().target_scale(), Some(scale));
+    assert_eq!(Trained::open(&checkpoint, None).unwrap().checkpoint.target_scale, Some(scale));
     assert!(last.test.unwrap() < 0.5 * scale.deviation, "{last:?}, deviation {}", scale.deviation);
 
     let out = |name: &str| Some(fixture.folder.path().join(name));

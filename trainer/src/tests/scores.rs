@@ -142,7 +142,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
     let (large, _folder) = labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
     let line = told(&large, &single(None));
-    assert!(line.contains("a guess has 1.0986: features are not scaled (up to column 0 300000)"), "{line}");
+    assert!(line.contains("a guess has 1.0986: lower --lr, now "), "{line}");
     assert!(line.contains("convert with --scale standard") && !line.contains("has class"), "{line}");
     let (small, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[1, 1, 1, 1, 0, 1, 2, 0]).unwrap());
     let line = told(&small, &single(None));

@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::Optimizer;
 use crate::residence::cache::Caches;
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::step::train_step;
 use crate::tests::fixture::Around;
@@ -52,13 +52,13 @@ pub(super) fn one_step<T: Send>(
     let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
     let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
     let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
-    let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
+    let mut pinned = open_gpu_table(&job.features, Some(gpus[0].1)).unwrap();
     pinned.fill(&caches, &gpus).unwrap();
     on_ranks(ranks, |comm| {
         crate::operator::set_torch_threads(1);
         let place = &places[comm.rank()];
         let gpu = place.gpu().unwrap();
-        let source = FeatureSource::pinned(&job.features, place, &pinned, comm.rank()).unwrap();
+        let source = FeatureSource::with_gpu_table(&job.features, place, &pinned, comm.rank()).unwrap();
         let mut sampler = topology.sampler(&job, place, comm.rank()).unwrap();
         let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
         let mut optimizer = Optimizer::new(model.parameters(), config, 10).unwrap();

@@ -68,7 +68,10 @@ impl Both {
                 found.edges.clone_from(&expected.edges);
             }
             assert!(found == expected, "{what}, depth {depth}");
-            assert!(sampler.mixed().to_vec(gpu).unwrap() == host.mixed(), "{what}, depth {depth}: mixed frontier");
+            assert!(
+                sampler.mixed_frontier().to_vec(gpu).unwrap() == host.mixed_frontier(),
+                "{what}, depth {depth}: mixed frontier"
+            );
         }
         // All layers at once.
         host.start(seeds);
@@ -87,7 +90,10 @@ impl Both {
                 assert!(targets.to_vec().unwrap().into_iter().eq(expected), "{what}");
             }
         }
-        assert!(sampler.take_mixed().unwrap().to_vec().unwrap() == host.mixed(), "{what}: mixed frontier of all");
+        assert!(
+            sampler.take_mixed_frontier().unwrap().to_vec().unwrap() == host.mixed_frontier(),
+            "{what}: mixed frontier of all"
+        );
     }
 
     fn graph(&self) -> Graph<'_> {
@@ -240,10 +246,10 @@ fn differential_counts_while_drawing() {
                 let ids = DeviceEdgeIds::Count(&mut counters);
                 let found = sampler.layer(&on_device, &DeviceDraw::new(fanout), &key, ids).unwrap();
                 assert!(found.edges.is_none());
-                sizes.push(host.mixed().len());
+                sizes.push(host.mixed_frontier().len());
             }
-            expected.count_vertices(host.mixed(), &sizes).unwrap();
-            counters.count_vertices(sampler.mixed(), &sizes).unwrap();
+            expected.count_vertices(host.mixed_frontier(), &sizes).unwrap();
+            counters.count_vertices(sampler.mixed_frontier(), &sizes).unwrap();
         }
         let (expected, found): (CounterParts, _) = (expected.into_parts().unwrap(), counters.into_parts().unwrap());
         assert!(found == expected, "order {order}");

@@ -81,7 +81,7 @@ impl NewEdges {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let mut edges = Self { row_bytes: row_bytes(columns), ..Self::default() };
-        let places = Places::of(source.columns(), columns);
+        let places = ColumnMapping::of(source.columns(), columns);
         let mut take = |batch: &EdgeBatch| {
             edges.names.extend(batch.names.iter().cloned());
             let rows = batch.values.chunks_exact(places.row_bytes.max(1)).map(Some).chain(std::iter::repeat(None));
@@ -181,13 +181,13 @@ impl NewEdges {
 }
 
 /// Positions of the wanted columns in the rows of a source.
-struct Places {
+struct ColumnMapping {
     row_bytes: usize,
     /// For each number: its first byte, its type in the source, and the wanted type.
     numbers: Vec<(usize, ValueType, ValueType)>,
 }
 
-impl Places {
+impl ColumnMapping {
     fn of(found: &[EdgeColumn], wanted: &[EdgeColumn]) -> Self {
         let mut numbers = Vec::new();
         for wanted in wanted {

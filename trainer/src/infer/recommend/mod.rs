@@ -117,9 +117,6 @@ impl<'a> Recommender<'a> {
 
     /// Writes the recommendations from the `rows` of all vertices of `graph`, with the given width, and completes the
     /// file, which the caller makes visible.
-    ///
-    /// # Errors
-    /// Errors of the file; [`Error::Interrupted`] once `stop` is set.
     pub fn write(
         mut self,
         scorer: &PairScorer,
@@ -132,11 +129,10 @@ impl<'a> Recommender<'a> {
         let mut done = Recommended { sources: self.sources.len() as u64, ..Recommended::default() };
         for sources in self.sources.chunks(SOURCES) {
             check_stop(stop)?;
-            for (&source, best) in sources.iter().zip(self.best(scorer, (rows, dim), graph, sources)?) {
-                done.rows += best.len() as u64;
-                done.without += u64::from(best.is_empty());
-                self.file.push(source, &best)?;
-            }
+            let best = self.best(scorer, (rows, dim), graph, sources)?;
+            done.rows += best.iter().map(Vec::len).sum::<usize>() as u64;
+            done.without += best.iter().filter(|best| best.is_empty()).count() as u64;
+            self.file.push(sources, &best)?;
             stage.advance(sources.len() as u64);
         }
         drop(stage);

@@ -64,12 +64,6 @@ impl DeviceMoments {
         Ok([self.mean.f_to_kind(Kind::Float)?, unbiased.f_to_kind(Kind::Float)?])
     }
 
-    /// Number of rows.
-    #[cfg(test)]
-    pub fn num_rows(&self) -> f64 {
-        self.rows.double_value(&[0])
-    }
-
     /// [`Moments::correct`](super::Moments::correct) of rows and gradient, with weights.
     pub fn correct(
         &self,

@@ -140,15 +140,6 @@ impl Moments {
         }
     }
 
-    /// Number of rows, counting rows on several ranks once.
-    #[cfg(test)]
-    pub fn num_rows(&self) -> f64 {
-        match &self.columns {
-            ColumnMoments::OnHost(moments) => moments.rows,
-            ColumnMoments::OnGpu(moments) => moments.num_rows(),
-        }
-    }
-
     /// Corrects the gradient of `rows` from [`standardise`], f32 `[my rows, width]`, for the fact that the moments
     /// depend on the rows. Collective.
     ///

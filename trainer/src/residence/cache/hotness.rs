@@ -16,9 +16,6 @@ use crate::config::Config;
 use crate::job::Job;
 
 /// The `count` hottest rows, or all if there are no more, and the name of their ranking.
-///
-/// # Errors
-/// Errors of the file system.
 pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
     Ok(match presample_like(job.dataset, job.config, job.config.system.presample.as_deref(), progress)? {
         Some(presample) => (hottest_rows(presample.input(), count), format!("presample {}", presample.key())),

@@ -111,7 +111,7 @@ impl<'a> Source<'_, 'a> {
         match place {
             TopologyStorage::Device => self.on_gpus(),
             TopologyStorage::Part => self.of_parts(),
-            TopologyStorage::Pinned => self.pinned(),
+            TopologyStorage::Pinned => self.in_pinned_memory(),
             TopologyStorage::Auto | TopologyStorage::Host => Ok(self.on_host()),
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Source<'_, 'a> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());
         let (mut indptr, mut uploaded) = (None, 0);
-        match first.map(|gpu| self.pin(gpu, graph.indptr)) {
+        match first.map(|gpu| self.pin_or_copy(gpu, graph.indptr)) {
             Some(Err(error)) => {
                 // Room for it has not been checked yet.
                 uploaded = size_of_val(graph.indptr) as u64;
@@ -200,20 +200,23 @@ impl<'a> Source<'_, 'a> {
         Ok(found)
     }
 
-    fn pinned(&self) -> Result<Topology<'a>> {
+    fn in_pinned_memory(&self) -> Result<Topology<'a>> {
         let mut pinned = PinnedGraph::default();
         if let Some(gpu) = self.places.iter().find_map(Place::gpu) {
             let Graph { indptr, indices, .. } = self.graph();
-            let owners = self.job.frontiers.map().map(|owners| self.pin(gpu, owners)).transpose()?;
-            pinned =
-                PinnedGraph { indptr: Some(self.pin(gpu, indptr)?), indices: Some(self.pin(gpu, indices)?), owners };
+            let owners = self.job.frontiers.map().map(|owners| self.pin_or_copy(gpu, owners)).transpose()?;
+            pinned = PinnedGraph {
+                indptr: Some(self.pin_or_copy(gpu, indptr)?),
+                indices: Some(self.pin_or_copy(gpu, indices)?),
+                owners,
+            };
         }
         let nothing = |(gpu, _): (&Gpu, u64)| GpuArrays { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 
     /// Pins `values` in place, or else a copy, if at least as much memory is left.
-    fn pin<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
+    fn pin_or_copy<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
         Ok(gpu.map_host_or_copy(values, Memory::of_this_machine().available() / 2)?)
     }
 }

@@ -134,9 +134,6 @@ impl<'a> Topology<'a> {
     }
 
     /// Sampler for `rank` at `place`: its GPU, on a separate stream if mini-batches are prepared ahead, or the host.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
             Some(inputs) => BatchSampler::on_device(place, inputs, job.config.system.prefetch > 0),

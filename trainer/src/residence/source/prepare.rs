@@ -2,11 +2,10 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use gsplit_kernels::Gpu;
 use gsplit_store::{FeatureTable, Progress};
 use serde::Serialize;
 
-use super::{FeatureSource, PinnedRows};
+use super::{FeatureSource, GpuTable, open_gpu_table};
 use crate::Result;
 use crate::job::hooks::Hooks;
 use crate::operator::Place;
@@ -27,10 +26,10 @@ pub enum HostStorage {
 }
 
 impl HostStorage {
-    /// Storage of `table`; `pinned` is given if GPUs keep or read its rows.
-    pub fn of(table: &FeatureTable, pinned: Option<&PinnedRows<'_>>) -> Self {
-        match pinned {
-            Some(pinned) if pinned.is_pinned() => Self::Pinned,
+    /// Storage of `table`; `gpu_table` is given if GPUs keep or read its rows.
+    pub fn of(table: &FeatureTable, gpu_table: Option<&GpuTable<'_>>) -> Self {
+        match gpu_table {
+            Some(gpu_table) if gpu_table.is_pinned() => Self::Pinned,
             _ if table.read_by().is_some() => Self::Disk,
             _ if table.is_in_memory() => Self::Memory,
             _ => Self::Mapped,
@@ -51,36 +50,35 @@ impl Display for HostStorage {
 
 /// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, and fills the `caches` of the
 /// ranks of this process. Reports to `progress` where rows are. Collective if ranks are processes that read each other's caches.
-///
-/// # Errors
-/// Errors of the driver if rows are to be kept.
-pub fn pin<'a>(
+pub fn prepare_gpu_table<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
     places: &[Place],
     hooks: &Hooks,
     progress: &dyn Progress,
-) -> Result<Option<PinnedRows<'a>>> {
+) -> Result<Option<GpuTable<'a>>> {
     let here = hooks.ranks_here(places.len());
     let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
-    let pinned = match places[0].gpu().map(|gpu| pinned(table, gpu)) {
+    let gpu_table = match places[0].gpu().map(|gpu| open_gpu_table(table, Some(gpu))) {
         Some(Err(error)) => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            Some(PinnedRows::of_file(table, None)?)
+            Some(open_gpu_table(table, None)?)
         }
-        pinned => pinned.transpose()?,
+        gpu_table => gpu_table.transpose()?,
     };
-    let pinned = match (pinned, caches) {
-        (Some(mut pinned), Some(caches)) => {
+    let gpu_table = match (gpu_table, caches) {
+        (Some(mut gpu_table), Some(caches)) => {
             match (&hooks.process, &ranks[..]) {
-                (Some(process), &[here]) if caches.are_shared() => pinned.share(caches, here, process.comms().all())?,
-                _ => pinned.fill(caches, &ranks)?,
+                (Some(process), &[here]) if caches.are_shared() => {
+                    gpu_table.share(caches, here, process.comms().all())?
+                }
+                _ => gpu_table.fill(caches, &ranks)?,
             }
-            Some(pinned)
+            Some(gpu_table)
         }
-        (pinned, _) => pinned,
+        (gpu_table, _) => gpu_table,
     };
-    let storage = HostStorage::of(table, pinned.as_ref());
+    let storage = HostStorage::of(table, gpu_table.as_ref());
     match caches {
         Some(caches) if ranks.is_empty() || caches.are_all(table.num_rows()) => {
             progress.note(&caches.told(table.num_rows()))
@@ -89,26 +87,20 @@ pub fn pin<'a>(
         None if ranks.is_empty() => {}
         None => progress.note(&format!("feature rows are {storage}")),
     }
-    Ok(pinned)
+    Ok(gpu_table)
 }
 
-/// Pins `table`, or those of its rows that stay in memory, for GPUs.
-fn pinned<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<PinnedRows<'a>> {
-    PinnedRows::new(table, gpu)?.map_or_else(|| PinnedRows::of_file(table, Some(gpu)), Ok)
-}
-
-/// A source of the rows of `table`, pinned as `pinned`, for each rank of this process.
-///
-/// # Errors
-/// Errors of [`FeatureSource::pinned`].
+/// A source of the rows of `table`, which GPUs read as `gpu_table`, for each rank of this process.
 pub fn sources<'a>(
     table: &'a FeatureTable,
-    pinned: Option<&'a PinnedRows<'_>>,
+    gpu_table: Option<&'a GpuTable<'_>>,
     places: &[Place],
     hooks: &Hooks,
 ) -> Result<Vec<FeatureSource<'a>>> {
-    let source = |rank: usize| match pinned {
-        Some(pinned) => FeatureSource::pinned(table, &places[rank], pinned, rank).map_err(|error| error.of_rank(rank)),
+    let source = |rank: usize| match gpu_table {
+        Some(gpu_table) => {
+            FeatureSource::with_gpu_table(table, &places[rank], gpu_table, rank).map_err(|error| error.of_rank(rank))
+        }
         None => Ok(FeatureSource::new(table, &places[rank])),
     };
     hooks.ranks_here(places.len()).map(source).collect()

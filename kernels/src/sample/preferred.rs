@@ -15,13 +15,13 @@ use super::{Draw, Graph, VertexSet};
 
 /// Vertices that a rank draws more often, and the factor.
 #[derive(Clone, Debug)]
-pub struct Near {
+pub struct PreferredVertices {
     /// For each layer, from the seeds down.
     sets: Vec<VertexSet>,
     factor: f64,
 }
 
-impl Near {
+impl PreferredVertices {
     /// Creates the sets for a rank that keeps the rows of `kept`, vertices of `graph`, and samples `layers` layers of
     /// it. Nothing is drawn more often yet.
     pub fn new(graph: &Graph<'_>, kept: &[u32], layers: usize) -> Self {
@@ -39,6 +39,6 @@ impl Near {
 
     /// `draw` with the set of layer `depth`, counted from the seeds down.
     pub fn of<'a>(&'a self, draw: Draw<'a>, depth: usize) -> Draw<'a> {
-        draw.near(&self.sets[depth], self.factor)
+        draw.prefer(&self.sets[depth], self.factor)
     }
 }

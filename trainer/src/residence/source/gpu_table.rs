@@ -2,134 +2,78 @@
 //!
 //! Idea: the table is pinned once for all GPUs, if it is in memory in one piece; otherwise those rows of it that stay
 //! in memory. Rows of a file that GPUs keep are read many at a time. Ranks that share a GPU share the rows that they
-//! both keep. Ranks that are processes exchange handles of the rows that they keep ([`PinnedRows::share`]), and at the
-//! end wait until all have closed them ([`PinnedRows::part`]).
+//! both keep. Ranks that are processes exchange handles of the rows that they keep ([`AnyTable::share`]), and at the
+//! end wait until all have closed them ([`AnyTable::part`]).
 //! Cost: one number per vertex on each GPU that finds rows in caches. The GPUs fill their caches in parallel.
 
 use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{Communicator, DeviceCache, DeviceTable, DeviceValue, Gpu, MappedHost, RowHandles, RowStore};
-use gsplit_store::{FeatureDtype, FeatureTable, Reading};
+use gsplit_store::{Checksum, FeatureDtype, FeatureTable, Reading};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
-use super::gathered::{AnyRows, DeviceRows};
-use super::mixed::{AnyMixed, MixedRows, ReachedRows};
+use super::gpu_rows::{AnyRows, DeviceRows};
+use super::tiered::{AnyTiered, ReachedRows, TieredRows};
 use crate::operator::with_row;
-use crate::residence::cache::{Caches, gathered};
+use crate::residence::cache::{Caches, all_gather_json};
 use crate::{Error, Result};
 
-/// A table of rows that the GPUs of a run can read, and the copies of some that they keep.
-pub struct PinnedRows<'a>(Box<dyn AnyTable<'a> + 'a>);
+/// A table of rows that the GPUs of a run can read, and the copies of some that they keep, for any type of values.
+pub type GpuTable<'a> = Box<dyn AnyTable<'a> + 'a>;
 
-impl<'a> PinnedRows<'a> {
-    /// Pins `table` for all GPUs, if it is in memory in one piece.
-    ///
-    /// # Errors
-    /// Errors of the driver, if it cannot pin that much.
-    pub fn new(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
-        match table.dtype() {
-            FeatureDtype::F32 => Self::of::<f32>(table, gpu),
-            FeatureDtype::F16 => Self::of::<f16>(table, gpu),
-            FeatureDtype::Bf16 => Self::of::<bf16>(table, gpu),
-            FeatureDtype::I8 => Self::of::<i8>(table, gpu),
-        }
-    }
-
-    /// Wraps a table in a file, of which GPUs keep some rows. With a `gpu`, rows that stay in memory are pinned for all GPUs.
-    ///
-    /// # Errors
-    /// Errors of [`PinnedRows::new`].
-    pub fn of_file(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
-        match table.dtype() {
-            FeatureDtype::F32 => Self::kept::<f32>(table, gpu),
-            FeatureDtype::F16 => Self::kept::<f16>(table, gpu),
-            FeatureDtype::Bf16 => Self::kept::<bf16>(table, gpu),
-            FeatureDtype::I8 => Self::kept::<i8>(table, gpu),
-        }
-    }
-
-    fn kept<T: DeviceValue>(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
-        let kept = gpu.and_then(|gpu| Some((gpu, table.kept::<T>()?)));
-        let kept =
-            kept.map(|(gpu, (vertices, values))| Ok::<_, Error>((vertices, gpu.map_host(values)?))).transpose()?;
-        Ok(Self(Box::new(PinnedTable { table, pinned: None, kept, caches: None, stores: Vec::new() })))
-    }
-
-    fn of<T: DeviceValue>(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
-        let (Some(memory), Some(values)) = (table.memory(), table.values::<T>()) else { return Ok(None) };
-        let pinned = Some((gpu.map_host(memory)?, values));
-        Ok(Some(Self(Box::new(PinnedTable { table, pinned, kept: None, caches: None, stores: Vec::new() }))))
-    }
-
-    /// Whether GPUs read all of the host's rows.
-    pub fn is_pinned(&self) -> bool {
-        self.0.is_pinned()
-    }
-
-    /// Copies the rows of `caches` for each of `ranks` to its GPU. Waits until all are there.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] if a GPU lacks the memory.
-    pub fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
-        self.0.fill(caches, ranks)
-    }
-
-    /// Copies the rows of `caches` for `rank`, this process, to its `gpu`, and opens the rows that it reads of other
-    /// ranks of `comm`. Collective.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Option`] if a rank keeps other rows than this one expects.
-    pub fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
-        self.0.share(caches, (rank, gpu), comm)
-    }
-
-    /// Closes the rows of other processes, and frees this process's once all have closed them. Otherwise they stay
-    /// until the process ends. Collective, after [`PinnedRows::share`].
-    ///
-    /// # Errors
-    /// Errors of the communicator.
-    pub fn part(mut self, comm: &dyn Communicator) -> Result<()> {
-        self.0.part(comm)
-    }
-
-    /// Rows for `rank`, in the type `kind`, on its `gpu`; `None` if the host gathers the rows that no GPU keeps.
-    pub(super) fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
-        self.0.rows(rank, gpu, kind)
-    }
-
-    /// Rows that `gpu` can read for `rank`, if the host gathers the others.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub(super) fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
-        self.0.mixed(rank, gpu)
-    }
+/// Opens `table`. With a `gpu` it is pinned for all GPUs, if it is in memory in one piece; otherwise those of its rows that
+/// stay in memory are.
+///
+/// # Errors
+/// Errors of the driver, if it cannot pin that much.
+pub fn open_gpu_table<'a>(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<GpuTable<'a>> {
+    let opened: GpuTable<'a> = match table.dtype() {
+        FeatureDtype::F32 => Box::new(TypedTable::<f32>::open(table, gpu)?),
+        FeatureDtype::F16 => Box::new(TypedTable::<f16>::open(table, gpu)?),
+        FeatureDtype::Bf16 => Box::new(TypedTable::<bf16>::open(table, gpu)?),
+        FeatureDtype::I8 => Box::new(TypedTable::<i8>::open(table, gpu)?),
+    };
+    Ok(opened)
 }
 
 /// Message from a process to the others about the rows that it keeps.
 #[derive(Serialize, Deserialize)]
 struct SharedRows {
     handles: Vec<u8>,
-    /// Digest of the rows ([`Caches::digest`]).
-    digest: u64,
+    /// Checksum of the rows' vertices ([`Caches::checksum_of`]).
+    checksum: Checksum,
 }
 
-/// Interface of [`PinnedTable`] for any type of values.
-trait AnyTable<'a>: Send + Sync {
+/// Methods of a [`GpuTable`].
+pub trait AnyTable<'a>: Send + Sync {
+    /// Copies the rows of `caches` for each of `ranks` to its GPU. Waits until all are there.
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
+
+    /// Copies the rows of `caches` for a rank, this process, to its GPU, and opens the rows that it reads of other
+    /// ranks of `comm`. Collective.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Option`] if a rank keeps other rows than this one expects.
     fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
+
+    /// Closes the rows of other processes, and frees this process's once all have closed them. Otherwise they stay
+    /// until the process ends. Collective, after [`AnyTable::share`].
     fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
+
+    /// Whether GPUs read all of the host's rows.
     fn is_pinned(&self) -> bool;
-    /// See [`PinnedRows::rows`].
+
+    /// Rows for `rank`, in the type `kind`, on its `gpu`; `None` if the host gathers the rows that no GPU keeps.
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>>;
-    /// See [`PinnedRows::mixed`].
-    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>>;
+
+    /// Rows that `gpu` can read for `rank`, if the host gathers the others.
+    fn tiered(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyTiered + '_>>>;
 }
 
-struct PinnedTable<'a, T: DeviceValue> {
+struct TypedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
     /// Memory of values and scales, pinned once, and the values in it.
     pinned: Option<(MappedHost<'a, u8>, &'a [T])>,
@@ -140,7 +84,21 @@ struct PinnedTable<'a, T: DeviceValue> {
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
 }
 
-impl<'a, T: DeviceValue> PinnedTable<'a, T> {
+impl<'a, T: DeviceValue> TypedTable<'a, T> {
+    fn open(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
+        let (mut pinned, mut kept) = (None, None);
+        match (gpu, table.memory(), table.values::<T>()) {
+            (Some(gpu), Some(memory), Some(values)) => pinned = Some((gpu.map_host(memory)?, values)),
+            (Some(gpu), ..) => {
+                if let Some((vertices, values)) = table.kept::<T>() {
+                    kept = Some((vertices, gpu.map_host(values)?));
+                }
+            }
+            (None, ..) => {}
+        }
+        Ok(Self { table, pinned, kept, caches: None, stores: Vec::new() })
+    }
+
     /// Copies the rows that `rank` keeps to `gpu`; with `exported`, other processes can open them.
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
@@ -180,7 +138,7 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
     }
 }
 
-impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
+impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
         let this = &*self;
         let store = |&each: &(usize, &Gpu)| this.store(caches, each, false).map(|store| (each.0, store));
@@ -212,7 +170,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
         let own = self.store(caches, (rank, gpu), true)?;
         let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
-        let kept = gathered(comm, &SharedRows { handles, digest: caches.digest(rank) })?;
+        let kept = all_gather_json(comm, &SharedRows { handles, checksum: caches.checksum_of(rank) })?;
         self.caches = Some(caches);
         self.stores.resize_with(comm.size(), || None);
         self.stores[rank] = Some(Arc::new(own));
@@ -222,7 +180,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
                 Error::Option(format!("{problem}: start all with the same options, on the same dataset"))
             };
             let handles = bytemuck::try_pod_read_unaligned::<RowHandles>(&kept[peer].handles).map_err(|_| unlike())?;
-            if kept[peer].digest != caches.digest(peer) {
+            if kept[peer].checksum != caches.checksum_of(peer) {
                 return Err(unlike());
             }
             let store = RowStore::imported(gpu, self.layout(), caches.of(peer), &handles);
@@ -253,7 +211,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         Ok(Some(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache)))))
     }
 
-    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
+    fn tiered(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyTiered + '_>>> {
         if self.pinned.is_some() {
             return Ok(None);
         }
@@ -267,6 +225,6 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         if stores.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Box::new(MixedRows::new(self.table.dim(), self.table.num_rows(), stores))))
+        Ok(Some(Box::new(TieredRows::new(self.table.dim(), self.table.num_rows(), stores))))
     }
 }

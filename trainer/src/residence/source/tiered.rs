@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gsplit_kernels::{DeviceBuffer, DeviceSlice, DeviceTable, DeviceValue, Gpu, RowStore, gather_on_device};
 use tch::{Kind, Tensor};
 
-use super::gathered::{Gathered, Unrounded};
+use super::gpu_rows::{Gathered, Unrounded};
 use crate::Result;
 use crate::autograd::values_of;
 use crate::model::Input;
@@ -22,10 +22,10 @@ use crate::operator::{Row, with_row};
 const NOWHERE: u32 = u32::MAX;
 
 /// Gathers rows of some vertices on the host, unchanged, in the given kind.
-pub(super) type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
+pub type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
 
-/// Interface of [`MixedRows`] for any type of stored values.
-pub(super) trait AnyMixed: Send + Sync {
+/// Interface of [`TieredRows`] for any type of stored values.
+pub trait AnyTiered: Send + Sync {
     /// The rows of `vertices`, transformed by `input`, to become rows of `kind`, in memory of the stream of `gpu`; and
     /// the number of rows that were in pinned memory.
     fn gather(
@@ -65,14 +65,14 @@ impl<'a, T: DeviceValue> ReachedRows<'a, T> {
 }
 
 /// Rows for one rank.
-pub(super) struct MixedRows<'a, T: DeviceValue> {
+pub(super) struct TieredRows<'a, T: DeviceValue> {
     dim: usize,
     stores: Vec<ReachedRows<'a, T>>,
     /// For each vertex the position of its row in the concatenation of all stores.
     places: Vec<u32>,
 }
 
-impl<'a, T: DeviceValue> MixedRows<'a, T> {
+impl<'a, T: DeviceValue> TieredRows<'a, T> {
     /// Creates the rows of a table with `num_vertices` rows of `dim` values; a row comes from the first of `stores` that has it.
     pub fn new(dim: usize, num_vertices: usize, stores: Vec<ReachedRows<'a, T>>) -> Self {
         let mut places = vec![NOWHERE; num_vertices];
@@ -141,7 +141,7 @@ fn start_of(start: &mut u32, rows: usize) -> u32 {
     own
 }
 
-impl<T: DeviceValue> AnyMixed for MixedRows<'_, T> {
+impl<T: DeviceValue> AnyTiered for TieredRows<'_, T> {
     fn gather(
         &self,
         gpu: &Gpu,

@@ -23,9 +23,6 @@ pub trait Gathered: Send {
     fn give_to(&self, gpu: &Gpu);
     /// Wraps the rows in a tensor `[rows, dim]` on the same memory of the GPU that torch calls `device`. They must have
     /// been moved to torch's stream, or gathered on it.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] if they have to be converted to another type.
     fn tensor(self: Box<Self>, device: Device, dim: usize) -> Result<Tensor>;
 }
 
@@ -57,7 +54,7 @@ impl Gathered for Unrounded {
 }
 
 /// Interface of [`DeviceRows`] for any types of values.
-pub(super) trait AnyRows: Send + Sync {
+pub trait AnyRows: Send + Sync {
     fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor>;
     fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>>;
     fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
