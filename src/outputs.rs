@@ -101,8 +101,12 @@ impl Outputs {
         }
         let is_own = || known.is_some_and(|known| first_line(path).is_some_and(|line| known(&line)));
         if !self.force && found.len() > 0 && !is_own() {
-            let whose = if known.is_some() { ", and gsplit did not write it" } else { "" };
-            bail!("{option} {shown}: is there already{whose}: name another path, or pass --force to replace it");
+            match known {
+                Some(_) => {
+                    bail!("{option} {shown}: is there already, and not of gsplit: name another path, or remove it")
+                }
+                None => bail!("{option} {shown}: is there already: name another path, or pass --force to replace it"),
+            }
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ fn figures_of_damaged_files_are_not_shown() {
     ok(folder, generate);
     ok(folder, "presample ds --fanouts 5,5 --epochs 2 --key k");
     ok(folder, "partition ds --parts 3 --key p");
-    let (inspect, report) = ("inspect ds", "report ds --batches 2 --force");
+    let (inspect, report) = ("inspect ds", "report ds");
     for (file, users) in [
         ("topology/indptr.npy", &[inspect, report, generate][..]),
         ("topology/indices.npy", &[inspect, report, generate]),

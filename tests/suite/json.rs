@@ -38,7 +38,7 @@ fn prints_what_is_documented(folder: &Path, command: &str, line: &str) {
     let rows = rows("json.md");
     let (_, expected) = rows.iter().find(|(names, _)| names.iter().any(|name| name == command)).unwrap();
     let found = json(folder, line);
-    assert_eq!(found["schema"], 1, "{line}");
+    assert_eq!(found["schema"], 2, "{line}");
     assert_eq!(&keys(&found), expected, "{line}");
 }
 
