@@ -95,10 +95,7 @@ impl Launch {
     }
 
     /// Reads variables from `variable`, which gives the value of a name.
-    ///
-    /// # Errors
-    /// The errors of [`Launch::found`].
-    pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
+    fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         for launcher in &LAUNCHERS {
             let there = |name: &str| variable(name).is_some();
             let started = there(launcher.size) && launcher.needs.is_none_or(there);

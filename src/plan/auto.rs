@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress, entries, read_text};
-use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress};
+use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, Trained, train};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::candidate::Candidate;
 use super::measure::{measure, with_disk};
@@ -144,11 +143,8 @@ fn aside(options: &RunOptions) -> RunOptions {
     RunOptions { checkpoint: None, resume: false, log: None, tensorboard: None, log_every: 0, ..options.clone() }
 }
 
-/// The configuration of the newest checkpoint in `folder`, if there is one.
+/// The configuration of the checkpoints in `folder`, if there are any.
 fn begun(folder: &Path) -> Option<TrainConfig> {
-    let newest = entries(folder).ok()?.into_iter().filter(|path| path.join("checkpoint.json").is_file()).max()?;
-    let text = read_text(newest.join("checkpoint.json")).ok()?;
-    let mut document: Value = serde_json::from_str(&text).ok()?;
-    let config: TrainConfig = serde_json::from_value(document["content"]["config"].take()).ok()?;
+    let config = Trained::open(folder, None).ok()?.config().clone();
     (config.parallelism != Parallelism::Auto).then_some(config)
 }

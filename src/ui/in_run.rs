@@ -19,7 +19,7 @@ const REMEDIES: [(&str, &str); 9] = [
     ("choose another path, or pass --force to rebuild it", "pass --fresh to run anew, or choose another --out"),
     ("choose another path or key, or pass --force to rebuild it", "run this step by itself to rebuild it: --force"),
     ("make it again for this dataset, with --force", "run this step by itself to make it again: --force"),
-    ("name another path, or remove it", "move it, or choose another --out"),
+    ("name another path, or pass --force to replace it", "move it, or choose another --out"),
     ("or leave --init out", "or leave --from out"),
     ("--init ", "--from "),
 ];

@@ -35,7 +35,7 @@ fn numbers_go_through_every_command() {
     let folder = &*scratch();
     numbers(&folder.join("ds"));
     let shown = ok(folder, "inspect ds");
-    assert!(shown.contains("a number a vertex") && shown.contains("of 514 vertices to learn: mean "), "{shown}");
+    assert!(shown.contains("a number a vertex"), "{shown}");
     ok(folder, "verify ds");
     ok(folder, "presample ds --fanouts 3,3 --batch-size 64");
     ok(folder, "partition ds --parts 2");

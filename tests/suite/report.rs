@@ -104,10 +104,9 @@ fn what_is_not_there_is_named_with_the_command_that_makes_it() {
 fn names_are_escaped() {
     let folder = &*scratch();
     let name = "a<b>&\"c'\u{7}<script>";
-    community(folder, 300);
-    ok(folder, "partition ds --parts 2 --partitioner hash");
+    ok(folder, "generate community --vertices 300 --edges 900 --out dataset");
     fs::create_dir(folder.join(name)).unwrap();
-    fs::rename(folder.join("ds"), folder.join(name).join("dataset")).unwrap();
+    fs::rename(folder.join("dataset"), folder.join(name).join("dataset")).unwrap();
     let (text, printed) = page(folder, name);
     assert!(text.contains("<h1>a&lt;b&gt;&amp;&quot;c"), "{}", printed["left_out"]);
 }
@@ -121,7 +120,7 @@ fn bad_input_is_one_line() {
     community(folder, 300);
     refused(folder, "report ds --out ds/page.html", 2, "lies in");
     fs::write(folder.join("thesis.html"), "<p>three years of work</p>").unwrap();
-    refused(folder, "report ds --out thesis.html", 1, "is there already, and not of gsplit");
+    refused(folder, "report ds --out thesis.html", 1, "and gsplit did not write it: name another path, or remove it");
     ok(folder, "generate community --vertices 300 --edges 900 --out other");
     refused(folder, "report .", 1, "has several datasets");
     fs::create_dir_all(folder.join("runs/run/epoch-00001")).unwrap();

@@ -380,7 +380,7 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
         let output = gsplit(folder, words);
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(told["exit"].as_i64(), output.status.code().map(i64::from));
-        assert_eq!(told["schema"], 1);
+        assert_eq!(told["schema"], 2);
         told["error"].as_str().unwrap().to_string()
     };
     assert!(error("inspect none --json").contains("none: No such file"));
