@@ -7,8 +7,8 @@ use clap::ArgGroup;
 use gsplit_store::{Dataset, PartitionMap, Provenance, ShardInfo, artifact_key, finished_shards, write_shards};
 use serde_json::json;
 
-use gsplit::outputs::Outputs;
-use gsplit::ui::{self, Ui, bytes};
+use crate::outputs::Outputs;
+use crate::ui::{self, Ui, bytes};
 
 /// Cut a dataset into one dataset for each host that will train
 ///

@@ -2,20 +2,18 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::headings::of_table;
 use gsplit::launch::Launch;
-use gsplit::{arguments, child, convert, manual, ui};
+use gsplit::{arguments, child, cli, completions, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::operator::calibrated;
 use gsplit_trainer::{Device, Dtype};
 
 mod compare;
 mod infer;
-mod loopback;
 mod plan;
 mod run;
 mod system;
@@ -50,17 +48,10 @@ enum TrainerCommand {
     /// Prints the engines for dense products on this machine as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
-    /// Tries ranks in processes over loopback and prints their speed as JSON: for gsplit doctor
     #[command(hide = true)]
-    Loopback,
-    /// Prints the options of these subcommands as JSON: for gsplit completions
+    Completions(completions::Args),
     #[command(hide = true)]
-    Outline,
-    /// Writes the man pages of these subcommands: for gsplit man
-    #[command(hide = true)]
-    Man {
-        folder: PathBuf,
-    },
+    Man(completions::ManArgs),
 }
 
 impl TrainerCommand {
@@ -75,11 +66,14 @@ impl TrainerCommand {
 
 /// The command line, with options under headings.
 fn command() -> clap::Command {
-    TrainerCli::command()
-        .mut_subcommand("train", train::grouped)
-        .mut_subcommand("run", convert::grouped)
-        .mut_subcommand("infer", of_table)
-        .mut_subcommand("compare", of_table)
+    of_table(TrainerCli::command()).mut_subcommand("train", train::grouped)
+}
+
+/// The command line of `gsplit`, in which these subcommands have their options.
+fn of_both_programs() -> clap::Command {
+    let own = command();
+    let visible = own.get_subcommands().filter(|sub| !sub.is_hide_set());
+    visible.fold(cli::command(), |all, sub| all.mut_subcommand(sub.get_name(), |_| sub.clone()))
 }
 
 fn main() -> ExitCode {
@@ -105,15 +99,8 @@ fn main() -> ExitCode {
                 ui.json(&serde_json::json!({ "products": found }));
                 Ok(())
             }
-            TrainerCommand::Loopback => {
-                ui.json(&loopback::measure()?);
-                Ok(())
-            }
-            TrainerCommand::Outline => {
-                ui.say(manual::outline(&command()));
-                Ok(())
-            }
-            TrainerCommand::Man { folder } => Ok(manual::write_pages(command(), false, &folder)?),
+            TrainerCommand::Completions(args) => completions::run(&args, of_both_programs()),
+            TrainerCommand::Man(args) => completions::man(&args, of_both_programs()),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }

@@ -98,7 +98,7 @@ pub(crate) fn balance_within_servers(
 ) {
     // Ends because every move lowers the excess.
     let mut relief = Relief::of(assignment, graph, weights, layout, epsilon);
-    while relief.round(Reach::Server) {}
+    while relief.round(MoveScope::Server) {}
 }
 
 /// Goals that a move may have.

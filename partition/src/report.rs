@@ -67,7 +67,7 @@ pub(crate) fn report(
     })
 }
 
-/// Maximum number of edges of a graph whose pieces are counted, as in `gsplit inspect`.
+/// Maximum number of edges of a graph whose pieces are counted.
 const MOST_EDGES: usize = 200_000_000;
 
 /// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.

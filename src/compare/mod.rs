@@ -23,7 +23,7 @@ mod run;
 mod setting;
 mod side_by_side;
 
-pub use prepare::{own_key, placed};
+pub use prepare::own_key;
 pub use setting::Setting;
 
 /// Compare training systems on a dataset, or training runs by their logs

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress, entries, read_text};
-use gsplit_trainer::{Config, Device, Hooks, Parallelism, train};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress};
+use gsplit_trainer::{Config, Device, Hooks, Parallelism, Trained, train};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::candidate::Candidate;
 use super::measure::{measure, with_disk};
@@ -137,11 +136,8 @@ pub fn choose(dataset: &Dataset, config: &Config, hooks: &Hooks, ui: &Ui) -> any
     Ok(AutoChoice { config, tried: tried.collect() })
 }
 
-/// The configuration of the newest checkpoint in `folder`, if there is one.
+/// The configuration of the checkpoints in `folder`, if there are any.
 fn begun(folder: &Path) -> Option<Config> {
-    let newest = entries(folder).ok()?.into_iter().filter(|path| path.join("checkpoint.json").is_file()).max()?;
-    let text = read_text(newest.join("checkpoint.json")).ok()?;
-    let mut document: Value = serde_json::from_str(&text).ok()?;
-    let config: Config = serde_json::from_value(document["content"]["config"].take()).ok()?;
+    let config = Trained::open(folder, None).ok()?.config().clone();
     (config.system.parallelism != Parallelism::Auto).then_some(config)
 }

@@ -5,7 +5,6 @@ use gsplit_partition::evaluate::Work;
 use gsplit_trainer::{Config, Device, Parallelism, RowPlacement};
 use serde::Serialize;
 
-use super::cost::Sources;
 use super::question::Question;
 
 /// A configuration that could be run.
@@ -27,9 +26,6 @@ pub struct Candidate {
     pub servers: usize,
     #[serde(skip)]
     pub rows: RowPlacement,
-    /// Sources of its feature rows and the bytes of the rows that a rank keeps, if they were counted.
-    #[serde(skip)]
-    pub kept: Option<(Sources, f64)>,
     /// The reason why it cannot be run on the device yet, if any.
     #[serde(skip)]
     pub problem: Option<String>,
@@ -90,7 +86,6 @@ impl Candidate {
             way,
             servers: map.map_or(1, |(_, servers)| servers as usize),
             rows: rows.clone(),
-            kept: None,
             problem: None,
             apart: None,
             partition: map.map(|(key, _)| key.to_string()),

@@ -1,23 +1,16 @@
 //! Counts the work of each system for a number of ranks on simulated mini-batches.
 
-use gsplit_partition::evaluate::{self, Cooperative, LayerWork, Local, MapEvaluation, Work};
-use gsplit_partition::placement::{PlaceOptions, PlacementRule, row_bytes};
-use gsplit_store::{Dataset, PartitionMap, Presample, Readers, Split};
-use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement, next_draw_factor};
+use gsplit_partition::evaluate::{self, Cooperative, LayerWork, MapEvaluation, Work};
+use gsplit_store::{Dataset, PartitionMap, Split};
+use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement};
 
 use super::candidate::{Candidate, Choice, Contender};
-use super::cost::Sources;
 use super::question::Question;
-use crate::compare::placed;
 use gsplit::ui::Ui;
-use gsplit_store::Size;
 use gsplit_trainer::systems::{self, System};
 
 /// Numbers of mini-batches per epoch planned for GraNNDis: full-graph training, and smaller parts for when that does not fit.
 const COOPERATIVE: [usize; 3] = [1, 4, 16];
-
-/// Cache of Song and Jiang's systems (section 6), unless another is named.
-const SONG_JIANG: Size = Size::Percent(20.0);
 
 /// Counts the work of the systems, with their maps, for a number of ranks.
 pub struct Counting<'a> {
@@ -30,12 +23,7 @@ pub struct Counting<'a> {
 
 impl Counting<'_> {
     /// Candidates for the `systems` that draw mini-batches, and the candidate with one rank.
-    pub fn drawn(
-        &self,
-        systems: &[System],
-        presample: &Presample,
-        ui: &Ui,
-    ) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
+    pub fn drawn(&self, systems: &[System], ui: &Ui) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
         let setting = self.question.setting(self.ranks);
         let alike: Vec<System> = systems.iter().copied().filter(|system| !system.stands_apart()).collect();
         let mut of_systems = setting.prepare(self.dataset, &alike, ui)?.systems;
@@ -62,13 +50,6 @@ impl Counting<'_> {
         }
         for key in self.question.partitions.iter().filter_map(|key| of_key(key)) {
             found.extend(self.in_part(key, 1..=self.question.model.layers));
-        }
-        if let (Some(map), true) = (maps.first(), systems.contains(&systems::SONG_JIANG)) {
-            let usual = [SONG_JIANG];
-            let caches = if self.question.caches.is_empty() { &usual[..] } else { &self.question.caches };
-            for &cache in caches {
-                found.push(self.song_jiang((map, presample), cache, ui)?);
-            }
         }
         let alone = Choice { parallelism: Parallelism::Single, split_layers: 0 };
         let one = Contender { name: "one rank", ranks: 1, steps: self.steps };
@@ -131,41 +112,6 @@ impl Counting<'_> {
             self.candidate(&name, way, &RowPlacement::Partitioned, Some(map), work)
         };
         split_layers.map(of).collect()
-    }
-
-    /// Song and Jiang's placement, stored in the dataset if it has feature rows, with draws that prefer the rows that a
-    /// rank keeps. The map gives the number of devices.
-    fn song_jiang(&self, made_from: (&PartitionMap, &Presample), cache: Size, ui: &Ui) -> anyhow::Result<Candidate> {
-        let options = PlaceOptions {
-            cache,
-            parallelism: Readers::Data,
-            placement: PlacementRule::SongJiang,
-            alpha: None,
-            host_bandwidth: None,
-            peer_bandwidth: None,
-        };
-        let row_bytes = match self.question.feature_dim {
-            Some(dim) => 4 * dim as u64,
-            None => row_bytes(self.dataset)?,
-        };
-        let store = self.question.feature_dim.is_none();
-        let (key, kept) = placed(self.dataset, &options, made_from, (row_bytes, store), ui)?;
-        let Local { work, sources: [own, peers, host], factor } =
-            evaluate::locality(self.dataset, &kept, &self.setting(), next_draw_factor)?;
-        let bytes = (kept.shared.len() + kept.own.iter().map(Vec::len).max().unwrap_or(0)) as f64 * row_bytes as f64;
-        let mut candidate = self.candidate(
-            &format!("Song & Jiang, {cache}"),
-            Choice { parallelism: Parallelism::Data, split_layers: 0 },
-            &RowPlacement::Stored(key),
-            None,
-            &work,
-        );
-        if self.question.device == Device::Cpu {
-            candidate.options.push(format!("--placement {}", candidate.rows));
-        }
-        candidate.options.push(format!("--cache {cache} --draw locality"));
-        let apart = format!("it draws other samples than the others, rows that a rank keeps {factor} times more often");
-        Ok(Candidate { kept: Some((Sources { own, peers, host }, bytes)), apart: Some(apart), ..candidate })
     }
 
     /// Candidates whose mini-batches are made once: GraNNDis with full-graph training and with a few mini-batches per

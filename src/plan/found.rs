@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::candidate::Candidate;
 use super::cost::{Cost, DISK, Sources, Way, cost};
 use super::hits::Hits;
-use super::profile::{Link, Profile};
+use super::profile::Profile;
 use super::shape::Shape;
 use gsplit::ui::bytes;
 
@@ -163,35 +163,30 @@ impl Candidates {
             self.rank(profile).first().map(|first| (first.candidate.name.clone(), first.candidate.ranks))
         };
         let now = first(profile);
-        let with = |change: &dyn Fn(&mut Profile)| {
+        let changes: [(&str, fn(&mut Profile)); 7] = [
+            ("8 GiB more memory a rank", |other| other.memory += (8u64 << 30) as f64),
+            ("half the memory a rank", |other| other.memory /= 2.0),
+            ("links between ranks twice as fast", |other| other.scale_peers(2.0)),
+            ("links between ranks half as fast", |other| other.scale_peers(0.5)),
+            ("a bus twice as fast", |other| other.bus.iter_mut().for_each(|bus| bus.bytes *= 2.0)),
+            ("a network twice as fast", |other| other.network.iter_mut().for_each(|network| network.bytes *= 2.0)),
+            ("products twice as fast", |Profile { dense, .. }| {
+                (dense.f32, dense.bf16) = (2.0 * dense.f32, 2.0 * dense.bf16)
+            }),
+        ];
+        let line = |(what, change): (&str, fn(&mut Profile))| {
             let mut other = profile.clone();
             change(&mut other);
-            other
-        };
-        let link = |link: &mut Option<Link>, by: f64| link.iter_mut().for_each(|link| link.bytes *= by);
-        let changes = [
-            ("8 GiB more memory a rank", with(&|other| other.memory += (8u64 << 30) as f64)),
-            ("half the memory a rank", with(&|other| other.memory /= 2.0)),
-            ("links between ranks twice as fast", with(&|other| other.scale_peers(2.0))),
-            ("links between ranks half as fast", with(&|other| other.scale_peers(0.5))),
-            ("a bus twice as fast", with(&|other| link(&mut other.bus, 2.0))),
-            ("a network twice as fast", with(&|other| link(&mut other.network, 2.0))),
-            (
-                "products twice as fast",
-                with(&|other| (other.dense.f32, other.dense.bf16) = (2.0 * other.dense.f32, 2.0 * other.dense.bf16)),
-            ),
-        ];
-        let line = |(what, other): (&str, Profile)| {
-            let (name, ranks) = first(&other).filter(|_| other != *profile)?;
-            (Some(&(name.clone(), ranks)) != now.as_ref())
-                .then(|| format!("with {what}: {name} on {ranks} ranks first"))
+            let found = first(&other).filter(|_| other != *profile);
+            let (name, ranks) = found.clone().filter(|_| found != now)?;
+            Some(format!("with {what}: {name} on {ranks} ranks first"))
         };
         changes.into_iter().filter_map(line).collect()
     }
 
     /// `candidate` on `profile` with each cache size, if the size makes a difference.
     fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<(Ranked<'a>, Option<String>)> {
-        let caches = !profile.shared && candidate.rows != RowPlacement::Host && candidate.kept.is_none();
+        let caches = !profile.shared && candidate.rows != RowPlacement::Host;
         match self.caches.is_empty() || !caches || candidate.problem.is_some() {
             true => vec![self.on(candidate, profile, self.caches.first().copied().filter(|_| caches))],
             false => self.caches.iter().map(|&cache| self.on(candidate, profile, Some(cache))).collect(),
@@ -219,9 +214,8 @@ impl Candidates {
         };
         let bare = cost(&candidate.work, way(whole, false, None), &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
-        let needed = bare.memory + candidate.kept.filter(|_| !profile.shared).map_or(0.0, |(_, kept)| kept);
-        let unfit =
-            (needed > room).then(|| format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
+        let unfit = (bare.memory > room)
+            .then(|| format!("needs {}, there are {}", bytes(bare.memory as u64), bytes(room as u64)));
         let (sources, far_graph, memory) = match profile.shared {
             true => (whole, false, bare.memory),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
@@ -304,12 +298,8 @@ impl Candidates {
         // If all layers are split, a rank draws only for its own vertices.
         let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
         let graph = self.graph_bytes / parts;
-        let kept = candidate.kept.map_or(0.0, |(_, kept)| kept);
-        let far_graph = graph > left / 2.0 || graph + kept > left;
+        let far_graph = graph > left / 2.0;
         let graph = if far_graph { 0.0 } else { graph };
-        if let Some((sources, kept)) = candidate.kept {
-            return (sources, far_graph, taken + graph + kept);
-        }
         let all = self.hits.vertices() * self.row_bytes;
         let wanted = match cache {
             Some(size) => size.bytes(all as u64) as f64,

@@ -92,8 +92,8 @@ impl Question {
                 left_out = why_not;
             }
             let counting = Counting { question: self, dataset, ranks: ranks as usize, steps };
-            if let Some(presample) = &presample {
-                let (found, one) = counting.drawn(&systems, presample, ui)?;
+            if presample.is_some() {
+                let (found, one) = counting.drawn(&systems, ui)?;
                 candidates.extend((candidates.is_empty()).then_some(one));
                 candidates.extend(found);
             }
@@ -155,6 +155,6 @@ impl Question {
 
     /// Whether the work of `system` is counted, although it cannot be run on the device yet or compared with the others.
     fn is_counted(&self, system: System) -> bool {
-        system.stands_apart() || (self.device == Device::Cuda && system.parallelism.slices_columns())
+        !system.draws() || (self.device == Device::Cuda && system.parallelism.slices_columns())
     }
 }

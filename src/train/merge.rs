@@ -278,7 +278,8 @@ mod tests {
     use super::*;
 
     fn parsed(words: &[&str]) -> (Config, ArgMatches) {
-        let given = Config::augment_args(Command::new("train").no_binary_name(true)).try_get_matches_from(words).unwrap();
+        let given =
+            Config::augment_args(Command::new("train").no_binary_name(true)).try_get_matches_from(words).unwrap();
         (Config::from_arg_matches(&given).unwrap(), given)
     }
 

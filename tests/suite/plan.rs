@@ -47,13 +47,13 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     assert!(plans.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])), "the fastest first");
     let left_out: Vec<&str> =
         said["left_out"].as_array().unwrap().iter().map(|row| row["system"].as_str().unwrap()).collect();
-    let systems = ["P3", "GraNNDis", "GraNNDis, 4 batches", "GraNNDis, 16 batches"];
+    let systems = ["Song & Jiang", "P3", "GraNNDis", "GraNNDis, 4 batches", "GraNNDis, 16 batches"];
     assert_eq!(left_out, systems, "none of which GPUs run");
-    for row in said["left_out"].as_array().unwrap() {
+    for row in &said["left_out"].as_array().unwrap()[1..] {
         let why = row["why"].as_str().unwrap();
         assert!(seconds(&row["plan"]) > 0.0 && (why.contains("CPUs") || why.contains("GPUs")), "{row}");
     }
-    assert_eq!((said["apart"].as_array().unwrap().len(), &said["apart"][0]["name"]), (1, &"Song & Jiang, 20%".into()));
+    assert_eq!(said["apart"], serde_json::json!([]));
     let before = content(&folder.join("ds"));
     assert_eq!(json(folder, &plan)["plans"], said["plans"], "the same, and nothing is made again");
     assert_eq!(content(&folder.join("ds")), before);
@@ -185,7 +185,7 @@ fn plans_count_what_training_moves() {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn plans_count_what_training_of_every_system_moves() {
-    let systems = ["DGL", "Owned", "P3", "GSplit", "split 1 of 2", "GraNNDis, 16 batches", "Song & Jiang, 20%"];
+    let systems = ["DGL", "Owned", "P3", "GSplit", "split 1 of 2", "GraNNDis, 16 batches"];
     assert_counts_are_planned(&[("cpu-2", 3, ""), ("hosts.toml", 4, "")], &systems);
 }
 
@@ -208,10 +208,7 @@ fn assert_counts_are_planned(plans: &[(&str, u32, &str)], systems: &[&str]) {
                 continue;
             }
             compared.push((ranks, name.to_string()));
-            let mut line = format!("train ds {} --epochs 1 --eval-every 0 --threads 2", options(row));
-            if let Some(factor) = row["apart"].as_str().and_then(|why| why.split_once("keeps ")) {
-                line.push_str(&format!(" --draw-factor {}", factor.1.split(' ').next().unwrap()));
-            }
+            let line = format!("train ds {} --epochs 1 --eval-every 0 --threads 2", options(row));
             let epoch = json(folder, &line)["summary"]["epochs"][0].clone();
             let (work, steps) = (&row["work"], row["steps"].as_f64().unwrap());
             let of_epoch = |count: &Value| (count.as_f64().unwrap() * steps).round() as u64;

@@ -109,5 +109,4 @@ pub use report::log::{foreign_events, is_json_log};
 pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use residence::cache::CacheSummary;
 pub use run::advice::left_behind;
-pub use run::locality::next_draw_factor;
 pub use train::train;

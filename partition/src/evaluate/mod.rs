@@ -4,7 +4,7 @@
 //! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
 //!                                    ├─▶ split in part: rows, edges, rows exchanged        a map
 //!                                    └─▶ data: rows and edges of separate micro-batches    a number of parts
-//! server's graph (`cooperative`), draws of kept rows (`locality`) ─▶ work                  for `gsplit plan` alone
+//! server's graph (`cooperative`) ─▶ work                                                   for `gsplit plan` alone
 //! presample ─▶ expectation ──────────────▶ report
 //! ```
 //!
@@ -21,7 +21,6 @@
 
 mod cooperative;
 mod expectation;
-mod locality;
 mod options;
 mod report;
 mod sample;
@@ -42,7 +41,6 @@ use crate::{Layout, Result};
 
 pub use cooperative::{Cooperative, cooperative};
 pub use expectation::Expectation;
-pub use locality::{Local, locality};
 pub use options::{Options, Setting};
 pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Work};
 

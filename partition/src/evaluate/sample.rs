@@ -1,7 +1,7 @@
 //! The mini-batch that a single rank would sample, which is also the union of the samples of all ranks.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{Draw, EdgeIds, Graph, PreferredVertices, SampledCsc, Sampler};
+use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
 
 use crate::Result;
 
@@ -39,22 +39,19 @@ pub(super) struct MiniBatch {
 }
 
 impl MiniBatch {
-    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`, preferring vertices that are `preferred`.
+    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`.
     pub fn sample(
         sampler: &mut Sampler,
         graph: &Graph<'_>,
         seeds: &[u32],
         fanouts: &Fanouts,
         step: Step,
-        preferred: Option<&PreferredVertices>,
     ) -> Result<Self> {
         let mut layers: Vec<Layer> = Vec::with_capacity(fanouts.len());
         sampler.start(seeds);
-        for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
+        for (key, fanout) in step.layers(fanouts) {
             let mut csc = SampledCsc::default();
-            let draw = Draw::new(fanout);
-            let draw = preferred.map_or(draw, |preferred| preferred.of(draw, depth));
-            sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut csc)?;
+            sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
             layers.push(Layer { csc, mixed_frontier: sampler.mixed_frontier().to_vec() });
         }
         Ok(Self { layers })

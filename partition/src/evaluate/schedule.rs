@@ -81,7 +81,7 @@ pub(super) fn measure(
 ) -> Result<Measured> {
     let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
     let records = for_each_batch(train, setting, progress, |sampler, seeds, step| {
-        let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step, None)?;
+        let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step)?;
         Ok(count(&batch, candidates, &work))
     })?;
     let plain = |sums: Vec<AtomicU64>| sums.into_iter().map(AtomicU64::into_inner).collect();

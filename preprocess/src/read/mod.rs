@@ -57,7 +57,7 @@ pub(crate) mod table;
 pub(crate) mod text;
 pub mod weights;
 
-pub use table::{PredictedClasses, nodes, predicted_classes};
+pub use table::nodes;
 
 /// Refuses an address of the web in place of a path.
 pub fn refuse_address(path: &Path) -> Result<()> {

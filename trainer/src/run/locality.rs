@@ -29,7 +29,7 @@ pub fn factor(config: &Config, history: &[EpochReport]) -> Option<f64> {
 }
 
 /// The factor after an epoch with `factor` in which this share of the bytes was `moved`.
-pub fn next_draw_factor(factor: f64, moved: f64) -> f64 {
+fn next_draw_factor(factor: f64, moved: f64) -> f64 {
     match moved {
         moved if moved >= MOVED[0] => (2.0 * factor).min(MOST),
         moved if moved < MOVED[1] => (factor / 2.0).max(1.0),

@@ -12,7 +12,6 @@
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ rows (cell by cell) ──▶ features (the numbers)
 //! exchanged    whether the tables of edges and of vertices are, where a conversion failed
-//! predictions  classes that `gsplit infer` wrote, counted
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
@@ -51,7 +50,6 @@ mod nodes;
 mod parquet;
 mod parts;
 mod plain;
-mod predictions;
 mod recipe;
 mod roles;
 mod rows;
@@ -62,7 +60,6 @@ mod statistics;
 pub use exchanged::exchanged;
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name, is_document};
-pub use predictions::{PredictedClasses, predicted_classes};
 pub use statistics::Moments;
 
 use choice::{Choice, Field, IdKind, choose};

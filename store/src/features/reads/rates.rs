@@ -75,11 +75,6 @@ impl DiskRates {
         reads / best + (bytes - reads * BLOCK as f64).max(0.0) / self.stream
     }
 
-    /// The rates, each above 0.
-    pub fn each(&self) -> impl Iterator<Item = f64> {
-        self.random.into_iter().chain([self.stream])
-    }
-
     fn measure(mut reads: RowReads, path: &Path) -> Result<Self> {
         let blocks = (reads.file.metadata().map_err(Error::io(path))?.len() / BLOCK).min(APART as u64 * MOST) as usize;
         if blocks < APART {
