@@ -67,7 +67,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
         "id-column" | "label-kind" | "unlabelled" | "split-column" | "encode" | "fill" | "scale" | "recipe"
         | "unseen" | "on-duplicate" | "missing-rows" | "na" | "case" => "Tables of vertices",
         "vertex-weights" | "edge-weights" => "Weights",
-        "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
+        "drop-self-loops" | "keep-duplicates" => "Edges",
         "feature-dtype" | "seed" => "Features and splits",
         _ => "Reading",
     })
