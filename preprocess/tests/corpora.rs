@@ -121,6 +121,6 @@ macro_rules! replays {
     };
 }
 replays! {
-    snap csv adjlist ogb_csv ogb_npz ogb_links npy npz igb mag240m graphsaint mtx metis dimacs parquet arrow nodes nodes_npz
+    snap csv adjlist ogb_csv ogb_npz ogb_links npy npz igb mag240m graphsaint mtx metis parquet arrow nodes nodes_npz
     compressed_snap compressed_csv webgraph planetoid json_lists pt detect
 }

@@ -215,12 +215,6 @@ def metis():
     write("metis/weighted.graph", "".join(line + "\n" for line in weighted).encode())
 
 
-def dimacs():
-    lines = ["c arcs with their numbers as weights", "p sp 6 10"]
-    lines += [f"a {u + 1} {v + 1} {edge}" for edge, (u, v) in enumerate(EDGES)]
-    write("dimacs/arcs.gr", "".join(line + "\n" for line in lines).encode())
-
-
 def ogb_csv():
     write_csv("ogb-csv/raw/num-node-list", [[6]])
     write_csv("ogb-csv/raw/num-edge-list", [[len(EDGES)]])
@@ -366,11 +360,8 @@ def ogb_links():
         torch_legacy(f"ogb-links/legacy/{split}.pt", pairs_of(Tensor, split))
         torch_legacy(f"ogb-links/legacy-targets/{split}.pt", targets_of(Array, split))
         torch_zip(f"ogb-links/targets/{split}.pt", targets_of(Tensor, split))
-        write_csv(f"ogb-links/csv/{split}", LINKS[split])
         arrays = {name: npy("i8", array.shape, array.values) for name, array in pairs_of(Array, split).items()}
         write_npz(f"ogb-links/npz/{split}.npz", zipfile.ZIP_DEFLATED, **arrays)
-    for split, rows in NO_LINKS.items():
-        write_csv(f"ogb-links/csv/{split}_negative", rows)
     torch_zip("ogb-links/dict/split_dict.pt", {split: pairs_of(Array, split) for split in LINKS})
 
 
@@ -396,4 +387,3 @@ if __name__ == "__main__":
     graphsaint()
     mtx()
     metis()
-    dimacs()

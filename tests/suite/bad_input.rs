@@ -153,7 +153,7 @@ fn a_fifo_in_place_of_a_file_is_refused_by_every_command() {
         let _ = fs::remove_file(&path);
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     };
-    let formats = "snap csv parquet arrow npy npz mtx metis dimacs webgraph";
+    let formats = "snap csv parquet arrow npy npz mtx metis webgraph";
     let mut lines: Vec<String> =
         formats.split(' ').map(|format| format!("convert x --out y --format {format}")).collect();
     for name in

@@ -62,7 +62,6 @@ const INPUTS: &[(&str, &str, Holds)] = &[
     ("pt/data.pt", "pt", Holds { split: Some("1"), ..ALL }),
     ("pt/folder", "npy", Holds { splits: false, ..ALL }),
     ("mtx/general.mtx", "mtx", Holds { ids: Some([1, 2, 3, 4, 5, 6]), ..WEIGHTED }),
-    ("dimacs/arcs.gr", "dimacs", Holds { ids: Some([1, 2, 3, 4, 5, 6]), ..WEIGHTED }),
     ("snap/edges.txt", "snap", EDGES_ALONE),
     ("snap/gaps.txt.gz", "snap", Holds { ids: Some([10, 11, 14, 19, 26, 35]), ..EDGES_ALONE }),
     ("tables/plain.parquet", "parquet", TABLE),

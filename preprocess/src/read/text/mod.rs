@@ -3,7 +3,6 @@
 //! numbers) and `value` (numbers of a column's type).
 
 pub mod adjlist;
-pub mod dimacs;
 pub mod field;
 pub mod line;
 pub mod metis;
@@ -17,6 +16,6 @@ pub mod style;
 pub mod value;
 
 pub use stream::{
-    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, is_compressed, lines, name_of, read_pieces,
-    some, uncompressed,
+    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, first_line_of_data, is_compressed, lines,
+    listed_numbers, name_of, read_pieces, some, uncompressed, words,
 };
