@@ -17,7 +17,7 @@ const TABLE: [(&str, &str, &[Heading]); 8] = [
                 "id-column label-kind unlabelled split-column encode fill scale recipe unseen on-duplicate missing-rows na case",
             ),
             ("Weights", "vertex-weights edge-weights"),
-            ("Edges", "drop-self-loops keep-duplicates sum-weights"),
+            ("Edges", "drop-self-loops keep-duplicates"),
             ("Features and splits", "feature-dtype seed"),
             ("Reading", ""),
         ],

@@ -152,7 +152,7 @@ impl EdgeRecipe {
                 ("--symmetrise", edges.symmetrise),
                 ("--drop-self-loops", edges.drop_self_loops),
                 ("--keep-duplicates", edges.keep_duplicates),
-                ("--sum-weights", edges.sum_weights),
+                ("--edge-weights", edges.sum_weights),
             ]
         };
         let ((flag, here), _) = flags(self).into_iter().zip(flags(trained)).find(|(here, there)| here != there)?;

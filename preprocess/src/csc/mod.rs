@@ -65,8 +65,8 @@ pub struct BuildOptions {
     /// Keep edges that occur several times, instead of merging them into the first
     #[arg(long)]
     pub keep_duplicates: bool,
-    /// Add up the weights of merged edges, instead of keeping the first one's
-    #[arg(long, conflicts_with = "keep_duplicates")]
+    /// Whether the weights of merged edges are added up, instead of keeping the first one's: with `--edge-weights`.
+    #[arg(skip)]
     pub sum_weights: bool,
 }
 

@@ -41,8 +41,8 @@ mod tests;
 
 pub(crate) use output::ExportedLabels;
 use output::{Record, Target};
-use source::Source;
 pub(crate) use source::f32_rows;
+use source::{Part, Source};
 
 /// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -140,7 +140,8 @@ pub fn export(
         ExportFormat::Parquet => parquet::write(&source, &mut target, options, progress),
         ExportFormat::Snap => snap::write(&source, &mut target, options, progress),
     }?;
-    let left_out = source.parts().into_iter().filter(|part| !written.holds.contains(part)).collect::<Vec<_>>();
+    let left_out = source.parts().into_iter().filter(|part| !written.holds.contains(part));
+    let left_out: Vec<String> = left_out.map(|part| part.to_string()).collect();
     if !left_out.is_empty() {
         progress.note(&format!("note: {format} has no place for {}: left out", left_out.join(", ")));
     }
@@ -151,8 +152,8 @@ pub fn export(
 struct Written {
     /// Edges written.
     num_edges: u64,
-    /// Names, among [`Source::parts`], of the parts in the output.
-    holds: Vec<String>,
+    /// Parts of the dataset in the output.
+    holds: Vec<Part>,
 }
 
 impl ExportOptions {

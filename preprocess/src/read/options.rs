@@ -7,7 +7,6 @@ use std::str::FromStr;
 use gsplit_store::{LabelShape, Recipe};
 use serde::{Serialize, Serializer};
 
-use super::detect::Format;
 use super::table::choice::{IdKind, NONE};
 use super::text::line::Delimiter;
 pub use super::text::style::DateOrder;
@@ -25,7 +24,7 @@ pub struct ReadOptions {
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
     pub keep_ids: bool,
-    /// Edge lists, METIS and DIMACS files: do not check the counts of a header, and read a bare first line `n m` of an edge list as an edge
+    /// Edge lists, METIS and Matrix Market files: do not check the counts of a header, and read a bare first line `n m` of an edge list as an edge
     #[arg(long)]
     pub ignore_header: bool,
     /// Text tables of edges: whether the first line names the columns [default: detected, or asked]
@@ -322,18 +321,6 @@ pub struct ArrayOptions<'a> {
     pub columns: WantedColumns<'a>,
     /// The number of a mask, from 0.
     pub split: Option<&'a str>,
-    /// The budget.
-    pub memory: Memory,
-}
-
-/// Options of OGB's folder.
-pub struct OgbOptions<'a> {
-    /// Name of the split below `split/`.
-    pub split: Option<&'a str>,
-    /// False if splits are drawn, so that none of several has to be chosen.
-    pub with_splits: bool,
-    /// The budget.
-    pub memory: Memory,
 }
 
 /// Names of the edge columns to keep; without a list all are.
@@ -371,31 +358,6 @@ impl ReadOptions {
     /// The named edge columns; empty if the word is `none`.
     fn edge_columns(&self) -> Option<&[String]> {
         self.edge_columns.as_deref().map(|names| if names == [NONE] { &[] } else { names })
-    }
-
-    /// Fails if an option is given that no reader of `format` supports.
-    pub fn check(&self, format: Format) -> Result<()> {
-        let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
-        let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt);
-        let named_columns = "is for tables of edges with named columns";
-        let of_text = "is for tables of edges in text";
-        let refused = [
-            ("--source-column", self.source_column.is_some() && !table, named_columns),
-            ("--target-column", self.target_column.is_some() && !table, named_columns),
-            ("--edge-weights", self.edge_weights.is_some() && !table, named_columns),
-            ("--id-type", self.id_type.is_some() && !table && self.nodes.is_none(), "is for tables"),
-            ("--header", self.header.is_some() && format != Format::Csv, of_text),
-            ("--delimiter", self.delimiter.is_some() && format != Format::Csv, of_text),
-            (
-                "--split-name",
-                self.split.is_some() && !arrays && self.nodes.is_none(),
-                "chooses among the splits of ogb, npy, npz and pt",
-            ),
-        ];
-        match refused.into_iter().find(|(_, refused, _)| *refused) {
-            Some((option, _, why)) => Err(Error::Option(format!("{option} {why}; the input is {}", format.name()))),
-            None => Ok(()),
-        }
     }
 
     /// The part for an edge list.
@@ -444,12 +406,7 @@ impl ReadOptions {
 
     /// The part for arrays by name.
     pub fn arrays(&self) -> ArrayOptions<'_> {
-        ArrayOptions { columns: self.columns(), split: self.split.as_deref(), memory: self.budget() }
-    }
-
-    /// The part for OGB's folder.
-    pub fn ogb(&self, with_splits: bool) -> OgbOptions<'_> {
-        OgbOptions { split: self.split.as_deref(), with_splits, memory: self.budget() }
+        ArrayOptions { columns: self.columns(), split: self.split.as_deref() }
     }
 
     /// The part for inputs whose edge columns have fixed names.
@@ -583,33 +540,6 @@ impl Serialize for Fill {
         match self {
             Self::Value(value) => serializer.collect_str(value),
             Self::Mean => serializer.serialize_str("mean"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_that_a_format_does_not_understand_are_refused() {
-        let text = || Some("x".to_string());
-        let source = ReadOptions { source_column: text(), ..Default::default() };
-        let target = ReadOptions { target_column: text(), ..Default::default() };
-        let split = ReadOptions { split: text(), ..Default::default() };
-        for format in Format::ALL.iter().copied() {
-            let refusal = |options: &ReadOptions| options.check(format).err().map(|error| error.to_string());
-            let table = [Format::Csv, Format::Parquet, Format::Arrow].contains(&format);
-            let splits = [Format::Ogb, Format::Npy, Format::Npz, Format::Pt].contains(&format);
-            let named = |option: &str| {
-                (!table).then(|| format!("{option} is for tables of edges with named columns; the input is {format}"))
-            };
-            assert_eq!(refusal(&source), named("--source-column"));
-            assert_eq!(refusal(&target), named("--target-column"));
-            let choice = "--split-name chooses among the splits of ogb, npy, npz and pt";
-            assert_eq!(refusal(&split), (!splits).then(|| format!("{choice}; the input is {format}")));
-            let beside = ReadOptions { nodes: Some("nodes".into()), ..split.clone() };
-            assert_eq!(refusal(&beside), None, "the split may be one of the arrays that --nodes names");
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{Dataset, Progress};
 
-use super::sources::descr;
 use crate::convert::ConvertOptions;
 use crate::csc::IdMap;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Seen, ValueType, for_each_batch, row_bytes};
@@ -209,7 +208,7 @@ impl ColumnMapping {
             match from == to {
                 true => out.extend_from_slice(bytes),
                 // `f64`, the wider type.
-                false => out.extend(numbers(descr(from), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
+                false => out.extend(numbers(from.descr(), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
             }
         }
     }

@@ -7,7 +7,7 @@ use gsplit_store::NoProgress;
 
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece, Seen};
-use crate::read::raw::{Column, Ids, Raw};
+use crate::read::raw::{self, Column, Ids, Raw};
 
 pub const EDGES: [(u64, u64); 10] = [(0, 1), (0, 2), (1, 2), (2, 0), (2, 3), (3, 3), (3, 4), (4, 5), (5, 4), (0, 1)];
 
@@ -83,29 +83,7 @@ pub fn read_column(column: &dyn Column) -> Result<Vec<u8>> {
 
 /// All numbers of a column, as doubles.
 pub fn numbers(column: &dyn Column) -> Vec<f64> {
-    let bytes = read_column(column).unwrap();
-    macro_rules! decode {
-        ($rust:ty, $number:ident => $double:expr) => {
-            bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&bytes| {
-                    let $number = <$rust>::from_le_bytes(bytes);
-                    $double
-                })
-                .collect()
-        };
-    }
-    match column.descr() {
-        "<f2" => decode!(half::f16, x => x.to_f64()),
-        "<f4" => decode!(f32, x => x.into()),
-        "<f8" => decode!(f64, x => x),
-        "|u1" => decode!(u8, x => x.into()),
-        "<i4" => decode!(i32, x => x.into()),
-        "<i8" => decode!(i64, x => x as f64),
-        other => panic!("{other}"),
-    }
+    raw::numbers(column.descr(), &read_column(column).unwrap()).collect()
 }
 
 /// Decodes values of edges as `f32`.
