@@ -188,9 +188,9 @@ fn files_are_opened_by_one_door() {
 /// The files that may have unsafe code; and the ones of them in the folder of CUDA.
 pub const UNSAFE: &str = "store/src/mmap.rs store/src/faults.rs store/src/features/reads/ring.rs kernels/src/prefetch.rs \
                       kernels/src/product/amx.rs kernels/src/product/cpu.rs kernels/src/product/x86.rs \
-                      kernels/src/cuda/buffer/mapped.rs trainer/src/autograd/raw.rs trainer/src/ranks/c10d/raw.rs \
+                      trainer/src/autograd/raw.rs trainer/src/ranks/c10d/raw.rs \
                       gpu-sim/src/emulated/mod.rs gpu-sim/src/fake/mod.rs python/native/src/memory.rs";
-const OF_CUDA: &str = "buffer compile device driver event facts landing late library nccl pool staging";
+const OF_CUDA: &str = "buffer compile device driver event facts late library nccl pool staging";
 
 #[test]
 fn unsafe_code_is_in_its_room() {

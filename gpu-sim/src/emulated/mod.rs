@@ -367,20 +367,12 @@ impl Backend for Emulated {
         Ok(())
     }
 
-    fn record(&self) -> Result<u64, GpuError> {
-        Ok(0)
-    }
-
     fn enter(&self) -> Result<(), GpuError> {
         Ok(())
     }
 
     fn stream(&self) -> u64 {
         self.stream.into()
-    }
-
-    fn context(&self) -> u64 {
-        0
     }
 
     fn ordinal(&self) -> Option<usize> {

@@ -115,25 +115,23 @@ impl Attention<'_> {
     ) {
         let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
         let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (of_targets, of_scores)| {
-            vectorised!({
-                let mut left = of_scores.values;
-                for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
-                    let (mine, rest) = left.split_at_mut(self.count(target) * heads);
-                    left = rest;
-                    self.edges_backward(rows, weights, gradient, target, mine);
-                    total.fill(0.0);
-                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                        let from_source = row_of(from_source, self.source(target, i) as usize, heads);
-                        let from_target = row_of(from_target, target, heads);
-                        for (head, mine) in mine.iter_mut().enumerate() {
-                            let rises = from_source[head] + from_target[head] > 0.0;
-                            *mine *= if rises { 1.0 } else { self.slope };
-                            total[head] += *mine;
-                        }
+        for_balanced_rows!(edges.indptr(), dim, parts, |targets, (of_targets, of_scores)| {
+            let mut left = of_scores.values;
+            for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
+                let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                left = rest;
+                self.edges_backward(rows, weights, gradient, target, mine);
+                total.fill(0.0);
+                for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                    let from_source = row_of(from_source, self.source(target, i) as usize, heads);
+                    let from_target = row_of(from_target, target, heads);
+                    for (head, mine) in mine.iter_mut().enumerate() {
+                        let rises = from_source[head] + from_target[head] > 0.0;
+                        *mine *= if rises { 1.0 } else { self.slope };
+                        total[head] += *mine;
                     }
                 }
-            });
+            }
         });
     }
 
@@ -175,26 +173,24 @@ impl Attention<'_> {
         let width = self.row_dim();
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
         let parts = (Part::rows(of_rows, width), Part::rows(of_sources, heads));
-        for_balanced_rows(&by_source.indptr, dim, parts, &|sources, (of_rows, of_sources)| {
-            vectorised!({
-                let pairs = of_rows.values.chunks_exact_mut(width).zip(of_sources.values.chunks_exact_mut(heads));
-                for (source, (of_row, of_source)) in sources.zip(pairs) {
-                    of_row.fill(0.0);
-                    of_source.fill(0.0);
-                    let out_edges = self.out_edges(
-                        by_source,
-                        source,
-                        #[inline(always)]
-                        |next| prefetch_all(row(next)),
-                    );
-                    for (target, edge) in out_edges {
-                        self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
-                        for (sum, value) in of_source.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
-                            *sum += value;
-                        }
+        for_balanced_rows!(&by_source.indptr, dim, parts, |sources, (of_rows, of_sources)| {
+            let pairs = of_rows.values.chunks_exact_mut(width).zip(of_sources.values.chunks_exact_mut(heads));
+            for (source, (of_row, of_source)) in sources.zip(pairs) {
+                of_row.fill(0.0);
+                of_source.fill(0.0);
+                let out_edges = self.out_edges(
+                    by_source,
+                    source,
+                    #[inline(always)]
+                    |next| prefetch_all(row(next)),
+                );
+                for (target, edge) in out_edges {
+                    self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
+                    for (sum, value) in of_source.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
+                        *sum += value;
                     }
                 }
-            });
+            }
         });
     }
 }

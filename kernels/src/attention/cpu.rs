@@ -92,31 +92,29 @@ impl Attention<'_> {
             return Ok(());
         }
         let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, weights)| {
-            vectorised!({
-                let mut left = weights.values;
-                for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                    let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
-                    left = rest;
-                    for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
-                        if reads_rows {
-                            self.prefetch_after(rows, target, i);
-                        }
-                        score(target, self.source(target, i), self.offset(target, i), scores);
+        for_balanced_rows!(edges.indptr(), dim, parts, |targets, (out, weights)| {
+            let mut left = weights.values;
+            for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
+                let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
+                left = rest;
+                for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
+                    if reads_rows {
+                        self.prefetch_after(rows, target, i);
                     }
-                    softmax(weights, self.heads);
-                    if let Some((vertices, mask)) = mask {
-                        mask.negate(vertices[target], weights);
-                    }
-                    out.fill(0.0);
-                    for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
-                        if !reads_rows {
-                            self.prefetch_after(rows, target, i);
-                        }
-                        self.add_weighted(weights, keep, row_of(rows, self.source(target, i) as usize, width), out);
-                    }
+                    score(target, self.source(target, i), self.offset(target, i), scores);
                 }
-            });
+                softmax(weights, self.heads);
+                if let Some((vertices, mask)) = mask {
+                    mask.negate(vertices[target], weights);
+                }
+                out.fill(0.0);
+                for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
+                    if !reads_rows {
+                        self.prefetch_after(rows, target, i);
+                    }
+                    self.add_weighted(weights, keep, row_of(rows, self.source(target, i) as usize, width), out);
+                }
+            }
         });
         Ok(())
     }

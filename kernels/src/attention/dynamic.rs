@@ -15,7 +15,6 @@ use crate::edges::{Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::prefetch::prefetch_all;
 use crate::segment::kept;
-use crate::simd::vectorised;
 
 /// Inputs of dynamic attention.
 #[derive(Clone, Copy, Debug)]
@@ -113,33 +112,31 @@ impl Attention<'_> {
             (Part::rows(of_targets, dim), Part::rows(of_vector, dim)),
             Part::edges(of_scores, heads, self.own_edges() * heads),
         );
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, ((of_targets, of_vector), of_scores)| {
-            vectorised!({
-                let mut left = of_scores.values;
-                let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
-                for (target, (of_target, of_vector)) in targets.zip(outs) {
-                    let (mine, rest) = left.split_at_mut(self.count(target) * heads);
-                    left = rest;
-                    self.edges_backward(rows.sources, weights, gradient, target, mine);
-                    of_target.fill(0.0);
-                    of_vector.fill(0.0);
-                    let own = row_of(rows.targets, target, dim);
-                    for (i, mine) in mine.chunks_exact(heads).enumerate() {
-                        let source = row_of(rows.sources, self.source(target, i) as usize, dim);
-                        for (head, &of_score) in mine.iter().enumerate() {
-                            let at = head * self.head_dim..(head + 1) * self.head_dim;
-                            let pairs = source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
-                            let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
-                            for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
-                                let sum = source + own;
-                                let slope = of_score * select_unpredictable(sum > 0.0, 1.0, self.slope);
-                                *of_target += slope * vector;
-                                *of_vector += slope * sum;
-                            }
+        for_balanced_rows!(edges.indptr(), dim, parts, |targets, ((of_targets, of_vector), of_scores)| {
+            let mut left = of_scores.values;
+            let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
+            for (target, (of_target, of_vector)) in targets.zip(outs) {
+                let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                left = rest;
+                self.edges_backward(rows.sources, weights, gradient, target, mine);
+                of_target.fill(0.0);
+                of_vector.fill(0.0);
+                let own = row_of(rows.targets, target, dim);
+                for (i, mine) in mine.chunks_exact(heads).enumerate() {
+                    let source = row_of(rows.sources, self.source(target, i) as usize, dim);
+                    for (head, &of_score) in mine.iter().enumerate() {
+                        let at = head * self.head_dim..(head + 1) * self.head_dim;
+                        let pairs = source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
+                        let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
+                        for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
+                            let sum = source + own;
+                            let slope = of_score * select_unpredictable(sum > 0.0, 1.0, self.slope);
+                            *of_target += slope * vector;
+                            *of_vector += slope * sum;
                         }
                     }
                 }
-            });
+            }
         });
     }
 
@@ -154,36 +151,34 @@ impl Attention<'_> {
     ) {
         let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let of = |matrix, target: u32| row_of(matrix, target as usize, dim);
-        for_balanced_rows(&by_source.indptr, dim, Part::rows(of_sources, dim), &|sources, of_sources| {
-            vectorised!({
-                for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
-                    of_source.fill(0.0);
-                    let own = row_of(rows.sources, source, dim);
-                    let out_edges = self.out_edges(
-                        by_source,
-                        source,
-                        #[inline(always)]
-                        |next| {
-                            prefetch_all(of(gradient, next));
-                            prefetch_all(of(rows.targets, next));
-                        },
-                    );
-                    for (target, edge) in out_edges {
-                        let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
-                        for head in 0..heads {
-                            let weight = kept(weights[edge * heads + head], keep);
-                            let of_score = of_scores[edge * heads + head];
-                            let at = head * self.head_dim..(head + 1) * self.head_dim;
-                            let pairs = own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
-                            let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
-                            for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
-                                let slope = of_score * select_unpredictable(own + theirs > 0.0, 1.0, self.slope);
-                                *out += weight * gradient + slope * vector;
-                            }
+        for_balanced_rows!(&by_source.indptr, dim, Part::rows(of_sources, dim), |sources, of_sources| {
+            for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
+                of_source.fill(0.0);
+                let own = row_of(rows.sources, source, dim);
+                let out_edges = self.out_edges(
+                    by_source,
+                    source,
+                    #[inline(always)]
+                    |next| {
+                        prefetch_all(of(gradient, next));
+                        prefetch_all(of(rows.targets, next));
+                    },
+                );
+                for (target, edge) in out_edges {
+                    let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
+                    for head in 0..heads {
+                        let weight = kept(weights[edge * heads + head], keep);
+                        let of_score = of_scores[edge * heads + head];
+                        let at = head * self.head_dim..(head + 1) * self.head_dim;
+                        let pairs = own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
+                        let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
+                        for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
+                            let slope = of_score * select_unpredictable(own + theirs > 0.0, 1.0, self.slope);
+                            *out += weight * gradient + slope * vector;
                         }
                     }
                 }
-            });
+            }
         });
     }
 

@@ -69,14 +69,10 @@ pub trait Backend: Any + Send + Sync + Debug {
     /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
     /// GPU, until now.
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
-    /// Records a driver's event, which the caller destroys, after everything launched here until now.
-    fn record(&self) -> Result<u64, GpuError>;
     /// Makes this GPU the current one for the calling thread's driver calls.
     fn enter(&self) -> Result<(), GpuError>;
     /// The driver's own stream, as an address.
     fn stream(&self) -> u64;
-    /// The driver's own context, as an address: the same for all streams of one GPU.
-    fn context(&self) -> u64;
     /// The device's number; `None` if each backend is a device of its own.
     fn ordinal(&self) -> Option<usize>;
     /// Lets kernels and copies here read all memory of `other`, in its pool or not; returns whether the devices can do that.

@@ -14,6 +14,7 @@
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -24,15 +25,17 @@ use cudarc::driver::sys;
 use super::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use super::device::Device;
 use super::event::Event;
-use super::landing::Landing;
 use super::late::{InSlot, Late};
 use super::staging::Staging;
-use super::{GpuError, device, facts, pool};
+use super::{GpuError, device, pool};
 
 /// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
 /// Size of the blocks of device memory that the driver exports as a whole.
 const BLOCK: usize = 2 << 20;
+/// Pinned host memory for small copies from a GPU, which are made in the stream's order; each copy to other memory waits
+/// for the stream. It is pinned at the start: pinning waits for the whole GPU, where NCCL may be waiting for another rank.
+const LANDING: usize = 64 << 10;
 /// Bytes of a page of host memory.
 const PAGE: usize = 4096;
 
@@ -42,8 +45,8 @@ pub(super) struct Driver {
     stream: sys::CUstream,
     /// Whether this owns the stream and destroys it.
     own: bool,
-    /// Target of small copies to the host.
-    landing: Mutex<Landing>,
+    /// Start of the pinned memory: [`LANDING`] bytes, which the lock is for, then the memory of the next two.
+    landing: Mutex<usize>,
     /// Source of copies to the device.
     staging: Mutex<Staging>,
     /// Target of copies whose values are read later.
@@ -63,11 +66,20 @@ impl Driver {
         Ok(Arc::new(driver))
     }
 
+    /// The stream behind another [`Gpu`](super::Gpu) of the driver.
+    fn of(backend: &dyn Backend) -> Result<&Self, GpuError> {
+        let unlike = || GpuError::Call { call: "another GPU", reason: "it is not the driver's".into() };
+        (backend as &dyn Any).downcast_ref().ok_or_else(unlike)
+    }
+
     /// On the null stream.
     fn null(device: Arc<Device>) -> Result<Self, GpuError> {
-        let landing = Landing::new()?;
-        let (staging, late) = (Mutex::new(landing.staging()), landing.late());
-        Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(landing), staging, late })
+        let bytes = LANDING + Staging::BYTES + Late::BYTES;
+        // SAFETY: any number of bytes may be asked for.
+        let start = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let start = start.map_err(refused("cuMemHostAlloc"))? as usize;
+        let (staging, late) = (Mutex::new(Staging::at(start + LANDING)), Late::at(start + LANDING + Staging::BYTES));
+        Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(start), staging, late })
     }
 
     /// Memory that `take`, by the driver's `call`, finds. If it finds none at first, memory that is cached here and by torch goes
@@ -127,7 +139,9 @@ impl Drop for Driver {
         let _ = self.synchronise();
         self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).end();
         // SAFETY: no copy from or to it is under way, unless the stream has failed.
-        unsafe { self.landing.get_mut().unwrap_or_else(PoisonError::into_inner).free() };
+        let _ = unsafe {
+            result::free_host(*self.landing.get_mut().unwrap_or_else(PoisonError::into_inner) as *mut c_void)
+        };
         if self.own {
             self.device.remove_stream(self.stream);
             // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
@@ -204,13 +218,13 @@ impl Backend for Driver {
 
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         self.enter()?;
-        if to.len() > Landing::BYTES {
+        if to.len() > LANDING {
             // SAFETY: the copies are awaited, those before one that failed too: `to` may be pinned.
             let copied = unsafe { self.copy_down(parts, to.as_mut_ptr()) };
             return self.synchronise().and(copied);
         }
         let landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = landing.start();
+        let start = *landing as *mut u8;
         // SAFETY: the memory is this lock's, and is there as long as the driver; as many bytes are written as are read.
         unsafe {
             self.copy_down(parts, start)?;
@@ -247,14 +261,13 @@ impl Backend for Driver {
     }
 
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
-        if source.context() == self.context() || bytes == 0 {
+        let (here, there) = (self.device.context, Self::of(source)?.device.context);
+        if here == there || bytes == 0 {
             return self.copy(from, to, bytes);
         }
         self.enter()?;
-        let source_context = source.context() as sys::CUcontext;
         // SAFETY: both slices are as long. The driver finds the way, with peer access or without.
-        let copied =
-            unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, source_context, bytes, self.stream) };
+        let copied = unsafe { sys::cuMemcpyPeerAsync(to, here, from, there, bytes, self.stream) };
         copied.result().map_err(refused("cuMemcpyPeerAsync"))
     }
 
@@ -368,26 +381,18 @@ impl Backend for Driver {
     }
 
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
-        // SAFETY: it was handed on just now; the stream is alive.
+        let other = Self::of(other)?;
+        other.enter()?;
+        // SAFETY: both streams are alive.
         unsafe {
-            let event = Event::from_handle(other.record()?);
+            let event = Event::record(other.stream)?;
             self.enter()?;
             event.hold(self.stream)
         }
     }
 
-    fn record(&self) -> Result<u64, GpuError> {
-        self.enter()?;
-        // SAFETY: the stream is alive.
-        unsafe { Event::record(self.stream) }.map(Event::into_handle)
-    }
-
     fn enter(&self) -> Result<(), GpuError> {
         self.device.enter()
-    }
-
-    fn context(&self) -> u64 {
-        self.device.context as u64
     }
 
     fn stream(&self) -> u64 {
@@ -399,19 +404,17 @@ impl Backend for Driver {
     }
 
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError> {
-        let Some(ordinal) = other.ordinal() else { return Ok(false) };
+        let (other, mut reaches) = (&Self::of(other)?.device, 0);
         self.enter()?;
-        let handle = facts::device(ordinal)?;
-        let mut reaches = 0;
         // SAFETY: both devices exist.
-        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, handle) }.result();
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, other.handle) }.result();
         asked.map_err(refused("cuDeviceCanAccessPeer"))?;
         if reaches == 0 {
             return Ok(false);
         }
-        pool::show(handle, self.device.handle)?;
+        pool::show(other.handle, self.device.handle)?;
         // SAFETY: the other context is alive.
-        match unsafe { sys::cuCtxEnablePeerAccess(other.context() as sys::CUcontext, 0) } {
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
             enabled => enabled.result().map(|()| true).map_err(refused("cuCtxEnablePeerAccess")),
         }

@@ -15,7 +15,7 @@
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
-use super::launch::{EdgeOutput, EdgeSlots, FEW, Launch};
+use super::launch::{EdgeOutput, FEW, Launch, EdgeSlots, Request};
 use super::numbers::{Block, EDGES, LEN, NEW, Numbers, OF_SPLIT, STATUS};
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
 use crate::error::KernelError;
@@ -29,20 +29,6 @@ pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!
 const SMALL_LAYER: u64 = 1 << 20;
 /// No layer reserves memory for more edges before the number of its vertices is known.
 const MOST_PLACES: u64 = 1 << 24;
-
-/// Parameters of a layer.
-struct Request<'a> {
-    graph: &'a DeviceGraph<'a>,
-    draw: &'a DeviceDraw<'a>,
-    key: &'a StreamKey,
-    numbers: Numbers,
-    /// Whether the ids of the edges are kept, and whether they are needed at all.
-    keep: bool,
-    ids: bool,
-    /// Address of the counters, or 0.
-    work: u64,
-    edge: u64,
-}
 
 /// Result of [`DeviceSampler::finish_with`].
 pub(crate) struct Finished {
@@ -249,8 +235,8 @@ impl DeviceSampler {
         let (len, slots) = (self.numbering.len(), gpu.alloc(room)?);
         let mut indptr = gpu.alloc(self.mixed_frontier().len() + 1)?;
         let ids = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let to = EdgeOutput { local: &slots, edges: ids.as_ref(), counts: request.edge };
-        self.launch_of(request).draw_few(request.key, &indptr, &to)?;
+        let to = EdgeOutput { local: &slots, edges: ids.as_ref() };
+        self.launch_of(request).draw_few(&indptr, &to)?;
         let items = Items { slots: slots.slice(), rows: Some(len), width: request.draw.number() as usize };
         let sums = Some((&mut indptr, numbers.at(EDGES)));
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], sums)?;
@@ -283,18 +269,17 @@ impl DeviceSampler {
         self.numbering.spoil();
         let local = gpu.alloc(room)?;
         let edges = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let to = EdgeOutput { local: &local, edges: edges.as_ref(), counts: request.edge };
-        self.launch_of(request).draw(request.key, &indptr, list.as_ref(), &to)?;
+        let to = EdgeOutput { local: &local, edges: edges.as_ref() };
+        self.launch_of(request).draw(&indptr, list.as_ref(), &to)?;
         let items = Items { slots: local.slice(), rows: Some(numbers.at(EDGES)), width: 1 };
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], None)?;
         self.numbering.look_up(&items)?;
         Ok(DeviceLayer { indptr, local, targets: None, edges })
     }
 
-    fn launch_of<'a>(&'a self, request: &Request<'a>) -> Launch<'a> {
-        let &Request { graph, draw, numbers, ids, work, .. } = request;
+    fn launch_of<'a>(&'a self, request: &'a Request<'a>) -> Launch<'a> {
         let (frontier, len, table) = (self.mixed_frontier(), self.numbering.len(), self.numbering.table.arguments());
-        Launch { gpu: &self.gpu, graph, draw, frontier, len, check: self.check, table, numbers, ids, work }
+        Launch { gpu: &self.gpu, request, frontier, len, check: self.check, table }
     }
 
     /// Memory for the edges of a layer, if the fanout bounds their number well enough.

@@ -19,11 +19,24 @@ const SHARED_BYTES: usize = 32 << 10;
 /// Memory for the picks of all blocks, if one block's picks do not fit in shared memory.
 const PICKS_BYTES: usize = 64 << 20;
 
+/// Parameters of a layer.
+pub(super) struct Request<'a> {
+    pub graph: &'a DeviceGraph<'a>,
+    pub draw: &'a DeviceDraw<'a>,
+    pub key: &'a StreamKey,
+    pub numbers: Numbers,
+    /// Whether the ids of the edges are kept, and whether they are needed at all.
+    pub keep: bool,
+    pub ids: bool,
+    /// Address of the counts of edges, charged to frontier vertices, and of the counters of edges, or 0.
+    pub work: u64,
+    pub edge: u64,
+}
+
 /// Arguments that the launches of one layer share.
 pub(super) struct Launch<'a> {
     pub gpu: &'a Gpu,
-    pub graph: &'a DeviceGraph<'a>,
-    pub draw: &'a DeviceDraw<'a>,
+    pub request: &'a Request<'a>,
     /// The vertices, and room for more.
     pub frontier: DeviceSlice<'a, u32>,
     /// Address of their number.
@@ -32,11 +45,6 @@ pub(super) struct Launch<'a> {
     pub check: bool,
     /// The table that they are in.
     pub table: [Argument; 3],
-    pub numbers: Numbers,
-    /// Whether the ids of edges are needed.
-    pub ids: bool,
-    /// Counts of edges, charged to frontier vertices, or 0.
-    pub work: u64,
 }
 
 /// Output of the drawn edges.
@@ -44,8 +52,6 @@ pub(super) struct EdgeOutput<'a> {
     pub local: &'a DeviceBuffer<u32>,
     /// Their ids, if they are kept.
     pub edges: Option<&'a DeviceBuffer<u64>>,
-    /// Counts of edges, or 0.
-    pub counts: u64,
 }
 
 /// Blocks that handle one vertex after another, with memory of their own.
@@ -55,7 +61,7 @@ struct Blocks {
     memory: Option<DeviceBuffer<u8>>,
 }
 
-/// Places of [`Launch::draw_few`], whose slots are numbered.
+/// EdgeSlots of [`Launch::draw_few`], whose slots are numbered.
 pub(super) struct EdgeSlots<'a> {
     pub slots: &'a DeviceBuffer<u32>,
     /// Ids of the edges, if they are kept.
@@ -85,10 +91,10 @@ impl EdgeSlots<'_> {
 impl Launch<'_> {
     /// Launches a kernel for any number of blocks that reads the graph and the frontier.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
-        let (graph, check) = (self.graph.argument(self.ids), u32::from(self.check));
+        let (graph, check) = (self.request.graph.argument(self.request.ids), u32::from(self.check));
         let first = arguments![graph, self.frontier, self.len, self.frontier.len(), check];
         let arguments = [&first[..], &arguments.concat()].concat();
-        self.gpu.launch(MODULE.kernel(name), self.graph.shape(self.gpu, shape, self.ids), &arguments)
+        self.gpu.launch(MODULE.kernel(name), self.request.graph.shape(self.gpu, shape, self.request.ids), &arguments)
     }
 
     /// As many blocks as are useful, each with `bytes` of memory.
@@ -105,38 +111,33 @@ impl Launch<'_> {
     }
 
     fn drawn(&self, to: &EdgeOutput<'_>) -> [Argument; 4] {
-        arguments![to.local, to.edges, to.counts, self.numbers.at(STATUS)]
+        arguments![to.local, to.edges, self.request.edge, self.request.numbers.at(STATUS)]
     }
 
     /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places; stores their number in `counts`.
-    pub(super) fn draw_few(
-        &self,
-        key: &StreamKey,
-        counts: &DeviceBuffer<u32>,
-        to: &EdgeOutput<'_>,
-    ) -> Result<(), GpuError> {
-        let fanout = self.draw.number();
+    pub(super) fn draw_few(&self, counts: &DeviceBuffer<u32>, to: &EdgeOutput<'_>) -> Result<(), GpuError> {
+        let fanout = self.request.draw.number();
         let (name, lanes) = match fanout {
             ..=4 => ("sample_few_4", 4),
             5..=8 => ("sample_few_8", 8),
             9..=16 => ("sample_few_16", 16),
             _ => ("sample_few_32", FEW as usize),
         };
-        let rest = arguments![counts, self.work, key];
-        let arguments = [&arguments![fanout][..], &self.draw.excluded(), &self.table, &rest, &self.drawn(to)];
+        let rest = arguments![counts, self.request.work, self.request.key];
+        let arguments = [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest, &self.drawn(to)];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
     /// Counts the edges of each frontier vertex, with room for their sum, and lists the vertices that a separate kernel
     /// has to draw for, if there may be any.
     pub(super) fn count(&self) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
-        let (most, fanout) = (self.frontier.len(), self.draw.number());
+        let (most, fanout) = (self.frontier.len(), self.request.draw.number());
         let counts = self.gpu.alloc(most + 1)?;
-        let listing = fanout > FEW && self.draw.fanout != Fanout::All;
+        let listing = fanout > FEW && self.request.draw.fanout != Fanout::All;
         let list = listing.then(|| self.gpu.alloc::<u32>(most)).transpose()?;
-        let [listed, status] = [LISTED, STATUS].map(|which| self.numbers.at(which));
-        let rest = arguments![&counts, self.work, list.as_ref(), listed, status];
-        let arguments = [&arguments![fanout][..], &self.draw.excluded(), &self.table, &rest];
+        let [listed, status] = [LISTED, STATUS].map(|which| self.request.numbers.at(which));
+        let rest = arguments![&counts, self.request.work, list.as_ref(), listed, status];
+        let arguments = [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest];
         self.launch("sample_count", Shape::per_item(most, THREADS), &arguments)?;
         Ok((counts, list))
     }
@@ -144,19 +145,18 @@ impl Launch<'_> {
     /// Draws the edges that were counted; `to` has room for all of them.
     pub(super) fn draw(
         &self,
-        key: &StreamKey,
         indptr: &DeviceBuffer<u32>,
         list: Option<&DeviceBuffer<u32>>,
         to: &EdgeOutput<'_>,
     ) -> Result<(), GpuError> {
-        let (excluded, drawn) = (self.draw.excluded(), self.drawn(to));
+        let (excluded, drawn) = (self.request.draw.excluded(), self.drawn(to));
         let shared = [&excluded[..], &self.table, &arguments![indptr], &drawn].concat();
         let shape = Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
         self.launch("sample_copy", shape, &[&shared])?;
         let Some(list) = list else { return Ok(()) };
-        let size = self.draw.number().next_power_of_two();
+        let size = self.request.draw.number().next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
-        let rest = arguments![key, list, self.numbers.at(LISTED), size, blocks.memory.as_ref()];
+        let rest = arguments![self.request.key, list, self.request.numbers.at(LISTED), size, blocks.memory.as_ref()];
         self.launch("sample_many", blocks.shape, &[&shared, &rest])
     }
 }

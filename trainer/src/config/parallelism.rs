@@ -60,7 +60,7 @@ pub enum Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOrigin {
     /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
-    Drawn,
+    EdgeOutput,
     /// They are made once; epochs shuffle their order.
     Made,
 }
@@ -81,7 +81,7 @@ impl Parallelism {
     /// The row of this parallelism.
     pub fn row(self) -> Division {
         let row =
-            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::Drawn, several: true };
+            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::EdgeOutput, several: true };
         match self {
             Self::Split => row("split", Shared::Layers),
             Self::Owned => row("owned", Shared::Seeds),
