@@ -70,7 +70,7 @@ pub struct Prepared {
 
 impl Setting {
     /// Settings of all systems on `ranks` CPU ranks, to count their work without a run.
-    pub fn counted(model: ModelConfig, (fanouts, batch_size): (Fanouts, usize), ranks: usize, seed: u64) -> Self {
+    pub fn counted(model: ModelConfig, fanouts: Fanouts, batch_size: usize, ranks: usize, seed: u64) -> Self {
         Self {
             systems: Vec::new(),
             model,

@@ -94,7 +94,7 @@ pub struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Opens the folder `out` of a run on `input`, unless it exists and is not gsplit's. A `fresh` run replaces an
     /// existing one once it is complete.
-    pub fn new((input, out): (&Path, &'a Path), fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
+    pub fn new(input: &Path, out: &'a Path, fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
         Outputs::new(false).reads("INPUT", input).folder("--out", out)?;
         if !dry_run {
             fresh::complete(out)?;

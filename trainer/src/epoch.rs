@@ -27,10 +27,12 @@ pub enum Batches<'a, 's> {
 
 /// Trains on the mini-batches of `epoch` (from 1) and returns this rank's totals. Collective.
 pub fn train_epoch(
-    (job, features): (&Job<'_>, &FeatureSource<'_>),
+    job: &Job<'_>,
+    features: &FeatureSource<'_>,
     batches: Batches<'_, '_>,
     epoch: u32,
-    (model, optimizer): (&Model, &mut Optimizer),
+    model: &Model,
+    optimizer: &mut Optimizer,
     comms: &Comms,
     stage: &dyn Stage,
     log: StepLog<'_>,
@@ -54,7 +56,7 @@ pub fn train_epoch(
     let mut last = None;
     let train = |prepared: Prepared<'_>| {
         let (items, step) = (prepared.items, prepared.step.step + 1);
-        let mut launched = train_step((model, optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+        let mut launched = train_step(model, optimizer, prepared, job.graph, config.model.dropout, comms.ranks())?;
         let ending = Instant::now();
         job.end_phase(model.place())?;
         launched.took(ending.elapsed().as_secs_f64());

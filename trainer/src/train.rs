@@ -104,13 +104,13 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         let started = Instant::now();
         let name =
             format!("epoch {epoch}/{}{}", config.run.epochs, to_go(&reports[before..], config.run.epochs - epoch + 1));
-        let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
+        let stage = run.stage(comm, &name, job.train.len() as u64, "seeds");
         let write =
             |record: &StepRecord| run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() });
         let log = StepLog { every: job.config.run.log_every, write: &write };
         let batches = made.as_ref().map_or_else(|| Batches::Sampled(&mut sampler, job.num_steps()), Batches::Made);
-        let learner = (&model, &mut optimizer);
-        let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
+        let sums = train_epoch(job, source, batches, epoch, &model, &mut optimizer, comms, stage.as_ref(), log)?;
+        let sums = sums.reduce(comm)?;
         drop(stage);
         let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
         (report.draw_factor, report.memory) = (draw_factor, place.memory_held()?);
@@ -130,7 +130,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
             scores = Some(ModelScores { epoch, metric, baseline, splits, notes: of_splits.clone() });
         }
         if comm.rank() == 0 {
-            keep(run, (&reports, scores.as_ref()), (&model, &optimizer), on_epoch)?;
+            keep(run, &reports, scores.as_ref(), &model, &optimizer, on_epoch)?;
         }
         if epoch == 1 {
             note(notes::absurd(job, &reports[0]));
@@ -170,12 +170,14 @@ fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
 /// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`. Only on rank 0.
 fn keep(
     run: &Run<'_>,
-    (reports, scores): (&[EpochReport], Option<&ModelScores>),
-    (model, optimizer): (&Model, &Optimizer),
+    reports: &[EpochReport],
+    scores: Option<&ModelScores>,
+    model: &Model,
+    optimizer: &Optimizer,
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<()> {
     if let Some(folder) = &run.job.config.run.checkpoint {
-        checkpoint::save(folder, (reports, scores), run.job, &run.inputs, model.parameters(), optimizer)?;
+        checkpoint::save(folder, reports, scores, run.job, &run.inputs, model.parameters(), optimizer)?;
     }
     let Some(report) = reports.last() else { return Ok(()) };
     run.logs().write(report)?;

@@ -84,7 +84,8 @@ impl DeviceAttention<'_> {
     pub fn backward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        (rows, vectors): (DeviceSlice<'_, T>, Option<[DeviceSlice<'_, f32>; 2]>),
+        rows: DeviceSlice<'_, T>,
+        vectors: Option<[DeviceSlice<'_, f32>; 2]>,
         scores: [DeviceSlice<'_, f32>; 2],
         weights: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,

@@ -34,12 +34,7 @@ pub struct RowHandles([IpcHandle; 2]);
 impl<'a, T: DeviceValue> RowStore<'a, T> {
     /// Allocates memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale for each if they are `scaled`. Other
     /// processes of the host can open `exported` memory by [`RowStore::handles`].
-    pub fn alloc(
-        gpu: &Gpu,
-        (dim, scaled): (usize, bool),
-        vertices: &'a [u32],
-        exported: bool,
-    ) -> Result<Self, GpuError> {
+    pub fn alloc(gpu: &Gpu, dim: usize, scaled: bool, vertices: &'a [u32], exported: bool) -> Result<Self, GpuError> {
         fn room<T: Pod>(gpu: &Gpu, len: usize, exported: bool) -> Result<DeviceBuffer<T>, GpuError> {
             if exported { DeviceBuffer::exported(gpu, len) } else { gpu.alloc(len) }
         }
@@ -53,7 +48,8 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
     /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the driver if the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
-        (dim, scaled): (usize, bool),
+        dim: usize,
+        scaled: bool,
         vertices: &'a [u32],
         handles: &RowHandles,
     ) -> Result<Self, GpuError> {
@@ -140,7 +136,7 @@ mod tests {
             row: impl Fn(u32) -> &'r [T],
             scale: Option<&dyn Fn(u32) -> f32>,
         ) -> Result<Self, GpuError> {
-            Self::alloc(gpu, (dim, scale.is_some()), vertices, false)?.filled(gpu, |vertices, values, scales| {
+            Self::alloc(gpu, dim, scale.is_some(), vertices, false)?.filled(gpu, |vertices, values, scales| {
                 for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
                     let row = row(v);
                     KernelError::check_len("a row to cache", dim, row.len())?;

@@ -100,7 +100,7 @@ mod tests {
         [(0, 0), (0, 5), (1, 1), (70, 3), (5000, 1), (9000, 300), (6000, 70_000), (300, 2_000_000), (40, 0)];
 
     /// Makes keys, some of which are out of range.
-    fn keys(case: usize, (count, num_keys): (usize, u32)) -> Vec<u32> {
+    fn keys(case: usize, count: usize, num_keys: u32) -> Vec<u32> {
         let mut draws = Draws::new(&StreamKey::new(1, Stream::Generate), case as u32);
         let mut keys: Vec<u32> = (0..count).map(|_| draws.below(num_keys + 1)).collect();
         keys.first_mut().into_iter().for_each(|key| *key = u32::MAX);
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn oracle_a_stable_sort() {
         for (case, (count, num_keys)) in CASES.into_iter().enumerate() {
-            let (gpu, keys) = (Gpu::under_test(case as u32 % 4), keys(case, (count, num_keys)));
+            let (gpu, keys) = (Gpu::under_test(case as u32 % 4), keys(case, count, num_keys));
             let on_gpu = gpu.upload(&keys).unwrap();
             let list = Keyed { keys: on_gpu.slice(), num_keys: num_keys as usize, payload: None };
             check(&group_by_key(&gpu, &[list]).unwrap()[0], &keys, num_keys);

@@ -65,7 +65,7 @@ impl PackedFactor {
     /// If [`product_bf16`] would.
     pub fn product(&self, out: &mut [f32], a: MatrixView<'_>) {
         let (rows, columns) = (self.rows, self.columns);
-        if !is_product(out, false, a, (rows, columns)) {
+        if !is_product(out, false, a, rows, columns) {
             return;
         }
         #[cfg(target_arch = "x86_64")]
@@ -85,7 +85,7 @@ impl PackedFactor {
 /// If the shapes do not fit together or a matrix does not fit in its slice.
 pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     assert!(b.fits(), "a matrix outside its slice");
-    if !is_product(out, add, a, (b.rows, b.columns)) {
+    if !is_product(out, add, a, b.rows, b.columns) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
@@ -105,7 +105,7 @@ pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView
 }
 
 /// Checks the shapes; returns whether there are terms to sum. Handles a product without terms itself.
-fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, (rows, columns): (usize, usize)) -> bool {
+fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, rows: usize, columns: usize) -> bool {
     assert!(rows == a.columns && out.len() == a.rows * columns, "shapes of a product");
     assert!(a.fits(), "a matrix outside its slice");
     if a.columns == 0 && !add {

@@ -15,7 +15,7 @@
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
-use super::launch::{EdgeOutput, FEW, Launch, EdgeSlots, Request};
+use super::launch::{EdgeOutput, EdgeSlots, FEW, Launch, Request};
 use super::numbers::{Block, EDGES, LEN, NEW, Numbers, OF_SPLIT, STATUS};
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
 use crate::error::KernelError;

@@ -68,7 +68,7 @@ impl DeviceSplit {
         let status = len + size_of::<u64>() as u64;
         let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(gpu)?;
         let [words, starts] = gpu.read([words.slice().as_bytes(), groups.starts.slice().as_bytes()])?;
-        check(gpu, ids, (owners, ranks), words.values::<u64>()[1])?;
+        check(gpu, ids, owners, ranks, words.values::<u64>()[1])?;
         Ok(Self::of(groups, &starts.values(), me))
     }
 
@@ -138,7 +138,7 @@ impl DeviceSampler {
         let (ids, len) = (self.mixed_frontier(), self.numbering().len());
         let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(&gpu)?;
         let read = self.finish_with(graph, groups.starts.slice().as_bytes())?;
-        check(&gpu, self.mixed_frontier(), (owners, ranks), read.split_status)?;
+        check(&gpu, self.mixed_frontier(), owners, ranks, read.split_status)?;
         Ok((read.layers, DeviceSplit::of(groups, &read.others.values(), me)))
     }
 

@@ -101,7 +101,8 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
 pub(crate) fn check(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,
-    (owners, ranks): (DeviceOwners<'_>, usize),
+    owners: DeviceOwners<'_>,
+    ranks: usize,
     status: u64,
 ) -> Result<(), GpuError> {
     match (owners, status) {
@@ -143,7 +144,7 @@ mod tests {
         let by_owner = ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };
         let Groups { order, ids: grouped, starts } = by_owner.group(gpu)?;
         assert_eq!(gpu.counts().waits, waits);
-        check(gpu, on_gpu.slice(), (owners, ranks), words.to_vec()?[1])?;
+        check(gpu, on_gpu.slice(), owners, ranks, words.to_vec()?[1])?;
         let counts = counts(&starts.to_vec()?, last);
         let [mut order, grouped] =
             [order, grouped].map(|list| list.slice().part(0, ids.len()).unwrap().to_vec(gpu).unwrap());

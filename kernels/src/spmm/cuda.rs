@@ -106,7 +106,8 @@ impl DeviceAggregation<'_> {
         &self,
         gpu: &Gpu,
         gradient: DeviceSlice<'_, T>,
-        (rows, keep): (DeviceSlice<'_, O>, f32),
+        rows: DeviceSlice<'_, O>,
+        keep: f32,
         dim: usize,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {

@@ -115,9 +115,9 @@ impl<G: Graph> Contraction<'_, G> {
             });
             match threshold {
                 1 => segment.arcs.extend(by_label.iter()),
-                _ => segment
-                    .arcs
-                    .extend(by_label.iter().filter_map(|arc| sample(cluster as u32, arc, (threshold, self.seed)))),
+                _ => segment.arcs.extend(
+                    by_label.iter().filter_map(|arc| sample(cluster as u32, arc.0, arc.1, threshold, self.seed)),
+                ),
             }
             segment.ends.push(segment.arcs.len() as u32);
         }
@@ -134,7 +134,7 @@ impl<G: Graph> Contraction<'_, G> {
 }
 
 /// The arc from `cluster`, if it is kept under a threshold and a seed, with the weight that it then has; the same for both ends of a pair.
-pub(super) fn sample(cluster: u32, (other, weight): (u32, u32), (threshold, seed): (u32, u64)) -> Option<(u32, u32)> {
+pub(super) fn sample(cluster: u32, other: u32, weight: u32, threshold: u32, seed: u64) -> Option<(u32, u32)> {
     let pair = u64::from(cluster.min(other)) << 32 | u64::from(cluster.max(other));
     let draw = scramble(pair ^ seed) >> 32;
     let kept = weight >= threshold || draw * u64::from(threshold) < u64::from(weight) << 32;

@@ -223,7 +223,7 @@ impl Input {
         if let Some(older) = &new.older {
             let symmetrise = std::mem::take(&mut input.options.build.symmetrise);
             let edges = new.edges.unwrap_or(nodes);
-            input.raw = older.join(input.raw, (edges, new.edge_columns), &input.options, symmetrise, progress)?;
+            input.raw = older.join(input.raw, edges, new.edge_columns, &input.options, symmetrise, progress)?;
         }
         Ok(input)
     }

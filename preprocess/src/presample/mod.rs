@@ -247,9 +247,7 @@ fn count(
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
     let counts = match placed {
         Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
-        None if options.task == Task::Link => {
-            links::count(&graph, (links.as_ref(), dataset.kinds()?), options, &*stage)?
-        }
+        None if options.task == Task::Link => links::count(&graph, links.as_ref(), dataset.kinds()?, options, &*stage)?,
         None => count_on_host(&graph, &train, options, &*stage)?,
     };
     let CounterParts { input, appear, work, edge } = counts;
@@ -262,7 +260,7 @@ fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dy
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
         let seeds = epoch_seeds(train, options.seed, epoch)?;
         for (step, seeds) in (0..).zip(seeds.chunks(options.batch_of(train.len()))) {
-            count_batch(graph, options, (epoch, step), (seeds, None), &mut sampler, &mut counters)?;
+            count_batch(graph, options, epoch, step, seeds, None, &mut sampler, &mut counters)?;
             stage.advance(1);
         }
     }
@@ -273,8 +271,10 @@ fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dy
 fn count_batch(
     graph: &Graph<'_>,
     options: &Options,
-    (epoch, step): (u32, u32),
-    (seeds, excluded): (&[u32], Option<&ExcludedEdges>),
+    epoch: u32,
+    step: u32,
+    seeds: &[u32],
+    excluded: Option<&ExcludedEdges>,
     sampler: &mut Sampler,
     counters: &mut Counters,
 ) -> Result<()> {

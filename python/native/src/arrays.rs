@@ -117,7 +117,8 @@ impl Batch {
                 batch.num_sampled_edges = found.num_edges;
             }
             Edges::Blocks(blocks) => {
-                let layers = blocks.into_iter().rev().map(|block| Py::new(py, Layer::new(py, block, plan.edge_ids)?));
+                let layers = blocks.into_iter().rev();
+                let layers = layers.map(|(layer, src)| Py::new(py, Layer::new(py, layer, src, plan.edge_ids)?));
                 batch.layers = layers.collect::<PyResult<_>>()?;
             }
             Edges::OnGpu(layers) => {
@@ -131,7 +132,7 @@ impl Batch {
 }
 
 impl Layer {
-    fn new(py: Python<'_>, (layer, src): (HostLayer, Vec<i64>), edge_ids: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, layer: HostLayer, src: Vec<i64>, edge_ids: bool) -> PyResult<Self> {
         // There are fewer than 2^31: `batch` has checked it.
         let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind().into_any();
         let (indptr, indices) = layer.edges.into_lists();

@@ -212,7 +212,7 @@ impl FeatureTable {
         };
         let mut kept: Vec<u32> = kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
         kept.sort_unstable();
-        let reads = RowReads::open(path, layout, (&kept, memory), how)?;
+        let reads = RowReads::open(path, layout, &kept, memory, how)?;
         Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
     }
 

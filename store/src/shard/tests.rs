@@ -80,7 +80,7 @@ fn partition(dataset: &Dataset, key: &str, part: impl Fn(u32) -> u16) -> Partiti
 
 fn cut(dataset: &Dataset, hosts: u32, out: &Path, replace: bool) -> Result<Vec<Dataset>> {
     let map = PartitionMap::open(dataset, "four")?;
-    write_shards((dataset, Some(&map)), hosts, out, replace, &provenance(), &NoProgress)
+    write_shards(dataset, Some(&map), hosts, out, replace, &provenance(), &NoProgress)
 }
 
 fn problems(path: &Path) -> Vec<String> {
@@ -198,7 +198,7 @@ fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
         let origin = whole(&ds, dtype, several);
         let features = origin.features().unwrap();
         for hosts in 1..=3u32 {
-            let shards = write_shards((&origin, None), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+            let shards = write_shards(&origin, None, hosts, &out, true, &provenance(), &NoProgress).unwrap();
             for (host, shard) in shards.iter().enumerate() {
                 assert_eq!(problems(shard.path()), Vec::<String>::new());
                 let shard = Dataset::open(shard.path()).unwrap();
@@ -233,7 +233,7 @@ fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
             }
         }
         for hosts in [0, 4] {
-            let made = write_shards((&origin, None), hosts, &out, true, &provenance(), &NoProgress);
+            let made = write_shards(&origin, None, hosts, &out, true, &provenance(), &NoProgress);
             assert!(made.unwrap_err().to_string().contains("expected from 1 to 3"));
         }
     }

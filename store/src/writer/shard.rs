@@ -27,11 +27,12 @@ const KINDS: &str = "nodes/kind.npy";
 /// # Errors
 /// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] if another process writes them, or left a part.
 pub fn finished_shards(
-    (dataset, map): (&Dataset, Option<&PartitionMap>),
+    dataset: &Dataset,
+    map: Option<&PartitionMap>,
     hosts: u32,
     out: &Path,
 ) -> Result<Option<Vec<Dataset>>> {
-    let infos = infos((dataset, map), hosts)?;
+    let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     let found = places(hosts, out).zip(&infos).map(|(place, info)| {
         let shard = Dataset::open_unchecked(place).ok()?;
@@ -50,21 +51,22 @@ pub fn finished_shards(
 /// [`Error::Invalid`] unless `hosts` divides the number of parts, or if there are fewer columns; [`Error::Missing`] for
 /// a shard; [`Error::Exists`] and its like; [`Error::Corrupt`] if a file does not match its record.
 pub fn write_shards(
-    (dataset, map): (&Dataset, Option<&PartitionMap>),
+    dataset: &Dataset,
+    map: Option<&PartitionMap>,
     hosts: u32,
     out: &Path,
     replace: bool,
     provenance: &Provenance,
     progress: &dyn Progress,
 ) -> Result<Vec<Dataset>> {
-    let infos = infos((dataset, map), hosts)?;
+    let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     // All are locked before the first is written.
     let writers = places(hosts, out).map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
     let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
     let mut stagings = Vec::new();
     for (shard, writer) in infos.into_iter().zip(writers) {
-        stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
+        stagings.push(writer.cut(dataset, map, shard, provenance.clone(), stage.as_ref())?);
     }
     drop(stage);
     commit_all(stagings)?;
@@ -80,7 +82,7 @@ fn targets(hosts: u32, out: &Path) -> Vec<Target> {
 }
 
 /// Description of each shard.
-fn infos((dataset, map): (&Dataset, Option<&PartitionMap>), hosts: u32) -> Result<Vec<ShardInfo>> {
+fn infos(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> Result<Vec<ShardInfo>> {
     dataset.expect_whole("rows")?;
     let by = match map {
         Some(map) => by_partition(map, hosts)?,
@@ -128,7 +130,8 @@ impl DatasetWriter {
     /// Writes `shard` of `dataset`, cut by `map` or by columns; the caller makes it visible.
     fn cut(
         mut self,
-        (dataset, map): (&Dataset, Option<&PartitionMap>),
+        dataset: &Dataset,
+        map: Option<&PartitionMap>,
         shard: ShardInfo,
         provenance: Provenance,
         stage: &dyn Stage,

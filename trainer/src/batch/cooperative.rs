@@ -139,7 +139,7 @@ impl Made {
                 Loaded { input_rows, ..Loaded::unread(batch.sampled.clone(), source.table()) }
             }
             None => clock.phase(Phase::Load, |_| {
-                load(source, batch.sampled.clone(), &input, (job.config.system.prefetch > 0, sums_rows(job)), comm)
+                load(source, batch.sampled.clone(), &input, job.config.system.prefetch > 0, sums_rows(job), comm)
             })?,
         };
         if let (InputRows::Read(rows), true) = (&loaded.input_rows, keeps) {

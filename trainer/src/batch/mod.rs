@@ -109,7 +109,7 @@ impl<'a> Preparation<'a> {
             config.system.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
         let batch = match &push_pull {
             Some(_) => Loaded { reads: source.take_reads(), ..Loaded::unread(sampled, &job.features) },
-            None => load(source, sampled, &Input::training(&config.model, step), (ahead, sums_rows(job)), comm)?,
+            None => load(source, sampled, &Input::training(&config.model, step), ahead, sums_rows(job), comm)?,
         };
         job.end_phase(source.place())?;
         // The other models sort their own edges.

@@ -89,7 +89,8 @@ impl<'a> PushPull<'a> {
     /// parts computed for the other ranks are kept for [`PushPull::backward`]. Collective.
     pub fn forward(
         &mut self,
-        (model, graph): (&Model, Graph<'_>),
+        model: &Model,
+        graph: Graph<'_>,
         keep: bool,
         comm: &dyn Communicator,
         clock: &mut Clock<'_>,
@@ -125,7 +126,8 @@ impl<'a> PushPull<'a> {
     /// Computes the gradients of the weights of this rank's columns. `of_sums` is the gradient of this rank's sums. Collective.
     pub fn backward(
         mut self,
-        (model, graph): (&Model, Graph<'_>),
+        model: &Model,
+        graph: Graph<'_>,
         of_sums: &Tensor,
         comm: &dyn Communicator,
         clock: &mut Clock<'_>,

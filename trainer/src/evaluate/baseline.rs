@@ -42,7 +42,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
         // Ranking by popularity costs as much as an evaluation.
         Task::Links(_) if job.config.run.eval_every == 0 => return Ok(Yardstick::default()),
         Task::Links(split) => {
-            let found = links::popularity(split, &job.whole, (&job.config.data.task, job.metric), job.hooks.stop)?;
+            let found = links::popularity(split, &job.whole, &job.config.data.task, job.metric, job.hooks.stop)?;
             return Ok(Yardstick { baseline: Some(found), unscored: Vec::new() });
         }
     };

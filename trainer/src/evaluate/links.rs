@@ -34,14 +34,15 @@ pub fn evaluate(
     pass: &mut LayerWise<'_>,
     split: &LinkSplit,
     whole: &Graph<'_>,
-    (config, metric): (&TaskConfig, Metric),
+    config: &TaskConfig,
+    metric: Metric,
     stage: &dyn Stage,
 ) -> Result<Vec<(Split, Option<f64>)>> {
     let dim = pass.model().out_dim(pass.model().num_layers() - 1);
     let rows = pass.rows(stage)?;
     let values = rows.as_ref().map_or(&[][..], Hidden::values);
     let ranker = Ranker { by: ScoredBy::Model(pass.model().pair_scorer(), values, dim), stop: pass.stop() };
-    let score = |which| ranker.score(which, split, whole, (config, metric));
+    let score = |which| ranker.score(which, split, whole, config, metric);
     Ok(vec![(Split::Valid, score(Split::Valid)?), (Split::Test, score(Split::Test)?)])
 }
 
@@ -50,11 +51,12 @@ pub fn evaluate(
 pub fn popularity(
     split: &LinkSplit,
     whole: &Graph<'_>,
-    (config, metric): (&TaskConfig, Metric),
+    config: &TaskConfig,
+    metric: Metric,
     stop: Option<&'static AtomicBool>,
 ) -> Result<Baseline> {
     let ranker = Ranker { by: ScoredBy::Popularity(split.graph()?), stop };
-    let score = |which| ranker.score(which, split, whole, (config, metric));
+    let score = |which| ranker.score(which, split, whole, config, metric);
     Ok(Baseline { name: "popularity".into(), class: None, valid: score(Split::Valid)?, test: score(Split::Test)? })
 }
 
@@ -79,7 +81,8 @@ impl Ranker<'_> {
         which: Split,
         split: &LinkSplit,
         whole: &Graph<'_>,
-        (config, metric): (&TaskConfig, Metric),
+        config: &TaskConfig,
+        metric: Metric,
     ) -> Result<Option<f64>> {
         let edges = if which == Split::Valid { &split.valid } else { &split.test };
         let given = split.links().and_then(|links| Some((links.info().negatives?, links.negatives(which)?)));
@@ -88,11 +91,11 @@ impl Ranker<'_> {
             Some((LinkNegatives::Pairs, (negatives, _))) => self.shared(edges, negatives, metric),
             Some((LinkNegatives::Targets, (negatives, width))) => {
                 let among = |edge: usize| negatives[edge * width..][..width].iter().copied();
-                Ok(Some(of_ranks(&self.ranks(edges, (width, among))?, metric)))
+                Ok(Some(of_ranks(&self.ranks(edges, width, among)?, metric)))
             }
             None => {
-                let among = |edge: usize| negatives((whole, split.kinds()), config, edges[edge]);
-                Ok(Some(of_ranks(&self.ranks(edges, (config.eval_negatives, among))?, metric)))
+                let among = |edge: usize| negatives(whole, split.kinds(), config, edges[edge].0, edges[edge].1);
+                Ok(Some(of_ranks(&self.ranks(edges, config.eval_negatives, among)?, metric)))
             }
         }
     }
@@ -126,7 +129,8 @@ impl Ranker<'_> {
     fn ranks<I: Iterator<Item = u32>>(
         &self,
         edges: &[(u32, u32)],
-        (negatives, among): (usize, impl Fn(usize) -> I + Sync),
+        negatives: usize,
+        among: impl Fn(usize) -> I + Sync,
     ) -> Result<Vec<f64>> {
         let each = 1 + negatives;
         self.by_blocks(edges.len(), (PAIRS / each).max(1), |block| {
@@ -168,9 +172,11 @@ fn of_ranks(ranks: &[f64], metric: Metric) -> f64 {
 
 /// The vertices among which the target of an edge is ranked: others of its kind.
 fn negatives(
-    (whole, kinds): (&Graph<'_>, Kinds),
+    whole: &Graph<'_>,
+    kinds: Kinds,
     config: &TaskConfig,
-    (source, target): (u32, u32),
+    source: u32,
+    target: u32,
 ) -> impl Iterator<Item = u32> {
     let key = StreamKey { step: target, layer: 1, ..StreamKey::new(config.edge_seed, Stream::Negatives) };
     let (mut draws, others) = (Draws::new(&key, source), kinds.of(target));

@@ -67,7 +67,7 @@ pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<
     let task = match &job.task {
         Task::Nodes(task) => task,
         Task::Links(links) => {
-            let scores = links::evaluate(&mut pass, links, &job.whole, (&job.config.data.task, job.metric), stage)?;
+            let scores = links::evaluate(&mut pass, links, &job.whole, &job.config.data.task, job.metric, stage)?;
             return Ok(Evaluation { scores, ..Evaluation::default() });
         }
     };
@@ -121,7 +121,8 @@ impl<'j> Tally<'j> {
 /// Like [`evaluate`], by all ranks of `comm`: each has only the rows of its own vertices, with its `model` and
 /// `source`. For node classification. Every rank returns the scores. Collective.
 fn evaluate_owned(
-    (model, source): (&Model, &FeatureSource<'_>),
+    model: &Model,
+    source: &FeatureSource<'_>,
     job: &Job<'_>,
     comm: &dyn Communicator,
     stage: &dyn Stage,
@@ -131,7 +132,7 @@ fn evaluate_owned(
     };
     let mut scores = Tally::new(job, task)?;
     let wanted = scores.scores.vertices();
-    let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.hooks.stop)?;
+    let mut pass = OwnedLayers::new(model, source, job.graph, owners, comm, job.hooks.stop)?;
     pass.run(&wanted, stage, &mut |vertices, rows| scores.push(vertices, rows))?;
     scores.reduce(comm)?;
     Ok(scores.finish())

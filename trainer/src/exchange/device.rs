@@ -103,7 +103,8 @@ impl Exchange {
 impl Shuffle {
     pub(super) fn forward_on_device<T: Row>(
         &self,
-        (gpu, device): (&Gpu, Device),
+        gpu: &Gpu,
+        device: Device,
         comm: &dyn Communicator,
         read: &mut Tensor,
         dim: usize,
@@ -117,7 +118,8 @@ impl Shuffle {
 
     pub(super) fn backward_on_device<T: Row>(
         &self,
-        (gpu, device): (&Gpu, Device),
+        gpu: &Gpu,
+        device: Device,
         comm: &dyn Communicator,
         gradient: &mut Tensor,
         dim: usize,

@@ -163,7 +163,7 @@ impl Exchange {
         match place {
             Place::Host(_) => self.forward(comm, values_mut(&mut read)?, dim)?,
             Place::Device(gpu, device, ..) => with_row!(read.kind(), |T| {
-                shuffle.forward_on_device::<T>((gpu, *device), comm, &mut read, dim)?;
+                shuffle.forward_on_device::<T>(gpu, *device, comm, &mut read, dim)?;
             }),
         }
         match &shuffle.order {
@@ -184,7 +184,7 @@ impl Exchange {
         match place {
             Place::Host(_) => self.backward(comm, values_mut(&mut gradient)?, dim)?,
             Place::Device(gpu, device, ..) => with_row!(gradient.kind(), |T| {
-                shuffle.backward_on_device::<T>((gpu, *device), comm, &mut gradient, dim)?;
+                shuffle.backward_on_device::<T>(gpu, *device, comm, &mut gradient, dim)?;
             }),
         }
         Ok(gradient.f_narrow(0, 0, shuffle.rows as i64)?)

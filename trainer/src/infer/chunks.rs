@@ -166,8 +166,10 @@ impl<'t, T: Cell> Chunks<'t, T> {
     /// `stage` counts their vertices.
     pub fn work(
         &self,
-        (layer, place): (usize, &Place),
-        (failed, stop): (&AtomicBool, Option<&'static AtomicBool>),
+        layer: usize,
+        place: &Place,
+        failed: &AtomicBool,
+        stop: Option<&'static AtomicBool>,
         stage: &dyn Stage,
         mut compute: impl FnMut(&[u32]) -> Result<Tensor>,
     ) -> Result<()> {

@@ -132,20 +132,21 @@ impl<'a> LayerWise<'a> {
         stage: &dyn Stage,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, (lowest, visit)).map(drop))
+        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, lowest, visit).map(drop))
     }
 
     /// Runs all layers and returns the rows of the last, f32 `[vertices, width]`, in the host's memory, or on disk if
     /// its room is bounded and they take more. `stage` counts [`Self::num_rows`].
     pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden<f32>>> {
-        let shown: (usize, &mut Visit<'_>) = (self.model().num_layers(), &mut |_| Ok(()));
+        let lowest = self.model().num_layers();
         let bytes =
             (self.graph.num_vertices() * self.model().out_dim(self.model().num_layers() - 1) * size_of::<f32>()) as u64;
         let home = match self.room.scratch.filter(|_| bytes > self.room.bytes / 2) {
             Some(folder) => Home::Disk(folder),
             None => Home::Memory,
         };
-        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(None, Some(home), stage, shown))
+        with_row!(self.model().place().row_kind(), |T| self
+            .layers::<T>(None, Some(home), stage, lowest, &mut |_| Ok(())))
     }
 
     /// Runs all layers, with rows of `T` between them; returns the rows of the last layer if `last` is given.
@@ -154,17 +155,18 @@ impl<'a> LayerWise<'a> {
         wanted: Option<&[u32]>,
         last: Option<Home<'_>>,
         stage: &dyn Stage,
-        (lowest, visit): (usize, &mut Visit<'_>),
+        lowest: usize,
+        visit: &mut Visit<'_>,
     ) -> Result<Option<Hidden<f32>>> {
         let (top, home, remedy) = (self.model().num_layers() - 1, self.home(), self.room.remedy);
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {
             let visit: Option<&mut Visit<'_>> = if layer >= lowest { Some(&mut *visit) } else { None };
-            let finished = self.layer::<T, T>(layer, below.as_ref(), (None, Some(home)), stage, visit);
+            let finished = self.layer::<T, T>(layer, below.as_ref(), None, Some(home), stage, visit);
             below = finished.map_err(|error| error.of_inference(layer + 1, remedy))?;
         }
         let visit = if top >= lowest { Some(visit) } else { None };
-        let finished = self.layer::<T, f32>(top, below.as_ref(), (wanted, last), stage, visit);
+        let finished = self.layer::<T, f32>(top, below.as_ref(), wanted, last, stage, visit);
         finished.map_err(|error| error.of_inference(top + 1, remedy))
     }
 
@@ -173,7 +175,8 @@ impl<'a> LayerWise<'a> {
         &mut self,
         layer: usize,
         below: Option<&Hidden<B>>,
-        (wanted, home): (Option<&[u32]>, Option<Home<'_>>),
+        wanted: Option<&[u32]>,
+        home: Option<Home<'_>>,
         stage: &dyn Stage,
         visit: Option<&mut Visit<'_>>,
     ) -> Result<Option<Hidden<A>>> {
@@ -199,7 +202,7 @@ impl<'a> LayerWise<'a> {
                 let stored = Rows::Stored { features: source.table(), vertices };
                 model.infer_layer(layer, &edges, rows.as_ref().map_or(stored, Rows::Hidden))
             };
-            chunks.work((layer, place), (failed, stop), stage, compute)
+            chunks.work(layer, place, failed, stop, stage, compute)
         })?;
         drop(chunks);
         above.map(Hidden::finish).transpose()

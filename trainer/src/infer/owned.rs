@@ -50,7 +50,8 @@ pub struct OwnedLayers<'a> {
 impl<'a> OwnedLayers<'a> {
     /// Prepares `model` over `graph`, whose vertices belong to ranks of `comm` by `owners`; `source` has the feature rows of the own ones.
     pub fn new(
-        (model, source): (&'a Model, &'a FeatureSource<'a>),
+        model: &'a Model,
+        source: &'a FeatureSource<'a>,
         graph: Graph<'a>,
         owners: &'a [u16],
         comm: &'a dyn Communicator,

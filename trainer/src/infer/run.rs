@@ -204,7 +204,7 @@ pub fn infer(
     let ids = OutputIds::open(dataset)?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
-    let features = features(dataset, config, (&places[0], memory), stop)?;
+    let features = features(dataset, config, &places[0], memory, stop)?;
     trained.check_recipe(dataset, progress)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
@@ -246,10 +246,10 @@ pub fn infer(
     let recommended = match recommender {
         Some(recommender) => {
             let rows = pass.rows(stage.as_ref())?;
-            let rows = (rows.as_ref().map_or(&[][..], Hidden::values), trained.outputs());
+            let (rows, width) = (rows.as_ref().map_or(&[][..], Hidden::values), trained.outputs());
             drop(stage);
-            output.embed_all(rows, wanted.as_deref())?;
-            Some(recommender.write(model.pair_scorer(), rows, &graph, stop, progress)?)
+            output.embed_all(rows, width, wanted.as_deref())?;
+            Some(recommender.write(model.pair_scorer(), rows, width, &graph, stop, progress)?)
         }
         None => {
             pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
@@ -312,7 +312,8 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
 fn features(
     dataset: &Dataset,
     config: &InferConfig,
-    (place, memory): (&Place, u64),
+    place: &Place,
+    memory: u64,
     stop: Option<&'static AtomicBool>,
 ) -> Result<FeatureTable> {
     let mapped = dataset.features()?;
@@ -534,7 +535,7 @@ impl<'a> Output<'a> {
     }
 
     /// Writes the embeddings of the `wanted` vertices; `rows` of all vertices have the given width.
-    fn embed_all(&mut self, (rows, width): (&[f32], usize), wanted: Option<&[u32]>) -> Result<()> {
+    fn embed_all(&mut self, rows: &[f32], width: usize, wanted: Option<&[u32]>) -> Result<()> {
         let mut start = 0;
         for rows in rows.chunks(EMBEDDED * width) {
             let vertices: Vec<u32> = (start..).take(rows.len() / width).collect();

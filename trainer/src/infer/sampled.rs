@@ -39,18 +39,13 @@ impl SampledInference<'_> {
         let chunks = Chunks::<f32>::new(bounds, None, Some(visit));
         team.each(|model, source, failed| {
             let mut sampler = Sampler::default();
-            let compute = |vertices: &[u32]| self.rows((model, source), &mut sampler, vertices);
-            chunks.work((model.num_layers() - 1, model.place()), (failed, self.stop), stage, compute)
+            let compute = |vertices: &[u32]| self.rows(model, source, &mut sampler, vertices);
+            chunks.work(model.num_layers() - 1, model.place(), failed, self.stop, stage, compute)
         })
     }
 
     /// Computes the rows of `wanted`, at the model's place.
-    fn rows(
-        &self,
-        (model, source): (&Model, &FeatureSource<'_>),
-        sampler: &mut Sampler,
-        wanted: &[u32],
-    ) -> Result<Tensor> {
+    fn rows(&self, model: &Model, source: &FeatureSource<'_>, sampler: &mut Sampler, wanted: &[u32]) -> Result<Tensor> {
         let (place, input) = (model.place(), model.input());
         let mut layers = Vec::with_capacity(self.fanouts.len());
         sampler.start(wanted);

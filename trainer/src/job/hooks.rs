@@ -58,7 +58,7 @@ impl Hooks {
         match &self.process {
             Some(process) => as_rank(process.comms(), work),
             None => {
-                on_threads((config.num_ranks(), config.system.groups), Some(config.run.timeout()), self.abandon, work)
+                on_threads(config.num_ranks(), config.system.groups, Some(config.run.timeout()), self.abandon, work)
             }
         }
     }

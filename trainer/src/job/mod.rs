@@ -299,7 +299,7 @@ impl Job<'_> {
             Task::Links(links) => {
                 let negatives = self.config.data.task.negatives;
                 let (seeds, batch) =
-                    LinkBatch::new(links, (items, share), negatives, step, self.frontiers.seeds(), comm)?;
+                    LinkBatch::new(links, items, share, negatives, step, self.frontiers.seeds(), comm)?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }

@@ -82,7 +82,7 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         let weights = gradient.saved.last().filter(|_| is_weighted);
         let relu = gradient.saved.first().zip(relu);
         let needed = |input: usize| gradient.needed.get(input) == Some(&true);
-        let of_rows = || how.rows_backward(&edges, weights, &given, relu, (dim, kind));
+        let of_rows = || how.rows_backward(&edges, weights, &given, relu, dim, kind);
         let mut gradients = vec![needed(0).then(of_rows).transpose()?];
         if gradient.needed.len() > 1 {
             let of_weights = || {
@@ -147,7 +147,8 @@ impl Aggregating {
         weights: Option<&Tensor>,
         given: &Tensor,
         relu: Option<(&Tensor, f32)>,
-        (dim, kind): (usize, Kind),
+        dim: usize,
+        kind: Kind,
     ) -> Result<Tensor> {
         let shape = [edges.num_sources(), dim];
         let Some((gpu, device, on_gpu)) = edges.on_device() else {
@@ -160,8 +161,8 @@ impl Aggregating {
             match relu {
                 None => op.backward(gpu, given, dim, out)?,
                 Some((rows, keep)) => {
-                    let made_by = (device_values_of::<O>(device, rows)?, keep);
-                    op.backward_through_relu(gpu, given, made_by, dim, out)?;
+                    let rows = device_values_of::<O>(device, rows)?;
+                    op.backward_through_relu(gpu, given, rows, keep, dim, out)?;
                 }
             }
             Ok(())

@@ -44,7 +44,9 @@ pub fn attention(
     let form = Form { heads, head_dim, shares_rows, dropout };
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
-        Some(on_gpu) => with_row!(rows.kind(), |T| on_device::<T>(edges, on_gpu, inputs, form, finish)),
+        Some((gpu, device, on_gpu)) => {
+            with_row!(rows.kind(), |T| on_device::<T>(edges, gpu, device, on_gpu, inputs, form, finish))
+        }
     }
 }
 
@@ -109,7 +111,9 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, 
 /// Like [`on_host`], for rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
+    gpu: &Gpu,
+    device: tch::Device,
+    on_gpu: &DeviceEdges,
     (inputs, bias): AttentionInputs<'_>,
     form: Form,
     finish: Finish,
@@ -154,7 +158,7 @@ fn on_device<T: Row>(
             let scores = [values(from_source)?, values(from_target)?];
             // Scores depend on the rows too.
             let vectors = Some([values(a_source)?, values(a_target)?]);
-            Ok(op.backward(gpu, (rows, vectors), scores, values(weights)?, values(&given)?, out)?)
+            Ok(op.backward(gpu, rows, vectors, scores, values(weights)?, values(&given)?, out)?)
         })?;
         let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
             filled_of::<f32>(device, &[heads, head_dim], |out| {

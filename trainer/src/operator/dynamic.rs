@@ -39,11 +39,11 @@ pub fn dynamic_attention(
     let form = Form { heads, head_dim, shares_rows: false, dropout };
     match edges.on_device() {
         None => on_host(edges, [sources, targets, vector, bias], form, finish),
-        Some(on_gpu) => {
+        Some((gpu, device, on_gpu)) => {
             let kind = if sources.kind() == targets.kind() { sources.kind() } else { Kind::Float };
             let (sources, targets) = (&sources.f_totype(kind)?, &targets.f_totype(kind)?);
             let inputs = [sources, targets, vector, bias];
-            with_row!(kind, |T| on_device::<T>(edges, on_gpu, inputs, form, finish))
+            with_row!(kind, |T| on_device::<T>(edges, gpu, device, on_gpu, inputs, form, finish))
         }
     }
 }
@@ -87,7 +87,9 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
 /// Like [`on_host`], for rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
+    gpu: &Gpu,
+    device: tch::Device,
+    on_gpu: &DeviceEdges,
     inputs: [&Tensor; 4],
     form: Form,
     finish: Finish,

@@ -107,7 +107,8 @@ pub struct Inputs {
 impl Inputs {
     /// The inputs of a run on `dataset` by `config`.
     pub fn of(
-        (dataset, config): (&Dataset, &Config),
+        dataset: &Dataset,
+        config: &Config,
         partition: Option<&PartitionMap>,
         threads_per_rank: usize,
         shape: Shape,
@@ -165,7 +166,8 @@ impl Document for Checkpoint {
 /// Writes the checkpoint after the last epoch of `history`, then calls [`settle`].
 pub fn save(
     folder: &Path,
-    (history, scores): (&[EpochReport], Option<&ModelScores>),
+    history: &[EpochReport],
+    scores: Option<&ModelScores>,
     job: &Job<'_>,
     inputs: &Inputs,
     parameters: &Parameters,

@@ -64,7 +64,7 @@ impl DeviceRoom {
         let batches = (TRIED + config.system.prefetch).min(job.num_steps() as usize);
         let sampled = Mutex::new(0);
         hooks.on_all_ranks(job.config, |comms| {
-            let bytes = rehearse(job, places, comms, (batches, threads), progress)?;
+            let bytes = rehearse(job, places, comms, batches, threads, progress)?;
             let mut most = sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *most = bytes.max(*most);
             Ok(())
@@ -134,7 +134,8 @@ fn rehearse(
     job: &Job<'_>,
     places: &[Place],
     comms: &Comms,
-    (batches, threads): (usize, usize),
+    batches: usize,
+    threads: usize,
     progress: &dyn Progress,
 ) -> Result<u64> {
     let (config, comm) = (job.config, comms.all());
@@ -151,7 +152,7 @@ fn rehearse(
     };
     let tried = Batches::Sampled(&mut sampler, batches as u64);
     let log = StepLog { every: 0, write: &|_| Ok(()) };
-    let report = train_epoch((job, &source), tried, 1, (&model, &mut optimizer), comms, stage.as_ref(), log)?;
+    let report = train_epoch(job, &source, tried, 1, &model, &mut optimizer, comms, stage.as_ref(), log)?;
     place.gpu().map_or(Ok(()), Gpu::synchronise)?;
     comm.barrier()?;
     Ok(sampled_bytes(&report.work, config.model.layers as u64) / batches as u64)

@@ -179,9 +179,9 @@ impl HostRows {
             _ if features.is_in_memory() => Ok(features.clone()),
             // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
             Way::Given(_) if is_sliced => Ok(features.clone()),
-            Way::Read(_) if is_sliced => read(job, features, (&[], None)),
+            Way::Read(_) if is_sliced => read(job, features, &[], None),
             Way::Given(storage) => storage.bring(features.clone(), memory, self.for_gpus),
-            Way::Read(kept) => read(job, features, (kept, memory)),
+            Way::Read(kept) => read(job, features, kept, memory),
         })?;
         if brought.is_in_memory() || brought.read_by().is_some() {
             self.processes.apart().iter().for_each(|line| progress.note(line));
@@ -211,14 +211,14 @@ impl HostRows {
         let on_gpus = VertexSet::new(job.features.num_rows(), on_gpus);
         kept.retain(|&v| !on_gpus.contains(v));
         kept.truncate(rows);
-        read(job, &job.features, (&kept, None)).map(Some)
+        read(job, &job.features, &kept, None).map(Some)
     }
 
     /// Like [`Self::bring`], for a rank's `columns`.
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
             Way::Given(storage) => storage.bring(columns, None, self.for_gpus),
-            Way::Read(kept) => read(job, &columns, (kept, None)),
+            Way::Read(kept) => read(job, &columns, kept, None),
         }
     }
 }
@@ -229,7 +229,7 @@ fn shared_memory<'a>(job: &Job<'_>, processes: &'a HostProcesses) -> Option<&'a 
 }
 
 /// `features`, read from their file except for the vertices `kept` or the rows that another process put in `memory`.
-fn read(job: &Job<'_>, features: &FeatureTable, (kept, memory): (&[u32], Option<&HostMemory>)) -> Result<FeatureTable> {
+fn read(job: &Job<'_>, features: &FeatureTable, kept: &[u32], memory: Option<&HostMemory>) -> Result<FeatureTable> {
     Ok(features.on_disk(kept, memory, &Reading { stop: job.hooks.stop, ..Reading::default() })?)
 }
 

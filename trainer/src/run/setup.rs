@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 
     /// Reports the progress of work on `total` items from rank 0.
-    pub fn stage(&self, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
+    pub fn stage(&self, comm: &dyn Communicator, name: &str, total: u64, items: &'static str) -> Box<dyn Stage> {
         match comm.rank() {
             0 => self.progress.stage(name, Some(total), Unit::Items(items)),
             _ => Box::new(NoProgress),
@@ -122,8 +122,7 @@ pub fn with_run<R>(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let mut job = Job::new(dataset, &artifacts, config, hooks)?;
-    let mut inputs =
-        Inputs::of((dataset, config), artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    let mut inputs = Inputs::of(dataset, config, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));

@@ -137,7 +137,7 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
             let relu = |(made, &of_wide): (&T, &f32)| T::round(if made.widen() > 0.0 { 2.0 * of_wide } else { 0.0 });
             let expected: Vec<T> = made.iter().zip(&of_wide.to_vec().unwrap()).map(relu).collect();
             let (given, made) = (narrow.slice(), gpu.upload(&made).unwrap());
-            op.backward_through_relu(&gpu, given, (made.slice(), 2.0), dim, &mut to_half.slice_mut()).unwrap();
+            op.backward_through_relu(&gpu, given, made.slice(), 2.0, dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(bits(&to_half.to_vec().unwrap()), bits(&expected), "gradient through ReLU, {name}");
         }
     }

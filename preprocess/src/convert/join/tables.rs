@@ -39,7 +39,8 @@ impl NewIds {
         old: &IdMap,
         table: &dyn EdgeSource,
         path: Option<&PathBuf>,
-        (dataset, options): (&Dataset, &ConvertOptions),
+        dataset: &Dataset,
+        options: &ConvertOptions,
     ) -> Result<()> {
         if options.read.node_table.on_duplicate.is_some() {
             return Ok(());
@@ -112,7 +113,8 @@ impl NewEdges {
         new: &NewIds,
         old: &IdMap,
         path: &Path,
-        (dataset, options): (&Dataset, &ConvertOptions),
+        dataset: &Dataset,
+        options: &ConvertOptions,
         source: &dyn EdgeSource,
         progress: &dyn Progress,
     ) -> Result<()> {

@@ -121,9 +121,11 @@ impl Numbers {
     pub fn within(
         path: &Path,
         name: &str,
-        (packed, span): (Packed, Span),
+        packed: Packed,
+        span: Span,
         dtype: Dtype,
-        (shape, column_major): (Vec<u64>, bool),
+        shape: Vec<u64>,
+        column_major: bool,
     ) -> Self {
         let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
         Self { path, member, dtype, is_bool: false, shape, column_major, place }

@@ -91,7 +91,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
     }
     let offsets = parallel.then_some(offsets);
     let num_nodes = layout.num_nodes;
-    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back)?;
+    let records = Records::new(graph, bytes, properties, properties_of, offsets, look_back)?;
     Ok(Raw::of(records, Ids::Dense(Some(num_nodes)), files))
 }
 

@@ -105,7 +105,7 @@ impl<'a> Recommender<'a> {
         }
         let kinds = dataset.kinds()?;
         let sources = match &config.sources {
-            Some(path) => sources::listed(path, (ids, kinds))?,
+            Some(path) => sources::listed(path, ids, kinds)?,
             None => {
                 let is_wanted = |v: &u32| config.rows.as_ref().is_none_or(|rows| rows.binary_search(v).is_ok());
                 kinds.sources().filter(is_wanted).collect()
@@ -120,7 +120,8 @@ impl<'a> Recommender<'a> {
     pub fn write(
         mut self,
         scorer: &PairScorer,
-        (rows, dim): (&[f32], usize),
+        rows: &[f32],
+        dim: usize,
         graph: &Graph<'_>,
         stop: Option<&'static AtomicBool>,
         progress: &dyn Progress,
@@ -129,7 +130,7 @@ impl<'a> Recommender<'a> {
         let mut done = Recommended { sources: self.sources.len() as u64, ..Recommended::default() };
         for sources in self.sources.chunks(SOURCES) {
             check_stop(stop)?;
-            let best = self.best(scorer, (rows, dim), graph, sources)?;
+            let best = self.best(scorer, rows, dim, graph, sources)?;
             done.rows += best.iter().map(Vec::len).sum::<usize>() as u64;
             done.without += best.iter().filter(|best| best.is_empty()).count() as u64;
             self.file.push(sources, &best)?;
@@ -147,7 +148,8 @@ impl<'a> Recommender<'a> {
     fn best(
         &self,
         scorer: &PairScorer,
-        (rows, dim): (&[f32], usize),
+        rows: &[f32],
+        dim: usize,
         graph: &Graph<'_>,
         sources: &[u32],
     ) -> Result<Vec<Vec<Candidate>>> {

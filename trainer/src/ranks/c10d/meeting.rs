@@ -139,7 +139,8 @@ impl Meeting {
     pub fn at(
         host: &str,
         port: u16,
-        (rank, size): (usize, usize),
+        rank: usize,
+        size: usize,
         run: &str,
         options: &BTreeMap<String, String>,
         timeout: Duration,

@@ -57,7 +57,7 @@ pub trait AnyTable<'a>: Send + Sync {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Option`] if a rank keeps other rows than this one expects.
-    fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
+    fn share(&mut self, caches: &'a Caches, rank: usize, gpu: &Gpu, comm: &dyn Communicator) -> Result<()>;
 
     /// Closes the rows of other processes, and frees this process's once all have closed them. Otherwise they stay
     /// until the process ends. Collective, after [`AnyTable::share`].
@@ -100,7 +100,7 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
     }
 
     /// Copies the rows that `rank` keeps to `gpu`; with `exported`, other processes can open them.
-    fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
+    fn store(&self, caches: &'a Caches, rank: usize, gpu: &Gpu, exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
         // Rows of a file are read many at a time, without page faults.
         let file = match table.read_by() {
@@ -121,7 +121,8 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
             }
             Ok(())
         };
-        let store = RowStore::alloc(gpu, self.layout(), list, exported);
+        let (dim, scaled) = self.layout();
+        let store = RowStore::alloc(gpu, dim, scaled, list, exported);
         store.map_err(Error::from).and_then(|store| store.filled(gpu, read)).map_err(|error| error.of_rank(rank))
     }
 
@@ -141,7 +142,7 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
 impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
         let this = &*self;
-        let store = |&each: &(usize, &Gpu)| this.store(caches, each, false).map(|store| (each.0, store));
+        let store = |&each: &(usize, &Gpu)| this.store(caches, each.0, each.1, false).map(|store| (each.0, store));
         // The first rank that keeps the same rows on the same GPU.
         let same = |&(rank, gpu): &(usize, &Gpu), &(other, on_gpu): &(usize, &Gpu)| {
             gpu.is_same_device(on_gpu) && caches.of(rank) == caches.of(other)
@@ -167,8 +168,8 @@ impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
         Ok(())
     }
 
-    fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
-        let own = self.store(caches, (rank, gpu), true)?;
+    fn share(&mut self, caches: &'a Caches, rank: usize, gpu: &Gpu, comm: &dyn Communicator) -> Result<()> {
+        let own = self.store(caches, rank, gpu, true)?;
         let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
         let kept = all_gather_json(comm, &SharedRows { handles, checksum: caches.checksum_of(rank) })?;
         self.caches = Some(caches);
@@ -183,7 +184,8 @@ impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
             if kept[peer].checksum != caches.checksum_of(peer) {
                 return Err(unlike());
             }
-            let store = RowStore::imported(gpu, self.layout(), caches.of(peer), &handles);
+            let (dim, scaled) = self.layout();
+            let store = RowStore::imported(gpu, dim, scaled, caches.of(peer), &handles);
             self.stores[peer] = Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
         }
         Ok(())

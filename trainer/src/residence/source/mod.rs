@@ -175,7 +175,7 @@ impl<'a> FeatureSource<'a> {
     }
 
     fn on_host(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
-        self.read(vertices, (self.place.row_kind(), room), |rows| input.read(self.table, vertices, rows))
+        self.read(vertices, self.place.row_kind(), room, |rows| input.read(self.table, vertices, rows))
     }
 
     /// Rows of `vertices` in memory of the stream of `gpu`. The host gathers the rows that no GPU keeps.
@@ -187,7 +187,7 @@ impl<'a> FeatureSource<'a> {
         input: &Input,
     ) -> Result<Box<dyn Gathered>> {
         let (rows, kept) = tiered.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
-            self.read(vertices, (kind, 0), |rows| gather_features(self.table, vertices, rows))
+            self.read(vertices, kind, 0, |rows| gather_features(self.table, vertices, rows))
         })?;
         self.add_reads(RowsRead { kept, ..RowsRead::default() });
         Ok(rows)
@@ -201,7 +201,8 @@ impl<'a> FeatureSource<'a> {
     fn read(
         &self,
         vertices: &[u32],
-        (kind, room): (Kind, usize),
+        kind: Kind,
+        room: usize,
         read: impl FnOnce(&mut [f32]) -> Result<RowsRead>,
     ) -> Result<Tensor> {
         let rows = filled_with_room([vertices.len(), self.table.dim()], room, |rows| {

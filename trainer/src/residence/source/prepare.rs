@@ -69,8 +69,8 @@ pub fn prepare_gpu_table<'a>(
     let gpu_table = match (gpu_table, caches) {
         (Some(mut gpu_table), Some(caches)) => {
             match (&hooks.process, &ranks[..]) {
-                (Some(process), &[here]) if caches.are_shared() => {
-                    gpu_table.share(caches, here, process.comms().all())?
+                (Some(process), &[(rank, gpu)]) if caches.are_shared() => {
+                    gpu_table.share(caches, rank, gpu, process.comms().all())?
                 }
                 _ => gpu_table.fill(caches, &ranks)?,
             }

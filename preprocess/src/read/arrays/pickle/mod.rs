@@ -148,8 +148,8 @@ impl<'a> Item<'a> {
                 (packed, Span { start, latin1: false })
             }
         };
-        let shape = (array.shape.clone(), array.column_major);
-        Ok(Some(Numbers::within(&self.file.path, name, (packed, span), dtype, shape)))
+        let shape = array.shape.clone();
+        Ok(Some(Numbers::within(&self.file.path, name, packed, span, dtype, shape, array.column_major)))
     }
 }
 

@@ -84,7 +84,8 @@ impl Records {
     pub(super) fn new(
         graph: PathBuf,
         bytes: u64,
-        (properties, said): (PathBuf, Properties),
+        properties: PathBuf,
+        said: Properties,
         offsets: Option<PathBuf>,
         look_back: u64,
     ) -> Result<Self> {
@@ -179,12 +180,12 @@ impl Records {
             0 => None,
             _ => Some(lists.get(node - back).ok_or(AtNode(node, "a reference to a list that is not there"))?),
         };
-        self.layout.rest((node, degree), reference, bits, scratch, &mut list).map_err(at_node)?;
+        self.layout.rest(node, degree, reference, bits, scratch, &mut list).map_err(at_node)?;
         Ok(list)
     }
 
     /// Decodes the nodes from `first` to `end`, whose positions [`hand_out`](Self::hand_out) wrote to `table`.
-    fn decode(&self, (first, end): (u64, u64), table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
+    fn decode(&self, first: u64, end: u64, table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
         let numbers: Vec<u64> = table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
         let [starts @ .., last] = &numbers[..] else { return Ok(()) };
         let Some((&from, &start)) = starts.first().zip(starts.last()) else { return Ok(()) };
@@ -242,7 +243,7 @@ impl Records {
             let mut own = Vec::new();
             if degree > 0 {
                 let reference = (back > 0).then_some(&list[..]);
-                let rest = self.layout.rest((node, degree), reference, &mut bits, &mut scratch, &mut own);
+                let rest = self.layout.rest(node, degree, reference, &mut bits, &mut scratch, &mut own);
                 rest.map_err(|problem| AtNode(node, problem))?;
             }
             list = own;
@@ -279,7 +280,7 @@ impl EdgeSource for Records {
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         if self.offsets.is_some() {
-            return self.decode((piece.start, piece.end), &piece.bytes, batch);
+            return self.decode(piece.start, piece.end, &piece.bytes, batch);
         }
         let mut numbers = piece.bytes.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
         for node in piece.start..piece.end {
