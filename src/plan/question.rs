@@ -59,7 +59,7 @@ impl Question {
 
     /// The settings that all systems share on this number of `ranks`.
     pub fn setting(&self, ranks: usize) -> Setting {
-        Setting::counted(self.model.clone(), (self.fanouts.clone(), self.batch_size), ranks, self.seed)
+        Setting::counted(self.model.clone(), self.fanouts.clone(), self.batch_size, ranks, self.seed)
     }
 
     /// Finds or makes the maps, and counts the work of each system.

@@ -59,8 +59,7 @@ impl Processes {
         let value = |value: Value| if value.is_null() { "not given".to_string() } else { value.to_string() };
         let options =
             config.of_model().options().into_iter().map(|(name, option)| (name, value(option.value))).collect();
-        let seat = (launch.rank, launch.size);
-        let process = Meeting::at(&host, port, seat, &launch.run, &options, config.run.timeout())
+        let process = Meeting::at(&host, port, launch.rank, launch.size, &launch.run, &options, config.run.timeout())
             .and_then(|meeting| Process::joined(meeting, config.system.groups, gpu))
             .map_err(super::as_usage)?;
         Ok(Some(Self { process: Arc::new(process), size: launch.size }))

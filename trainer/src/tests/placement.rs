@@ -456,17 +456,6 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
     refused(&data, with("three"), &["--placement three is for 3 devices", "the number of ranks is 2"]);
     refused(&split, with("old"), &["--placement old", "made for partition ranges-2", "--partition ranges-2"]);
-    // Made for owners that load their rows, as with one split layer too.
-    let lowest = changed(&split, |config| config.system.split_layers = Some(1));
-    let owned =
-        changed(&config(ModelKind::Sage, Parallelism::Owned, 2), |config| config.system.partition = Some(two.clone()));
-    for (config, fits) in [(&split, true), (&lowest, true), (&owned, false), (&data, false)] {
-        let noted = Notes::default();
-        train(ds, config, &with("two"), &noted, &|_| {}).unwrap();
-        let unlike = |line: &String| line.contains("made for split parallelism, but here every rank loads the rows");
-        assert_eq!(noted.lines().iter().any(unlike), !fits, "{:?}", config.system.parallelism);
-    }
-
     refused(&data, Around { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
     refused(&data, Around { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
     refused(&data, Around { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
