@@ -152,7 +152,7 @@ fn cached_gathers(gpu: &Gpu, other: Option<&Gpu>, sizes: &Sizes) -> Result<(), G
     for (share, owner, tier) in shares.into_iter().chain(other.map(|other| (1.0, other, "peer"))) {
         let kept = &rows[..(share * sizes.rows as f64) as usize];
         let keep = |gpu: &Gpu, rows| {
-            let store = RowStore::alloc(gpu, (DIM, false), rows, false)?;
+            let store = RowStore::alloc(gpu, DIM, false, rows, false)?;
             store.filled(gpu, |_, values, _| Ok::<(), GpuError>(values.fill(1.0)))
         };
         let (empty, kept) = (keep(gpu, &[])?, keep(owner, kept)?);

@@ -22,18 +22,19 @@ const LONGEST_SHOWN: usize = 40;
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A partition to take over instead of making one.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ImportOptions {
     /// Take over a partition that another tool made: METIS's graph.part.K (one part a line) or a .npy array of integers
     /// (assignment.npy, DGL's or PyG's parts). Its order is that of the dataset's vertices. --parts may be left out
-    #[arg(
+    #[cfg_attr(feature = "cli", arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["targets", "servers", "partitioner", "weights", "load", "balance", "epsilon", "seed", "tries", "quality", "refine"]
-    )]
+    ))]
     pub import: Option<PathBuf>,
     /// Line or row i of the imported file is the part of the vertex whose id in the raw input was i, counted from 0
-    #[arg(long, requires = "import")]
+    #[cfg_attr(feature = "cli", arg(long, requires = "import"))]
     pub by_original_id: bool,
 }
 

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn lists_are_sorted_together_as_one_by_one() {
         let gpu = Gpu::under_test(3);
-        let all: Vec<Vec<u32>> = CASES.into_iter().enumerate().map(|(case, of)| keys(case, of)).collect();
+        let all: Vec<Vec<u32>> = CASES.into_iter().enumerate().map(|(case, of)| keys(case, of.0, of.1)).collect();
         let on_gpu: Vec<_> = all.iter().map(|keys| gpu.upload(keys).unwrap()).collect();
         let payload = gpu.upload(&(0..9000).map(|item| item * 3).collect::<Vec<u32>>()).unwrap();
         let list = |case: usize| {

@@ -33,38 +33,40 @@ const VERTEX_COUNTERS: u64 = 12;
 const EDGE_COUNTER: u64 = 4;
 
 /// Options of the mini-batches to sample.
-#[derive(Clone, Debug, PartialEq, clap::Args)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct Options {
     /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes every one
-    #[arg(long, value_name = "F1,F2,..", default_value = "15,10,5")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "F1,F2,..", default_value = "15,10,5"))]
     pub fanouts: Fanouts,
     /// Seeds of a mini-batch
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..)))]
     pub batch_size: u64,
     /// Passes over the training vertices, or edges with --task link; GSplit found ten to be enough [default: 10, of edges 1]
-    #[arg(long, value_name = "N", default_value_t = 10, default_value_if("task", "link", "1"), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..1 << 31))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 10, default_value_if("task", "link", "1"), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..1 << 31)))]
     pub epochs: u32,
     /// Seed of all draws
-    #[arg(long, default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
     /// Draw in-neighbours with probabilities that grow with this edge column, e.g. `weight`, without replacement; edges
     /// of 0 never [default: all alike]
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub draw_by: Option<String>,
     /// Task of the training: mini-batches consist of training vertices, or of the ends of edges and of negative pairs
-    #[arg(long, value_enum, default_value_t = Task::Node)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t = Task::Node))]
     pub task: Task,
     /// Negative pairs drawn for each edge of a mini-batch, with --task link
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000)))]
     pub negatives: u32,
     /// Memory limit of the counters: 4GiB, 50% of the machine's; a graph whose counters take more is refused. Edges
     /// that do not fit as well are read as they are drawn [default: four fifths of the free memory]
-    #[arg(long, value_name = "SIZE")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     pub memory: Option<Memory>,
 }
 
 /// Task of a training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Task {
     /// Labels of vertices
     #[default]

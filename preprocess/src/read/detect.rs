@@ -49,11 +49,12 @@ const HEAD_BYTES: usize = 1 << 16;
 macro_rules! formats {
     ($($format:ident $name:literal $what:literal;)*) => {
         /// A raw format.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
         #[serde(rename_all = "lowercase")]
         pub enum Format { $(
             #[doc = $what]
-            #[value(name = $name)]
+            #[cfg_attr(feature = "cli", value(name = $name))]
             $format,
         )* }
 
@@ -260,8 +261,6 @@ fn plain_name(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
     use crate::read::golden::real;
 
@@ -273,7 +272,8 @@ mod tests {
     fn names_round_trip() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse::<Format>(), Ok(*format));
-            assert_eq!(<Format as ValueEnum>::from_str(format.name(), false), Ok(*format));
+            #[cfg(feature = "cli")]
+            assert_eq!(<Format as clap::ValueEnum>::from_str(format.name(), false), Ok(*format));
             assert_eq!(serde_json::to_value(format).unwrap(), format.name());
         }
         assert!("x".parse::<Format>().unwrap_err().contains("expected one of ogb, igb,"));

@@ -157,7 +157,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
             (Step { seed: 3, epoch: 1, step: 0 }, topology.sampler(&job, &place, comm.rank()).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], step, comm).unwrap();
         let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, comm).unwrap();
-        let batch = load(&source, sampled, &Input::training(&config.model, step), (true, false), comm).unwrap();
+        let batch = load(&source, sampled, &Input::training(&config.model, step), true, false, comm).unwrap();
         let side = batch.sampled.on_gpu.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = counts(&side).taken;
@@ -201,7 +201,7 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         assert!(vertices.len() * job.features.dim() * 4 > 2 << 20, "more than is staged without a wait");
         let expected = to_rows(&FeatureSource::new(&job.features, &Place::host()).rows(&vertices, &input, 0).unwrap());
         let before = counts(gpu);
-        let batch = load(&source, sampled, &input, (true, false), &Solo).unwrap();
+        let batch = load(&source, sampled, &input, true, false, &Solo).unwrap();
         hand_over(&batch, place.gpu()).unwrap();
         assert_eq!(counts(gpu), before, "the stream that computes does nothing for it");
         let InputRows::Gathered(rows) = batch.input_rows else { panic!("they were not brought ahead") };

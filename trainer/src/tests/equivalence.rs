@@ -57,7 +57,7 @@ pub fn loss_and_gradient(
     let source = FeatureSource::new(&slice, place);
     let with = Preparation { job, source: &source, comm: comm.group };
     let prepared = prepare(with, &mut sampler, step, batch).unwrap();
-    let launched = train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comm).unwrap();
+    let launched = train_step(&model, &mut optimizer, prepared, job.graph, config.model.dropout, comm).unwrap();
     let report = launched.finish().unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
@@ -258,7 +258,7 @@ pub fn sampled_logits(
         None => Input::new(&job.config.model),
     };
     let source = FeatureSource::new(&job.features, &place);
-    let loaded = load(&source, sampled, &input, (false, false), solo).unwrap();
+    let loaded = load(&source, sampled, &input, false, false, solo).unwrap();
     let mut clock = Clock::start(solo.into(), Traffic::default());
     to_rows(forward(model, loaded, None, job.graph, dropout, solo.into(), &mut clock).unwrap().logits()).unwrap()
 }

@@ -111,7 +111,7 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let split = LinkSplit::new(&graph, task().held_out()).unwrap();
     let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
     let step = Step { seed: 3, epoch: 1, step: 0 };
-    let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, step, Ownership::Mine, &Solo).unwrap();
+    let (seeds, _) = LinkBatch::new(&split, batch, 0..batch.len(), 3, step, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();
     let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
     let mine = Frontiers::all(Ownership::Mine, 2);

@@ -79,7 +79,7 @@ fn gather_and_part(fixture: &Fixture, config: &Config, process: Process) {
     let caches = Caches::new(&job, &places, &[], &NoProgress);
     let caches = caches.unwrap().unwrap();
     let mut pinned = open_gpu_table(&job.features, Some(&gpu)).unwrap();
-    pinned.share(&caches, (rank, &gpu), comm).unwrap();
+    pinned.share(&caches, rank, &gpu, comm).unwrap();
     let vertices: Vec<u32> = (0..job.features.num_rows() as u32).collect();
     let mut stored = vec![f32::NAN; vertices.len() * job.features.dim()];
     gather_features(&job.features, &vertices, &mut stored).unwrap();

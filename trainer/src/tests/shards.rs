@@ -19,7 +19,7 @@ use crate::{Metric, Summary};
 pub fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
     let map = PartitionMap::open(&fixture.dataset, key).unwrap();
     let out = fixture.folder.path().join("shards");
-    alone(write_shards((&fixture.dataset, Some(&map)), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
+    alone(write_shards(&fixture.dataset, Some(&map), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
 }
 
 /// Moves each of `shards` to a separate folder below `to`.
@@ -237,7 +237,7 @@ fn processes_with_their_columns_alone_train_as_on_the_whole_dataset() {
         let options = Around { prefetch: i % 2, threads: Some(1), ..Around::default() };
         let expected = losses(&on_processes(&fixture, &config, &options)[0]);
         let out = fixture.folder.path().join("shards");
-        let shards = write_shards((&fixture.dataset, None), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+        let shards = write_shards(&fixture.dataset, None, hosts, &out, true, &provenance(), &NoProgress).unwrap();
         let shards = alone(shards, &to.path().join(i.to_string()));
         fs::rename(fixture.dataset.path(), fixture.folder.path().join("hidden")).unwrap();
         for summary in outcomes(&config, &options, |rank| &shards[rank * hosts as usize / ranks]) {

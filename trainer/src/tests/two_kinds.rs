@@ -106,7 +106,7 @@ fn negatives_of_training_are_of_the_targets_kind() {
             assert!(list.iter().all(|&(u, v)| u < USERS && v >= USERS), "from users to items: {list:?}");
         }
         let (step, batch) = (Step { seed, epoch: 1, step: 3 }, &split.train[..5]);
-        let (seeds, pairs) = LinkBatch::new(&split, (batch, 0..5), 40, step, Ownership::Mine, &Solo).unwrap();
+        let (seeds, pairs) = LinkBatch::new(&split, batch, 0..5, 40, step, Ownership::Mine, &Solo).unwrap();
         assert_eq!(pairs.num_pairs(), 5 * 41);
         let users: BTreeSet<u32> = batch.iter().map(|&edge| split.ends(edge).0).collect();
         let found: BTreeSet<u32> = seeds.local.iter().copied().filter(|&v| v < USERS).collect();
@@ -123,7 +123,7 @@ fn where_there_is_one_kind_negatives_are_drawn_as_ever() {
     let split = LinkSplit::new(&graph(&fixture.dataset), TaskConfig::default().held_out()).unwrap();
     let split = split.of_kinds(fixture.dataset.kinds().unwrap());
     let (step, batch) = (Step { seed, epoch: 2, step: 1 }, &split.train[..20]);
-    let (seeds, _) = LinkBatch::new(&split, (batch, 0..20), 3, step, Ownership::Mine, &Solo).unwrap();
+    let (seeds, _) = LinkBatch::new(&split, batch, 0..20, 3, step, Ownership::Mine, &Solo).unwrap();
     let mut expected = BTreeSet::new();
     for &edge in batch {
         let mut draws = Draws::new(&step.key(Stream::Negatives, 0), edge);

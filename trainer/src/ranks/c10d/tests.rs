@@ -30,7 +30,7 @@ fn on_ranks<R: Send>(
     thread::scope(|scope| {
         let start = |rank| {
             scope.spawn(move || {
-                let meeting = Meeting::at("127.0.0.1", port, (rank, size), "test", &BTreeMap::new(), timeout).unwrap();
+                let meeting = Meeting::at("127.0.0.1", port, rank, size, "test", &BTreeMap::new(), timeout).unwrap();
                 let seat = Seat::in_group(rank, size, groups);
                 let ends = ["first", "second"].map(|name| meeting.group(name, seat).unwrap());
                 let returned = body(&meeting, ends);
@@ -172,7 +172,7 @@ fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Op
     let port = free_port();
     let start = |(rank, size, groups, run): (usize, usize, usize, &str)| {
         let options = BTreeMap::from([("groups".to_string(), groups.to_string())]);
-        let met = Meeting::at("127.0.0.1", port, (rank, size), run, &options, timeout);
+        let met = Meeting::at("127.0.0.1", port, rank, size, run, &options, timeout);
         met.err().map(|error: Error| error.to_string())
     };
     thread::scope(|scope| {
@@ -253,7 +253,7 @@ fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let at = |rank| {
-        Meeting::at("127.0.0.1", port, (rank, 2), "", &BTreeMap::new(), Duration::from_secs(1))
+        Meeting::at("127.0.0.1", port, rank, 2, "", &BTreeMap::new(), Duration::from_secs(1))
             .err()
             .unwrap()
             .to_string()
