@@ -14,8 +14,7 @@
 //! let folder = tempfile::tempdir()?;
 //! let (edges, out) = (folder.path().join("edges.csv"), folder.path().join("ds"));
 //! std::fs::write(&edges, "source,target\n0,1\n0,2\n1,0\n")?;
-//! let options = ConvertOptions { directed: true, ..ConvertOptions::default() };
-//! let (dataset, _) = convert(&edges, &out, &options, false, &NoProgress)?;
+//! let (dataset, _) = convert(&edges, &out, &ConvertOptions::default(), false, &NoProgress)?;
 //! assert_eq!((dataset.topology().in_neighbours(1), dataset.topology().in_neighbours(2)), (&[0][..], &[0][..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
