@@ -71,8 +71,8 @@ pub(super) fn one_step<T: Send>(
             streams.extend(
                 prepared.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.gpu.clone()).filter(|_| prefetch > 0),
             );
-            let how = (job.graph, config.model.dropout);
-            let launched = train_step((&model, &mut optimizer), prepared, how, comm.into()).unwrap();
+            let dropout = config.model.dropout;
+            let launched = train_step(&model, &mut optimizer, prepared, job.graph, dropout, comm.into()).unwrap();
             let report = launched.finish().unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
         };

@@ -253,10 +253,7 @@ fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let at = |rank| {
-        Meeting::at("127.0.0.1", port, rank, 2, "", &BTreeMap::new(), Duration::from_secs(1))
-            .err()
-            .unwrap()
-            .to_string()
+        Meeting::at("127.0.0.1", port, rank, 2, "", &BTreeMap::new(), Duration::from_secs(1)).err().unwrap().to_string()
     };
     let first = at(0);
     assert!(first.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")), "{first}");
