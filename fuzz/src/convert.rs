@@ -127,8 +127,8 @@ pub const TARGETS: &[Target] = &[
     ),
     convert_of("graphsaint", Format::Graphsaint, "", &["adj_full.npz", "feats.npy", "class_map.json", "role.json"]),
     convert_of("mtx", Format::Mtx, "matrix.mtx", &["matrix.mtx"]),
-    convert_of("dimacs", Format::Dimacs, "graph.gr", &["graph.gr"]),
     convert_of("metis", Format::Metis, "lists.graph", &["lists.graph"]),
+    convert_of("dimacs", Format::Dimacs, "graph.gr", &["graph.gr"]),
     convert_of("parquet", Format::Parquet, "edges.parquet", &["edges.parquet"]),
     convert_of("arrow", Format::Arrow, "edges.arrow", &["edges.arrow"]),
     Target {

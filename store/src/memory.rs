@@ -75,11 +75,11 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     for line in text.lines() {
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        let (mount, limits, usage, cached): (_, &[&str], _, _) = match controllers {
+        let (mount, limits, usage, cached) = match controllers {
             // Above `high` a process is slowed down rather than killed, until nothing moves.
-            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"], "memory.current", "inactive_file"),
+            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"][..], "memory.current", "inactive_file"),
             _ if controllers.split(',').any(|name| name == "memory") => {
-                let limits = &["memory.limit_in_bytes"];
+                let limits = &["memory.limit_in_bytes"][..];
                 ("sys/fs/cgroup/memory", limits, "memory.usage_in_bytes", "total_inactive_file")
             }
             _ => continue,

@@ -110,7 +110,7 @@ fn partitions_keep_to_a_budget_or_name_one() {
     let output = gsplit(folder, partition(&format!("--memory {}MiB", number + 8)));
     let [said, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success() && said.contains("2 parts by multilevel"), "{said}{notes}");
-    let told = "--memory: --partitioner range has no such option";
+    let told = ": --partitioner range has no such option";
     refused(folder, partition("--partitioner range --memory 1GiB"), 2, told);
 }
 

@@ -12,8 +12,6 @@ use super::{CooperativeConfig, FeatureStorage, Parallelism, RowPlacement, Topolo
 const MAX_PREFETCH: usize = 1024;
 /// More threads than this are a mistake.
 const MAX_THREADS: usize = 1024;
-/// Smallest memory limit of a run, in bytes.
-const LEAST_MEMORY: u64 = 64 << 20;
 
 /// Device that ranks compute on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,9 +188,6 @@ impl SystemConfig {
             Some(format!("--prefetch {}: expected at most {MAX_PREFETCH}", self.prefetch))
         } else if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
             Some(format!("--threads {threads}: expected 1 to {MAX_THREADS}"))
-        } else if let Some(size) = self.memory.filter(|_| self.memory_bytes().is_some_and(|bytes| bytes < LEAST_MEMORY))
-        {
-            Some(format!("--memory {size}: expected at least 64MiB"))
         } else {
             let keys = [("partition", &self.partition), ("presample", &self.presample)];
             let problem = |(option, key): (&str, &Option<String>)| {
