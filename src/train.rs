@@ -148,6 +148,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         process: processes.map(|processes| processes.process.clone()),
         abandon: Some(|error| give_up(&format!("{error}; a rank that did not return was left behind"))),
         stop: Some(stop),
+        exact_phases: config.system.prefetch == 0,
         baseline: Some(Arc::new(OnceLock::new())),
         ..Hooks::default()
     };

@@ -235,7 +235,7 @@ fn count_scale(counts: &[u32], pairs: u64) -> f64 {
     f64::min(1.0, (MAX_WEIGHT - pairs.min(MAX_WEIGHT)) as f64 / total.max(1) as f64)
 }
 
-/// Where each of `lengths` begins, and the end of all.
+/// The start of each of `lengths`, and the end of all.
 fn starts(lengths: impl Iterator<Item = u32>) -> Vec<i32> {
     let mut end = 0;
     let ends = lengths.map(|length| {

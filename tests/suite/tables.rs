@@ -124,8 +124,6 @@ fn new_tables_are_read_as_those_of_the_training_were() {
         |told: &str| told.lines().filter(|line| line.contains("accuracy")).map(str::to_string).collect::<Vec<_>>();
     assert_eq!(scores(&again)[..3], scores(&told), "splits too");
     assert!(scores(&again)[3].starts_with("  all    accuracy "), "and all rows: {again}");
-    ok(folder, of("edges.csv", "others.npy --source-column who --target-column other"));
-    assert!(read("others.npy") != read("old.npy"), "options come first");
 
     refused(folder, of("bare.csv", "q.npy"), 1, "error: bare.csv: has no column `amount`");
     refused(folder, "infer --checkpoint run", 2, "name what to infer on: DATASET, or --nodes TABLE");

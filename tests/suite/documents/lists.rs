@@ -66,7 +66,10 @@ fn install_lists_the_commands_that_are_handed_to_the_trainer() {
     let source = read("src/delegate.rs");
     let handed = quoted(between(&source, "const SUBCOMMANDS: ", ";\n"), '"');
     assert!(handed.len() > 3, "{handed:?}");
-    assert_eq!(quoted(between(&page, "It hands ", " too."), '`').into_iter().filter(|name| *name != "gsplit-train").collect(), handed);
+    assert_eq!(
+        quoted(between(&page, "It hands ", " too."), '`').into_iter().filter(|name| *name != "gsplit-train").collect(),
+        handed
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is learnt, and what a mini-batch is.
+//! The task, and the samples of a mini-batch.
 
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_store::text::from_text;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DrawConfig, TaskConfig};
 
-/// What is learnt, and what a mini-batch is.
+/// The task, and the samples of a mini-batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]

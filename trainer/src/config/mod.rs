@@ -46,7 +46,7 @@ const MAX_RANKS: usize = 256;
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What is learnt, and what a mini-batch is
+    /// The task, and the samples of a mini-batch
     #[cfg_attr(feature = "cli", command(flatten))]
     pub data: DataConfig,
     /// The model

@@ -1,4 +1,4 @@
-//! What a program gives a run in addition to its configuration.
+//! Hooks: a program's own additions to the configuration of a run.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::ranks::process::Process;
 use crate::ranks::threads::{Abandon, as_rank, on_threads};
 use crate::{Config, Error, Result};
 
-/// What a program gives a run in addition to its [`Config`].
+/// A program's own additions to the [`Config`] of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
     /// This process, if it is one of the ranks; all ranks are threads of this process when `None`.
@@ -24,6 +24,9 @@ pub struct Hooks {
     /// The program's own layers, which replace the layers of [`ModelKind`](crate::ModelKind); all other options of the
     /// model apply to them too. A checkpoint does not record which layers its parameters belong to.
     pub layer: Option<OwnLayer>,
+    /// Wait for the GPU at the end of each phase of a mini-batch, so that [`Timings`](crate::Timings) are exact per
+    /// phase. Otherwise launched work counts in the phase that waits for it. For measurements.
+    pub exact_phases: bool,
     /// Number of rows kept in memory when the others are read from disk; as many as fit when `None`.
     pub rows_kept: Option<usize>,
     /// Receives the baseline before the first epoch.

@@ -44,7 +44,7 @@ pub struct Job<'a> {
     pub artifacts: &'a Artifacts,
     /// The configuration of the run.
     pub config: &'a Config,
-    /// What the program gives the run besides.
+    /// Additions of the program.
     pub hooks: &'a Hooks,
     /// In-neighbours without held-out edges, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
@@ -314,7 +314,7 @@ impl Job<'_> {
 
     /// Ends a phase of a mini-batch at `place`; waits for the work that it launched if phases are measured.
     pub fn end_phase(&self, place: &Place) -> Result<()> {
-        match place.gpu().filter(|_| self.config.system.prefetch == 0) {
+        match place.gpu().filter(|_| self.hooks.exact_phases) {
             Some(gpu) => Ok(gpu.synchronise()?),
             None => Ok(()),
         }

@@ -368,7 +368,7 @@ pub fn changed(base: &Config, change: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-/// What a run has around a test's configuration: options of it that affect no results, and hooks.
+/// Options of a run that affect no results, as tests write them, and hooks.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     pub checkpoint: Option<PathBuf>,
@@ -416,7 +416,7 @@ impl Around {
         (system.gpus, system.placement, system.presample) = (around.gpus, around.placement, around.presample);
         (system.topology, system.prefetch) = (around.topology, around.prefetch);
         let Self { process, places, layer, rows_kept, baseline, stop, abandon, .. } = self.clone();
-        (config, Hooks { process, places, layer, rows_kept, baseline, stop, abandon })
+        (config, Hooks { process, places, layer, exact_phases: false, rows_kept, baseline, stop, abandon })
     }
 }
 
