@@ -4,10 +4,7 @@
 //! headers, so a row group of any size is read with the pages of one range in memory, and the dictionary of each column. A page is
 //! asked by its header how long it will be before it is inflated, and strings stay in its dictionary however often they are meant.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +22,7 @@ use parquet::file::statistics::Statistics;
 use super::frames::{Frames, Take, damaged, guard};
 use crate::memory::Memory;
 use crate::{Error, Result};
-use gsplit_store::open_file;
+use gsplit_store::MappedFile;
 
 /// Rows decoded at a time.
 const ROWS_PER_BATCH: usize = 1 << 14;
@@ -35,13 +32,13 @@ pub struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     groups: Vec<u64>,
-    budget: Memory,
+    file: Mapped,
 }
 
 impl ParquetFile {
     /// Reads the footer of the file at `path`.
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
-        let file = SharedFile::open(path, budget)?;
+        let file = Mapped { bytes: Bytes::from_owner(MappedFile::open(path)?), budget };
         let load = || {
             let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
             let options = ArrowReaderOptions::new().with_schema(with_views(found.schema()));
@@ -50,7 +47,7 @@ impl ParquetFile {
         let metadata = guard(path, || load().map_err(|error| because(path, error)))?;
         let rows = |rows: i64| u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"));
         let groups = metadata.metadata().row_groups().iter().map(|group| rows(group.num_rows()));
-        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata, budget })
+        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata, file })
     }
 }
 
@@ -72,8 +69,8 @@ impl Frames for ParquetFile {
         let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
         let reader = guard(&self.path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            let file = SharedFile::open(&self.path, self.budget)?;
-            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+            let (file, metadata) = (self.file.clone(), self.metadata.clone());
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
             let mut builder =
                 builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
             if (skip, rows.end) != (0, self.groups[group]) {
@@ -145,65 +142,32 @@ fn because(path: &Path, error: ParquetError) -> Error {
     damaged(path, error.to_string())
 }
 
-/// A file that several readers read independently, each at its own position.
-pub struct SharedFile {
-    file: Arc<File>,
-    length: u64,
+/// A mapped file, whose pages are asked how long they will be before they are inflated.
+#[derive(Clone)]
+struct Mapped {
+    bytes: Bytes,
     budget: Memory,
 }
 
-impl SharedFile {
-    /// The file at `path`, opened before.
-    pub fn new(path: &Path, file: Arc<File>, budget: Memory) -> Result<Self> {
-        let length = file.metadata().map_err(Error::io(path))?.len();
-        Ok(Self { file, length, budget })
-    }
-
-    fn open(path: &Path, budget: Memory) -> Result<Self> {
-        Self::new(path, Arc::new(open_file(path).map_err(Error::io(path))?), budget)
-    }
-}
-
-impl Length for SharedFile {
+impl Length for Mapped {
     fn len(&self) -> u64 {
-        self.length
+        self.bytes.len() as u64
     }
 }
 
-impl ChunkReader for SharedFile {
-    type T = BufReader<FileCursor>;
+impl ChunkReader for Mapped {
+    type T = <Bytes as ChunkReader>::T;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        const BUFFER: usize = 1 << 16;
         // Readers start at this position for the header of a page, and for the footer.
-        let mut head = [0; 18];
-        let read = self.file.read_at(&mut head, start)?;
-        if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
+        let head = usize::try_from(start).ok().and_then(|start| self.bytes.get(start..)).unwrap_or_default();
+        if let Some(problem) = inflated(head).and_then(|bytes| self.budget.refusal(bytes)) {
             return Err(ParquetError::General(format!("the page at byte {start}, inflated, {problem}")));
         }
-        Ok(BufReader::with_capacity(BUFFER, FileCursor { file: self.file.clone(), at: start }))
+        self.bytes.get_read(start)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        if start.checked_add(length as u64).is_none_or(|end| end > self.length) {
-            return Err(ParquetError::EOF(format!("{length} bytes at byte {start}, the file has {}", self.length)));
-        }
-        let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, start)?;
-        Ok(bytes.into())
-    }
-}
-
-/// A reader with its own position in a shared file.
-pub struct FileCursor {
-    file: Arc<File>,
-    at: u64,
-}
-
-impl Read for FileCursor {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read_at(buffer, self.at)?;
-        self.at += read as u64;
-        Ok(read)
+        self.bytes.get_bytes(start, length)
     }
 }
