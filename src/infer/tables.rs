@@ -40,7 +40,7 @@ pub struct NewTables {
     #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
     fill: Option<Fill>,
     /// With --nodes, the order of day and month in dates [default: as in training, or detected]
-    #[arg(long, value_name = "dmy|mdy", requires = "nodes")]
+    #[arg(long, value_name = "dmy|mdy", hide_possible_values = true, requires = "nodes")]
     date_order: Option<DateOrder>,
     /// With --nodes, the row to use if a vertex has several: the first or the last; rows of --with come first [default: refused]
     #[arg(long, value_name = "first|last", hide_possible_values = true, requires = "nodes")]

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
+use super::cells::Cell;
 use super::choice::Field;
-use super::rows::{Cell, Table};
-use super::statistics::{as_f64, folded, key};
+use super::rows::Table;
+use super::statistics::{as_f64, folded, is_moderate, key};
 use crate::read::options::Unseen;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
@@ -147,7 +148,7 @@ impl Encoded {
         };
         let places = match (&self.encoding, cell) {
             (_, Cell::Missing) => return missing(),
-            (Encoding::Number(..), Cell::Number(number, _, _)) if number.is_nan() => return missing(),
+            (Encoding::Number(..), cell) if cell.is_missing() => return missing(),
             (Encoding::Number(..), _) => return self.number(cell),
             (Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }, _) => places,
         };
@@ -172,13 +173,13 @@ impl Encoded {
     fn number(&self, cell: Cell<'_>) -> Result<f32, String> {
         let found = |cell| match cell {
             Cell::Text(text) => shown(text.as_bytes()),
-            Cell::Number(_, wide, _) => format!("is {wide}"),
-            Cell::Missing => "nothing".into(),
+            Cell::Number(number) => format!("is {}", number.f64()),
+            _ => "nothing".into(),
         };
         let number =
             as_f64(cell).ok_or_else(|| format!("{}: expected a number or a date, as in other rows", found(cell)))?;
-        let scaled = self.scaled(number);
-        Some(scaled).filter(|scaled| scaled.is_finite()).ok_or_else(|| format!("{}: {FINITE}", found(cell)))
+        let scaled = Some(self.scaled(number)).filter(|scaled| scaled.is_finite() && is_moderate(number));
+        scaled.ok_or_else(|| format!("{}: {FINITE}", found(cell)))
     }
 
     fn scaled(&self, number: f64) -> f32 {

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::cells::Cell;
 use super::choice::Field;
-use super::rows::{Cell, Table};
+use super::rows::Table;
 use super::statistics::{as_f64, folded, key};
 use crate::{Error, Result};
 
@@ -67,9 +68,7 @@ pub fn find(
         let key = || folded(&key(cell, holds_numbers));
         let is_unlabelled = slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
         rows.0.push(match cell {
-            Cell::Missing => Compared::Missing,
-            Cell::Number(_, number, _) if number.is_nan() => Compared::Missing,
-            _ if is_unlabelled => Compared::Missing,
+            cell if cell.is_missing() || is_unlabelled => Compared::Missing,
             _ => match as_f64(cell).filter(|_| holds_numbers && (slot != of_label || !label.is_class)) {
                 Some(number) => Compared::Number(number),
                 None => Compared::Text(xxh3_64(key().as_bytes())),

@@ -5,16 +5,15 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use gsplit_store::Progress;
-use xxhash_rust::xxh3::xxh3_64;
 
+use super::cells::{Cell, id_of};
 use super::choice::{self, Field, IdKind};
 use super::roles::{self, Roles};
-use super::rows::{Cell, Table};
+use super::rows::Table;
 use super::statistics::key;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::read::options::NodeTableOptions;
 use crate::read::text::field::{is_padded, shown};
-use crate::read::text::value;
 use crate::{Error, Result};
 
 /// Number of edge endpoints sampled to recognise the id column.
@@ -40,12 +39,12 @@ pub struct IdColumn {
 pub fn find_ids(
     path: &Path,
     table: &Table,
-    fields: &[Field],
     (roles, given): (&Roles, Option<usize>),
     (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
     options: &NodeTableOptions,
     progress: &dyn Progress,
 ) -> Result<IdColumn> {
+    let fields = &table.fields[..];
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
     let own = |at: usize| Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? });
@@ -224,123 +223,35 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The problem that none of `columns` holds most ids, with examples, and how they would match.
+    /// The problem that none of `columns` holds most ids, with examples of both.
     fn nothing_found(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
-        let examples = |texts: &[String]| {
+        let examples = |texts: Vec<String>| {
             texts.iter().take(2).map(|text| shown(text.as_bytes())).collect::<Vec<_>>().join(" and ")
         };
-        let texts: Vec<String> = self.sample.ids.iter().map(|&id| self.sample.text(id)).collect();
-        let mut problem =
-            format!("no column holds most ids of the edges, which are {kind}, such as {}", examples(&texts));
-        let simple_forms =
-            |simple: fn(&str) -> String| texts.iter().map(move |text| simple(text)).filter(|form| !form.is_empty());
-        let mut wanted = ALIKE.map(|form| simple_forms(form.of).collect::<HashSet<String>>());
-        // Digits do not identify an id if the characters around them differ.
-        let around = |text: &String| text.chars().filter(|char| !char.is_ascii_digit()).collect::<String>();
-        if texts.iter().map(around).collect::<HashSet<String>>().len() > 1 {
-            wanted[DIGITS].clear();
-        }
-        // Of each column the first cells, and the simple forms of sampled ids that are there.
-        #[derive(Default)]
-        struct Cells {
-            first: Vec<String>,
-            alike: [HashSet<String>; ALIKE.len()],
-        }
-        let look = |found: &mut Vec<Cells>, slot: usize, cell: Cell<'_>| {
-            found.resize_with(columns.len(), Cells::default);
-            if cell == Cell::Missing {
-                return Ok(());
-            }
-            let (cell, found) = (key(cell, false), &mut found[slot]);
-            for ((alike, wanted), form) in found.alike.iter_mut().zip(&wanted).zip(&ALIKE) {
-                let simple = (form.of)(&cell);
-                if wanted.contains(&simple) {
-                    alike.insert(simple);
-                }
-            }
-            if found.first.len() < 2 {
-                found.first.push(cell.into_owned());
-            }
-            Ok(())
-        };
-        let mut all: Vec<Cells> = Vec::new();
-        all.resize_with(columns.len(), Cells::default);
-        if !columns.is_empty() {
-            self.table.for_rows(columns, self.progress, look, &mut |found: Vec<Cells>| {
-                for (all, found) in all.iter_mut().zip(found) {
-                    all.first.extend(found.first);
-                    all.first.truncate(2);
-                    all.alike.iter_mut().zip(found.alike).for_each(|(all, found)| all.extend(found));
-                }
-                Ok(())
-            })?;
-        }
-        let is_alike = |slot: &usize, form: usize| 2 * all[*slot].alike[form].len() > wanted[form].len();
-        let alike =
-            (0..ALIKE.len()).find_map(|form| Some((form, (0..columns.len()).find(|slot| is_alike(slot, form))?)));
-        let likely = |slot: &usize| Some(columns[*slot]) == named || roles::is_id(&self.fields[columns[*slot]]);
-        let slot = alike.map(|(_, slot)| slot).or_else(|| (0..columns.len()).find(likely)).unwrap_or(0);
-        if let Some(found) = all.get(slot).filter(|found| !found.first.is_empty()) {
-            problem += &format!("; `{}` has {}", self.fields[columns[slot]].name, examples(&found.first));
-        }
-        Ok(match alike {
-            Some((form, _)) => {
-                let are_numbers = texts.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-                let remedy = if form == ZEROS && are_numbers {
-                    "pass --id-type number"
-                } else {
-                    "write them alike in both tables"
+        let of_edges = examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
+        let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.fields[**at]);
+        let of_table = match columns.iter().find(likely).or(columns.first()) {
+            Some(&at) => {
+                let first = |cells: &mut Vec<String>, _: usize, cell: Cell<'_>| {
+                    cells.extend((cells.len() < 2).then(|| key(cell, false).into_owned()));
+                    Ok(())
                 };
-                format!("{problem}, the same except for {}: {remedy}", ALIKE[form].leaves_out)
+                let mut all = Vec::new();
+                self.table.for_rows(&[at], self.progress, first, &mut |cells: Vec<String>| {
+                    all.extend(cells);
+                    Ok(())
+                })?;
+                format!("; `{}` has {}", self.fields[at].name, examples(all))
             }
-            None => {
-                let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
-                format!(
-                    "{problem}: pass --id-column COLUMN if another holds them, check that both tables are of one graph{few}. There are {}",
-                    choice::names(self.fields)
-                )
-            }
-        })
-    }
-}
-
-/// A simpler way to write ids, in which the ids of two tables may match.
-struct SimpleForm {
-    leaves_out: &'static str,
-    of: fn(&str) -> String,
-}
-
-/// The simple forms of ids, starting with the one that leaves out least.
-const ALIKE: [SimpleForm; 4] = [
-    SimpleForm { leaves_out: "upper and lower case", of: |id| id.to_lowercase() },
-    SimpleForm { leaves_out: "zeros before numbers", of: |id| id.trim_start_matches('0').to_lowercase() },
-    SimpleForm {
-        leaves_out: "blanks and punctuation",
-        of: |id| id.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect(),
-    },
-    SimpleForm {
-        leaves_out: "text before or after the digits",
-        of: |id| {
-            let digits: String = id.chars().filter(char::is_ascii_digit).collect();
-            digits.trim_start_matches('0').to_string()
-        },
-    },
-];
-
-/// Position of the form with only digits.
-const DIGITS: usize = 3;
-/// Position of the form without zeros before numbers.
-const ZEROS: usize = 1;
-
-/// The id in a cell.
-pub fn id_of(cell: Cell<'_>, kind: IdKind) -> Option<u64> {
-    match (cell, kind) {
-        (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
-        (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
-        (Cell::Number(_, _, Some(number)), IdKind::Text) => Some(xxh3_64(number.to_string().as_bytes())),
-        (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
-        (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
-        _ => None,
+            None => String::new(),
+        };
+        let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
+        Ok(format!(
+            "no column holds most ids of the edges, which are {kind}, such as {of_edges}{of_table}: write them alike in both tables \
+             (--id-type number takes 0010 for 10), pass --id-column COLUMN if another holds them, and check that both tables are of one \
+             graph and not exchanged{few}. There are {}",
+            choice::names(self.fields)
+        ))
     }
 }

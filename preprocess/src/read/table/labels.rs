@@ -5,10 +5,12 @@ use std::path::Path;
 
 use gsplit_store::{LabelShape, Recipe};
 
+use super::cells::Cell;
 use super::choice::{self, Field, NONE};
 use super::features::{Encoded, EncodedColumn, Encoding};
 use super::roles::Roles;
-use super::rows::{Cell, Table};
+use super::rows::Table;
+use super::sheet::Sheet;
 use super::statistics::{ColumnStatistics, MOST_CODES, key};
 use crate::read::options::{LabelKind, NodeTableOptions, Unseen};
 use crate::read::raw::Column;
@@ -91,7 +93,7 @@ pub fn labels(
         }
     };
     let as_classes = |unlabelled| {
-        let column = Some(table.column(fields, at, "label", true));
+        let column = Some(table.column(at, "label", true));
         Ok(TableLabels { column, shape, unlabelled, ..TableLabels::default() })
     };
     let field = &fields[at];
@@ -201,8 +203,8 @@ pub fn ask_for_commas(
     seen: &HashMap<usize, ColumnStatistics>,
 ) -> Result<()> {
     let [at] = roles.labels[..] else { return Ok(()) };
-    let elsewhere = (0..fields.len()).any(|other| other != at && table.has_decimal_commas(other));
-    if elsewhere || !table.has_decimal_commas(at) {
+    let commas = table.sheet().map(Sheet::decimal_commas).unwrap_or_default();
+    if commas != [at] {
         return Ok(());
     }
     let Some(number) = seen.get(&at).and_then(|seen| seen.keys.keys().find(|name| name.contains('.'))) else {

@@ -28,9 +28,11 @@ use super::labels::{TableLabels, ask_for_commas, labels};
 use super::parts;
 use super::recipe;
 use super::roles::{self, Features, Roles};
-use super::rows::{Cell, Table};
-use super::splits::{SplitIds, splits_by_flag, splits_by_name};
-use super::statistics::{ColumnStatistics, RepeatedRows, as_f64, survey};
+use super::rows::Table;
+use super::sheet::Sheet;
+use super::source::TableSource;
+use super::splits::{SplitIds, splits};
+use super::statistics::{ColumnStatistics, RepeatedRows, survey};
 use crate::edges::{EdgeSource, ValueType};
 use crate::memory::Memory;
 use crate::read::options::{NodeTableOptions, Scale, TextOptions, Unseen};
@@ -103,37 +105,32 @@ pub fn nodes(
     let of_text = TextOptions { header: None, must_have_header: true, ..text };
     let na = options.na.as_deref().unwrap_or_default();
     let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
-    if let (Table::Text(sheet), Some(trained)) = (&mut table, &trained) {
-        recipe::strings(trained).for_each(|column| sheet.take_as_strings(column));
-    }
+    table.take_as_strings(trained.iter().flat_map(recipe::strings));
     if table.is_empty() {
         return Err(Error::input(path, "has columns and no rows: expected a row for each vertex"));
     }
-    let fields = table.fields()?;
-    edges.map_or(Ok(()), |edges| check_na(path, na, &fields, edges))?;
-    let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
+    let fields = &table.fields[..];
+    edges.map_or(Ok(()), |edges| check_na(path, na, fields, edges))?;
+    let mut roles = roles::of(path, fields, options, trained.as_ref())?;
     let is_trained = |id: &usize| trained.as_ref().is_some_and(|trained| trained.id == fields[*id].name);
     let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
     let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
-        (Some(edges), _) => find_ids(path, &table, &fields, (&roles, given), (edges, text.id_type), options, progress)?,
+        (Some(edges), _) => find_ids(path, &table, (&roles, given), (edges, text.id_type), options, progress)?,
         (None, Some(at)) => IdColumn { at, kind: text.id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? },
         (None, None) => {
             let name = trained.as_ref().map_or("id", |trained| &trained.id);
-            let problem = format!(
-                "has no column `{name}` of ids: rename its column of ids. There are {}",
-                choice::names(&fields)
-            );
+            let problem =
+                format!("has no column `{name}` of ids: rename its column of ids. There are {}", choice::names(fields));
             return Err(Error::input(path, problem));
         }
     };
     roles.take_id(id);
-    let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
-    let repeated = |keep| RepeatedRows::of(path, source(&[id], kind, &[])?.as_ref(), id, keep, memory);
+    let ids = || TableSource::ids(&table, id, kind);
+    let repeated = |keep| RepeatedRows::of(path, &ids(), id, keep, memory);
     let repeated = options.on_duplicate.map(repeated).transpose()?;
-    let to_survey = roles.to_survey(&fields, |at| table.may_lack(at));
-    let mut seen = survey(&table, &fields, &to_survey, repeated.as_ref(), progress)?;
-    let decided = roles.decide(path, &fields, &seen, options);
-    decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
+    let to_survey = roles.to_survey(fields, |at| table.may_lack(at));
+    let mut seen = survey(&table, fields, &to_survey, repeated.as_ref(), progress)?;
+    roles.decide(path, fields, &seen, options)?;
     if let Some(stray) = &roles.stray {
         table.problem_of(stray.at, &stray.cells, &stray.problem, progress)?;
     }
@@ -144,32 +141,19 @@ pub fn nodes(
         let texts = seen.iter_mut().filter(|(at, _)| roles::is_text(&fields[**at]));
         texts.for_each(|(at, seen)| seen.fold(if is_label(at) { known } else { &[] }));
     } else if options.case.is_none() && trained.is_none() {
-        ask_for_case(path, &fields, &roles, &seen)?;
-    }
-    if trained.is_none() {
-        check_sizes(&table, &roles, &seen, progress)?;
+        ask_for_case(path, fields, &roles, &seen)?;
     }
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);
-    let splits = match (&roles.masks, roles.split) {
-        ([None, None, None], None) => None,
-        (_, Some(split)) => {
-            let names = table.source_of_names(split)?;
-            Some(splits_by_name(split_ids, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
-        }
-        (masks, None) => {
-            let flags: Vec<usize> = masks.iter().flatten().copied().collect();
-            Some(splits_by_flag(split_ids, &fields, &roles, source(&[id], kind, &flags)?.as_ref())?)
-        }
-    };
+    let splits = splits(split_ids, &table, &roles, (id, kind), progress)?;
     if options.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
-        ask_for_commas(path, &table, &fields, &roles, &seen)?;
+        ask_for_commas(path, &table, fields, &roles, &seen)?;
     }
-    let labels = labels(path, &table, &fields, &roles, &seen, trained.as_ref(), options)?;
+    let labels = labels(path, &table, fields, &roles, &seen, trained.as_ref(), options)?;
     let recipes = match (&roles.features, &trained) {
-        (_, Some(trained)) => recipe::by(path, &fields, trained, options)?,
+        (_, Some(trained)) => recipe::by(path, fields, trained, options)?,
         (Features::None, None) => Vec::new(),
         (Features::List(at), None) => vec![(*at, list(&fields[*at]))],
-        (Features::Scalars(columns), None) => recipe::of(path, &fields, columns, &seen, options)?,
+        (Features::Scalars(columns), None) => recipe::of(path, fields, columns, &seen, options)?,
     };
     if trained.is_some() {
         recipe::note_far(path, &recipes, &seen, progress);
@@ -178,7 +162,7 @@ pub fn nodes(
     let features: Option<Box<dyn Column>> = match &roles.features {
         Features::None => None,
         Features::List(at) => {
-            let rows = table.column(&fields, *at, "feat", false);
+            let rows = table.column(*at, "feat", false);
             Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), options.fill, progress)?)
         }
         Features::Scalars(_) => {
@@ -188,7 +172,7 @@ pub fn nodes(
             Some(Box::new(EncodedColumn::new(&table, path, "feat", recipes.iter().map(encode).collect())))
         }
     };
-    let columns = roles.columns(&fields);
+    let columns = roles.columns(fields);
     let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
     // Whole numbers have no way to say that one is missing: of a column that nobody asked for they become doubles.
@@ -196,14 +180,14 @@ pub fn nodes(
     let is_whole = |at: usize| fields[at].value == Some((ValueType::I64, 1));
     let column = |(at, name): &(usize, String)| match is_whole(*at) && lacks(at) {
         true => table.doubles(*at, name),
-        false => table.column(&fields, *at, name, false),
+        false => table.column(*at, name, false),
     };
-    roles.say(path, &fields, labels.words(), progress);
-    roles.say_blank_flags(path, &fields, &seen, progress);
+    roles.say(path, fields, labels.words(), progress);
+    roles.say_blank_flags(path, fields, &seen, progress);
     labels.notes.iter().for_each(|note| progress.decide(note));
     if trained.is_none() {
-        note_sentinels(path, &fields, &roles, &labels, &seen, options, progress);
-        note_giveaways(path, &table, &fields, &roles, &labels, progress)?;
+        note_sentinels(path, fields, &roles, &labels, &seen, options, progress);
+        note_giveaways(path, &table, fields, &roles, &labels, progress)?;
     }
     say_others(path, &recipes, progress);
     super::note_readings(path, &table.readings(), progress);
@@ -216,16 +200,16 @@ pub fn nodes(
         classes: or_trained(labels.class_names.clone().unwrap_or_default(), trained.classes),
         label_shape: labels.shape.or(trained.label_shape),
         unlabelled: labels.unlabelled.clone().or(trained.unlabelled),
-        dates: table.date_order().or(text.date_order).map(|order| order.to_string()),
+        dates: table.sheet().and_then(Sheet::date_order).or(text.date_order).map(|order| order.name().to_string()),
         na: na.to_vec(),
         folds_case: folds,
-        splits: or_trained(roles.split_names(&fields), trained.splits),
+        splits: or_trained(roles.split_names(fields), trained.splits),
         features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
-        left_out: roles.left_out(&fields),
+        left_out: roles.left_out(fields),
         edges: EdgeRecipe::default(),
     };
     Ok(NodeTable {
-        ids: source(&[id], kind, &[])?,
+        ids: Box::new(ids()),
         features,
         labels,
         recipe,
@@ -233,51 +217,6 @@ pub fn nodes(
         splits,
         files,
     })
-}
-
-/// The question for the label, with the next one, so that both are answered in one try.
-fn with_missing(
-    error: Error,
-    fields: &[Field],
-    roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-    options: &NodeTableOptions,
-) -> Error {
-    let Error::Input { path, line, problem } = error else { return error };
-    let Features::Scalars(columns) = &roles.features else { return Error::Input { path, line, problem } };
-    let lacks = |&&(at, _): &&(usize, Option<_>)| seen.get(&at).is_some_and(|seen| seen.missing > 0);
-    let lacking: Vec<Field> = columns.iter().filter(lacks).map(|&(at, _)| fields[at].clone()).collect();
-    if lacking.is_empty() || options.fill.is_some() {
-        return Error::Input { path, line, problem };
-    }
-    let columns = match lacking.len() {
-        few @ ..5 => choice::names(&lacking[..few]),
-        many => format!("{many} columns"),
-    };
-    let problem = format!("{problem}; and --fill mean, or a number, for the missing values of {columns}");
-    Error::Input { path, line, problem }
-}
-
-/// Refuses a number among the features that is too large for a feature: mean and deviation would be too large as well,
-/// and every other number would be negligible.
-fn check_sizes(
-    table: &Table,
-    roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-    progress: &dyn Progress,
-) -> Result<()> {
-    const MOST: f64 = f32::MAX as f64;
-    let Features::Scalars(columns) = &roles.features else { return Ok(()) };
-    let is_too_large =
-        |at: &usize| seen.get(at).is_some_and(|seen| seen.numbers.most > MOST || seen.numbers.least < -MOST);
-    let Some(at) = columns.iter().map(|&(at, _)| at).find(is_too_large) else { return Ok(()) };
-    let check = |_: &mut (), _: usize, cell: Cell<'_>| match as_f64(cell).filter(|number| number.abs() > MOST) {
-        Some(number) => Err(format!(
-            "{number:e}: expected a number of at most 3.4e38, the largest f32: fix it, or leave the column out with --feature-columns"
-        )),
-        None => Ok(()),
-    };
-    table.for_rows(&[at], progress, check, &mut |()| Ok(()))
 }
 
 /// Refuses a missing value of a column that neither the table nor its edges have.

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use arrow_schema::DataType;
 use gsplit_store::NoProgress;
 
-use super::{TableFormat, cells, frames, rows};
+use super::TableFormat;
+use super::cells::Cell;
+use super::rows::Table;
 use crate::Result;
 use crate::memory::Memory;
+use crate::read::options::TextOptions;
 
 const PROBABILITY: &str = "probability_";
 
@@ -27,42 +30,40 @@ pub struct PredictedClasses {
 /// # Errors
 /// A damaged file.
 pub fn predicted_classes(path: &Path) -> Result<Option<PredictedClasses>> {
-    let parts = frames::open(path, &[PathBuf::from(path)], TableFormat::Parquet, Memory::default(), &[], &NoProgress)?;
-    let fields: Vec<_> = parts.iter().flat_map(|part| part.schema().fields().iter().cloned()).collect();
-    let Some((_, others)) = fields.split_first().filter(|(first, _)| first.name() == "id") else { return Ok(None) };
-    let (probabilities, classes): (Vec<_>, Vec<_>) =
-        others.iter().map(|field| field.name()).partition(|name| name.starts_with(PROBABILITY));
-    let are_in_order = others.iter().map(|field| field.name()).eq(classes.iter().chain(&probabilities).copied());
-    let has_one = classes == ["class"] && matches!(others[0].data_type(), DataType::Int32 | DataType::Utf8View);
+    let (files, format) = ([PathBuf::from(path)], TableFormat::Parquet);
+    let table = Table::of(path, &files, format, TextOptions::default(), Memory::default(), &[], &NoProgress)?;
+    let names: Vec<&str> = table.fields.iter().map(|field| field.name.as_str()).collect();
+    let Some((_, others)) = names.split_first().filter(|(first, _)| **first == "id") else { return Ok(None) };
+    let (probabilities, classes): (Vec<&str>, Vec<&str>) =
+        others.iter().copied().partition(|name| name.starts_with(PROBABILITY));
+    let type_of = |at: usize| table.data_type(at + 1);
+    let has_one = classes == ["class"] && matches!(type_of(0), Some(DataType::Int32 | DataType::Utf8View));
     let has_several = !classes.is_empty()
-        && others[..classes.len()].iter().all(|field| *field.data_type() == DataType::UInt8)
-        && probabilities.iter().map(|name| &name[PROBABILITY.len()..]).eq(classes.iter().map(|name| name.as_str()));
-    if !are_in_order || !(has_one || has_several) {
+        && (0..classes.len()).all(|at| type_of(at) == Some(&DataType::UInt8))
+        && probabilities.iter().map(|name| &name[PROBABILITY.len()..]).eq(classes.iter().copied());
+    if !others.iter().eq(classes.iter().chain(&probabilities)) || !(has_one || has_several) {
         return Ok(None);
     }
-    let columns: Vec<String> = classes.into_iter().cloned().collect();
-    let mut rows = 0;
-    let mut counts: BTreeMap<(Option<i64>, String), u64> = BTreeMap::new();
-    frames::scan(&parts, &columns, &mut |_, _, read| {
-        rows += read[0].len() as u64;
-        for (name, column) in columns.iter().zip(read) {
-            for row in 0..column.len() {
-                let class = match cells::cell(column.as_ref(), row) {
-                    Ok(rows::Cell::Number(_, _, Some(number))) if has_several => match number {
-                        0 => continue,
-                        _ => (None, name.clone()),
-                    },
-                    Ok(rows::Cell::Number(_, _, Some(number))) => (Some(number), number.to_string()),
-                    Ok(rows::Cell::Text(name)) => (None, name.to_string()),
-                    _ => continue,
-                };
-                *counts.entry(class).or_default() += 1;
-            }
-        }
+    type Counts = BTreeMap<(Option<i64>, String), u64>;
+    let count = |counts: &mut Counts, slot: usize, cell: Cell<'_>| {
+        let class = match cell {
+            Cell::Number(number) if has_several && number.f64() == 0.0 => return Ok(()),
+            Cell::Number(_) if has_several => (None, classes[slot].to_string()),
+            Cell::Number(number) => (Some(number.f64() as i64), number.to_string()),
+            Cell::Text(name) => (None, name.to_string()),
+            _ => return Ok(()),
+        };
+        *counts.entry(class).or_default() += 1;
+        Ok(())
+    };
+    let mut all = Counts::new();
+    let places: Vec<usize> = (1..=classes.len()).collect();
+    table.for_rows(&places, &NoProgress, count, &mut |counts: Counts| {
+        counts.into_iter().for_each(|(class, count)| *all.entry(class).or_default() += count);
         Ok(())
     })?;
-    let classes = counts.into_iter().map(|((_, name), count)| (name, count)).collect();
-    Ok(Some(PredictedClasses { rows, classes }))
+    let classes = all.into_iter().map(|((_, name), count)| (name, count)).collect();
+    Ok(Some(PredictedClasses { rows: table.about_rows(), classes }))
 }
 
 #[cfg(test)]

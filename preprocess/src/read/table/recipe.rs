@@ -6,8 +6,8 @@ use std::path::Path;
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Progress, Recipe};
 
+use super::cells::Cell;
 use super::choice::{self, Field};
-use super::rows::Cell;
 use super::statistics::{ColumnStatistics, MOST_CODES, key};
 use crate::read::options::{Categories, Fill, NodeTableOptions, Scale};
 use crate::{Error, Result};

@@ -507,7 +507,9 @@ impl Roles {
         texts.find_map(|at| {
             let (seen, name) = (seen.get(&at)?, &fields[at].name);
             let (cell, problem) = match (seen.stray_date(), seen.unknown_time()) {
-                (Some((cell, order)), _) => (cell, format!("expected a date ({order}), as in most rows: fix it")),
+                (Some((cell, order)), _) => {
+                    (cell, format!("expected a date ({}), as in most rows: fix it", order.name()))
+                }
                 (None, Some(cell)) => {
                     (cell, "its time or time zone is unknown: write it like 2020-01-31 10:00+01:00".to_string())
                 }
