@@ -120,17 +120,18 @@ impl Cell<'_> {
 }
 
 /// The cells of an array, by their rows.
-pub type Cells<'a> = Box<dyn Fn(usize) -> Result<Cell<'a>, String> + 'a>;
+pub type Cells<'a> = Box<dyn Fn(usize) -> Cell<'a> + 'a>;
 
 /// The cells of `array`, whose type is looked up once.
-pub fn cells<'a>(array: &'a dyn Array) -> Cells<'a> {
+pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
     fn numbers<T: ArrowPrimitiveType<Native: Into<Number>>>(array: &PrimitiveArray<T>) -> Cells<'_> {
-        Box::new(|row| Ok(Cell::Number(array.value(row).into())))
+        let numbers = array.values();
+        Box::new(|row| Cell::Number(numbers[row].into()))
     }
     fn lists<O: OffsetSizeTrait>(array: &dyn Array) -> Cells<'_> {
         let list = array.as_list::<O>();
         let item = |row: usize| list.value_offsets()[row].as_usize();
-        Box::new(move |row| Ok(Cell::List(list.values(), item(row), item(row + 1) - item(row))))
+        Box::new(move |row| Cell::List(list.values(), item(row), item(row + 1) - item(row)))
     }
     let cells: Cells<'a> = downcast_integer_array!(
         array => { numbers(array) }
@@ -139,45 +140,47 @@ pub fn cells<'a>(array: &'a dyn Array) -> Cells<'a> {
         DataType::Float64 => numbers(array.as_primitive::<Float64Type>()),
         DataType::Boolean => {
             let flags = array.as_boolean();
-            Box::new(|row| Ok(Cell::Number(flags.value(row).into())))
+            Box::new(|row| Cell::Number(flags.value(row).into()))
         }
         DataType::Utf8 => {
             let texts = array.as_string::<i32>();
-            Box::new(|row| Ok(Cell::Text(texts.value(row))))
+            Box::new(|row| Cell::Text(texts.value(row)))
         }
         DataType::LargeUtf8 => {
             let texts = array.as_string::<i64>();
-            Box::new(|row| Ok(Cell::Text(texts.value(row))))
+            Box::new(|row| Cell::Text(texts.value(row)))
         }
         DataType::Utf8View => {
             let texts = array.as_string_view();
-            Box::new(|row| Ok(Cell::Text(texts.value(row))))
+            Box::new(|row| Cell::Text(texts.value(row)))
         }
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary();
-            let (keys, values, count) = (cells(dictionary.keys()), cells(dictionary.values()), dictionary.values().len());
-            Box::new(move |row| match keys(row)? {
-                Cell::Number(key) => match key.whole().and_then(|key| usize::try_from(key).ok()) {
-                    Some(key) if key < count => values(key),
-                    _ => Err("has a key beyond its dictionary: damaged".into()),
-                },
-                missing => Ok(missing),
-            })
+            let (keys, values) = (cells(dictionary.keys())?, cells(dictionary.values())?);
+            let key = move |row| match keys(row) {
+                Cell::Number(key) => key.whole().map_or(usize::MAX, |key| key as usize),
+                _ => usize::MAX,
+            };
+            let is_known = |row| array.is_null(row) || key(row) < dictionary.values().len();
+            if !(0..array.len()).all(is_known) {
+                return Err("has a key beyond its dictionary: damaged".into());
+            }
+            Box::new(move |row| values(key(row)))
         }
         DataType::List(_) => lists::<i32>(array),
         DataType::LargeList(_) => lists::<i64>(array),
         DataType::FixedSizeList(_, _) => {
             let list = array.as_fixed_size_list();
             let width = list.value_length() as usize;
-            Box::new(move |row| Ok(Cell::List(list.values(), row * width, width)))
+            Box::new(move |row| Cell::List(list.values(), row * width, width))
         }
-        DataType::Null => Box::new(|_| Ok(Cell::Missing)),
-        other => Box::new(move |_| Err(format!("is of type {other}: expected numbers or strings"))),
+        DataType::Null => Box::new(|_| Cell::Missing),
+        other => return Err(format!("is of type {other}: expected numbers or strings")),
     );
-    match array.nulls() {
-        Some(nulls) => Box::new(move |row| if nulls.is_null(row) { Ok(Cell::Missing) } else { cells(row) }),
+    Ok(match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        Some(nulls) => Box::new(move |row| if nulls.is_null(row) { Cell::Missing } else { cells(row) }),
         None => cells,
-    }
+    })
 }
 
 /// NumPy's name of a column's type where it holds numbers; booleans are bytes.
@@ -355,8 +358,8 @@ impl Numbers {
             out.copy_from_slice(&bytes[first * size..][..out.len()]);
             return Ok(());
         }
-        let cells = cells(items);
-        out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells(item)?, out))
+        let cells = cells(items)?;
+        out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells(item), out))
     }
 
     fn write_one(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {

@@ -4,7 +4,9 @@
 //! headers, so a row group of any size is read with the pages of one range in memory, and the dictionary of each column. A page is
 //! asked by its header how long it will be before it is inflated, and strings stay in its dictionary however often they are meant.
 
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use parquet::file::statistics::Statistics;
 use super::frames::{Frames, Take, damaged, guard};
 use crate::memory::Memory;
 use crate::{Error, Result};
-use gsplit_store::MappedFile;
+use gsplit_store::open_file;
 
 /// Rows decoded at a time.
 const ROWS_PER_BATCH: usize = 1 << 14;
@@ -32,13 +34,13 @@ pub struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     groups: Vec<u64>,
-    file: Mapped,
+    budget: Memory,
 }
 
 impl ParquetFile {
     /// Reads the footer of the file at `path`.
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
-        let file = Mapped { bytes: Bytes::from_owner(MappedFile::open(path)?), budget };
+        let file = CheckedFile::open(path, budget)?;
         let load = || {
             let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
             let options = ArrowReaderOptions::new().with_schema(with_views(found.schema()));
@@ -47,7 +49,7 @@ impl ParquetFile {
         let metadata = guard(path, || load().map_err(|error| because(path, error)))?;
         let rows = |rows: i64| u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"));
         let groups = metadata.metadata().row_groups().iter().map(|group| rows(group.num_rows()));
-        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata, file })
+        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata, budget })
     }
 }
 
@@ -69,7 +71,7 @@ impl Frames for ParquetFile {
         let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
         let reader = guard(&self.path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            let (file, metadata) = (self.file.clone(), self.metadata.clone());
+            let (file, metadata) = (CheckedFile::open(&self.path, self.budget)?, self.metadata.clone());
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
             let mut builder =
                 builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
@@ -142,32 +144,42 @@ fn because(path: &Path, error: ParquetError) -> Error {
     damaged(path, error.to_string())
 }
 
-/// A mapped file, whose pages are asked how long they will be before they are inflated.
-#[derive(Clone)]
-struct Mapped {
-    bytes: Bytes,
+/// A file whose pages are asked how long they will be before they are inflated.
+struct CheckedFile {
+    file: File,
     budget: Memory,
 }
 
-impl Length for Mapped {
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
+impl CheckedFile {
+    fn open(path: &Path, budget: Memory) -> Result<Self> {
+        Ok(Self { file: open_file(path).map_err(Error::io(path))?, budget })
     }
 }
 
-impl ChunkReader for Mapped {
-    type T = <Bytes as ChunkReader>::T;
+impl Length for CheckedFile {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+impl ChunkReader for CheckedFile {
+    type T = <File as ChunkReader>::T;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         // Readers start at this position for the header of a page, and for the footer.
-        let head = usize::try_from(start).ok().and_then(|start| self.bytes.get(start..)).unwrap_or_default();
-        if let Some(problem) = inflated(head).and_then(|bytes| self.budget.refusal(bytes)) {
+        let mut head = [0; 18];
+        let read = self.file.read_at(&mut head, start)?;
+        if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
             return Err(ParquetError::General(format!("the page at byte {start}, inflated, {problem}")));
         }
-        self.bytes.get_read(start)
+        self.file.get_read(start)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.bytes.get_bytes(start, length)
+        // The length is claimed by the file: checked before it is allocated.
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len()) {
+            return Err(ParquetError::EOF(format!("{length} bytes at byte {start}, the file has {}", self.len())));
+        }
+        self.file.get_bytes(start, length)
     }
 }

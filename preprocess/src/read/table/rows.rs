@@ -328,16 +328,21 @@ impl Table {
                 part.read(group.group, rows, &in_order, &mut |first, batch| {
                     let array = |place: &usize| plain(batch.column(in_order.partition_point(|other| other < place)));
                     let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
-                    let getters: Vec<_> = arrays.iter().map(|array| cells(array)).collect();
+                    let wrong = |row: usize, slot: usize, problem: String| {
+                        let (row, name) = (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
+                        Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
+                    };
+                    let mut getters = Vec::new();
+                    for (slot, array) in arrays.iter().enumerate() {
+                        getters.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
+                    }
                     for row in 0..batch.num_rows() {
                         for (slot, get) in getters.iter().enumerate() {
-                            let missing = &typed.missing[columns[slot]];
-                            let found = get(row).map(|cell| if is_named(cell, missing) { Cell::Missing } else { cell });
-                            found.and_then(|found| cell(made, slot, found)).map_err(|problem| {
-                                let (row, name) =
-                                    (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
-                                Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
-                            })?;
+                            let found = match get(row) {
+                                found if is_named(found, &typed.missing[columns[slot]]) => Cell::Missing,
+                                found => found,
+                            };
+                            cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
                         }
                     }
                     end(made, batch.num_rows())
