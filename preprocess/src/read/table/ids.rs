@@ -2,19 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
-
-use gsplit_store::Progress;
 
 use super::cells::{Cell, id_of};
-use super::choice::{self, Field, IdKind};
+use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
-use super::rows::Table;
 use super::statistics::key;
+use super::surveyed::Surveyed;
+use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
-use crate::read::options::NodeTableOptions;
 use crate::read::text::field::{is_padded, shown};
-use crate::{Error, Result};
 
 /// Number of edge endpoints sampled to recognise the id column.
 const SAMPLE: usize = 256;
@@ -37,14 +33,11 @@ pub struct IdColumn {
 /// # Errors
 /// [`Error::Input`] if no column holds the ids, or several do in different rows.
 pub fn find_ids(
-    path: &Path,
-    table: &Table,
+    on: &Surveyed<'_>,
     (roles, given): (&Roles, Option<usize>),
     (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
-    options: &NodeTableOptions,
-    progress: &dyn Progress,
 ) -> Result<IdColumn> {
-    let fields = &table.fields[..];
+    let (path, fields, options) = (on.path, on.fields, on.options);
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
     let own = |at: usize| Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? });
@@ -52,7 +45,7 @@ pub fn find_ids(
         return own(at);
     }
     let sample = IdSample::of(edges)?;
-    let search = Search { path, table, fields, sample: &sample, kind, progress };
+    let search = Search { on, sample: &sample, kind };
     // Strings that are read as numbers lose zeros before them.
     let any = |cell: Cell<'_>| match cell {
         Cell::Text(text) if kind == IdKind::Number && is_padded(text.as_bytes()) => None,
@@ -95,10 +88,10 @@ pub fn find_ids(
     if let Some(at) = search.column(labels, any)? {
         let name = &fields[at].name;
         let problem = format!("column `{name}` holds the ids of the edges: name another with --label-column, or none");
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     let problem = search.one_end(&free, any)?.map_or_else(|| search.nothing_found(&free, roles.id), Ok)?;
-    Err(Error::input(path, problem))
+    Err(on.wrong(problem))
 }
 
 /// Some ids of the first edges.
@@ -135,12 +128,9 @@ impl IdSample {
 
 /// A search of a table for the ids of edges.
 struct Search<'a> {
-    path: &'a Path,
-    table: &'a Table,
-    fields: &'a [Field],
+    on: &'a Surveyed<'a>,
     sample: &'a IdSample,
     kind: IdKind,
-    progress: &'a dyn Progress,
 }
 
 impl Search<'_> {
@@ -156,7 +146,7 @@ impl Search<'_> {
             Ok(())
         };
         let (mut rows, mut piece): (Vec<IdPlaces>, usize) = (vec![IdPlaces::new(); columns.len()], 0);
-        self.table.for_rows(columns, self.progress, find, &mut |(_, found): FoundIds| {
+        self.on.table.for_rows(columns, self.on.progress, find, &mut |(_, found): FoundIds| {
             for (slot, id, row) in found {
                 let of_id = rows[slot].entry(id).or_default();
                 // Two show that it is not the only one.
@@ -185,12 +175,12 @@ impl Search<'_> {
         let all: Vec<usize> = (0..columns.len()).filter(holds).collect();
         // The index that pandas writes counts rows: it is the last guess.
         let (index, holding): (Vec<usize>, Vec<usize>) =
-            all.into_iter().partition(|&slot| self.fields[columns[slot]].is_index());
+            all.into_iter().partition(|&slot| self.on.fields[columns[slot]].is_index());
         if let Some(&other) = holding.iter().find(|&&slot| rows[slot] != rows[holding[0]]) {
-            let [one, other] = [holding[0], other].map(|slot| &self.fields[columns[slot]].name);
+            let [one, other] = [holding[0], other].map(|slot| &self.on.fields[columns[slot]].name);
             let problem =
                 format!("`{one}` and `{other}` both hold the ids of the edges, in different rows: pass --id-column");
-            return Err(Error::input(self.path, problem));
+            return Err(self.on.wrong(problem));
         }
         // Some ids may have no row, or several: then the column that holds most of them is it.
         let most = || (0..columns.len()).max_by_key(|&slot| (rows[slot].len(), Reverse(slot)));
@@ -209,7 +199,7 @@ impl Search<'_> {
                 if 2 * found(end) <= self.sample.ends[end].len() || found(other) > 0 {
                     continue;
                 }
-                let name = &self.fields[at].name;
+                let name = &self.on.fields[at].name;
                 let missing = self.sample.ends[other].iter().min().map_or(String::new(), |&id| self.sample.text(id));
                 return Ok(Some(format!(
                     "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: these are two kinds of vertices, and \
@@ -230,7 +220,7 @@ impl Search<'_> {
             texts.iter().take(2).map(|text| shown(text.as_bytes())).collect::<Vec<_>>().join(" and ")
         };
         let of_edges = examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
-        let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.fields[**at]);
+        let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.on.fields[**at]);
         let of_table = match columns.iter().find(likely).or(columns.first()) {
             Some(&at) => {
                 let first = |cells: &mut Vec<String>, _: usize, cell: Cell<'_>| {
@@ -238,11 +228,11 @@ impl Search<'_> {
                     Ok(())
                 };
                 let mut all = Vec::new();
-                self.table.for_rows(&[at], self.progress, first, &mut |cells: Vec<String>| {
+                self.on.table.for_rows(&[at], self.on.progress, first, &mut |cells: Vec<String>| {
                     all.extend(cells);
                     Ok(())
                 })?;
-                format!("; `{}` has {}", self.fields[at].name, examples(all))
+                format!("; `{}` has {}", self.on.fields[at].name, examples(all))
             }
             None => String::new(),
         };
@@ -251,7 +241,7 @@ impl Search<'_> {
             "no column holds most ids of the edges, which are {kind}, such as {of_edges}{of_table}: write them alike in both tables \
              (--id-type number takes 0010 for 10), pass --id-column COLUMN if another holds them, and check that both tables are of one \
              graph and not exchanged{few}. There are {}",
-            choice::names(self.fields)
+            choice::names(self.on.fields)
         ))
     }
 }

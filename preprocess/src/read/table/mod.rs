@@ -54,6 +54,7 @@ mod sheet;
 mod source;
 mod splits;
 mod statistics;
+mod surveyed;
 
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name, is_document};

@@ -13,7 +13,7 @@ use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::{Cell, Number, id_of};
-use super::choice::{Field, IdKind};
+use super::choice::IdKind;
 use super::rows::Table;
 use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
@@ -369,7 +369,6 @@ impl DistinctCount {
 /// is set. Only one row counts among rows that are `repeated`.
 pub fn survey(
     table: &Table,
-    fields: &[Field],
     columns: &[(usize, bool)],
     repeated: Option<&RepeatedRows>,
     progress: &dyn Progress,
@@ -380,7 +379,8 @@ pub fn survey(
     }
     let look = |seen: &mut [ColumnStatistics], slot: usize, cell: Cell<'_>| {
         let (at, with_keys) = columns[slot];
-        seen[slot].look(cell, fields[at].value.is_some(), with_keys || fields[at].value.is_none());
+        let is_number = table.fields[at].value.is_some();
+        seen[slot].look(cell, is_number, with_keys || !is_number);
     };
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let Some(repeated) = repeated else {
