@@ -52,6 +52,7 @@ impl std::fmt::Display for Number {
 
 impl Number {
     /// The nearest double.
+    #[inline]
     pub fn f64(self) -> f64 {
         match self {
             Self::Signed(number) => number as f64,
@@ -71,6 +72,7 @@ impl Number {
     }
 
     /// The number, of an integer type.
+    #[inline]
     pub fn whole(self) -> Option<i128> {
         match self {
             Self::Signed(number) => Some(number.into()),
@@ -97,6 +99,7 @@ pub enum Cell<'a> {
 
 impl Cell<'_> {
     /// The cell as a number, a string, or a missing value. A written cell is missing if it is one of the words that pandas writes.
+    #[inline]
     pub fn scalar(self) -> Result<Self, String> {
         match self {
             Self::Text("") => Ok(Self::Missing),
@@ -119,21 +122,50 @@ impl Cell<'_> {
     }
 }
 
-/// The cells of an array, by their rows.
-pub type Cells<'a> = Box<dyn Fn(usize) -> Cell<'a> + 'a>;
+type CellOfRow<'a> = Box<dyn Fn(usize) -> Cell<'a> + 'a>;
+
+/// The cells of an array.
+pub enum Cells<'a> {
+    /// 64-bit integers without nulls, which are read without a call for each cell.
+    Integers(&'a [i64]),
+    /// Doubles without nulls, which are read in the same way.
+    Doubles(&'a [f64]),
+    /// All other types, with a function that returns the cell in a row.
+    Others(CellOfRow<'a>),
+}
+
+impl<'a> Cells<'a> {
+    /// The cell in `row`.
+    #[inline]
+    pub fn get(&self, row: usize) -> Cell<'a> {
+        match self {
+            Self::Integers(numbers) => Cell::Number(Number::Signed(numbers[row])),
+            Self::Doubles(numbers) => Cell::Number(Number::Double(numbers[row])),
+            Self::Others(cell) => cell(row),
+        }
+    }
+}
 
 /// The cells of `array`, whose type is looked up once.
 pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
-    fn numbers<T: ArrowPrimitiveType<Native: Into<Number>>>(array: &PrimitiveArray<T>) -> Cells<'_> {
+    fn numbers<T: ArrowPrimitiveType<Native: Into<Number>>>(array: &PrimitiveArray<T>) -> CellOfRow<'_> {
         let numbers = array.values();
         Box::new(|row| Cell::Number(numbers[row].into()))
     }
-    fn lists<O: OffsetSizeTrait>(array: &dyn Array) -> Cells<'_> {
+    fn lists<O: OffsetSizeTrait>(array: &dyn Array) -> CellOfRow<'_> {
         let list = array.as_list::<O>();
         let item = |row: usize| list.value_offsets()[row].as_usize();
         Box::new(move |row| Cell::List(list.values(), item(row), item(row + 1) - item(row)))
     }
-    let cells: Cells<'a> = downcast_integer_array!(
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    match array.data_type() {
+        DataType::Int64 if nulls.is_none() => return Ok(Cells::Integers(array.as_primitive::<Int64Type>().values())),
+        DataType::Float64 if nulls.is_none() => {
+            return Ok(Cells::Doubles(array.as_primitive::<Float64Type>().values()));
+        }
+        _ => {}
+    }
+    let cells: CellOfRow<'a> = downcast_integer_array!(
         array => { numbers(array) }
         DataType::Float16 => numbers(array.as_primitive::<Float16Type>()),
         DataType::Float32 => numbers(array.as_primitive::<Float32Type>()),
@@ -157,7 +189,7 @@ pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary();
             let (keys, values) = (cells(dictionary.keys())?, cells(dictionary.values())?);
-            let key = move |row| match keys(row) {
+            let key = move |row| match keys.get(row) {
                 Cell::Number(key) => key.whole().map_or(usize::MAX, |key| key as usize),
                 _ => usize::MAX,
             };
@@ -165,7 +197,7 @@ pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
             if !(0..array.len()).all(is_known) {
                 return Err("has a key beyond its dictionary: damaged".into());
             }
-            Box::new(move |row| values(key(row)))
+            Box::new(move |row| values.get(key(row)))
         }
         DataType::List(_) => lists::<i32>(array),
         DataType::LargeList(_) => lists::<i64>(array),
@@ -177,10 +209,10 @@ pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
         DataType::Null => Box::new(|_| Cell::Missing),
         other => return Err(format!("is of type {other}: expected numbers or strings")),
     );
-    Ok(match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+    Ok(Cells::Others(match nulls {
         Some(nulls) => Box::new(move |row| if nulls.is_null(row) { Cell::Missing } else { cells(row) }),
         None => cells,
-    })
+    }))
 }
 
 /// NumPy's name of a column's type where it holds numbers; booleans are bytes.
@@ -359,7 +391,7 @@ impl Numbers {
             return Ok(());
         }
         let cells = cells(items)?;
-        out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells(item), out))
+        out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells.get(item), out))
     }
 
     fn write_one(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {

@@ -62,7 +62,7 @@ pub fn list_width(parts: &[Arc<dyn Frames>], column: &Field) -> Result<Option<us
         let Some(group) = part.groups().iter().position(|&rows| rows > 0) else { continue };
         let place = place(part.as_ref(), column.name())?;
         part.read(group, 0..1, &[place], &mut |_, batch| {
-            width = match cells::cells(batch.column(0)).map(|cells| cells(0)) {
+            width = match cells::cells(batch.column(0)).map(|cells| cells.get(0)) {
                 Ok(Cell::List(_, _, count)) => Some(count),
                 _ => None,
             };

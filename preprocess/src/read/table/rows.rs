@@ -332,13 +332,13 @@ impl Table {
                         let (row, name) = (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
                         Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
                     };
-                    let mut getters = Vec::new();
+                    let mut columns_of_cells = Vec::new();
                     for (slot, array) in arrays.iter().enumerate() {
-                        getters.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
+                        columns_of_cells.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
                     }
                     for row in 0..batch.num_rows() {
-                        for (slot, get) in getters.iter().enumerate() {
-                            let found = match get(row) {
+                        for (slot, cells) in columns_of_cells.iter().enumerate() {
+                            let found = match cells.get(row) {
                                 found if is_named(found, &typed.missing[columns[slot]]) => Cell::Missing,
                                 found => found,
                             };
@@ -385,7 +385,7 @@ impl Table {
         parse_pieces(next, parse, |all: Vec<T>| all.into_iter().try_for_each(&mut *take))
     }
 
-    /// Like [`for_cells`](Self::for_cells), of numbers, strings and missing values alone.
+    /// Like [`for_cells`](Self::for_cells), but cells are only numbers, strings or missing values.
     pub fn for_rows<T: Default + Send>(
         &self,
         columns: &[usize],
@@ -398,6 +398,7 @@ impl Table {
 }
 
 /// Whether `cell` is one of the values that the user takes for `missing`.
+#[inline]
 fn is_named(cell: Cell<'_>, missing: &MissingValues) -> bool {
     !missing.is_empty()
         && match cell {

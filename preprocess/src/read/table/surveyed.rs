@@ -11,7 +11,7 @@ use super::statistics::ColumnStatistics;
 use crate::Error;
 use crate::read::options::NodeTableOptions;
 
-/// A table of vertices, what the user says about it, and what was seen of its values.
+/// A table of vertices with the options of the user and the statistics of its values.
 pub struct Surveyed<'a> {
     /// The file, or the folder of its parts.
     pub path: &'a Path,
@@ -35,7 +35,7 @@ impl Surveyed<'_> {
         Error::input(self.path, problem)
     }
 
-    /// The problem that it lacks a column, with those that there are.
+    /// Returns the error for a missing column, with the names of the existing columns.
     pub fn lacks(&self, problem: &str) -> Error {
         self.wrong(format!("{problem}. There are {}", choice::names(self.fields)))
     }
