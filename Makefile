@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-partition-high bench-many-parts bench-sampling bench-gather bench-loader bench-torch bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale bench-disk reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -95,70 +95,11 @@ test-python: $(python_env)/ready ## lint, type-check and test the Python package
 	    ../$(python_env)/bin/pytest --override-ini pythonpath=tests
 
 # GSPLIT=path measures a gsplit that is there; ARGS=--quick and ARGS='--scale 0.01' only try whether all of it runs.
-bench-convert: $(if $(GSPLIT),,build) ## time convert beside pyarrow, polars, pandas, DGL, GraphBolt (8 GB of disk, 15 minutes)
-	@python3 bench/convert/run.py $(ARGS)
+bench: $(if $(NAME),$(if $(GSPLIT),,build)) $(if $(filter torch disk,$(NAME)),wheel) ## measure NAME=train, for example, and write bench/results/train.json; list the benchmarks without NAME
+	@python3 bench/run.py $(NAME) $(ARGS)
 
-bench-partition: $(if $(GSPLIT),,build) ## time the partitioner beside METIS and KaMinPar (5 GB of disk, 18 GB of memory, 40 minutes)
-	@python3 bench/partition/run.py $(ARGS)
-
-bench-partition-high: $(if $(GSPLIT),,build) ## time --quality high beside Mt-KaHyPar (100 MB of disk, 2 GB of memory, 10 minutes)
-	@python3 bench/partition/high.py $(ARGS)
-
-bench-many-parts: $(if $(GSPLIT),,build) ## time many parts and thin shapes beside METIS and KaMinPar (100 MB of disk, 1 GB of memory, 20 minutes)
-	@python3 bench/partition/many_parts.py $(ARGS)
-
-bench-sampling: $(if $(GSPLIT),,build) ## time the sampler beside DGL's (4 GB of disk and memory, 30 minutes)
-	cargo build --release --package gsplit-kernels --example sampling
-	@python3 bench/sampling/run.py $(ARGS)
-
-bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTorch's (4 GB of disk and memory, 5 minutes)
-	cargo build --release --package gsplit-trainer --example gather
-	@python3 bench/gather/run.py
-
-bench-loader: wheel $(if $(GSPLIT),,build) ## time the loader for Python beside those of PyG, DGL and GraphBolt (6 GB of disk, 4 GB of memory, 40 minutes)
-	@python3 bench/loader/run.py $(ARGS)
-
-bench-torch: wheel $(if $(GSPLIT),,build) ## time training in PyTorch with gsplit's loaders, PyG's and DGL's (6 GB of disk, 6 GB of memory, 60 minutes)
-	@python3 bench/torch/run.py $(ARGS)
-
-bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
-	cargo build --release --package gsplit-trainer --example operators
-	@python3 bench/train/run.py $(ARGS)
-
-bench-split: $(if $(GSPLIT),,build) ## time split parallelism beside data parallelism and one rank (4 GB of disk, 6 GB of memory, 60 minutes)
-	@python3 bench/split/run.py $(ARGS)
-
-bench-processes: $(if $(GSPLIT),,build) ## time two processes beside torch's all-to-all and beside two threads (400 MB of disk, 3 GB of memory, 10 minutes)
-	cargo build --release --package gsplit-trainer --example alltoall
-	@python3 bench/processes/run.py $(ARGS)
-
-bench-plan: $(if $(GSPLIT),,build) ## train every system that plan ranks on five graphs, and compare (1 GB of disk, 4 GB of memory, 40 minutes)
-	@python3 bench/plan/run.py $(ARGS)
-
-bench-plan-memory: $(if $(GSPLIT),,build) ## compare the memory that plan predicts with what training takes (200 MB of disk, 4 GB of memory, 3 minutes)
-	@python3 bench/plan/memory.py
-
-bench-plan-published: $(if $(GSPLIT),,build) ## predict the papers' tables with plan, and write both into REPRODUCTION.md (4 GB of disk and memory, 40 minutes)
-	@python3 bench/plan/published.py $(ARGS)
-
-bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
-	@python3 bench/accuracy/run.py $(ARGS)
-
-bench-tables: $(if $(GSPLIT),,build) ## set what `gsplit run` learns of five tables beside gradient boosting (2 minutes)
-	@python3 bench/tables/run.py
-
-bench-gpu: $(if $(GSPLIT),,build) ## time copying, gathering, sampling and pre-sampling on GPU 0, and print the least time that a step can take
-	cargo run --release --package gsplit-kernels --example gpu
-	@python3 bench/gpu/bound.py $(ARGS)
-
-bench-scale: $(if $(GSPLIT),,build) ## take a graph of papers100M's shape all the way in 16 GiB (75 GB of disk, 2 hours; KEEP=1 keeps it)
-	@python3 bench/scale/run.py $(ARGS)
-
-bench-disk: $(if $(GSPLIT),,build) ## time training whose features do not fit beside page faults and numpy.memmap (6 GB of disk; after make wheel)
-	@python3 bench/disk/run.py $(ARGS)
-
-reproduce: $(if $(GSPLIT),,build) ## measure the tables of REPRODUCTION.md again, or one (TABLE=gsplit-table1) (8 GB of disk, 10 GB of memory, 2 hours)
-	@python3 bench/reproduce/run.py $(TABLE)
+reproduce: $(if $(GSPLIT),,build) ## measure the tables of REPRODUCTION.md again, or one (TABLE=gsplit-table1) (8 GB of disk, 10 GB of memory, 3 hours)
+	@python3 bench/reproduce.py $(TABLE)
 
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))

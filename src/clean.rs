@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gsplit_store::{Cleaned, Dataset, Progress};
 use serde_json::json;
 
-use gsplit::ui::{Ui, bytes};
+use crate::ui::{Ui, bytes};
 
 /// Empty the cache of a dataset: artifacts that plan and compare made
 ///

@@ -1,12 +1,13 @@
 //! `gsplit completions` and the hidden `gsplit man`: files that packagers install with the programs.
+//!
+//! `gsplit-train` writes them, whose subcommands are then among those of `gsplit`; in a build without training `gsplit` does.
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::Command;
 use clap_complete::Shell;
-
-use gsplit::manual;
 
 /// Print a script that completes gsplit's commands and options in a shell
 #[derive(clap::Args)]
@@ -18,10 +19,13 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Prints the script.
-pub fn run(args: Args) -> anyhow::Result<()> {
+/// Prints the script for `command`.
+///
+/// # Errors
+/// If it cannot be printed.
+pub fn run(args: &Args, mut command: Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut of_both_programs()?, "gsplit", &mut script);
+    clap_complete::generate(args.shell, &mut command, "gsplit", &mut script);
     match std::io::stdout().write_all(&script) {
         // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
@@ -36,21 +40,11 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Writes the pages of this program, then the pages of `gsplit-train`.
-pub fn man(args: ManArgs) -> anyhow::Result<()> {
-    manual::write_pages(crate::command(), true, &args.folder)?;
-    #[cfg(feature = "train")]
-    crate::delegate::ask_trainer(&["man".as_ref(), args.folder.as_os_str()])?;
-    Ok(())
-}
-
-#[cfg(feature = "train")]
-fn of_both_programs() -> anyhow::Result<clap::Command> {
-    let told = crate::delegate::ask_trainer(&["outline".as_ref()])?;
-    Ok(manual::with_outline(crate::command(), &serde_json::from_slice(&told)?))
-}
-
-#[cfg(not(feature = "train"))]
-fn of_both_programs() -> anyhow::Result<clap::Command> {
-    Ok(crate::command())
+/// Writes a man page for `command` and one for each of its subcommands that is not hidden.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&args.folder)?;
+    Ok(clap_mangen::generate_to(command, &args.folder)?)
 }

@@ -3,16 +3,14 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, Outcome, Plan, convert, plan};
 use gsplit_preprocess::memory::shown;
 use gsplit_store::{Dataset, Progress, Split, shell_path};
 use serde_json::json;
 
 use crate::describe::{number_of, report};
-use crate::headings;
 use crate::outputs::Outputs;
-use crate::ui::{self, Ui};
+use crate::ui::Ui;
 
 /// Turn a raw graph into a dataset directory
 ///
@@ -45,44 +43,12 @@ pub struct Args {
     force: bool,
 }
 
-/// `command` (of convert or run) with its options under headings.
-pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 14] = [
-        "out",
-        "config",
-        "print-config",
-        "dry-run",
-        "nodes",
-        "symmetrise",
-        "directed",
-        "features",
-        "label-column",
-        "feature-columns",
-        "random-split",
-        "memory",
-        "plan",
-        "force",
-    ];
-    headings::grouped(command, &COMMON, |flag| match flag {
-        "id-column" | "label-kind" | "unlabelled" | "split-column" | "encode" | "fill" | "scale" | "recipe"
-        | "unseen" | "on-duplicate" | "missing-rows" | "na" | "case" => "Tables of vertices",
-        "vertex-weights" | "edge-weights" => "Weights",
-        "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
-        "feature-dtype" | "seed" => "Features and splits",
-        _ => "Reading",
-    })
-}
-
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let usage = |error| match error {
-        Error::Option(problem) => ui::usage(problem),
-        error => error.into(),
-    };
     if args.plan {
-        let plan = plan(&args.input, &args.out, &args.options, ui).map_err(usage)?;
+        let plan = plan(&args.input, &args.out, &args.options, ui)?;
         show(&plan, ui);
-        return plan.check(|_| false).map_err(usage);
+        return Ok(plan.check(|_| false)?);
     }
     let start = Instant::now();
     let mut outputs = Outputs::new(args.force).reads("INPUT", &args.input);
@@ -90,7 +56,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         outputs = outputs.reads("--nodes", nodes);
     }
     outputs.artifact("--out", &args.out)?;
-    let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
+    let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui)?;
     if outcome != Outcome::Reused {
         let one_way = if args.options.directed { None } else { one_way_note(&dataset, &args) };
         let notes = [one_way, two_kinds_note(&dataset, &args)];

@@ -1,17 +1,14 @@
-//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit plan` are subcommands of `gsplit-train`.
+//! Subcommands that `gsplit-train` runs.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::Context;
-use gsplit::child::tied;
+use gsplit::installed::remedy;
 
-use crate::installed::remedy;
-
-/// Subcommands of `gsplit-train`.
-const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
+/// Subcommands of `gsplit-train`; it knows the options of both programs.
+const SUBCOMMANDS: [&str; 7] = ["run", "train", "infer", "compare", "plan", "completions", "man"];
 
 /// Environment variable that makes OpenMP's threads sleep while they wait. libtorch's OpenMP reads it once, when it is
 /// loaded. Sampling and loading run on rayon's threads and computing on OpenMP's, in turns; spinning threads would take
@@ -50,16 +47,6 @@ fn missing_libraries(program: &Path) -> Option<String> {
     (!missing.is_empty()).then(|| format!("{}: {} not found: {}", program.display(), missing.join(", "), remedy()))
 }
 
-/// Output of `gsplit-train` with the arguments `words`.
-pub fn ask_trainer(words: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
-    let program = std::env::current_exe()?.with_file_name("gsplit-train");
-    let answer = tied(Command::new(&program).args(words)).output();
-    let answer = answer.with_context(|| format!("{}: it belongs next to gsplit: {}", program.display(), remedy()))?;
-    let errors = String::from_utf8_lossy(&answer.stderr);
-    anyhow::ensure!(answer.status.success(), "{}: {}", program.display(), errors.trim().trim_start_matches("error: "));
-    Ok(answer.stdout)
-}
-
 /// Whether the first argument that is not an option (or the second after `help`) is a subcommand of `gsplit-train`.
 fn is_for_trainer(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter();
@@ -90,6 +77,7 @@ mod tests {
             "--threads=2 train --help",
             "-q compare a b",
             "run raw --out run",
+            "completions zsh",
         ] {
             assert!(is(line), "{line}");
         }

@@ -3,10 +3,9 @@
 mod advice;
 mod profile;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::{fs, thread};
+use std::thread;
 
 use anyhow::Result;
 use gsplit_kernels::{
@@ -14,24 +13,25 @@ use gsplit_kernels::{
 };
 use gsplit_preprocess::memory::shown;
 use gsplit_store::memory::Memory;
-use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use gsplit::VERSION;
-use gsplit::child::tied;
-use gsplit::launch::{Launch, Told};
-use gsplit::outputs::Outputs;
-use gsplit::ui::Ui;
+use crate::VERSION;
+use crate::child::tied;
+use crate::launch::Launch;
+use crate::outputs::Outputs;
+use crate::presample::Device;
+use crate::ui::Ui;
 
 use crate::installed::remedy;
-use advice::{advice, in_containers, little_shm, no_gpu, of_launcher};
-use profile::{MEASURED, Measured, disk_rates, write_profile};
+use advice::{advice, little_shm, no_gpu};
+use profile::{MEASURED, disk_rates, write_profile};
 
 /// Check which training this machine supports, and how to fix the rest
 ///
 /// Checks processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the speed of
-/// copies from pinned memory, shared memory, namespaces of a container, the variables that a launcher (torchrun, srun, mpirun) sets
-/// or leaves out, and whether two ranks reach each other over loopback. With --profile it also measures the speed of the disk.
+/// copies from pinned memory, shared memory, and what the variables of a launcher (torchrun, srun, mpirun) say. With --profile it
+/// also measures the speed of the disk.
 /// Ends with exit code 0 if training on the CPU works, with 1 if it does not; with --require-gpu also with 1 if no GPU can be used.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -50,30 +50,24 @@ pub struct Args {
     profile: Option<PathBuf>,
     /// With --profile, the device to measure: the CPU, or all GPUs with the links between them
     #[arg(long, value_enum, default_value = "cpu", requires = "profile")]
-    device: Measured,
+    device: Device,
     /// With --profile, a folder on the disk of the datasets: up to 256 MiB are written there during the measurement
     /// [default: the folder for temporary files]
     #[arg(long, value_name = "DIR", requires = "profile")]
     disk: Option<PathBuf>,
-    /// Replace the file at --profile, even if gsplit did not make it
-    #[arg(long, requires = "profile")]
-    force: bool,
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     if let Some(path) = &args.profile {
-        Outputs::new(args.force).file("--profile", path, Some(|line| line.trim_end() == MEASURED))?;
+        Outputs::default().file("--profile", path, Some(|line| line.trim_end() == MEASURED))?;
     }
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
     let gpus: Vec<OnGpu> = survey.gpus.iter().flatten().enumerate().map(|(at, facts)| OnGpu::look(at, facts)).collect();
-    let (launch, told, loopback) = (Launch::found(), Told::found(), loopback(&training));
+    let launch = Launch::found();
     let mut advice = advice(&survey, &gpus, &training);
     advice.extend(host.shm_bytes.and_then(|bytes| little_shm(bytes, gpus.len())));
-    let ranks = launch.iter().flatten().map(|launch| launch.size).max().unwrap_or(1);
-    advice.extend(in_containers(&host.namespaces, (ranks, gpus.len())));
-    advice.extend(of_launcher(&launch, &told));
-    advice.extend(loopback.iter().filter_map(|found| Some(format!("loopback: {}", found["problem"].as_str()?))));
+    advice.extend(launch.as_ref().err().map(|problem| format!("launcher: {problem}")));
     ui.say(format_args!("gsplit {VERSION}"));
     host.say(ui);
     match &launch {
@@ -81,9 +75,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Ok(None) => ui.say(format_args!("  launcher   none (torchrun, srun and mpirun are known by their variables)")),
         Err(problem) => ui.say(format_args!("  launcher   {problem}")),
     }
-    told.iter().for_each(|told| ui.say(format_args!("             {told}")));
     say_training(&training, ui);
-    loopback.iter().for_each(|found| say_loopback(found, ui));
     let products = products(&training);
     products.iter().flatten().for_each(|found| say_products(found, ui));
     say_libraries(&survey, ui);
@@ -99,15 +91,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     }
     ui.json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "host": host.json(),
+        "host": host,
         "launcher": match &launch {
             Ok(Some(launch)) => json!({ "name": launch.by, "rank": launch.rank, "size": launch.size, "local_rank": launch.local,
                 "rendezvous": launch.address.as_ref().map(|(host, port)| format!("{host}:{port}")) }),
             Ok(None) => Value::Null,
             Err(problem) => json!({ "problem": problem }),
         },
-        "variables": told.iter().flat_map(|told| &told.variables).map(|(name, value)| (*name, value)).collect::<BTreeMap<_, _>>(),
-        "loopback": loopback,
         "training": match &training { Training::Works(version) => json!({ "works": true, "program": version }),
             Training::NotBuilt => json!({ "works": false, "built": false }),
             Training::Fails(reason) => json!({ "works": false, "built": true, "reason": reason }) },
@@ -136,28 +126,27 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
 }
 
 /// Processors and memory.
-pub struct Host {
+#[derive(Serialize)]
+struct Host {
     /// The processor's own name.
-    pub processor: String,
+    processor: String,
     /// Threads that it can run at once.
-    pub threads: usize,
+    threads: usize,
     avx512: bool,
     bf16: bool,
     amx: bool,
     /// Memory of the machine, or the limit of the control group.
-    pub memory_bytes: u64,
+    memory_bytes: u64,
     available_bytes: u64,
     /// Size of /dev/shm, if it exists.
     shm_bytes: Option<u64>,
-    /// The kinds of namespaces (IPC, PID) that belong to a container instead of the host.
-    namespaces: Vec<&'static str>,
     /// Whether a network device exists through which NCCL sends from GPU memory; without one it sends over TCP between hosts.
     rdma: bool,
 }
 
 impl Host {
     /// Reads the facts from the system.
-    pub fn look() -> Self {
+    fn look() -> Self {
         let memory = Memory::of_this_machine();
         Self {
             processor: processor(),
@@ -168,7 +157,6 @@ impl Host {
             memory_bytes: memory.total(),
             available_bytes: memory.available(),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
-            namespaces: namespaces(),
             rdma: gsplit_store::entries("/sys/class/infiniband").is_ok_and(|devices| !devices.is_empty()),
         }
     }
@@ -183,33 +171,9 @@ impl Host {
         let available = format!(", {} available", shown(self.available_bytes));
         let shm = self.shm_bytes.map(|bytes| format!(", {} of shared memory", shown(bytes))).unwrap_or_default();
         ui.say(format_args!("  memory     {}{available}{shm}", shown(self.memory_bytes)));
-        let own = if self.namespaces.is_empty() {
-            "the host's".into()
-        } else {
-            format!("own {}", self.namespaces.join(", "))
-        };
-        ui.say(format_args!("  namespaces {own}"));
         let network = if self.rdma { "RDMA" } else { "no RDMA: between hosts NCCL sends over TCP" };
         ui.say(format_args!("  network    {network}"));
     }
-
-    fn json(&self) -> Value {
-        json!({
-            "processor": self.processor, "threads": self.threads, "avx512": self.avx512, "bf16": self.bf16, "amx": self.amx,
-            "memory_bytes": self.memory_bytes, "available_bytes": self.available_bytes,
-            "shm_bytes": self.shm_bytes, "own_namespaces": self.namespaces, "rdma": self.rdma,
-        })
-    }
-}
-
-/// The kinds of namespaces (IPC, PID) of this process that belong to its container instead of the host.
-fn namespaces() -> Vec<&'static str> {
-    // Linux always gives these numbers to the namespaces that it starts with.
-    let of_host = [("ipc", "ipc:[4026531839]"), ("pid", "pid:[4026531836]")];
-    let is_own = |&(kind, host): &(&str, &str)| {
-        fs::read_link(format!("/proc/self/ns/{kind}")).is_ok_and(|name| name != Path::new(host))
-    };
-    of_host.into_iter().filter(is_own).map(|(kind, _)| kind).collect()
 }
 
 /// Whether `gsplit-train`, which loads libtorch, can start.
@@ -249,45 +213,17 @@ fn training() -> Training {
             if let Some(reason) = said.strip_prefix("error: ") {
                 return Training::Fails(reason.to_string());
             }
-            let remedy = match getrlimit(Resource::As).current {
-                Some(_) => "memory is limited here: raise the limit (ulimit -v)",
-                None => remedy(),
-            };
-            Training::Fails(format!("{}; {remedy}", said.trim()))
+            Training::Fails(format!("{}; {}", said.trim(), remedy()))
         }
     }
-}
-
-/// JSON object that `gsplit-train` prints for `word`.
-fn asked(training: &Training, word: &str) -> Option<Value> {
-    let Training::Works(_) = training else { return None };
-    let output = tied(Command::new(trainer().ok()?).args([word, "--json"])).output().ok()?;
-    serde_json::from_slice(&output.stdout).ok()
 }
 
 /// The engine for dense products with each type of factors, from `gsplit-train`, which times the engines if it has not yet.
 fn products(training: &Training) -> Option<Vec<Value>> {
-    asked(training, "products")?["products"].as_array().cloned()
-}
-
-/// Speed of messages between two ranks that torch joins over loopback, or the problem, from `gsplit-train`.
-fn loopback(training: &Training) -> Option<Value> {
     let Training::Works(_) = training else { return None };
-    let said = asked(training, "loopback").unwrap_or_else(|| json!({ "error": "gsplit-train ended without a word" }));
-    Some(if said["error"].is_null() { said } else { json!({ "problem": said["error"] }) })
-}
-
-fn say_loopback(found: &Value, ui: &Ui) {
-    match (found["problem"].as_str(), found["bytes_per_second"].as_f64()) {
-        (None, Some(rate)) => {
-            let by = found["interface"].as_str().map(|name| format!(" by interface {name}")).unwrap_or_default();
-            ui.say(format_args!(
-                "  loopback   two ranks meet{by}: {:.0} MB/s each way, in messages of 4 MiB",
-                rate / 1e6
-            ));
-        }
-        (problem, _) => ui.say(format_args!("  loopback   does not work: {}", problem.unwrap_or_default())),
-    }
+    let output = tied(Command::new(trainer().ok()?).args(["products", "--json"])).output().ok()?;
+    let said: Value = serde_json::from_slice(&output.stdout).ok()?;
+    said["products"].as_array().cloned()
 }
 
 fn say_products(found: &Value, ui: &Ui) {
@@ -352,18 +288,11 @@ impl<'a> OnGpu<'a> {
     }
 
     fn say(&self, ui: &Ui) {
-        let GpuFacts {
-            name, compute_capability: (major, minor), multiprocessors, shared_bytes, most_shared_bytes, ..
-        } = self.facts;
+        let GpuFacts { name, compute_capability: (major, minor), multiprocessors, .. } = self.facts;
         let ordinal = self.ordinal;
         ui.say(format_args!(
             "  GPU {ordinal:<6} {name}, compute capability {major}.{minor}, {multiprocessors} multiprocessors"
         ));
-        let shared = [shared_bytes, most_shared_bytes].map(|&bytes| shown(bytes.into()));
-        ui.say(format_args!("             shared memory of a block {}, up to {} on demand", shared[0], shared[1]));
-        let yes = |has: bool| if has { "yes" } else { "no" };
-        let has = [self.facts.pins_mapped_files, self.facts.host_addresses].map(yes);
-        ui.say(format_args!("             mapped files are pinned {}, the host's addresses {}", has[0], has[1]));
         match &self.measured {
             Ok(((free, total), speed)) => {
                 let (free, total, speed) = (shown(*free), shown(*total), speed / 1e9);

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use gsplit_partition::Error;
 use gsplit_partition::evaluate::{Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Work, evaluate};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key};
 use serde_json::json;
 
+use crate::inspect::words::percent;
 use crate::partition::{named_or_best, on_servers};
-use crate::ui::{self, Ui};
+use crate::ui::Ui;
 
 /// Measure how good partitions are, on fresh mini-batches
 ///
@@ -58,7 +58,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Some((draw_by, fanouts, batch_size, maps.iter().filter(made_with).count()))
     };
     let presample = named_or_best(&dataset, args.presample.as_deref(), fit, without, ui)?;
-    let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
+    let setting = args.options.setting(presample.as_ref())?;
     if let Some(presample) = presample.as_ref().filter(|presample| !setting.is_of(presample)) {
         let config = &presample.meta().config;
         ui.note(&format!(
@@ -69,7 +69,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
             config.draw_by.as_ref().map(|column| format!(", drawn by {column}")).unwrap_or_default()
         ));
     }
-    let evaluation = evaluate(&dataset, &maps, presample.as_ref(), &setting, ui).map_err(explain)?;
+    let evaluation = evaluate(&dataset, &maps, presample.as_ref(), &setting, ui)?;
 
     let mut all = serde_json::to_value(&evaluation)?;
     if let Some(object) = all.as_object_mut() {
@@ -79,19 +79,6 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     ui.json(&all);
     say(&evaluation, &dataset, ui);
     Ok(())
-}
-
-/// Measures one map on the default number of mini-batches, drawn with the options of `presample`.
-pub fn measure(dataset: &Dataset, map: &PartitionMap, presample: &Presample, ui: &Ui) -> Result<Evaluation> {
-    let setting = Options::default().setting(Some(presample)).map_err(explain)?;
-    evaluate(dataset, std::slice::from_ref(map), Some(presample), &setting, ui).map_err(explain)
-}
-
-fn explain(error: Error) -> anyhow::Error {
-    match error {
-        Error::Option(problem) => ui::usage(problem),
-        error => error.into(),
-    }
 }
 
 /// The maps that are named, each once, or all maps of the dataset.
@@ -113,7 +100,7 @@ fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
 }
 
 /// Prints the table, with one column per map.
-pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
+fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     let (setting, batch) = (&evaluation.setting, &evaluation.batch);
     ui.say(format_args!("{}: {setting}", dataset.name()));
     ui.say(format_args!(
@@ -130,10 +117,10 @@ pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
 }
 
 /// A label, and one cell per map.
-pub type LabelledRow = (String, Vec<String>);
+type LabelledRow = (String, Vec<String>);
 
 /// The rows of [`say`]'s table below the names of the maps.
-pub fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
+fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     let row =
         |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| (label.to_string(), maps.iter().map(cell).collect());
     let mut rows = vec![row("parts", &|map| format!("{}{}", map.parts, on_servers(map.servers)))];
@@ -210,10 +197,6 @@ fn expectations(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
         row("expected work balance", &|e| format!("{:.3}", e.expected_work_balance)),
         row("measured work balance", &|e| format!("{:.3}", e.measured_work_balance)),
     ]
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 fn factor(value: f64) -> String {

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use gsplit_preprocess::Error;
 use gsplit_preprocess::export::{ExportFormat, ExportOptions, export};
 use gsplit_store::Dataset;
 use serde_json::json;
 
-use gsplit::outputs::Outputs;
-use gsplit::ui::{self, Ui, bytes};
+use crate::outputs::Outputs;
+use crate::ui::{Ui, bytes};
 
 /// Write a dataset in the format of another tool
 ///
@@ -46,10 +45,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         true => outputs.artifact("--out", &args.out)?,
         false => outputs.file("--out", &args.out, None)?,
     }
-    let written = export(&dataset, args.format, &args.out, &args.options, ui).map_err(|error| match error {
-        Error::Option(problem) => ui::usage(problem),
-        error => error.into(),
-    })?;
+    let written = export(&dataset, args.format, &args.out, &args.options, ui)?;
     let seconds = started.elapsed().as_secs_f64();
     ui.json(&json!({
         "path": written.path.display().to_string(), "format": args.format.name(),

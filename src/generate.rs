@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use gsplit_preprocess::Error;
 use gsplit_preprocess::generate::{Generator, community, generate, rmat};
 
 use crate::describe::report;
-use gsplit::outputs::Outputs;
-use gsplit::ui::{self, Ui};
+use crate::outputs::Outputs;
+use crate::ui::Ui;
 
 /// Generate a random graph as a dataset directory
 #[derive(clap::Args)]
@@ -47,9 +46,6 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     };
     let started = Instant::now();
     Outputs::new(force).artifact("--out", &out)?;
-    let (dataset, reused) = generate(&generator, &out, force, ui).map_err(|error| match error {
-        Error::Option(problem) => ui::usage(problem),
-        error => error.into(),
-    })?;
+    let (dataset, reused) = generate(&generator, &out, force, ui)?;
     report(&dataset, reused, started.elapsed().as_secs_f64(), ui)
 }

@@ -2,50 +2,68 @@
 
 use clap::{Arg, Command};
 
-/// A heading, and the options under it.
-type Heading = (&'static str, &'static [&'static str]);
+/// A heading, and the options under it, with blanks between them.
+type Heading = (&'static str, &'static str);
 
 /// Subcommands with their common options, and the headings of the others.
-const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
+const TABLE: [(&str, &str, &[Heading]); 8] = [
     (
-        &["infer"],
-        &["checkpoint", "epoch", "out", "predict", "embeddings", "split", "device", "memory", "force"],
-        &[("Scores", &["metric"]), ("Where and how it computes", &["gpus", "dtype", "scratch"])],
-    ),
-    (
-        &["presample"],
-        &["fanouts", "batch-size", "epochs", "device", "key", "force"],
-        &[("What is drawn", &["task", "negatives", "draw-by", "seed"])],
-    ),
-    (
-        &["evaluate"],
-        &["partition", "presample", "batches", "svg", "force"],
-        &[("Mini-batches", &["fanouts", "batch-size", "draw-by", "seed"])],
-    ),
-    (&["export"], &["format", "out", "force"], &[("Of one format", &["original-ids", "buffer"])]),
-    (
-        &["place"],
-        &["partition", "cache", "parallelism", "rule", "key", "force"],
-        &[("Assumptions of the prediction", &["presample", "alpha", "host-bandwidth", "peer-bandwidth"])],
-    ),
-    (
-        &["compare"],
-        &["over", "systems", "model", "layers", "fanouts", "hidden", "batch-size", "ranks", "device", "epochs"],
+        "convert run",
+        "out config print-config dry-run nodes symmetrise directed features label-column feature-columns random-split memory plan \
+         force",
         &[
-            ("Devices and memory", &["groups", "gpus", "cache", "load-features", "dtype"]),
-            ("Measurement", &["presample-epochs", "seed", "batches-per-epoch", "expansion-hops", "expansion-fanout"]),
-            ("Model", &[]),
+            (
+                "Tables of vertices",
+                "id-column label-kind unlabelled split-column encode fill scale recipe unseen on-duplicate missing-rows na case",
+            ),
+            ("Weights", "vertex-weights edge-weights"),
+            ("Edges", "drop-self-loops keep-duplicates"),
+            ("Features and splits", "feature-dtype seed"),
+            ("Reading", ""),
+        ],
+    ),
+    (
+        "partition",
+        "parts weights presample quality epsilon servers memory key force",
+        &[
+            ("Beginning with another partition", "import by-original-id refine"),
+            ("What is balanced", "load balance targets"),
+            ("Partitioner", ""),
+        ],
+    ),
+    (
+        "infer",
+        "checkpoint epoch out predict embeddings split device memory force",
+        &[("Scores", "metric"), ("Where and how it computes", "gpus dtype scratch")],
+    ),
+    ("presample", "fanouts batch-size epochs device key force", &[("What is drawn", "task negatives draw-by seed")]),
+    ("evaluate", "partition presample batches", &[("Mini-batches", "fanouts batch-size draw-by seed")]),
+    ("export", "format out force", &[("Of one format", "original-ids buffer")]),
+    (
+        "place",
+        "partition cache parallelism rule key force",
+        &[("Assumptions of the prediction", "presample alpha host-bandwidth peer-bandwidth")],
+    ),
+    (
+        "compare",
+        "over systems model layers fanouts hidden batch-size ranks device epochs",
+        &[
+            ("Devices and memory", "groups gpus cache load-features dtype"),
+            ("Measurement", "presample-epochs seed batches-per-epoch expansion-hops expansion-fanout"),
+            ("Model", ""),
         ],
     ),
 ];
 
-/// `command` with its options [`grouped`] by the table; options that no heading lists are under the last.
+/// `command`, whose subcommands have their options [`grouped`] by the table; options that no heading lists are under the last.
 pub fn of_table(command: Command) -> Command {
-    let found = TABLE.iter().find(|(names, ..)| names.contains(&command.get_name()));
-    let Some((_, common, headings)) = found else { return command };
-    grouped(command, common, |flag| {
-        let heading = headings.iter().find(|(_, flags)| flags.contains(&flag)).or(headings.last());
-        heading.map_or("Further options", |(heading, _)| heading)
+    command.mut_subcommands(|sub| {
+        let found = TABLE.iter().find(|(names, ..)| names.split(' ').any(|name| name == sub.get_name()));
+        let Some((_, common, headings)) = found else { return sub };
+        grouped(sub, &common.split(' ').collect::<Vec<_>>(), |flag| {
+            let has = |(_, flags): &&Heading| flags.split(' ').any(|listed| listed == flag);
+            headings.iter().find(has).or(headings.last()).map_or("Further options", |(heading, _)| heading)
+        })
     })
 }
 

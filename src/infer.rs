@@ -151,7 +151,7 @@ fn is_made(targets: &[Target], config: &InferConfig) -> gsplit_store::Result<boo
 /// Digest of everything that decides the bytes of the output: the dataset, the model and the options.
 fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> {
     let trained = Trained::open(&config.checkpoint, config.epoch).map_err(as_usage)?;
-    let model = checksum_file(&trained.path().join("checkpoint.json"))?;
+    let model = checksum_file(&trained.path.join("checkpoint.json"))?;
     let sources = config.sources.as_deref().map(checksum_file).transpose()?;
     let mut manifest = serde_json::to_value(dataset.manifest())?;
     // These fields of new tables depend on the place of their conversion.

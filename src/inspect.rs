@@ -8,42 +8,40 @@ use serde_json::{Value, json};
 use crate::describe::{say_content, split_sizes, splits_json};
 use crate::figures::Figures;
 use crate::partition::on_servers;
-use gsplit::ui::{Ui, bytes};
+use crate::ui::{Ui, bytes};
 
-pub mod origin;
+mod origin;
 pub mod words;
 
 /// Show the contents of a dataset directory, figures of its graph and how it was made
 ///
-/// Figures of the graph: quantiles of the degrees, vertices without edges, weakly connected components, the share of edges whose
-/// reverse is an edge too, edge homophily (the share of one class among edges between labelled vertices) and the ten most frequent
-/// classes (all with --json). Figures that read all edges are left out above 200 million edges, unless --full asks for them.
+/// Figures of the graph: quantiles of the in-degrees, edges from a vertex to itself, the share of edges whose reverse is an edge too,
+/// edge homophily (the share of one class among edges between labelled vertices) and the ten most frequent classes (all with --json).
+/// Figures that read all edges are left out above 200 million edges.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit inspect products
-  gsplit inspect papers --full
   gsplit inspect products --json")]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
-    /// Compute all figures, however many edges there are
-    #[arg(long)]
-    full: bool,
 }
 
 /// Prints the dataset, its presamples, partitions and placements. An artifact of another graph is shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
     let splits = split_sizes(&dataset)?;
-    let figures = Figures::of(&dataset, args.full, ui)?;
+    let figures = Figures::of(&dataset, ui)?;
     let presamples = artifacts(&dataset, "presample", Presample::open)?;
     let partitions = artifacts(&dataset, "partition", PartitionMap::open)?;
     let placements = artifacts(&dataset, "placement", Placement::open)?;
     // Long files are checked in the background: print nothing about a damaged one.
     check::settled()?;
     say_content(&dataset, &splits, ui);
-    say_figures(&figures, ui);
+    for (name, fact) in words::facts(&figures) {
+        ui.say(format_args!("  {name:<10} {fact}"));
+    }
     say_origin(&dataset, ui);
     say_artifacts("presample", &presamples, describe_presample, ui);
     say_artifacts("partition", &partitions, describe_partition, ui);
@@ -88,20 +86,6 @@ fn say_artifacts<T>(kind: &str, artifacts: &Artifacts<T>, describe: fn(&T) -> St
     for (key, artifact) in artifacts {
         let shown = artifact.as_ref().map_or_else(|error| format!("unusable: {error}"), describe);
         ui.say(format_args!("  {kind} {key}: {shown}"));
-    }
-}
-
-fn say_figures(figures: &Figures, ui: &Ui) {
-    let rows = words::degree_rows(figures);
-    if !rows.is_empty() {
-        let head = words::DEGREE_HEAD.map(String::from);
-        for [name, cells @ ..] in [head].into_iter().chain(rows) {
-            let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();
-            ui.say(format_args!("  {name:<10}{cells}"));
-        }
-    }
-    for (name, fact) in words::facts(figures) {
-        ui.say(format_args!("  {name:<10} {fact}"));
     }
 }
 

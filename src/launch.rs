@@ -59,8 +59,6 @@ const LAUNCHERS: [Launcher; 4] = [
 
 /// Variables with the host and port of rank 0.
 const ADDRESS: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
-/// Name shown for these variables instead of a launcher's.
-pub const ADDRESS_OF: &str = "rank 0";
 /// First of the ports that are derived from the names of runs.
 const PORTS: u64 = 15_000;
 const NUM_PORTS: u64 = 10_000;
@@ -97,10 +95,7 @@ impl Launch {
     }
 
     /// Reads variables from `variable`, which gives the value of a name.
-    ///
-    /// # Errors
-    /// The errors of [`Launch::found`].
-    pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
+    fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         for launcher in &LAUNCHERS {
             let there = |name: &str| variable(name).is_some();
             let started = there(launcher.size) && launcher.needs.is_none_or(there);
@@ -124,10 +119,6 @@ impl Launch {
                 return Err(format!("{}={} but {}={}: ranks are counted from 0", names.0, values.0, names.1, values.1));
             }
             let local = number(launcher.local)?;
-            if let Some(local) = local.filter(|&local| local >= size) {
-                let names = (launcher.local, launcher.size);
-                return Err(format!("{}={local} but {}={size}: a host has no more ranks than all", names.0, names.1));
-            }
             let run: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
             let address = address(launcher, variable)?;
             return Ok(Some(Self { by: launcher.name, rank, size, local, run: run.join("."), address }));
@@ -141,45 +132,6 @@ impl Display for Launch {
         write!(f, "rank {} of {}, started by {}", self.rank, self.size, self.by)?;
         self.local.map_or(Ok(()), |local| write!(f, ", process {local} of its host"))?;
         self.address.as_ref().map_or(Ok(()), |(host, port)| write!(f, ", rank 0 at {host}:{port}"))
-    }
-}
-
-/// Variables of a launcher, to report which are set and which are missing.
-pub struct Told {
-    /// The launcher.
-    pub by: &'static str,
-    /// Each variable that it sets, and its value here.
-    pub variables: Vec<(&'static str, Option<String>)>,
-}
-
-impl Told {
-    /// Launchers with at least one variable set, in order of priority, followed by the variables with rank 0's address.
-    pub fn found() -> Vec<Self> {
-        Self::from(&|name| std::env::var(name).ok())
-    }
-
-    /// Reads variables from `variable`, which gives the value of a name.
-    pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Self> {
-        let names =
-            LAUNCHERS.iter().map(|of| (of.name, [of.rank, of.size, of.local].into_iter().chain(of.needs).collect()));
-        let all: Vec<(&'static str, Vec<&'static str>)> = names.chain([(ADDRESS_OF, ADDRESS.to_vec())]).collect();
-        let told = all
-            .into_iter()
-            .map(|(by, names)| Self { by, variables: names.into_iter().map(|name| (name, variable(name))).collect() });
-        told.filter(|told| told.variables.iter().any(|(_, value)| value.is_some())).collect()
-    }
-
-    /// Names of variables that are not set.
-    pub fn missing(&self) -> Vec<&'static str> {
-        self.variables.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect()
-    }
-}
-
-impl Display for Told {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = self.variables.iter().filter_map(|(name, value)| Some(format!(" {name}={}", value.as_ref()?)));
-        write!(f, "{}:{}", self.by, set.collect::<String>())?;
-        if self.missing().is_empty() { Ok(()) } else { write!(f, ", not set: {}", self.missing().join(" ")) }
     }
 }
 
@@ -282,7 +234,6 @@ mod tests {
             ("RANK=2 WORLD_SIZE=2", "RANK=2 but WORLD_SIZE=2: ranks are counted from 0"),
             ("RANK=0 WORLD_SIZE=0", "ranks are counted from 0"),
             ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=one", "LOCAL_RANK=one: expected a number"),
-            ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=2", "LOCAL_RANK=2 but WORLD_SIZE=2: a host has no more"),
             ("OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE is set, OMPI_COMM_WORLD_RANK is not: mpirun sets both"),
             ("PMI_SIZE=2", "PMI_RANK is not"),
             ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", "MASTER_PORT=65535: expected a port below 65535"),

@@ -24,7 +24,8 @@ use crate::ui::usage;
 pub struct Outputs {
     inputs: Vec<Place>,
     outputs: Vec<Place>,
-    force: bool,
+    /// Whether the command was given `--force`; `None` if it has no such option.
+    force: Option<bool>,
 }
 
 /// A path with its name in messages.
@@ -41,9 +42,9 @@ struct Place {
 pub type Known = fn(&str) -> bool;
 
 impl Outputs {
-    /// Creates an empty list, for a command with or without `--force`.
+    /// Creates an empty list, for a command that has `--force`.
     pub fn new(force: bool) -> Self {
-        Self { force, ..Self::default() }
+        Self { force: Some(force), ..Self::default() }
     }
 
     /// Adds `path`, which the command reads.
@@ -100,9 +101,10 @@ impl Outputs {
             bail!("{option} {shown}: is there, and no plain file: name another path");
         }
         let is_own = || known.is_some_and(|known| first_line(path).is_some_and(|line| known(&line)));
-        if !self.force && found.len() > 0 && !is_own() {
+        if self.force != Some(true) && found.len() > 0 && !is_own() {
             let whose = if known.is_some() { ", and gsplit did not write it" } else { "" };
-            bail!("{option} {shown}: is there already{whose}: name another path, or pass --force to replace it");
+            let remedy = if self.force.is_some() { "pass --force to replace it" } else { "remove it" };
+            bail!("{option} {shown}: is there already{whose}: name another path, or {remedy}");
         }
         Ok(())
     }

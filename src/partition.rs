@@ -15,8 +15,6 @@ use serde_json::json;
 
 use crate::ui::{self, Ui};
 
-use crate::{evaluate, headings};
-
 /// Cut the graph into parts, one for each rank that will train
 ///
 /// With the weights of a presample (gsplit presample) the parts share the expected work of training evenly, and the
@@ -31,7 +29,6 @@ Examples:
   gsplit presample products --fanouts 15,10,5
   gsplit partition products --parts 4
   gsplit partition products --parts 4 --weights degree
-  gsplit partition products --parts 4 --weights unit --report
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
   gsplit partition products --parts 8 --servers 2
   gsplit partition products --targets 2,1,1
@@ -55,9 +52,6 @@ pub struct Args {
     /// presample if the partition of that name was made with another]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
-    /// Also measure it and a random partition on 200 fresh mini-batches of the presample's kind, as gsplit evaluate does
-    #[arg(long)]
-    report: bool,
     /// Memory limit of the process, without mapped files: 8GiB, 50% of the machine's. Work that needs more is refused,
     /// or is done in less memory, with arrays in a file and sampled coarse graphs: the cut may then be larger
     /// (multilevel and metis only) [default: the free memory less a fifth]
@@ -66,17 +60,6 @@ pub struct Args {
     /// Partition again if a partition of that name exists
     #[arg(long)]
     force: bool,
-}
-
-/// `command` of partition with its options under headings.
-pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 10] =
-        ["parts", "weights", "presample", "quality", "epsilon", "servers", "memory", "key", "report", "force"];
-    headings::grouped(command, &COMMON, |flag| match flag {
-        "import" | "by-original-id" | "refine" => "Beginning with another partition",
-        "load" | "balance" | "targets" => "What is balanced",
-        _ => "Partitioner",
-    })
 }
 
 impl Args {
@@ -96,23 +79,16 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
     args.options.memory = args.memory.map(Memory::total);
     if args.import.import.is_none() {
-        args.options.take_parts(&dataset).map_err(explain)?;
-        args.options.check().map_err(explain)?;
+        args.options.take_parts(&dataset)?;
+        args.options.check()?;
     }
     // Only an import may leave the number of parts to be inferred.
     let parts = Some(args.options.parts).filter(|&parts| parts > 0);
-    let imported = args.import.read(&dataset, parts).map_err(explain)?;
+    let imported = args.import.read(&dataset, parts)?;
     let presample = choose_presample(&args, &dataset, ui)?;
-    if args.report && presample.is_none() {
-        let path = shell_path(&args.dataset);
-        return Err(ui::usage(format!(
-            "--report measures mini-batches of a presample: run `gsplit presample {path}` first, or use gsplit evaluate, which \
-             takes --fanouts and --batch-size"
-        )));
-    }
     let (default_key, config) = match &imported {
         Some(imported) => (imported.default_key(), imported.config()),
-        None => (args.options.default_key(), args.options.config(&dataset).map_err(explain)?),
+        None => (args.options.default_key(), args.options.config(&dataset)?),
     };
     let key =
         args.key.clone().unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref().map(Presample::key)));
@@ -139,15 +115,7 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
         }
     };
 
-    let measured = match &presample {
-        Some(presample) if args.report => Some(evaluate::measure(&dataset, &map, presample, ui)?),
-        _ => None,
-    };
-    let mut all = as_json(&dataset, &map, seconds, started, ui)?;
-    if let (Some(measured), Some(object)) = (&measured, all.as_object_mut()) {
-        object.insert("evaluation".into(), serde_json::to_value(measured)?);
-    }
-    ui.json(&all);
+    ui.json(&as_json(&dataset, &map, seconds, started, ui)?);
     let meta = map.meta();
     let (config, report) = (&meta.config, &meta.report);
     let how = match seconds {
@@ -164,9 +132,6 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
     ));
     print_report(report, meta.made_from.presample.is_some(), ui);
     ui.say(format_args!("  key {key}, in {}", PartitionMap::folder(&dataset, &key).display()));
-    if let Some(measured) = &measured {
-        evaluate::say(measured, &dataset, ui);
-    }
     Ok(())
 }
 
@@ -184,7 +149,7 @@ fn make(
     };
     made.map_err(|error| match error {
         Error::Interrupted => ui::interrupted(),
-        error => explain(error),
+        error => error.into(),
     })
 }
 
@@ -375,11 +340,4 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
     ];
     let columns = columns.iter().filter_map(|(name, value)| value.map(|value| format!("{name} {value:.3}")));
     row("heaviest / mean", columns.collect::<Vec<_>>().join(", "));
-}
-
-fn explain(error: Error) -> anyhow::Error {
-    match error {
-        Error::Option(problem) => ui::usage(problem),
-        error => error.into(),
-    }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use gsplit_partition::Error;
 use gsplit_partition::placement::{
     CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place, row_bytes,
 };
@@ -14,7 +13,7 @@ use gsplit_store::{
 };
 use serde_json::{Value, json};
 
-use gsplit::ui::{self, Ui, bytes};
+use crate::ui::{self, Ui, bytes};
 
 /// Decide which feature rows each device caches, and predict the savings
 ///
@@ -55,7 +54,7 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
-    args.options.check().map_err(explain)?;
+    args.options.check()?;
     let dataset = Dataset::open(&args.dataset)?;
     let row_bytes = row_bytes(&dataset)?;
     let map = choose_partition(&args, &dataset)?;
@@ -74,7 +73,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         drop(Staging::begin(Placement::target(&dataset, &key), args.force)?);
     }
 
-    let demand = Demand::new(&dataset, &presample, &map, args.options.parallelism).map_err(explain)?;
+    let demand = Demand::new(&dataset, &presample, &map, args.options.parallelism)?;
     let capacity = usize::try_from(cache_bytes / row_bytes).unwrap_or(usize::MAX).min(dataset.num_vertices());
     let rules = PlacementRule::of(args.options.parallelism);
     let points = curve(&demand, rules, &cache_sizes(dataset.num_vertices(), capacity), config.alpha);
@@ -250,8 +249,8 @@ impl Shown<'_> {
         ui.say(format_args!("  {:>12} {:>11}{}", "cache", "rows", names.collect::<String>()));
         for point in self.points {
             let cells = point.loads.iter().map(|loads| {
-                let [local, peer, host] = percent(loads);
-                format!("{:>15}", format!("{local}/{peer}/{host}"))
+                let [local, peer, host] = shares(loads).map(|share| 100.0 * share);
+                format!("{:>15}", format!("{local:.0}/{peer:.0}/{host:.0}"))
             });
             let size = bytes(point.rows as u64 * self.config().row_bytes);
             let mark = if point.rows == self.capacity { '>' } else { ' ' };
@@ -286,18 +285,4 @@ impl Shown<'_> {
 fn shares(loads: &RowLoads) -> [f64; 3] {
     let all = loads.local + loads.peer + loads.host;
     if all > 0.0 { [loads.local, loads.peer, loads.host].map(|part| part / all) } else { [1.0, 0.0, 0.0] }
-}
-
-/// Shares in whole percent that add up to 100.
-fn percent(loads: &RowLoads) -> [u32; 3] {
-    let [local, peer, _] = shares(loads);
-    let [local, hits] = [local, local + peer].map(|share| ((100.0 * share).round() as u32).min(100));
-    [local, hits - local, 100 - hits]
-}
-
-fn explain(error: Error) -> anyhow::Error {
-    match error {
-        Error::Option(problem) => ui::usage(problem),
-        error => error.into(),
-    }
 }

@@ -9,7 +9,7 @@ use gsplit_preprocess::presample::{Options, presample};
 use gsplit_store::{Dataset, Presample};
 use serde_json::json;
 
-use crate::ui::{self, Ui};
+use crate::ui::Ui;
 
 /// Sample mini-batches as training will, and count how often each vertex and edge is touched.
 ///
@@ -41,12 +41,12 @@ impl Args {
     }
 }
 
-/// Device that samples mini-batches.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Device {
+/// Device that samples mini-batches, or is measured.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Device {
     /// The host's processors
     Cpu,
-    /// The first of the GPUs that CUDA_VISIBLE_DEVICES leaves
+    /// The GPUs that CUDA_VISIBLE_DEVICES leaves; the first of them samples
     Cuda,
 }
 
@@ -57,13 +57,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Device::Cpu => None,
         Device::Cuda => Some(Gpu::open(0).map_err(Error::from)?),
     };
-    let outcome =
-        presample(&dataset, &args.options, args.key.as_deref(), args.force, gpu.as_ref(), ui).map_err(|error| {
-            match error {
-                Error::Option(problem) => ui::usage(problem),
-                error => error.into(),
-            }
-        })?;
+    let outcome = presample(&dataset, &args.options, args.key.as_deref(), args.force, gpu.as_ref(), ui)?;
     let (stored, seconds) = (&outcome.presample, outcome.seconds);
 
     let sum = |counter: &[u32]| counter.iter().map(|&count| u64::from(count)).sum::<u64>();

@@ -1,4 +1,4 @@
-//! `gsplit report`: a dataset and its training runs on one HTML page.
+//! `gsplit report`: training runs and the partitions of their dataset on one HTML page.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,37 +9,30 @@ use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
 use crate::describe::number_of;
-use crate::figures::Figures;
+use crate::outputs::Outputs;
+use crate::ui::{Ui, bytes};
 use found::Found;
-use gsplit::outputs::Outputs;
-use gsplit::ui::{Ui, bytes};
 use page::{MAKER, Page};
 
 mod chart;
-mod configuration;
 mod found;
-mod graph;
 mod page;
 mod partitions;
-mod predictions;
 mod scores;
 mod training;
 
-/// Show a dataset and its training runs on one HTML page
+/// Show training runs and the partitions of their dataset on one HTML page
 ///
-/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows how well each run predicts, beside a
-/// baseline and class by class, and the classes that were predicted; what the graph is like; its
-/// partitions side by side, those that runs used first; cross edges and balance by layer, measured on fresh mini-batches as by evaluate;
-/// of every run the losses, the times and the work of the last epoch, and the options that are not at their defaults. What there is no
-/// data for is listed with the command that makes it.
+/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows how well each run predicts,
+/// beside a baseline and class by class; the loss and the valid score by epoch; and the partitions of the dataset side by side, those
+/// that runs used first. What there is no data for is listed with the command that makes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit report products
-  gsplit report runs --dataset products --out runs.html
-  gsplit report . --batches 200 --full")]
+  gsplit report runs --dataset products --out runs.html")]
 pub struct Args {
-    /// A dataset directory, the folder of a training run's logs and checkpoints, or a folder with both
+    /// A dataset directory, the folder of a training run's checkpoints, or a folder with both
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// The dataset of the runs, if DIR has none
@@ -48,45 +41,31 @@ pub struct Args {
     /// The HTML page to write
     #[arg(long, short, value_name = "FILE.html", default_value = "report.html")]
     out: PathBuf,
-    /// Mini-batches to measure partitions on
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    batches: u32,
-    /// Compute all figures and measure partitions, however many edges there are
-    #[arg(long)]
-    full: bool,
-    /// Replace the file at --out, even if gsplit did not make it
-    #[arg(long)]
-    force: bool,
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
     let found = Found::within(&args.folder, args.dataset.as_deref())?;
-    // Fail on an unwritable output before the expensive work.
-    let mut outputs = Outputs::new(args.force).reads("DIR", &args.folder);
+    // Fail on an unwritable output before the work.
+    let mut outputs = Outputs::default().reads("DIR", &args.folder);
     outputs.file("--out", &args.out, Some(|line| line.contains(MAKER)))?;
     let output = Staging::begin(Target::file(&args.out), true)?;
 
     let dataset = found.dataset.as_ref().map(Dataset::open).transpose()?;
     let mut page = Page::default();
-    let mut figures = None;
-    scores::show(&mut page, &found);
-    predictions::show(&mut page, &found);
-    training::show(&mut page, &found);
-    match &dataset {
-        Some(dataset) => {
-            let measured = Figures::of(dataset, args.full, ui)?;
-            graph::show(&mut page, dataset, &measured)?;
-            partitions::show(&mut page, (dataset, &found), (args.batches, measured.edges.is_some()), ui)?;
-            figures = Some(measured);
-        }
-        None => page.leave_out("Graph", "no dataset is here: gsplit report with a folder that has one too"),
+    if found.runs.is_empty() {
+        let why =
+            "no checkpoint of a run is here: gsplit train DATASET --checkpoint DIR, then report on a folder with both";
+        page.leave_out("Scores", why);
+    } else {
+        scores::show(&mut page, &found.runs);
+        training::show(&mut page, &found.runs);
     }
-    configuration::show(&mut page, &found);
-
-    let (title, subtitle) = (title(dataset.as_ref(), &args.folder), subtitle(&found, dataset.as_ref()));
-    let html = page.finish(&title, &subtitle, &configuration::makers(dataset.as_ref(), &found)?);
+    if let Some(dataset) = &dataset {
+        partitions::show(&mut page, dataset, &found.runs)?;
+    }
+    let html = page.finish(&title(dataset.as_ref(), &args.folder), &subtitle(&found, dataset.as_ref()));
     let file = output.file();
     std::fs::write(&file, &html).map_err(gsplit_store::Error::io(&file))?;
     let path = output.commit()?;
@@ -97,8 +76,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let left_out: Vec<Value> = page.left_out.iter().map(|(title, why)| json!({ "title": title, "why": why })).collect();
     ui.json(&json!({
         "path": path.display().to_string(), "bytes": html.len(), "sections": page.sections, "left_out": left_out,
-        "figures": figures, "runs": found.runs.iter().map(|run| &run.name).collect::<Vec<_>>(),
-        "seconds": started.elapsed().as_secs_f64(),
+        "runs": found.runs.iter().map(|run| &run.name).collect::<Vec<_>>(), "seconds": started.elapsed().as_secs_f64(),
     }));
     Ok(())
 }

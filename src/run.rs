@@ -29,7 +29,6 @@ use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, as_argument, entries};
 use gsplit_trainer::Device;
 
-use crate::train::ConfigFile;
 use earlier::Earlier;
 use steps::{Steps, shown};
 
@@ -76,7 +75,7 @@ pub struct Args {
     #[arg(long)]
     print_config: bool,
     #[arg(skip)]
-    from_file: Option<ConfigFile>,
+    from_file: Option<file::FileOfRun>,
     /// The options of convert, from the command line and the file.
     #[arg(skip)]
     merged: Option<Vec<String>>,
@@ -166,27 +165,28 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let of_earlier = earlier.as_ref().map_or_else(Vec::new, |earlier| earlier.of_train(&args.train));
     let train = chosen::for_links(&[args.train.clone(), of_earlier].concat());
     let parsed = args.training(&train, "x")?;
-    let (config, gpus) = (parsed.checked()?, parsed.gpus.as_ref().map(ToString::to_string));
+    let (config, gpus) = (parsed.checked()?, parsed.config.system.gpus.as_ref().map(ToString::to_string));
     let init = earlier.as_ref().map(|earlier| earlier.init(&config)).transpose()?;
-    let with_presample = config.parallelism.needs_map() || config.device == Device::Cuda;
-    args.check_steps(is_dataset, with_presample, config.parallelism.needs_map())?;
+    let with_presample = config.system.parallelism.needs_map() || config.system.device == Device::Cuda;
+    args.check_steps(is_dataset, with_presample, config.system.parallelism.needs_map())?;
     if args.print_config {
         let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
         let opened = dataset.exists().then(|| Dataset::open(&dataset)).transpose()?;
         return args.print(&[&input, &named], &convert, opened.as_ref(), &train, ui);
     }
-    convert.extend(chosen::held_out(&args.convert, &config.task));
+    convert.extend(chosen::held_out(&args.convert, &config.data.task));
     if let (true, Some(word)) = (is_dataset, convert.first()) {
         return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
     }
     let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
-    let on_gpu = [option("device", (config.device == Device::Cuda).then(|| "cuda".into())), option("gpus", gpus)];
+    let on_gpu =
+        [option("device", (config.system.device == Device::Cuda).then(|| "cuda".into())), option("gpus", gpus)];
     let on_gpu: Vec<String> = on_gpu.into_iter().flatten().collect();
-    let seed = option("seed", (config.seed != 0).then(|| config.seed.to_string()));
+    let seed = option("seed", (config.run.seed != 0).then(|| config.run.seed.to_string()));
 
-    let needs_map = config.parallelism.needs_map();
+    let needs_map = config.system.parallelism.needs_map();
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
-    let mut steps = Steps::new((raw, folder), args.fresh, args.dry_run, ui)?;
+    let mut steps = Steps::new(raw, folder, args.fresh, args.dry_run, ui)?;
     let folder = &steps.work().to_path_buf();
     let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
     let [data, out] = [text("--out", &dataset)?, text("--out", folder)?];
@@ -228,13 +228,13 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     };
     let mut map = None;
     if with_presample {
-        let is_link = config.task.is_link();
+        let is_link = config.data.task.is_link();
         let drawn = [
-            option("fanouts", Some(config.fanouts.to_string())),
-            option("batch-size", Some(config.batch_size.to_string())),
-            option("draw-by", config.draw_by.clone()),
+            option("fanouts", Some(config.data.fanouts.to_string())),
+            option("batch-size", Some(config.data.batch_size.to_string())),
+            option("draw-by", config.data.draw_by.clone()),
             option("task", is_link.then(|| "link".into())),
-            option("negatives", is_link.then(|| config.task.negatives.to_string())),
+            option("negatives", is_link.then(|| config.data.task.negatives.to_string())),
             seed.clone(),
         ];
         let words =
@@ -243,7 +243,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
         steps.step("presample", words, None, false)?;
         if needs_map {
-            let servers = if config.parallelism.cooperates() { config.groups } else { 1 };
+            let servers = if config.system.parallelism.cooperates() { config.system.groups } else { 1 };
             let parts = [
                 Some(data.clone()),
                 option("parts", Some(config.num_parts().to_string())),
@@ -254,7 +254,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             let words: Vec<String> = parts.into_iter().flatten().chain(of_step("partition")).collect();
             let command = partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
             let args = partition::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?;
-            map = option("partition", config.partition.is_none().then(|| args.key(opened.as_ref(), &key)));
+            map = option("partition", config.system.partition.is_none().then(|| args.key(opened.as_ref(), &key)));
             steps.step("partition", words, None, false)?;
         }
     } else {
@@ -271,16 +271,16 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let own = vec![checkpoint.clone(), "--resume".into(), log];
     let chosen = [chosen, init.into_iter().chain(map).collect()].concat();
     if let Some(earlier) = &earlier {
-        let draws = !is_dataset && !config.task.is_link() && args.convert.read.split.is_none();
+        let draws = !is_dataset && !config.data.task.is_link() && args.convert.read.split.is_none();
         earlier.note(draws).iter().for_each(|note| steps.say(note));
     }
     steps.step("train", [vec![data.clone()], train, chosen, own].concat(), Some(&folder.join("checkpoint")), false)?;
-    let recommends = config.task.is_link()
+    let recommends = config.data.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),
             false => Dataset::open(&dataset)?.kinds()?.are_two(),
         };
-    let (option, file) = match config.task.is_link() {
+    let (option, file) = match config.data.task.is_link() {
         false => ("--out", "predictions.parquet"),
         true if recommends => ("--out", "recommendations.parquet"),
         true => ("--embeddings", "embeddings.parquet"),

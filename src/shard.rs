@@ -7,8 +7,8 @@ use clap::ArgGroup;
 use gsplit_store::{Dataset, PartitionMap, Provenance, ShardInfo, artifact_key, finished_shards, write_shards};
 use serde_json::json;
 
-use gsplit::outputs::Outputs;
-use gsplit::ui::{self, Ui, bytes};
+use crate::outputs::Outputs;
+use crate::ui::{self, Ui, bytes};
 
 /// Cut a dataset into one dataset for each host that will train
 ///
@@ -73,12 +73,12 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         facts: Default::default(),
         decisions: Vec::new(),
     };
-    let from = (&dataset, map.as_ref());
-    let found = if args.force { None } else { finished_shards(from, hosts, &args.out)? };
+    let map = map.as_ref();
+    let found = if args.force { None } else { finished_shards(&dataset, map, hosts, &args.out)? };
     let reused = found.is_some();
     let shards = match found {
         Some(shards) => shards,
-        None => write_shards(from, hosts, &args.out, args.force, &provenance, ui)?,
+        None => write_shards(&dataset, map, hosts, &args.out, args.force, &provenance, ui)?,
     };
     let seconds = started.elapsed().as_secs_f64();
     let mut listed = Vec::new();

@@ -4,31 +4,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
-use clap::parser::ValueSource;
-use clap::{ArgMatches, ValueEnum};
-use gsplit_preprocess::memory::Memory;
 use gsplit_store::{Dataset, Presample, Progress};
-use gsplit_trainer::operator::{Engine, Products};
+use gsplit_trainer::operator::Engine;
 use gsplit_trainer::{
-    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
-    Summary, TopologyStorage, TrainConfig, foreign_events, is_json_log, left_behind, most_values_held, train,
+    CacheSummary, Config, Device, Dtype, EpochReport, Error, Hooks, Parallelism, Summary, foreign_events, is_json_log,
+    left_behind, most_values_held, train,
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::plan;
-use crate::system::System;
-use cache_room::CacheRoom;
-use config_file::to_toml;
 use gsplit::describe::number_of;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{STEP_OF_RUN, Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
+use gsplit::ui::{STEP_OF_RUN, Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
+use merge::to_toml;
 use processes::Processes;
 
-pub use config_file::{ConfigFile, Places, words_to_toml};
+pub use merge::{File, as_text, as_words, is_on_line, on_line, options_of};
 pub use open::{HELP_ALL, brief, grouped, leaves_layers_to_fanouts};
 
-mod cache_room;
-mod config_file;
+mod merge;
 mod open;
 mod processes;
 mod scores;
@@ -71,157 +65,33 @@ pub struct Args {
     /// Print the options in force as a file for --config, with unset options as comments, and do nothing
     #[arg(long)]
     print_config: bool,
-    /// Train like another system: sets parallelism, split layers, the partition map's usual name and, with --device cuda, the
-    /// placement of rows; for song-jiang also cache and draws. The command line and the file win (--print-config shows the result)
-    #[arg(long, value_enum, value_name = "SYSTEM")]
-    preset: Option<System>,
     #[arg(skip)]
-    from_file: Option<ConfigFile>,
+    from_file: Option<File>,
     #[command(flatten)]
-    config: TrainConfig,
-    /// Write a checkpoint after every epoch into this folder; the last two and the best are kept
-    #[arg(long, value_name = "DIR")]
-    checkpoint: Option<PathBuf>,
-    /// Continue after the newest checkpoint in --checkpoint DIR, or start from the beginning if there is none
-    #[arg(long)]
-    resume: bool,
-    /// Start from the parameters of the model in this checkpoint, or of the best epoch in the folder of a run, instead
-    /// of random ones. With --resume they are only used until there is a checkpoint
-    #[arg(long, value_name = "DIR")]
-    init: Option<PathBuf>,
-    #[command(flatten)]
-    processes: processes::Args,
-    /// With --device cuda, the GPU of each rank, e.g. 0,1,2,3; one named more than once is shared [default: 0,1,...]
-    #[arg(long, value_name = "LIST")]
-    pub gpus: Option<GpuList>,
-    /// The feature rows that GPUs keep in their memory: none (host), the hottest on every GPU (replicated), the hottest
-    /// of its own part on each (partitioned), the hottest once over all GPUs of a host that read each other's memory
-    /// (peer), or a placement stored by `gsplit place` (KEY). Rows are hot if a presample loads them often, or, without
-    /// one, if many edges lead from them. With --device cpu nothing is kept: hits are only counted, which needs --cache
-    /// SIZE [default with --device cuda or --cache: partitioned for split, else replicated]
-    #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]
-    placement: Option<RowPlacement>,
-    /// GPU memory of each rank for feature rows: 4GiB, 20% of all rows, or, with --device cuda, auto: the memory that
-    /// the graph and a few trial mini-batches leave, divided between the ranks of a GPU. With --device cpu it is only
-    /// used for counting [default: auto]
-    #[arg(long, value_name = "SIZE|auto")]
-    cache: Option<CacheRoom>,
-    /// Presample that ranks feature rows by loads, for caches and for rows that stay in memory if not all fit [default:
-    /// the one whose options are most like this run's]
-    #[arg(long, value_name = "KEY", value_parser = gsplit_store::stored_key)]
-    presample: Option<String>,
-    /// With --device cuda, the place of the graph and the device that samples mini-batches; the samples are the same.
-    /// A few trial mini-batches show how much of it fits on GPUs
-    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
-    topology: TopologyStorage,
-    /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses. With 0,
-    /// GPUs finish one phase before the next, and the seconds of each phase do not overlap
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    prefetch: usize,
-    /// Threads of each rank that only sample and load these mini-batches; the others of --threads compute. Use the
-    /// share of the threads that equals the share of sampling and loading in an epoch's seconds; any number gives the
-    /// same losses [default: all threads do both]
-    #[arg(long, value_name = "N")]
-    sample_threads: Option<usize>,
-    /// Engine for dense products; losses are the same up to rounding [default: with --device cpu the fastest on this machine,
-    /// timed once: gsplit doctor; with --device cuda torch's in f32]
-    #[arg(long, value_enum, value_name = "ENGINE")]
-    products: Option<Products>,
-    /// Storage that feature rows are read from
-    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
-    load_features: FeatureStorage,
-    /// Memory limit of each process, the mapped graph included: 4GiB, 50% of the machine's. Feature rows that do not fit
-    /// are read from disk; the hottest (by a presample) stay in the memory that the graph, mini-batches and the program
-    /// leave, once for all processes of a host [default: the free memory of the host less a fifth, for all its processes]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Memory>,
-    /// End each epoch after N mini-batches, to see how fast a run would be; only logs are kept (not for cooperative)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    trial: Option<u32>,
-    /// Write one JSON object per epoch into this file
-    #[arg(long, value_name = "FILE.jsonl")]
-    log: Option<PathBuf>,
-    /// Write an event file for TensorBoard into this folder
-    #[arg(long, value_name = "DIR")]
-    tensorboard: Option<PathBuf>,
-    /// Also write a record into the logs after every N mini-batches; 0 for never. Losses are the same with it
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    log_every: u32,
+    pub config: Config,
     /// Replace the files at --log and --tensorboard even if gsplit did not make them; its own logs are replaced without this
     #[arg(long)]
     force: bool,
 }
 
 impl Args {
-    /// Reads the file of --config, if given, for the options that `given` (the matches of `command`, a built `gsplit
-    /// train`) does not set. Returns its options as arguments.
-    pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
-        let Some(path) = &self.file else { return Ok(None) };
-        let is_given = |_: &str, arg: &clap::Arg| is_on_line(given, arg);
-        ConfigFile::read(path, &Places::new(command, &self.config), is_given).map(Some)
-    }
-
     /// The options in force as a file for `gsplit run --config`, except the options `untold`.
-    ///
-    /// # Errors
-    /// A usage error, if a path is not UTF-8.
-    pub fn in_run_file(&self, untold: &[&str]) -> anyhow::Result<String> {
-        Ok(to_toml(&self.config, &self.around(None)?, "train", untold))
+    pub fn in_run_file(&self, untold: &[&str]) -> String {
+        to_toml(&self.config, "train", untold)
     }
 
     /// The configuration, checked for contradictions.
     ///
     /// # Errors
     /// A usage error that names the contradicting options.
-    pub fn checked(&self) -> anyhow::Result<TrainConfig> {
+    pub fn checked(&self) -> anyhow::Result<Config> {
         self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
         Ok(self.config.clone())
     }
 
-    /// Stores where options come from, for error messages about them.
-    pub fn came_from(&mut self, file: ConfigFile) {
-        self.from_file = Some(file);
-    }
-
     /// Threads that do not compute.
     pub fn sampling_threads(&self) -> usize {
-        self.sample_threads.unwrap_or(0).saturating_mul(self.config.num_ranks())
-    }
-
-    /// The options given in addition to the configuration, as in a file.
-    ///
-    /// # Errors
-    /// A usage error, if a path is not UTF-8.
-    fn around(&self, threads: Option<usize>) -> anyhow::Result<Map<String, Value>> {
-        let mut around = Map::new();
-        for (name, path) in [
-            ("checkpoint", self.checkpoint.as_deref()),
-            ("init", self.init.as_deref()),
-            ("log", self.log.as_deref()),
-            ("tensorboard", self.tensorboard.as_deref()),
-        ] {
-            let flag = || format!("--{}", name.replace('_', "-"));
-            around.insert(name.to_string(), json!(path.map(|path| as_text(&flag(), path)).transpose()?));
-        }
-        around.insert("resume".to_string(), self.resume.then_some(true).into());
-        around.insert("timeout".to_string(), self.processes.timeout_s().into());
-        around.insert("rendezvous".to_string(), self.processes.rendezvous().into());
-        around.insert("threads".to_string(), threads.into());
-        around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
-        around.insert("placement".to_string(), self.placement.as_ref().map(RowPlacement::to_string).into());
-        around.insert("cache".to_string(), self.cache.map(|cache| cache.to_string()).into());
-        around.insert("presample".to_string(), json!(self.presample));
-        around.insert("prefetch".to_string(), self.prefetch.into());
-        around.insert("sample_threads".to_string(), self.sample_threads.into());
-        around.insert("log_every".to_string(), self.log_every.into());
-        let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
-        around.insert("load_features".to_string(), place.into());
-        around.insert("memory".to_string(), self.memory.map(|memory| memory.to_string()).into());
-        let products = self.products.and_then(|products| products.to_possible_value());
-        around.insert("products".to_string(), json!(products.map(|value| value.get_name().to_string())));
-        let topology = self.topology.to_possible_value().map(|value| value.get_name().to_string());
-        around.insert("topology".to_string(), topology.into());
-        Ok(around)
+        self.config.system.sample_threads.unwrap_or(0).saturating_mul(self.config.num_ranks())
     }
 }
 
@@ -229,10 +99,10 @@ impl Args {
 pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     let joined = match args.print_config {
         true => None,
-        false => Processes::join(&args.processes, &args.config, args.gpus.as_ref())?,
+        false => Processes::join(&args.config)?,
     };
     let Some(processes) = joined else { return run_rank(args, None, ui) };
-    args.config.ranks = args.config.ranks.or(Some(processes.size));
+    args.config.system.ranks.get_or_insert(processes.size);
     let muted = ui.muted();
     let outcome = run_rank(args, Some(&processes), if processes.leads() { ui } else { &muted });
     outcome.inspect_err(|error| processes.process.fail(&format!("{error:#}")))?;
@@ -245,26 +115,12 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     let in_place = |error| in_place(error, args.from_file.as_ref());
     // Check before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(in_place)?;
-    if let Some(CacheRoom::Auto) = args.cache {
-        let placed = cache_room::placement(&args.config, args.placement.as_ref());
-        let placed = placed.map_err(in_place)?;
-        if !args.print_config {
-            args.placement = Some(placed);
-        }
-    }
+    args.config.system.threads = ui.threads();
     let config = &args.config;
     if args.print_config {
-        to_toml(config, &args.around(ui.threads())?, "", &[]).lines().for_each(|line| ui.say(line));
+        to_toml(config, "", &[]).lines().for_each(|line| ui.say(line));
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
-    }
-    if args.trial.is_some() && args.checkpoint.is_some() {
-        return Err(usage("--trial keeps nothing: leave it out, or --checkpoint"));
-    }
-    if args.trial.is_some() && config.parallelism.cooperates() {
-        return Err(usage(
-            "--trial: --parallelism cooperative makes all its mini-batches before the first: leave it out",
-        ));
     }
     let dataset = args.dataset.as_deref().context("a dataset is needed")?;
     if processes.is_none_or(Processes::leads) {
@@ -272,7 +128,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     let dataset = Dataset::open(dataset)?;
     // Only caches and rows kept in memory use it, which not every run has; a mistyped key is an error all the same.
-    args.presample.as_deref().map(|key| Presample::open(&dataset, key)).transpose()?;
+    config.system.presample.as_deref().map(|key| Presample::open(&dataset, key)).transpose()?;
     let config = &config.of_labels(&dataset, ui).map_err(in_place)?;
     ui.table(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {}{}, {}",
@@ -283,51 +139,26 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         config.model.layers,
         config.model.hidden,
         number_of(config.num_ranks() as u64, "rank", "ranks"),
-        if config.groups > 1 { format!(" in {} groups", config.groups) } else { String::new() },
-        config.parallelism,
+        if config.system.groups > 1 { format!(" in {} groups", config.system.groups) } else { String::new() },
+        config.system.parallelism,
     ));
-    let size = args.cache.and_then(CacheRoom::size);
-    let cache =
-        size.map(|size| dataset.features().map(|features| size.bytes(features.num_bytes() as u64))).transpose()?;
-    let (folder, resume) = (args.checkpoint.clone(), args.resume);
+    let (folder, resume) = (config.run.checkpoint.clone(), config.run.resume);
     let stop = stop_gently(move || left_behind(folder.as_deref(), resume));
-    let options = RunOptions {
-        checkpoint: args.checkpoint,
-        resume: args.resume,
-        init: args.init,
-        log: args.log,
-        tensorboard: args.tensorboard,
-        log_every: args.log_every,
-        threads: ui.threads(),
-        products: args.products,
-        features: args.load_features,
-        memory: args.memory.map(Memory::total),
-        trial: args.trial.map(|batches| batches as usize),
-        prefetch: args.prefetch,
-        exact_phases: args.prefetch == 0,
-        sample_threads: args.sample_threads,
-        gpus: args.gpus,
-        placement: args.placement,
-        cache,
-        presample: args.presample,
-        topology: args.topology,
+    let hooks = Hooks {
         process: processes.map(|processes| processes.process.clone()),
-        timeout: Some(args.processes.timeout()),
         abandon: Some(|error| give_up(&format!("{error}; a rank that did not return was left behind"))),
         stop: Some(stop),
         baseline: Some(Arc::new(OnceLock::new())),
-        ..RunOptions::default()
+        ..Hooks::default()
     };
-    let chosen = match config.parallelism {
-        Parallelism::Auto => Some(plan::choose(&dataset, config, &options, ui)?),
+    let chosen = match config.system.parallelism {
+        Parallelism::Auto => Some(plan::choose(&dataset, config, &hooks, ui)?),
         _ => None,
     };
     let config = chosen.as_ref().map_or(config, |chosen| &chosen.config);
-    let presample = options.presample.clone().or_else(|| chosen.as_ref()?.presample.clone());
-    let options = RunOptions { presample, ..options };
-    if config.device == Device::Cpu
+    if config.system.device == Device::Cpu
         && config.model.dtype == Dtype::Bf16
-        && options.products.is_none()
+        && config.system.products.is_none()
         && !Engine::of(Dtype::Bf16).by_instructions()
     {
         ui.note("--dtype bf16 saves no time on this processor: products are those of f32, of rounded factors (gsplit doctor)");
@@ -338,14 +169,14 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         let Some(epoch) = epochs.last() else { return };
         if shown.set(()).is_ok() {
             ui.table(format_args!("{}{}", header(), if reads_disk(epoch) { disk_header() } else { String::new() }));
-            let baseline = options.baseline.as_ref().and_then(|told| told.get());
+            let baseline = hooks.baseline.as_ref().and_then(|told| told.get());
             baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
         let is_best = EpochReport::best(epochs).is_some_and(|best| best.epoch == epoch.epoch);
         let of_disk = if reads_disk(epoch) { disk_row(epoch) } else { String::new() };
         ui.table(format_args!("{}{of_disk}{}", row(epoch), if is_best { " *" } else { "" }));
     };
-    let summary = train(&dataset, config, &options, ui, &show).map_err(in_place)?;
+    let summary = train(&dataset, config, &hooks, ui, &show).map_err(in_place)?;
     if let Some(line) = ending(&summary, config) {
         ui.say(line);
     }
@@ -360,15 +191,15 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         let names = dataset.manifest().class_names.as_deref();
         scores::table(found, names).iter().for_each(|line| ui.table(line));
     }
-    for log in [&options.log, &options.tensorboard].into_iter().flatten() {
+    for log in [&config.run.log, &config.run.tensorboard].into_iter().flatten() {
         ui.say(format_args!("log: {}", log.display()));
     }
-    if let Some(folder) = &options.checkpoint {
+    if let Some(folder) = &config.run.checkpoint {
         ui.say(format_args!("checkpoint: {}", folder.display()));
         older_results(folder, summary.epochs.len()).iter().for_each(|note| ui.note(note));
     }
     let mut said = json!({
-        "dataset": dataset.name(), "config": config, "summary": summary, "peak_rss_mb": peak_rss_mb(),
+        "dataset": dataset.name(), "config": config.of_model(), "summary": summary, "peak_rss_mb": peak_rss_mb(),
         "matrices_mb": (4 * most_values_held()) as f64 / 1e6,
     });
     if let Some(chosen) = &chosen {
@@ -380,15 +211,16 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
 
 /// Checks that a run can write its outputs, before the first epoch.
 fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
+    let run = &args.config.run;
     let mut outputs = Outputs::new(args.force).reads("DATASET", dataset);
     if let Some(file) = &args.file {
         outputs = outputs.reads("--config", file);
     }
-    if let Some(folder) = &args.checkpoint {
+    if let Some(folder) = &run.checkpoint {
         outputs.folder("--checkpoint", folder)?;
         ["lock", "best"].iter().try_for_each(|own| outputs.artifact("--checkpoint", &folder.join(own)))?;
     }
-    if let Some(folder) = &args.tensorboard {
+    if let Some(folder) = &run.tensorboard {
         outputs.folder("--tensorboard", folder)?;
         if let Some(events) = [folder.clone(), folder.join("steps")].iter().find_map(|folder| foreign_events(folder))
             && !args.force
@@ -399,7 +231,7 @@ fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
             );
         }
     }
-    args.log.iter().try_for_each(|log| outputs.file("--log", log, Some(is_json_log)))
+    run.log.iter().try_for_each(|log| outputs.file("--log", log, Some(is_json_log)))
 }
 
 pub fn as_usage(error: Error) -> anyhow::Error {
@@ -407,17 +239,12 @@ pub fn as_usage(error: Error) -> anyhow::Error {
 }
 
 /// Adds to `error` about an option its place in `file`, if that has the option, and makes it a usage error.
-fn in_place(error: Error, file: Option<&ConfigFile>) -> anyhow::Error {
+fn in_place(error: Error, file: Option<&File>) -> anyhow::Error {
     match (error, file) {
         (Error::Option(message), Some(file)) => usage(file.place(message)),
         (Error::Option(message), None) => usage(message),
         (other, _) => other.into(),
     }
-}
-
-/// Whether `arg` in the matches `given` is from the command line.
-pub fn is_on_line(given: &ArgMatches, arg: &clap::Arg) -> bool {
-    given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
 }
 
 /// A note on the results of a run, if `gsplit train` has since trained its model in `checkpoint` for `epochs` more.
@@ -434,11 +261,11 @@ fn older_results(checkpoint: &Path, epochs: usize) -> Option<String> {
 }
 
 /// The reason why there were fewer epochs than requested, if any.
-fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
-    let (done, all) = (summary.resumed_after as usize + summary.epochs.len(), config.epochs);
+fn ending(summary: &Summary, config: &Config) -> Option<String> {
+    let (done, all) = (summary.resumed_after as usize + summary.epochs.len(), config.run.epochs);
     match (summary.stopped_early, summary.epochs.is_empty()) {
         (true, none) => {
-            let patience = config.patience.unwrap_or_default();
+            let patience = config.run.patience.unwrap_or_default();
             let began = if none { "nothing to do" } else { "stopped" };
             Some(format!("{began}: no better valid metric in {patience} evaluations up to epoch {done} of {all}"))
         }

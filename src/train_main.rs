@@ -2,22 +2,18 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::headings::of_table;
 use gsplit::launch::Launch;
-use gsplit::{arguments, child, convert, manual, ui};
+use gsplit::{arguments, child, cli, completions, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::operator::calibrated;
 use gsplit_trainer::{Device, Dtype};
 
-use train::ConfigFile;
-
 mod compare;
 mod infer;
-mod loopback;
 mod plan;
 mod run;
 mod system;
@@ -52,17 +48,10 @@ enum TrainerCommand {
     /// Prints the engines for dense products on this machine as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
-    /// Tries ranks in processes over loopback and prints their speed as JSON: for gsplit doctor
     #[command(hide = true)]
-    Loopback,
-    /// Prints the options of these subcommands as JSON: for gsplit completions
+    Completions(completions::Args),
     #[command(hide = true)]
-    Outline,
-    /// Writes the man pages of these subcommands: for gsplit man
-    #[command(hide = true)]
-    Man {
-        folder: PathBuf,
-    },
+    Man(completions::ManArgs),
 }
 
 impl TrainerCommand {
@@ -77,11 +66,14 @@ impl TrainerCommand {
 
 /// The command line, with options under headings.
 fn command() -> clap::Command {
-    TrainerCli::command()
-        .mut_subcommand("train", train::grouped)
-        .mut_subcommand("run", convert::grouped)
-        .mut_subcommand("infer", of_table)
-        .mut_subcommand("compare", of_table)
+    of_table(TrainerCli::command()).mut_subcommand("train", train::grouped)
+}
+
+/// The command line of `gsplit`, in which these subcommands have their options.
+fn of_both_programs() -> clap::Command {
+    let own = command();
+    let visible = own.get_subcommands().filter(|sub| !sub.is_hide_set());
+    visible.fold(cli::command(), |all, sub| all.mut_subcommand(sub.get_name(), |_| sub.clone()))
 }
 
 fn main() -> ExitCode {
@@ -107,15 +99,8 @@ fn main() -> ExitCode {
                 ui.json(&serde_json::json!({ "products": found }));
                 Ok(())
             }
-            TrainerCommand::Loopback => {
-                ui.json(&loopback::measure()?);
-                Ok(())
-            }
-            TrainerCommand::Outline => {
-                ui.say(manual::outline(&command()));
-                Ok(())
-            }
-            TrainerCommand::Man { folder } => Ok(manual::write_pages(command(), false, &folder)?),
+            TrainerCommand::Completions(args) => completions::run(&args, of_both_programs()),
+            TrainerCommand::Man(args) => completions::man(&args, of_both_programs()),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }
@@ -123,7 +108,7 @@ fn main() -> ExitCode {
 
 /// Parses `line`, with the options of the file that `train --config` or `run --config` names; for train, then adds the
 /// options of `--preset` and then the options that follow from others.
-fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
+fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (mut cli, given) = parsed(&line);
     let shape = match &mut cli.command {
         TrainerCommand::Plan(args) => Some((&mut args.model, &args.fanouts)),
@@ -135,10 +120,8 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     {
         model.layers = fanouts.len();
     }
-    let mut command = command();
-    command.build();
     if let (TrainerCommand::Run(args), Some(matches)) = (&cli.command, given.subcommand_matches("run")) {
-        return match args.read_file(&command, matches)? {
+        return match args.read_file(matches)? {
             Some(file) => {
                 let (mut cli, given) = parsed(&run::merged(line, &file));
                 if let TrainerCommand::Run(args) = &mut cli.command {
@@ -149,21 +132,9 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
             None => Ok(cli),
         };
     }
-    let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
-        return Ok(cli);
-    };
-    let train = command.find_subcommand("train");
-    let file = train.map(|train| args.read_file(train, matches)).transpose()?.flatten();
-    line = with_arguments(line.into_iter(), &file.as_ref().map_or_else(Vec::new, ConfigFile::arguments));
-    for more in [train::Args::of_preset, train::Args::that_follow] {
-        let (cli, given) = parsed(&line);
-        if let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
-            line = with_arguments(line.into_iter(), &more(args, matches));
-        }
-    }
-    let (mut cli, _) = parsed(&line);
-    if let (TrainerCommand::Train(args), Some(file)) = (&mut cli.command, file) {
-        args.came_from(file);
+    if let (TrainerCommand::Train(args), Some(given)) = (&mut cli.command, given.subcommand_matches("train")) {
+        args.complete(given)?;
+        cli.output = cli.output.with_threads(args.config.system.threads);
     }
     Ok(cli)
 }
@@ -261,35 +232,47 @@ mod tests {
         let path = folder.path().join("run.toml");
         let path = path.to_str().unwrap();
         for (text, line, words) in [
-            ("lr = 0.1", 1, "did you mean `lr` in [optimizer]?"),
-            ("\n[optimizer]\nlearning_rate = 0.1", 3, "no such option: `gsplit train --print-config` shows all"),
-            ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
-            ("[optimiser]", 1, "there are [cooperative], [draw], [model], [optimizer]"),
-            ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
-            ("[model]\nkind = 'gut'", 2, "gut is not one of its values: sage, sage-pool"),
-            ("[optimizer]\nlr = 'fast'", 2, "fast is not a value of --lr: expected a number"),
-            ("epochs = 2.5", 1, "2.5 is not a value of --epochs"),
-            ("epochs = -1", 1, "-1 is not in 0..="),
-            ("ranks = 1979-05-27", 1, "got a datetime"),
-            ("fanouts = [5, [5]]", 1, "got an array"),
-            ("fanouts = [5, 'x']", 1, "5,x is not a value of --fanouts"),
-            ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
-            ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
-            ("[run]\nconfig = 'other.toml'", 2, "no such option"),
-            ("epochs =", 1, "quoted"),
-            ("epochs = 1\nepochs = 2", 2, "duplicate key"),
+            (
+                "lr = 0.1",
+                1,
+                "unknown field `lr`, expected one of `data`, `model`, `system`, `run` (it is an option of [run.optimizer])",
+            ),
+            (
+                "\n[run.optimizer]\nlearning_rate = 0.1",
+                3,
+                "unknown field `learning_rate`, expected one of `kind`, `lr`",
+            ),
+            (
+                "[optimizer]",
+                1,
+                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run` (it is an option of [run.optimizer])",
+            ),
+            ("[model]\nmodel = 'gat'", 2, "unknown field `model`, expected one of `kind`, `layers`"),
+            ("[model]\nkind = 'gut'", 2, "unknown variant `gut`, expected one of `sage`, `sage-pool`"),
+            ("[run.optimizer]\nlr = 'fast'", 2, "invalid type: string \"fast\", expected f64"),
+            ("[run]\nepochs = 2.5", 2, "invalid type: floating point `2.5`, expected u32"),
+            ("[run]\nepochs = -1", 2, "invalid value: integer `-1`, expected u32"),
+            ("[system]\nranks = 1979-05-27", 2, "invalid type"),
+            ("[data]\nfanouts = [5, {}]", 2, "expected a string, a number or a list of these"),
+            ("[data]\nfanouts = [5, 'x']", 2, "fanout"),
+            ("[run.optimizer]\nnesterov = 1", 2, "invalid type: integer `1`, expected a boolean"),
+            ("[system]\nthreads = 0", 2, "--threads 0: expected 1 to 1024"),
+            ("[system]\npartition = '../up'", 2, "--partition"),
+            ("[run]\nconfig = 'other.toml'", 2, "unknown field `config`"),
+            ("[run]\nepochs =", 2, "quoted"),
+            ("[run]\nepochs = 1\nepochs = 2", 3, "duplicate key"),
             // Values that are possible in general, but not here.
-            ("seed = 1\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
-            ("[optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
-            ("[schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
-            ("fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
+            ("[run]\nseed = 1\nepochs = 0", 3, "--epochs 0: expected 1 or more"),
+            ("[run.optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
+            ("[run.schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
+            ("data.fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
         ] {
             std::fs::write(path, text).unwrap();
             let told = complaint(&["--config", path]);
             assert!(told.starts_with(&format!("{path}:{line}: ")) && told.contains(words), "{text:?}: {told}");
         }
         // The value of the command line is used, so the file's is not to blame.
-        std::fs::write(path, "epochs = 0").unwrap();
+        std::fs::write(path, "[run]\nepochs = 0").unwrap();
         let told = complaint(&["--config", path, "--epochs", "0"]);
         assert!(told.starts_with("--epochs 0"), "{told}");
     }

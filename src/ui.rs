@@ -21,10 +21,12 @@ use end::{
     INTERRUPTED, JSON, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle, on_interrupt, on_panic,
     tell_interrupt, wait_for_sigterm,
 };
-pub use end::{distance, end, give_up, interrupted, plainly, refuse, sober, stop_after_child, stop_gently};
+pub use end::{end, give_up, interrupted, plainly, refuse, sober, stop_after_child, stop_gently};
 use in_run::reworded;
 pub use in_run::{STEP_OF_RUN, in_run};
 use progress::{LogLines, TerminalBar, Timed, Times};
+/// Number of letters to insert, remove or replace in one word to get the other.
+pub use strsim::levenshtein as distance;
 
 /// Options of every subcommand.
 #[derive(clap::Args, Clone, Copy)]
@@ -49,6 +51,11 @@ pub struct Output {
 }
 
 impl Output {
+    /// These options with this number of threads, unless they have one.
+    pub fn with_threads(self, threads: Option<usize>) -> Self {
+        Self { threads: self.threads.or(threads.and_then(|threads| threads.try_into().ok())), ..self }
+    }
+
     /// Leaves `own` of the threads for the subcommand to start.
     pub fn leaving(self, own: usize) -> Self {
         Self { own, ..self }
@@ -75,6 +82,8 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 /// Whether options contradict each other, or one is missing.
 fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<UsageError>()
+        || matches!(error.downcast_ref(), Some(gsplit_partition::Error::Option(_)))
+        || matches!(error.downcast_ref(), Some(gsplit_preprocess::Error::Option(_)))
 }
 
 /// `path`, which `--option` names, as text to record.
@@ -95,16 +104,10 @@ const PROGRESS: &str = "GSPLIT_PROGRESS";
 /// own line and 130 (SIGTERM: 143).
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
     JSON.store(output.json, Ordering::SeqCst);
-    if let Err(error) = wait_for_sigterm() {
-        complain(&format!("warning: SIGTERM will leave a hidden unfinished directory: {error}"));
-    }
-    if let Err(error) = take_signals(|fault| give_up(fault)) {
-        complain(&format!(
-            "warning: a file that is too long, or cut while it is read, ends gsplit by a signal: {error}"
-        ));
-    }
-    if let Err(error) = ctrlc::set_handler(|| on_interrupt(SIGINT)) {
-        complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
+    let handlers = wait_for_sigterm().and_then(|()| take_signals(|fault| give_up(fault)));
+    let handlers = handlers.map_err(anyhow::Error::from);
+    if let Err(error) = handlers.and_then(|()| Ok(ctrlc::set_handler(|| on_interrupt(SIGINT))?)) {
+        complain(&format!("warning: signals end gsplit at once, and leave hidden unfinished folders: {error}"));
     }
     panic::set_hook(Box::new(on_panic));
     let ui = Ui {

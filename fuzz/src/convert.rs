@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gsplit_preprocess::convert::{ConvertOptions, Format, convert};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{Answer, MissingRows, OnDuplicate};
+use gsplit_preprocess::read::options::{Answer, Decimal, MissingRows, OnDuplicate};
 use gsplit_store::memory::resident;
 use gsplit_store::{NoProgress, verify};
 
@@ -127,8 +127,8 @@ pub const TARGETS: &[Target] = &[
     ),
     convert_of("graphsaint", Format::Graphsaint, "", &["adj_full.npz", "feats.npy", "class_map.json", "role.json"]),
     convert_of("mtx", Format::Mtx, "matrix.mtx", &["matrix.mtx"]),
-    convert_of("metis", Format::Metis, "lists.graph", &["lists.graph"]),
     convert_of("dimacs", Format::Dimacs, "graph.gr", &["graph.gr"]),
+    convert_of("metis", Format::Metis, "lists.graph", &["lists.graph"]),
     convert_of("parquet", Format::Parquet, "edges.parquet", &["edges.parquet"]),
     convert_of("arrow", Format::Arrow, "edges.arrow", &["edges.arrow"]),
     Target {
@@ -215,7 +215,7 @@ fn options<'a>(parts: &mut impl Iterator<Item = &'a [u8]>) -> ConvertOptions {
             b'y' => options.read.header = Some(Answer::Yes),
             b'b' => options.read.bipartite = Some(Answer::Yes),
             b'o' => options.read.bipartite = Some(Answer::No),
-            b'm' => options.read.decimal = "comma".parse().ok(),
+            b'm' => options.read.decimal = Some(Decimal::Comma),
             b'1' => options.read.node_table.on_duplicate = Some(OnDuplicate::First),
             b'2' => options.read.node_table.on_duplicate = Some(OnDuplicate::Last),
             b'g' => options.read.node_table.missing_rows = Some(MissingRows::Fill),

@@ -3,18 +3,12 @@
 
 use std::path::Path;
 
-use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
+use gsplit_kernels::Fanout;
 use gsplit_store::NoProgress;
-use gsplit_trainer::{InferConfig, RunOptions, TrainConfig, infer, train};
+use gsplit_trainer::{Config, Hooks, InferConfig, NormKind, infer, train};
 
-use super::input::{folder, one_line, split, succeeds, write, write_all};
+use super::input::{folder, one_line, split, succeeds, write_all};
 use super::stored::{record, six, vouch};
-
-#[allow(dead_code)] // It writes configurations too.
-#[path = "../../src/train/config_file.rs"]
-mod config_file;
-
-use config_file::{ConfigFile, Places};
 
 /// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor
 /// refused with one line.
@@ -26,39 +20,21 @@ pub fn run(name: &str, bytes: &[u8]) -> bool {
     }
 }
 
-fn command() -> Command {
-    let around = |name: &'static str| Arg::new(name).long(name);
-    let command = TrainConfig::augment_args(Command::new("train"));
-    let command = command.arg(around("checkpoint")).arg(around("resume").action(ArgAction::SetTrue));
-    let threads = around("threads").value_parser(clap::value_parser!(u16));
-    let mut command = command.arg(threads).arg(around("log"));
-    command.build();
-    command
-}
-
-/// What `options` say, and the rest by default.
-fn config(options: &[&str]) -> TrainConfig {
-    let line = [&["train"], options].concat();
-    let matches = command().try_get_matches_from(line).expect("options of train");
-    TrainConfig::from_arg_matches(&matches).expect("a configuration")
-}
-
-/// The run whose checkpoints are read.
-fn of_six(epochs: &'static str) -> TrainConfig {
-    let model = ["--layers", "2", "--hidden", "2", "--fanouts", "2,2", "--norm", "batch"];
-    config(&[&["--parallelism", "single", "--epochs", epochs, "--batch-size", "2"], &model[..]].concat())
-}
-
-fn options(folder: &Path, resume: bool) -> RunOptions {
-    let checkpoint = Some(folder.to_path_buf());
-    RunOptions { checkpoint, resume, threads: Some(1), ..RunOptions::default() }
+/// The run whose checkpoints are read, and are written to `folder`.
+fn of_six(epochs: u32, folder: &Path, resume: bool) -> Config {
+    let mut config = Config::default();
+    (config.model.layers, config.model.hidden, config.model.norm) = (2, 2, Some(NormKind::Batch));
+    (config.data.fanouts, config.data.batch_size) = ([Fanout::Take(2); 2].into(), 2);
+    (config.run.epochs, config.run.checkpoint, config.run.resume) = (epochs, Some(folder.to_path_buf()), resume);
+    (config.system.threads, config.system.prefetch) = (Some(1), 0);
+    config
 }
 
 /// A checkpoint after one epoch on six vertices, as an input.
 #[allow(dead_code)] // For the seed.
 pub fn seed() -> Vec<u8> {
     let folder = folder();
-    train(six(), &of_six("1"), &options(folder.path(), false), &NoProgress, &|_| {}).expect("a run");
+    train(six(), &of_six(1, folder.path(), false), &Hooks::default(), &NoProgress, &|_| {}).expect("a run");
     let read = |name: &str| std::fs::read(folder.path().join("epoch-00001").join(name)).expect("a checkpoint");
     CHECKPOINT.map(read).join(super::input::SEPARATOR)
 }
@@ -77,23 +53,15 @@ fn go_on(bytes: &[u8]) -> bool {
     }
     let inference = InferConfig { checkpoint: run.clone(), ..InferConfig::default() };
     let inferred = succeeds(infer(six(), &inference, 64 << 20, None, &NoProgress));
-    let resumed = train(six(), &of_six("2"), &options(&run, true), &NoProgress, &|_| {});
+    let resumed = train(six(), &of_six(2, &run, true), &Hooks::default(), &NoProgress, &|_| {});
     succeeds(resumed) && inferred
 }
 
 /// A configuration file.
 fn configure(bytes: &[u8]) -> bool {
-    let folder = folder();
-    let path = folder.path().join("train.toml");
-    write(&path, bytes);
-    let command = command();
-    match ConfigFile::read(&path, &Places::new(&command, &config(&[])), |_, _| false) {
-        Ok(file) => {
-            let line = ["train".to_string()].into_iter().chain(file.arguments());
-            let Ok(matches) = command.try_get_matches_from(line) else { return false };
-            let config = TrainConfig::from_arg_matches(&matches).expect("a configuration");
-            succeeds(config.check())
-        }
-        Err(error) => one_line(&format!("{error:#}")),
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    match toml::from_str::<Config>(text) {
+        Ok(config) => succeeds(config.check()),
+        Err(error) => one_line(&error.message().replace('\n', ", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! How fast a GPU copies, gathers, samples and pre-samples: what `make bench-gpu` runs.
+//! How fast a GPU copies, gathers, samples and pre-samples: what `scripts/gpu/run.sh` runs.
 //!
 //! `gpu` measures GPU 0; `gpu --emulate` runs all of it, tiny, where there is none, to see that it runs. Prints one JSON
 //! line for each measure, medians of seven rounds after one that is not timed: seconds, what was done in them, and the
@@ -151,7 +151,10 @@ fn cached_gathers(gpu: &Gpu, other: Option<&Gpu>, sizes: &Sizes) -> Result<(), G
     let shares = [0.0, 0.2, 0.5, 1.0].map(|share| (share, gpu, "own"));
     for (share, owner, tier) in shares.into_iter().chain(other.map(|other| (1.0, other, "peer"))) {
         let kept = &rows[..(share * sizes.rows as f64) as usize];
-        let keep = |gpu: &Gpu, rows| RowStore::new(gpu, DIM, rows, |_| &host[..DIM], None);
+        let keep = |gpu: &Gpu, rows| {
+            let store = RowStore::alloc(gpu, DIM, false, rows, false)?;
+            store.filled(gpu, |_, values, _| Ok::<(), GpuError>(values.fill(1.0)))
+        };
         let (empty, kept) = (keep(gpu, &[])?, keep(owner, kept)?);
         let cache = match tier {
             "own" => DeviceCache::new(gpu, &table, &kept, &[])?,
@@ -182,8 +185,8 @@ fn sample(
     }
     let layers = sampler.finish(graph)?;
     if let Some(counters) = counters {
-        let frontiers = layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed().len()]);
-        counters.count_vertices(sampler.mixed(), &frontiers.collect::<Vec<_>>())?;
+        let frontiers = layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed_frontier().len()]);
+        counters.count_vertices(sampler.mixed_frontier(), &frontiers.collect::<Vec<_>>())?;
     }
     Ok(layers.iter().map(DeviceLayer::num_edges).sum())
 }

@@ -1,4 +1,4 @@
-//! How fast mini-batches are sampled: what `make bench-sampling` runs.
+//! How fast mini-batches are sampled: what `make bench NAME=sampling` runs.
 //!
 //! `sampling DATASET FANOUTS BATCH_SIZE BATCHES THREADS [count]` loads a dataset's topology, samples BATCHES
 //! mini-batches of the training split in the order of an epoch, and prints one JSON line: their seconds, CPU seconds,
@@ -57,12 +57,12 @@ impl Run<'_> {
             let ids = self.counters.as_mut().map_or(EdgeIds::Drop, EdgeIds::Count);
             let key = Step { seed: 0, epoch, step }.layer_key(depth);
             self.sampler.layer(&self.graph, &Draw::new(fanout), &key, ids, layer)?;
-            sizes.push(self.sampler.mixed().len());
+            sizes.push(self.sampler.mixed_frontier().len());
         }
         if let Some(counters) = &mut self.counters {
-            counters.count_vertices(self.sampler.mixed(), &sizes)?;
+            counters.count_vertices(self.sampler.mixed_frontier(), &sizes)?;
         }
-        Ok([self.layers.iter().map(SampledCsc::num_edges).sum(), self.sampler.mixed().len()])
+        Ok([self.layers.iter().map(SampledCsc::num_edges).sum(), self.sampler.mixed_frontier().len()])
     }
 }
 

@@ -86,6 +86,11 @@ impl HostEdges {
         (self.indptr, self.sources)
     }
 
+    /// Refuses targets without a row of their own, if they `need` one: row `t` of the sources is target `t`'s.
+    pub(crate) fn check_own_rows(&self, need: bool) -> Result<(), KernelError> {
+        check_own_rows(need, self.num_targets(), self.num_sources)
+    }
+
     /// The edges of `target`, as positions in [`HostEdges::sources`].
     ///
     /// # Panics
@@ -130,6 +135,13 @@ impl BySource {
     }
 }
 
+fn check_own_rows(need: bool, targets: usize, rows: usize) -> Result<(), KernelError> {
+    match need && targets > rows {
+        true => Err(KernelError::RowOutOfRange { position: rows as u32, rows }),
+        false => Ok(()),
+    }
+}
+
 /// A matrix that is cut at rows: a row has `per_row` values, and `per_edge` more for each of its edges.
 pub(crate) struct Part<'a, T> {
     pub(crate) values: &'a mut [T],
@@ -169,21 +181,24 @@ impl<A: Parts, B: Parts> Parts for (A, B) {
     }
 }
 
-/// Runs `body` on ranges of rows of about equal work, each with its part of `parts`, in parallel. The work of rows `a..b` is
-/// `indptr[b] - indptr[a] + b - a`, each of `width` values. Ranges do not depend on the thread count.
-pub(crate) fn for_balanced_rows<P: Parts>(
-    indptr: &[u32],
-    width: usize,
-    parts: P,
-    body: &(impl Fn(Range<usize>, P) + Sync),
-) {
-    halve(indptr, width, 0..indptr.len() - 1, parts, body);
+/// Runs a body, [`vectorised`](crate::simd::vectorised), on ranges of rows of about equal work, each with its part of the parts, in
+/// parallel. The work of rows `a..b` is `indptr[b] - indptr[a] + b - a`, each of a width of values. Ranges do not depend on the
+/// thread count.
+macro_rules! for_balanced_rows {
+    ($indptr:expr, $width:expr, $parts:expr, |$rows:pat_param, $part:pat_param| $body:expr) => {{
+        let indptr: &[u32] = $indptr;
+        $crate::edges::halve(indptr, $width, 0..indptr.len() - 1, $parts, &|$rows, $part| {
+            $crate::simd::vectorised!($body)
+        })
+    }};
 }
+pub(crate) use for_balanced_rows;
 
 /// Values that one task works on.
 const TASK_VALUES: usize = 1 << 16;
 
-fn halve<P: Parts>(
+/// The recursion of `for_balanced_rows`, for some of the rows.
+pub(crate) fn halve<P: Parts>(
     indptr: &[u32],
     width: usize,
     rows: Range<usize>,
@@ -239,7 +254,7 @@ mod tests {
             let edges = *indptr.last().unwrap() as usize;
             let (mut out, mut of_edges) = (vec![0u32; 2 * degrees.len()], vec![0u8; 3 * edges + degrees.len()]);
             let parts = (Part::rows(&mut out, 2), Part::edges(&mut of_edges, 3, 1));
-            for_balanced_rows(&indptr, 16, parts, &|rows, (out, of_edges)| {
+            for_balanced_rows!(&indptr, 16, parts, |rows, (out, of_edges)| {
                 let edges = (indptr[rows.end] - indptr[rows.start]) as usize;
                 assert_eq!((out.values.len(), of_edges.values.len()), (2 * rows.len(), 3 * edges + rows.len()));
                 assert!(rows.len() < 2 || (edges + rows.len()) * 16 <= TASK_VALUES);

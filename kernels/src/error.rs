@@ -32,14 +32,6 @@ pub enum KernelError {
         /// The vertex.
         vertex: u32,
     },
-    /// An edge index that the counters do not have.
-    #[error("edge {edge} is out of range: the graph has {num_edges} edges; use a sample of this graph")]
-    EdgeOutOfRange {
-        /// The index into `indices`.
-        edge: u64,
-        /// Indices must be below this.
-        num_edges: usize,
-    },
     /// Asked to stop while it read from disk ([`Graph::reading_ahead`](crate::Graph::reading_ahead)).
     #[error("interrupted")]
     Interrupted,
@@ -136,6 +128,12 @@ impl KernelError {
         // No slice has the length of a product that overflows.
         let expected = rows.saturating_mul(dim);
         Self::check_len(what, expected, got)
+    }
+
+    /// The number of rows of `dim` values in slice `what`, of which they are all; 0 if rows have no values.
+    pub(crate) fn count_rows(what: &'static str, dim: usize, got: usize) -> Result<usize, Self> {
+        let rows = got.checked_div(dim).unwrap_or(0);
+        Self::check_matrix(what, rows, dim, got).map(|()| rows)
     }
 
     /// Checks that slice `what` has `expected` elements.

@@ -12,7 +12,7 @@ const MIN_SLOTS: usize = 16;
 /// Marks a free slot: no entry looks like this, because no value is `u32::MAX`.
 const EMPTY: u64 = u64::MAX;
 
-/// Map `u32` → `u32`; see the module's documentation.
+/// Map `u32` → `u32`; see the module's documentation. At first it has few slots.
 pub(crate) struct IdMap {
     slots: Vec<u64>,
     len: usize,
@@ -21,11 +21,6 @@ pub(crate) struct IdMap {
 }
 
 impl IdMap {
-    /// An empty table with room for `items` keys before it grows.
-    pub(crate) fn with_capacity(items: usize) -> Self {
-        Self { slots: vec![EMPTY; (2 * items).next_power_of_two().max(MIN_SLOTS)], len: 0, moving: Vec::new() }
-    }
-
     /// Returns the value of `key`; if the key is new, inserts it with `value`.
     #[inline]
     pub(crate) fn get_or_insert(&mut self, key: u32, value: u32) -> u32 {
@@ -91,7 +86,7 @@ impl IdMap {
 
 impl Default for IdMap {
     fn default() -> Self {
-        Self::with_capacity(0)
+        Self { slots: vec![EMPTY; MIN_SLOTS], len: 0, moving: Vec::new() }
     }
 }
 
@@ -101,7 +96,7 @@ mod tests {
 
     #[test]
     fn keeps_the_first_value_while_it_grows() {
-        let mut table = IdMap::with_capacity(0);
+        let mut table = IdMap::default();
         // Runs, multiples of a power of two, and both ends of the range.
         let keys: Vec<u32> = (0..500).chain((1..500).map(|i| i << 20)).chain((0..500).map(|i| u32::MAX - i)).collect();
         for (value, &key) in (0..).zip(&keys) {

@@ -4,6 +4,27 @@
 //! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of
 //! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per
 //! operation: `mod.rs` holds the contract, `cpu.rs` the implementation on host memory, `cuda.rs` and `cuda.cu` that on GPUs.
+//!
+//! # Errors
+//! A function that returns [`GpuError`] may return [`GpuError::OutOfMemory`] and errors of the driver and of the GPU, of earlier
+//! launches too; one that returns [`CommError`] the errors of a [`Communicator`]. Sections on errors name only others.
+//! ```
+//! use gsplit_kernels::schedule::Step;
+//! use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, gather_rows};
+//!
+//! // Edges 1 → 0, 2 → 0 and 0 → 1: the in-neighbours of vertex 0, and a feature row for each vertex that is reached.
+//! let graph = Graph::new(&[0, 2, 3, 3], &[1, 2, 0])?;
+//! let (mut sampler, mut layer) = (Sampler::new(1), SampledCsc::default());
+//! sampler.start(&[0]);
+//! let key = Step { seed: 0, epoch: 1, step: 0 }.layer_key(0);
+//! sampler.layer(&graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut layer)?;
+//! assert_eq!((sampler.mixed_frontier(), &layer.local[..]), (&[0, 1, 2][..], &[1, 2][..]));
+//!
+//! let (features, mut rows) = ([[0.0f32, 0.5], [1.0, 1.5], [2.0, 2.5]], [0.0; 6]);
+//! gather_rows(|v| &features[v as usize][..], sampler.mixed_frontier(), 2, &mut rows)?;
+//! assert_eq!(rows, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
+//! # Ok::<(), gsplit_kernels::KernelError>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -75,7 +96,8 @@ pub use product::{MatrixView, PackedFactor, has_amx, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSubgraph, Draw,
-    EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, Near, Reach, SampledCsc, Sampler, VertexSet,
+    EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, PreferredVertices, ReceptiveField, SampledCsc, Sampler,
+    VertexSet,
 };
 pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
 pub use split::{DeviceOwners, Split, split_by_owner};

@@ -114,12 +114,20 @@ impl StreamKey {
     /// Words `4 * block .. 4 * block + 4` of the sequence of `item`.
     #[inline]
     pub fn block(&self, item: u32, block: u16) -> [u32; 4] {
-        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16 | u32::from(block);
-        philox4x32_10([item, what, self.step, self.epoch], [self.seed as u32, (self.seed >> 32) as u32])
+        philox4x32_10([item, self.what() | u32::from(block), self.step, self.epoch], self.key())
     }
-}
 
-impl StreamKey {
+    #[inline(always)]
+    fn key(&self) -> [u32; 2] {
+        [self.seed as u32, (self.seed >> 32) as u32]
+    }
+
+    /// Stream and layer, with room for the block.
+    #[inline(always)]
+    fn what(&self) -> u32 {
+        (self.stream as u32) << 24 | u32::from(self.layer) << 16
+    }
+
     /// The key whose sequence of `item` continues the one under this key, for the `page`th time: each holds
     /// [`DRAWS_PER_ITEM`] words. Page 0 is this key's own sequence.
     #[inline]
@@ -133,19 +141,14 @@ impl StreamKey {
 
     /// The key as kernels of GPUs take it; its second word leaves room for the block.
     pub(crate) fn words_of_key(&self) -> [u32; 5] {
-        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
-        [self.seed as u32, (self.seed >> 32) as u32, what, self.step, self.epoch]
+        let [low, high] = self.key();
+        [low, high, self.what(), self.step, self.epoch]
     }
-}
 
-/// Number of blocks whose words [`StreamKey::words`] returns at once.
-pub(crate) const BLOCKS: usize = 4;
-
-impl StreamKey {
     /// [`StreamKey::block`] of `N` blocks from `first` on: word `w` of block `first + i` is `[w][i]`.
     #[inline(always)]
     pub(crate) fn blocks<const N: usize>(&self, item: u32, first: u16) -> [[u32; N]; 4] {
-        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
+        let what = self.what();
         let second = std::array::from_fn(|i| what | u32::from(first.wrapping_add(i as u16)));
         let mut words = [[0; N]; 4];
         for (words, lanes) in words.iter_mut().zip(self.lanes([item; N], second)) {
@@ -157,13 +160,12 @@ impl StreamKey {
     /// [`StreamKey::block`] of `N` items: word `w` of item `i` is the lower half of `[w][i]`.
     #[inline(always)]
     pub(crate) fn block_of<const N: usize>(&self, items: [u32; N], block: u16) -> [[u64; N]; 4] {
-        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
-        self.lanes(items, [what | u32::from(block); N])
+        self.lanes(items, [self.what() | u32::from(block); N])
     }
 
     #[inline(always)]
     fn lanes<const N: usize>(&self, first: [u32; N], second: [u32; N]) -> [[u64; N]; 4] {
-        philox_lanes([first, second, [self.step; N], [self.epoch; N]], [self.seed as u32, (self.seed >> 32) as u32])
+        philox_lanes([first, second, [self.step; N], [self.epoch; N]], self.key())
     }
 
     /// The words of blocks `first .. first + BLOCKS` of the sequence of `item`, one block after the other.
@@ -173,6 +175,9 @@ impl StreamKey {
         std::array::from_fn(|i| lanes[i % 4][i / 4])
     }
 }
+
+/// Number of blocks whose words [`StreamKey::words`] returns at once.
+pub(crate) const BLOCKS: usize = 4;
 
 /// Reads the sequence of one item under one key from its start. The reader must take at most [`DRAWS_PER_ITEM`] words.
 #[derive(Debug, Clone)]

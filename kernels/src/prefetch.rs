@@ -12,15 +12,30 @@ const PAGE: usize = 4096;
 /// of a program never depends on it. Does nothing on processors whose prefetch instruction is not implemented here.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
+    prefetch_at(slice.as_ptr().wrapping_add(index));
+}
+
+#[inline(always)]
+fn prefetch_at<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: prefetching reads nothing that the program could see and never faults, whatever the address is; the
         // instruction is part of every x86-64 processor.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().wrapping_add(index).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slice, index);
+    let _ = at;
+}
+
+/// Begins to bring all of `values` into the nearest cache, like [`prefetch`].
+#[inline(always)]
+pub(crate) fn prefetch_all<T>(values: &[T]) {
+    const LINE_BYTES: usize = 64;
+    let bytes = values.as_ptr().cast::<u8>();
+    for offset in (0..size_of_val(values)).step_by(LINE_BYTES) {
+        prefetch_at(bytes.wrapping_add(offset));
+    }
 }
 
 /// Page of memory that `slice[index]` begins in.

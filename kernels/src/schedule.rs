@@ -71,6 +71,20 @@ impl Fanouts {
     }
 }
 
+impl Default for Fanouts {
+    /// GSplit's: 15 for the seeds, then 10, then 5.
+    fn default() -> Self {
+        [15, 10, 5].map(Fanout::Take).into()
+    }
+}
+
+impl<const LAYERS: usize> From<[Fanout; LAYERS]> for Fanouts {
+    fn from(fanouts: [Fanout; LAYERS]) -> Self {
+        const { assert!(0 < LAYERS && LAYERS < 256) };
+        Self(fanouts.to_vec())
+    }
+}
+
 impl FromStr for Fanouts {
     type Err = KernelError;
 
@@ -96,18 +110,7 @@ impl fmt::Display for Fanouts {
     }
 }
 
-impl serde::Serialize for Fanouts {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Fanouts {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::sample::serde_by_text!(Fanouts);
 
 /// The first epoch of pre-sampling; training starts at 1. With one seed both draw by the same rule, and pre-sampling
 /// still never counts the very mini-batches that will be trained on.

@@ -1,53 +1,24 @@
-//! Loops compiled for the vector units that this machine has, and prefetching.
+//! Loops compiled for the vector units that this machine has.
 //!
 //! The crates are compiled for any x86-64. `pulp` compiles a closure again for AVX2 and for AVX-512, and picks one at
-//! run time; its prefetch is safe because a prefetch never faults. On other machines nothing is picked and nothing
-//! prefetched.
+//! run time. On other machines nothing is picked.
 
-/// Bytes that one prefetch brings.
-const LINE_BYTES: usize = 64;
-
-/// Runs `body`, compiled for this machine's vector units. `body` and its callees must be `#[inline(always)]`: a callee that
+/// Runs the expression, compiled for this machine's vector units. Functions that it calls must be `#[inline(always)]`: one that
 /// remains a function of its own is compiled for any x86-64, with vectors of 16 bytes. (Aggregation then takes 1.5 times as long
 /// with AVX2.) Closures of `for_each`, `map` and `from_fn` mostly remain if their bodies are loops, so those loops are `for`. To
 /// find them: `objdump --disassemble --demangle` of a release build, and the calls in functions named `vectorize::imp`.
 ///
 /// A choice between two floats is [`std::hint::select_unpredictable`]. With AVX2 an `if` may stay a branch, and the
 /// loop around it is then not vectorised: ReLU's gradient took six times as long.
-#[inline(always)]
-pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(body)
+macro_rules! vectorised {
+    ($body:expr) => {
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || $body,
+        )
+    };
 }
-
-/// Permission to prefetch, checked once for a whole loop.
-#[derive(Clone, Copy)]
-pub(crate) struct Prefetch {
-    #[cfg(target_arch = "x86_64")]
-    unit: Option<pulp::x86::V1>,
-}
-
-impl Prefetch {
-    pub(crate) fn new() -> Self {
-        Self {
-            #[cfg(target_arch = "x86_64")]
-            unit: pulp::x86::V1::try_new(),
-        }
-    }
-
-    /// Prefetches all of `values`.
-    #[inline(always)]
-    pub(crate) fn slice<T>(self, values: &[T]) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(unit) = self.unit {
-            let start = values.as_ptr().cast::<i8>();
-            for offset in (0..size_of_val(values)).step_by(LINE_BYTES) {
-                unit.sse._mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(start.wrapping_add(offset));
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (values, LINE_BYTES);
-    }
-}
+pub(crate) use vectorised;
 
 /// Number of rows of `dim` values by which a row is prefetched.
 #[inline(always)]

@@ -5,14 +5,14 @@
 //! weight: the type is symmetric and free of loops by construction, because METIS silently answers 0 for other graphs.
 //! Input: any topology that has passed `check_indices` (duplicates allowed), and perhaps a count for each edge.
 //! Idea: scatter the edges into the rows of their sources (the transpose), sort those rows, and merge each with the
-//! in-neighbours of its vertex, once to count and once to write.
+//! in-neighbours of its vertex.
 //! Weight of a pair: 1 + count, where count sums u→v and v→u and all duplicates; the counts are scaled down where the sum
 //! over the pairs would pass 2^30. Without counts every pair weighs 1. The 1 is there because METIS takes no zero, and
 //! because an edge that was not sampled may still be. On six real and generated graphs, k = 4 and 8, the share of cross
 //! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from 0.1 to 256.
-//! Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge; 4 (weighted 8) bytes per arc in the result.
+//! Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge and 16 per arc; 4 (weighted 8) bytes per arc in the result.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::Topology;
 use rayon::prelude::*;
@@ -22,6 +22,8 @@ use crate::{Error, Result};
 
 /// Most vertices with a neighbour: their weights, at least 1 each, must stay below 2^30 with room for proportions.
 pub(crate) const MAX_VERTICES: usize = 1 << 28;
+/// Most arcs.
+const MAX_ARCS: u64 = i32::MAX as u64;
 /// Bound of the sum of weights over all pairs, so that the sum over both directions is a 32-bit number.
 const MAX_WEIGHT: u64 = 1 << 30;
 /// Vertices that one task handles together.
@@ -51,9 +53,15 @@ impl Adjacency {
         2 * vertices.map(pairs_of).sum::<u64>()
     }
 
-    /// Fails on graphs that METIS cannot take, before memory is spent on them.
+    /// Fails on graphs of more arcs than METIS takes, before memory is spent on them.
     pub fn check_size(topology: &Topology) -> Result<()> {
-        check_limits(topology, i32::MAX as u64, MAX_VERTICES)
+        // Every edge is two arcs at most. Counting them takes time.
+        let few = 2 * topology.num_edges() as u64 <= MAX_ARCS;
+        let arcs = if few { 0 } else { Self::count_arcs(topology) };
+        match arcs > MAX_ARCS {
+            true => Err(Error::TooLarge { vertices: topology.num_vertices(), arcs }),
+            false => Ok(()),
+        }
     }
 
     /// Symmetrises `topology`. `counts` holds a number for each edge, in the order of the topology's indices.
@@ -62,38 +70,32 @@ impl Adjacency {
     pub fn build(topology: &Topology, counts: Option<&[u32]>) -> Result<Self> {
         let n = topology.num_vertices();
         let edges = BothWays { topology, counts, reversed: EdgesBySource::build(topology, counts) };
-        let degree = |v: u32| {
-            let mut degree = 0u32;
-            edges.each_neighbour(v, |_, _| degree += 1);
-            degree
+        let firsts: Vec<usize> = (0..n).step_by(ROWS_PER_TASK).collect();
+        let rows_from = |first: usize| {
+            let (mut degrees, mut arcs, mut outs) = (Vec::new(), Vec::new(), Vec::new());
+            for v in first..n.min(first + ROWS_PER_TASK) {
+                let before = arcs.len();
+                edges.each_neighbour(v as u32, &mut outs, |neighbour, count| arcs.push((neighbour, count)));
+                degrees.push((arcs.len() - before) as u32);
+            }
+            (degrees, arcs)
         };
-        let degrees: Vec<u32> = (0..n as u32).into_par_iter().map(degree).collect();
-        let vertices: Vec<u32> = (0..n as u32).filter(|&v| degrees[v as usize] > 0).collect();
-        let arcs: u64 = degrees.par_iter().map(|&degree| u64::from(degree)).sum();
-        if arcs > i32::MAX as u64 || vertices.len() > MAX_VERTICES {
+        let found: Vec<(Vec<u32>, Vec<(u32, u64)>)> = firsts.into_par_iter().map(rows_from).collect();
+        drop(edges);
+        let degrees = found.iter().flat_map(|(degrees, _)| degrees.iter().copied());
+        let vertices: Vec<u32> = (0..).zip(degrees.clone()).filter(|&(_, degree)| degree > 0).map(|(v, _)| v).collect();
+        let arcs = found.iter().map(|(_, arcs)| arcs.len() as u64).sum();
+        if arcs > MAX_ARCS || vertices.len() > MAX_VERTICES {
             return Err(Error::TooLarge { vertices: vertices.len(), arcs });
         }
-        let indptr = offsets(vertices.iter().map(|&v| degrees[v as usize]));
-        let rows = ranks(&degrees);
-        drop(degrees);
-
+        let indptr = starts(degrees.clone().filter(|&degree| degree > 0));
+        // How many of the vertices before each have a neighbour.
+        let rows = starts(degrees.map(|degree| u32::from(degree > 0)));
+        let each_arc = || found.par_iter().flat_map_iter(|(_, arcs)| arcs.iter().copied());
+        let indices = each_arc().map(|(neighbour, _)| rows[neighbour as usize]).collect();
         let scale = counts.map(|counts| count_scale(counts, arcs / 2));
-        let mut indices = vec![0; arcs as usize];
-        let mut weights = scale.map(|_| vec![0; arcs as usize]);
-        let fill = |mut task: Task<'_>| {
-            let first = indptr[task.rows.start] as usize;
-            for row in task.rows {
-                let mut at = indptr[row] as usize - first;
-                edges.each_neighbour(vertices[row], |neighbour, count| {
-                    task.indices[at] = rows[neighbour as usize] as i32;
-                    if let (Some(weights), Some(scale)) = (task.weights.as_deref_mut(), scale) {
-                        weights[at] = 1 + (count as f64 * scale) as i32;
-                    }
-                    at += 1;
-                });
-            }
-        };
-        tasks(&indptr, &mut indices, weights.as_deref_mut()).into_par_iter().for_each(fill);
+        let weight = |scale: f64| move |(_, count)| 1 + (count as f64 * scale) as i32;
+        let weights = scale.map(|scale| each_arc().map(weight(scale)).collect());
         Ok(Self { vertices, indptr, indices, weights })
     }
 
@@ -149,31 +151,6 @@ impl Neighbours for Adjacency {
     }
 }
 
-/// Counts exactly only where a quick bound does not settle it.
-fn check_limits(topology: &Topology, max_arcs: u64, max_vertices: usize) -> Result<()> {
-    let n = topology.num_vertices();
-    let few_arcs = 2 * topology.num_edges() as u64 <= max_arcs;
-    let arcs = if few_arcs { 0 } else { Adjacency::count_arcs(topology) };
-    let vertices = if n <= max_vertices { n } else { count_connected(topology) };
-    match arcs > max_arcs || vertices > max_vertices {
-        true if few_arcs => Err(Error::TooLarge { vertices, arcs: Adjacency::count_arcs(topology) }),
-        true => Err(Error::TooLarge { vertices, arcs }),
-        false => Ok(()),
-    }
-}
-
-/// Number of vertices with a neighbour, in a byte a vertex.
-fn count_connected(topology: &Topology) -> usize {
-    let marks: Vec<AtomicBool> = (0..topology.num_vertices()).map(|_| AtomicBool::new(false)).collect();
-    (0..marks.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK).for_each(|v| {
-        for &u in topology.in_neighbours(v).iter().filter(|&&u| u != v) {
-            marks[u as usize].store(true, Relaxed);
-            marks[v as usize].store(true, Relaxed);
-        }
-    });
-    marks.par_iter().filter(|mark| mark.load(Relaxed)).count()
-}
-
 /// The edges by both of their ends.
 struct BothWays<'a> {
     topology: &'a Topology,
@@ -182,13 +159,17 @@ struct BothWays<'a> {
 }
 
 impl BothWays<'_> {
-    /// Visits every distinct neighbour of `v`, ascending, with the sum of its counts.
-    fn each_neighbour(&self, v: u32, mut visit: impl FnMut(u32, u64)) {
+    /// Visits every distinct neighbour of `v`, ascending, with the sum of its counts. `sorted` is memory to work in.
+    fn each_neighbour(&self, v: u32, sorted: &mut Vec<u64>, mut visit: impl FnMut(u32, u64)) {
         let (start, end) = (self.topology.indptr()[v as usize], self.topology.indptr()[v as usize + 1]);
         let count = |e: u64| self.counts.map_or(0, |counts| counts[e as usize]);
         let ins = (start..end).map(|e| (self.topology.indices()[e as usize], count(e)));
         let mut ins = ins.filter(|&(u, _)| u != v).peekable();
-        let mut outs = self.reversed.of(v).iter().map(|&packed| unpack(packed)).peekable();
+        // The scatter left them in the order of its threads.
+        sorted.clear();
+        sorted.extend_from_slice(self.reversed.of(v));
+        sorted.sort_unstable();
+        let mut outs = sorted.iter().map(|&packed| ((packed >> 32) as u32, packed as u32)).peekable();
         loop {
             let next = match (ins.peek(), outs.peek()) {
                 (Some(a), Some(b)) => a.0.min(b.0),
@@ -207,7 +188,7 @@ impl BothWays<'_> {
     }
 }
 
-/// The edges by their source: row `u` holds (v, count) for every edge u→v but loops, sorted.
+/// The edges by their source: row `u` holds (v, count) for every edge u→v but loops.
 struct EdgesBySource {
     ends: Vec<u64>,
     edges: Vec<u64>,
@@ -238,9 +219,7 @@ impl EdgesBySource {
         });
         // Each cursor has moved to the end of its row.
         let ends: Vec<u64> = cursors.into_iter().map(AtomicU64::into_inner).collect();
-        let mut edges: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
-        sort_rows(&ends, &mut edges);
-        Self { ends, edges }
+        Self { ends, edges: slots.into_iter().map(AtomicU64::into_inner).collect() }
     }
 
     fn of(&self, u: u32) -> &[u64] {
@@ -250,76 +229,20 @@ impl EdgesBySource {
     }
 }
 
-fn unpack(packed: u64) -> (u32, u32) {
-    ((packed >> 32) as u32, packed as u32)
-}
-
-/// Sorts the rows that end at `ends`. The scatter left them in the order of its threads.
-fn sort_rows(ends: &[u64], edges: &mut [u64]) {
-    let (mut rest, mut start) = (edges, 0);
-    let mut tasks = Vec::with_capacity(ends.len() / ROWS_PER_TASK + 1);
-    for ends in ends.chunks(ROWS_PER_TASK) {
-        let end = ends[ends.len() - 1];
-        let (mine, others) = rest.split_at_mut((end - start) as usize);
-        tasks.push((ends, start, mine));
-        (rest, start) = (others, end);
-    }
-    tasks.into_par_iter().for_each(|(ends, first, mine)| {
-        let mut start = first;
-        for &end in ends {
-            mine[(start - first) as usize..(end - first) as usize].sort_unstable();
-            start = end;
-        }
-    });
-}
-
 /// Factor of the counts that keeps the sum of weights in bounds.
 fn count_scale(counts: &[u32], pairs: u64) -> f64 {
     let total: u64 = counts.par_iter().map(|&count| u64::from(count)).sum();
     f64::min(1.0, (MAX_WEIGHT - pairs.min(MAX_WEIGHT)) as f64 / total.max(1) as f64)
 }
 
-fn offsets(lengths: impl Iterator<Item = u32>) -> Vec<i32> {
+/// Where each of `lengths` begins, and the end of all.
+fn starts(lengths: impl Iterator<Item = u32>) -> Vec<i32> {
     let mut end = 0;
     let ends = lengths.map(|length| {
         end += length as i32;
         end
     });
     std::iter::once(0).chain(ends).collect()
-}
-
-/// The row of each vertex that has one: how many of the vertices before it have a neighbour.
-fn ranks(degrees: &[u32]) -> Vec<u32> {
-    let mut next = 0;
-    let rank = |&degree: &u32| {
-        let rank = next;
-        next += u32::from(degree > 0);
-        rank
-    };
-    degrees.iter().map(rank).collect()
-}
-
-/// A range of rows, and the part of the arrays that only these rows use.
-struct Task<'a> {
-    rows: std::ops::Range<usize>,
-    indices: &'a mut [i32],
-    weights: Option<&'a mut [i32]>,
-}
-
-fn tasks<'a>(indptr: &[i32], mut indices: &'a mut [i32], mut weights: Option<&'a mut [i32]>) -> Vec<Task<'a>> {
-    let num_rows = indptr.len() - 1;
-    let mut tasks = Vec::with_capacity(num_rows / ROWS_PER_TASK + 1);
-    for start in (0..num_rows).step_by(ROWS_PER_TASK) {
-        let rows = start..num_rows.min(start + ROWS_PER_TASK);
-        let length = (indptr[rows.end] - indptr[rows.start]) as usize;
-        let (mine, rest) = indices.split_at_mut(length);
-        indices = rest;
-        let split = weights.map(|weights| weights.split_at_mut(length));
-        let (my_weights, rest) = split.map_or((None, None), |(mine, rest)| (Some(mine), Some(rest)));
-        weights = rest;
-        tasks.push(Task { rows, indices: mine, weights: my_weights });
-    }
-    tasks
 }
 
 #[cfg(test)]

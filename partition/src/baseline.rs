@@ -18,18 +18,22 @@ pub(crate) struct Random;
 impl Partitioner for Random {
     fn assign(&self, problem: &Problem<'_>, _progress: &dyn Progress) -> Result<Vec<u16>> {
         let n = problem.topology.num_vertices();
-        let mut assignment = vec![0; n];
-        let order = permute(n as u32, &StreamKey::new(problem.seed, Stream::Assign));
         let ends = problem.targets.as_ref().map(|_| problem.layout().ends());
-        for (i, v) in (0u32..).zip(order) {
-            assignment[v as usize] = match &ends {
-                None => (i % problem.parts) as u16,
-                Some(ends) => at((f64::from(i) + 0.5) / n as f64, ends),
-            };
-        }
+        let mut assignment = deal(n, problem.seed, |i| match &ends {
+            None => (i % problem.parts) as u16,
+            Some(ends) => at((f64::from(i) + 0.5) / n as f64, ends),
+        });
         fill_empty_parts(&mut assignment, &problem.weights, problem.layout());
         Ok(assignment)
     }
+}
+
+/// The part of each of `n` vertices in a random order, by its place in that.
+pub(crate) fn deal(n: usize, seed: u64, part: impl Fn(u32) -> u16) -> Vec<u16> {
+    let mut assignment = vec![0; n];
+    let order = permute(n as u32, &StreamKey::new(seed, Stream::Assign));
+    (0..).zip(order).for_each(|(i, v)| assignment[v as usize] = part(i));
+    assignment
 }
 
 /// A hash of the vertex id.

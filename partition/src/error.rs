@@ -32,7 +32,7 @@ pub enum Error {
         i32::MAX
     )]
     TooLarge {
-        /// Vertices with a neighbour.
+        /// Vertices.
         vertices: usize,
         /// Arcs: each adjacent pair in both directions.
         arcs: u64,

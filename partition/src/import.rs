@@ -11,27 +11,30 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{ColumnFile, Dataset, Element, PartitionConfig};
+use gsplit_store::{ColumnFile, Dataset, PartitionConfig};
 
 use crate::options::MAX_PARTS;
 use crate::{Error, Result};
 
+/// Bytes of a wrong line that a message shows.
+const LONGEST_SHOWN: usize = 40;
 /// First bytes of a `.npy` file.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A partition to take over instead of making one.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ImportOptions {
     /// Take over a partition that another tool made: METIS's graph.part.K (one part a line) or a .npy array of integers
     /// (assignment.npy, DGL's or PyG's parts). Its order is that of the dataset's vertices. --parts may be left out
-    #[arg(
+    #[cfg_attr(feature = "cli", arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["targets", "servers", "partitioner", "weights", "load", "balance", "epsilon", "seed", "tries", "quality", "refine"]
-    )]
+    ))]
     pub import: Option<PathBuf>,
     /// Line or row i of the imported file is the part of the vertex whose id in the raw input was i, counted from 0
-    #[arg(long, requires = "import")]
+    #[cfg_attr(feature = "cli", arg(long, requires = "import"))]
     pub by_original_id: bool,
 }
 
@@ -56,7 +59,7 @@ impl ImportOptions {
             return Err(Error::Option(format!("--parts {parts}: expected 1 to {MAX_PARTS}")));
         }
         let wrong = |problem: String| Error::Import { path: path.clone(), problem };
-        let rows = Rows::read(path, parts.unwrap_or(MAX_PARTS))?;
+        let rows = read_rows(path, parts.unwrap_or(MAX_PARTS))?;
         let assignment = match self.by_original_id {
             true => by_original_id(path, &rows, dataset)?,
             false => in_order(path, rows, dataset)?,
@@ -98,137 +101,76 @@ impl Imported {
     }
 }
 
-/// Contents of a file: a part a row, each below the number of parts.
-struct Rows {
-    parts: Vec<u16>,
-    /// `lines` or `rows`.
-    unit: &'static str,
+/// The parts in a file, one a row, each below `parts`.
+fn read_rows(path: &Path, parts: u32) -> Result<Vec<u16>> {
+    let mut reader =
+        BufReader::with_capacity(1 << 16, gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?);
+    let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
+    match start.starts_with(NPY_MAGIC) {
+        true => read_npy(path, parts),
+        false => read_text(path, reader, parts),
+    }
 }
 
-impl Rows {
-    fn read(path: &Path, parts: u32) -> Result<Self> {
-        let mut reader =
-            BufReader::with_capacity(1 << 16, gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?);
-        let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
-        match start.starts_with(NPY_MAGIC) {
-            true => Self::read_npy(path, parts),
-            false => Self::read_text(path, reader, parts),
-        }
-    }
-
-    fn read_text(path: &Path, mut reader: impl BufRead, parts: u32) -> Result<Self> {
-        let mut lines = Lines { parts: Vec::new(), most: parts, number: None, line: 1, blank: None };
-        loop {
-            let bytes = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
-            if bytes.is_empty() {
-                break;
+fn read_text(path: &Path, reader: impl BufRead, parts: u32) -> Result<Vec<u16>> {
+    let (mut found, mut blank) = (Vec::new(), None);
+    for (number, line) in (1..).zip(reader.split(b'\n')) {
+        let line = line.map_err(gsplit_store::Error::io(path))?;
+        let text = line.trim_ascii();
+        // There may be lines of nothing at the end only.
+        let part = match (text.is_empty(), blank) {
+            (true, _) => {
+                blank = blank.or(Some(number));
+                continue;
             }
-            let found = bytes.iter().try_for_each(|&byte| lines.take(byte));
-            found.map_err(|problem| Error::Import {
-                path: path.into(),
-                problem: format!("line {}: {problem}", lines.line),
-            })?;
-            let length = bytes.len();
-            reader.consume(length);
-        }
-        lines.end();
-        Ok(Self { parts: lines.parts, unit: "lines" })
-    }
-
-    fn read_npy(path: &Path, parts: u32) -> Result<Self> {
-        let wrong = |problem: String| Error::Import { path: path.into(), problem };
-        // The file is not an artifact, so do not mention `gsplit verify`.
-        let file = ColumnFile::open(path).map_err(|error| match error {
-            gsplit_store::Error::Corrupt { problem, .. } => wrong(problem),
-            error => error.into(),
-        })?;
-        if file.width() != 1 {
-            return Err(wrong(format!("expected one part a row, found rows of {}", file.width())));
-        }
-        let found = match file.descr() {
-            "|i1" => checked::<i8>(&file, parts),
-            "<i2" => checked::<i16>(&file, parts),
-            "<i4" => checked::<i32>(&file, parts),
-            "<i8" => checked::<i64>(&file, parts),
-            "|u1" => checked::<u8>(&file, parts),
-            "<u2" => checked::<u16>(&file, parts),
-            "<u4" => checked::<u32>(&file, parts),
-            "<u8" => checked::<u64>(&file, parts),
-            descr => return Err(wrong(format!("elements {descr}, expected integers"))),
+            (false, Some(blank)) => Err((blank, "an empty line".into())),
+            (false, None) => {
+                let part = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                let shown = || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
+                part.filter(|&part| u32::from(part) < parts).ok_or_else(|| (number, shown()))
+            }
         };
-        Ok(Self { parts: found?, unit: "rows" })
+        found.push(part.map_err(|(line, found)| {
+            let problem = format!("line {line}: expected one part, a number from 0 to {}, found {found}", parts - 1);
+            Error::Import { path: path.into(), problem }
+        })?);
     }
+    Ok(found)
 }
 
-fn checked<T: Element + Into<i128>>(file: &ColumnFile, parts: u32) -> Result<Vec<u16>> {
-    let part = |(row, &value): (usize, &T)| {
-        let value = value.into();
-        let fits = u16::try_from(value).ok().filter(|&part| u32::from(part) < parts);
-        let problem = || format!("row {row}: part {value}, expected 0 to {}", parts - 1);
-        fits.ok_or_else(|| Error::Import { path: file.path().into(), problem: problem() })
+fn read_npy(path: &Path, parts: u32) -> Result<Vec<u16>> {
+    let wrong = |problem: String| Error::Import { path: path.into(), problem };
+    // The file is not an artifact, so do not mention `gsplit verify`.
+    let file = ColumnFile::open(path).map_err(|error| match error {
+        gsplit_store::Error::Corrupt { problem, .. } => wrong(problem),
+        error => error.into(),
+    })?;
+    if file.width() != 1 || file.descr().contains('f') {
+        let (width, descr) = (file.width(), file.descr());
+        return Err(wrong(format!("expected an integer a row, found rows of {width} elements {descr}")));
+    }
+    let part = |row: usize| {
+        let value = file.number(row).unwrap_or(f64::NAN);
+        let problem = || wrong(format!("row {row}: part {value}, expected 0 to {}", parts - 1));
+        (0.0..f64::from(parts)).contains(&value).then_some(value as u16).ok_or_else(problem)
     };
-    file.as_slice::<T>()?.iter().enumerate().map(part).collect()
-}
-
-/// The numbers of a text, one a line, byte after byte.
-struct Lines {
-    parts: Vec<u16>,
-    /// Parts are below this.
-    most: u32,
-    /// The number of the line at hand so far, and whether a blank has ended it.
-    number: Option<(u32, bool)>,
-    line: u64,
-    /// The first line of nothing: there may be some at the end only.
-    blank: Option<u64>,
-}
-
-impl Lines {
-    fn take(&mut self, byte: u8) -> Result<(), String> {
-        match (byte, self.number) {
-            (b'\n', _) => self.end(),
-            (b' ' | b'\t' | b'\r', number) => self.number = number.map(|(value, _)| (value, true)),
-            (b'0'..=b'9', None) if self.blank.is_some() => {
-                self.line = self.blank.unwrap_or(self.line);
-                return Err("expected a part, found an empty line".into());
-            }
-            (digit @ b'0'..=b'9', number @ (None | Some((_, false)))) => {
-                let value = number.map_or(0, |(value, _)| value) * 10 + u32::from(digit - b'0');
-                if value >= self.most {
-                    return Err(format!("part {value} or more, expected 0 to {}", self.most - 1));
-                }
-                self.number = Some((value, false));
-            }
-            (byte, _) => {
-                let shown = (byte as char).escape_default();
-                return Err(format!("expected one part, a number from 0 to {}, found `{shown}`", self.most - 1));
-            }
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        match self.number.take() {
-            Some((value, _)) => self.parts.push(value as u16),
-            None => self.blank = self.blank.or(Some(self.line)),
-        }
-        self.line += 1;
-    }
+    (0..file.rows()).map(part).collect()
 }
 
 /// One row for each vertex.
-fn in_order(path: &Path, rows: Rows, dataset: &Dataset) -> Result<Vec<u16>> {
-    let (n, found) = (dataset.num_vertices(), rows.parts.len());
+fn in_order(path: &Path, rows: Vec<u16>, dataset: &Dataset) -> Result<Vec<u16>> {
+    let (n, found) = (dataset.num_vertices(), rows.len());
     if found == n {
-        return Ok(rows.parts);
+        return Ok(rows);
     }
     let renumbered = dataset.manifest().files.contains_key("nodes/original_id.npy");
     let remedy = if renumbered { "; where it follows the ids of the raw input, pass --by-original-id" } else { "" };
-    let problem = format!("{found} {}, expected one for each of the {n} vertices of the dataset{remedy}", rows.unit);
+    let problem = format!("{found} rows, expected one for each of the {n} vertices of the dataset{remedy}");
     Err(Error::Import { path: path.into(), problem })
 }
 
 /// The row of each vertex's original id.
-fn by_original_id(path: &Path, rows: &Rows, dataset: &Dataset) -> Result<Vec<u16>> {
+fn by_original_id(path: &Path, rows: &[u16], dataset: &Dataset) -> Result<Vec<u16>> {
     let Some(ids) = dataset.listed_ids()? else {
         let why = match dataset.manifest().string_ids {
             true => "the ids of the raw input were strings; bring the parts into the order of the dataset's vertices",
@@ -237,9 +179,9 @@ fn by_original_id(path: &Path, rows: &Rows, dataset: &Dataset) -> Result<Vec<u16
         return Err(Error::Option(format!("--by-original-id: {why}")));
     };
     let part = |(v, &id): (usize, &u64)| {
-        let part = usize::try_from(id).ok().and_then(|id| rows.parts.get(id).copied());
+        let part = usize::try_from(id).ok().and_then(|id| rows.get(id).copied());
         part.ok_or_else(|| {
-            let found = format!("{} {}, vertex {v} had the id {id} in the raw input", rows.parts.len(), rows.unit);
+            let found = format!("{} rows, vertex {v} had the id {id} in the raw input", rows.len());
             Error::Import { path: path.into(), problem: format!("{found}: expected one for each id from 0") }
         })
     };
@@ -296,17 +238,21 @@ mod tests {
     #[test]
     fn bad_files_are_one_clear_line() {
         let cases: [(&[u8], Option<u32>, &str); 14] = [
-            (b"", None, "0 lines, expected one for each of the 4 vertices"),
-            (b"0\n1\n1\n", None, "3 lines, expected one for each of the 4"),
-            (b"0\n1\n1\n0\n0\n", None, "5 lines, expected one for each of the 4"),
-            (b"0\n1\n\n0\n", None, "line 3: expected a part, found an empty line"),
-            (b"0\n1\n-1\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found `-`"),
-            (b"0 1\n1\n", None, "line 1: expected one part, a number from 0 to 65534, found `1`"),
-            (b"0\n1.0\n", None, "line 2: expected one part, a number from 0 to 65534, found `.`"),
-            (b"0\n\xff", None, "line 2: expected one part, a number from 0 to 65534, found `\\u{ff}`"),
-            (b"0\n1\n70000\n1\n", None, "line 3: part 70000 or more, expected 0 to 65534"),
-            (b"0\n1\n99999999999999999999\n1\n", None, "line 3: part 99999 or more, expected 0 to 65534"),
-            (b"0\n1\n2\n1\n", Some(2), "line 3: part 2 or more, expected 0 to 1"),
+            (b"", None, "0 rows, expected one for each of the 4 vertices"),
+            (b"0\n1\n1\n", None, "3 rows, expected one for each of the 4"),
+            (b"0\n1\n1\n0\n0\n", None, "5 rows, expected one for each of the 4"),
+            (b"0\n1\n\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found an empty line"),
+            (b"0\n1\n-1\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found `-1`"),
+            (b"0 1\n1\n", None, "line 1: expected one part, a number from 0 to 65534, found `0 1`"),
+            (b"0\n1.0\n", None, "line 2: expected one part, a number from 0 to 65534, found `1.0`"),
+            (b"0\n\xff", None, "line 2: expected one part, a number from 0 to 65534, found `\\xff`"),
+            (b"0\n1\n70000\n1\n", None, "line 3: expected one part, a number from 0 to 65534, found `70000`"),
+            (
+                b"0\n1\n99999999999999999999\n1\n",
+                None,
+                "line 3: expected one part, a number from 0 to 65534, found `99999",
+            ),
+            (b"0\n1\n2\n1\n", Some(2), "line 3: expected one part, a number from 0 to 1, found `2`"),
             (b"1\n2\n1\n2\n", None, "part 0 of 3 has no vertex; expected parts from 0 without a gap"),
             (b"0\n1\n0\n1\n", Some(3), "part 2 of 3 has no vertex"),
             (b"0\n1\n0\n1\n", Some(70_000), "--parts 70000: expected 1 to 65535"),
@@ -331,11 +277,11 @@ mod tests {
         write_npy(&path, &[0i64, 1, -1, 0]).unwrap();
         assert!(message(None).ends_with("row 2: part -1, expected 0 to 65534"), "{}", message(None));
         write_npy(&path, &[0u64, 1, u64::MAX, 0]).unwrap();
-        assert!(message(None).contains("row 2: part 18446744073709551615, expected"), "{}", message(None));
+        assert!(message(None).contains("row 2: part 18446744073709552000, expected"), "{}", message(None));
         write_npy(&path, &[0u16, 1, 2, 3]).unwrap();
         assert!(message(Some(3)).ends_with("row 3: part 3, expected 0 to 2"), "{}", message(Some(3)));
         write_npy(&path, &[0.0f32, 1.0, 2.0, 3.0]).unwrap();
-        assert!(message(None).contains("elements <f4, expected integers"), "{}", message(None));
+        assert!(message(None).contains("expected an integer a row, found rows of 1 elements <f4"), "{}", message(None));
         write_npy(&path, &[0u8, 1]).unwrap();
         assert!(message(None).contains("2 rows, expected one for each of the 4"), "{}", message(None));
         fs::write(&path, b"\x93NUMPY\x01\x00").unwrap();
@@ -355,7 +301,7 @@ mod tests {
         };
         assert_eq!(read("9\n0\n9\n1\n9\n0\n9\n").unwrap().assignment, [0, 0, 1]);
         let message = read("0\n1\n0\n").unwrap_err().to_string();
-        assert!(message.contains("3 lines, vertex 0 had the id 5 in the raw input"), "{message}");
+        assert!(message.contains("3 rows, vertex 0 had the id 5 in the raw input"), "{message}");
         fs::write(&file, "0\n1\n").unwrap();
         let message =
             ImportOptions { import: Some(file.clone()), by_original_id: false }.read(&dataset, None).unwrap_err();

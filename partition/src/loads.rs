@@ -24,8 +24,7 @@ pub(crate) struct Loads {
 
 impl Loads {
     /// Parts with nothing in them, to share the total of `weights`.
-    pub(crate) fn empty<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights) -> Self {
-        let layout = parts.into();
+    pub(crate) fn empty(layout: Layout<'_>, weights: &VertexWeights) -> Self {
         let parts = layout.parts();
         let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
@@ -42,8 +41,8 @@ impl Loads {
     }
 
     /// The loads under `assignment`.
-    pub(crate) fn of<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights, assignment: &[u16]) -> Self {
-        let mut loads = Self::empty(parts, weights);
+    pub(crate) fn of(layout: Layout<'_>, weights: &VertexWeights, assignment: &[u16]) -> Self {
+        let mut loads = Self::empty(layout, weights);
         (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
         loads
     }
@@ -151,14 +150,6 @@ impl Loads {
     /// Load of `part` over its target, in its fullest constraint.
     pub(crate) fn fullness(&self, part: u16) -> f64 {
         self.over_target(part).fold(0.0, f64::max)
-    }
-
-    /// The part that is fullest in a constraint, and that constraint.
-    pub(crate) fn fullest(&self) -> (u16, usize) {
-        let all =
-            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_target(part)).map(move |of| (part, of)));
-        let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
-        fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
     }
 
     /// A vertex's weight over the mean load of a part, in the constraint where that is largest.

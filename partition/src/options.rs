@@ -1,6 +1,5 @@
 //! Options of a partition.
 
-use clap::ValueEnum;
 use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use serde::Serialize;
 
@@ -17,7 +16,8 @@ const LONGEST_TARGETS: usize = 32;
 const MAX_TRIES: u32 = 1000;
 
 /// Partitioner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Multilevel k-way partitioning, built in: as few and light edges between balanced parts, faster and in less memory
@@ -40,7 +40,8 @@ impl Method {
 }
 
 /// Weights of vertices, which are balanced, and of cut edges, by the names of GSplit's section 6.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
     /// GSplit: vertices and edges weigh what pre-sampling counted
@@ -64,7 +65,8 @@ impl Weights {
 }
 
 /// Pre-sample counter that is the load of a vertex.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
     /// Appearances of the vertex at any layer, as in the paper
@@ -75,7 +77,8 @@ pub enum Load {
 }
 
 /// Something that parts can have too much of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
     /// Vertices
@@ -93,11 +96,12 @@ pub enum Quantity {
 }
 
 /// Options of [`partition`](crate::partition()).
-#[derive(Clone, Debug, clap::Args, Serialize)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct PartitionOptions {
     /// Number of parts, one for each rank that will train
     // An import, and a partition to refine, say themselves how many: 0 until they were read.
-    #[arg(
+    #[cfg_attr(feature = "cli", arg(
         long,
         value_name = "K",
         required = false,
@@ -108,50 +112,50 @@ pub struct PartitionOptions {
             ("refine", clap::builder::ArgPredicate::IsPresent, "0"),
         ]),
         hide_default_value = true
-    )]
+    ))]
     pub parts: u32,
     /// Target weight of each part, e.g. 2,1,1 for one of half and two of a quarter: numbers above 0 in proportion, as
     /// many as there are parts; --parts may be left out [default: parts of equal weight]
-    #[arg(long, value_delimiter = ',', value_name = "T,...", allow_negative_numbers = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', value_name = "T,...", allow_negative_numbers = true))]
     pub targets: Vec<f64>,
     /// Number of servers, with K / N parts each: part p is on server p / (K / N). The cut between servers is minimised
     /// first, then the cut between the parts of each server (multilevel only)
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 1, value_name = "N"))]
     pub servers: u32,
     /// Partitioner to use
-    #[arg(long, value_enum, default_value_t = Method::Multilevel)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t = Method::Multilevel))]
     pub partitioner: Method,
     /// How much work goes into a small cut [default: default] (multilevel only)
-    #[arg(long, value_enum)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub quality: Option<Quality>,
     /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
     /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
-    #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key))]
     pub refine: Option<String>,
     /// Weights to balance, and the cost of cutting an edge [default: presampled; range: unit]
-    #[arg(long, value_enum)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub weights: Option<Weights>,
     /// Pre-sample counter that is a vertex's load, for --weights presampled and vertex
-    #[arg(long, value_enum, default_value_t)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub load: Load,
     /// Quantities that the parts share evenly, one or several at once, instead of what --weights balances. --weights
     /// (presampled, unit or own) then only says what cutting an edge costs
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,...")]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,..."))]
     pub balance: Vec<Quantity>,
     /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean, or times its target (not for random, hash and range)
-    #[arg(long, default_value_t = 0.03)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0.03))]
     pub epsilon: f64,
     /// Seed of all random choices
-    #[arg(long, default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
     /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least cut
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 1, value_name = "N"))]
     pub tries: u32,
     /// Ask METIS for parts in one piece each: the graph has to be connected. Balance comes first, and the report counts `pieces`
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub contiguous: bool,
     /// Bytes that the process may hold besides mapped files, for multilevel and metis; if `None`, four fifths of the free memory more.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
     pub memory: Option<u64>,
 }
@@ -173,23 +177,19 @@ impl PartitionOptions {
         if self.tries == 0 || self.tries > MAX_TRIES {
             return Err(Error::Option(format!("--tries {}: expected 1 to {MAX_TRIES}", self.tries)));
         }
-        if self.tries > 1 && self.partitioner != Method::Metis {
-            let problem = format!("--tries {}: --partitioner {name} has no tries; that is for metis", self.tries);
-            return Err(Error::Option(format!("{problem}, leave --tries out")));
-        }
-        if self.contiguous && self.partitioner != Method::Metis {
-            let problem =
-                format!("--contiguous: --partitioner {name} does not keep parts in one piece; that is for metis");
-            return Err(Error::Option(format!("{problem}, leave --contiguous out")));
-        }
-        if self.memory.is_some() && !matches!(self.partitioner, Method::Multilevel | Method::Metis) {
-            let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
-            return Err(Error::Option(format!("--memory: --partitioner {name} {problem}")));
-        }
-        if let Some(given) = self.quality.map(|_| "--quality").or(self.refine.as_ref().map(|_| "--refine"))
-            && self.partitioner != Method::Multilevel
-        {
-            return Err(Error::Option(format!("{given}: --partitioner {name} has no such choice; leave it out")));
+        let is_not = |only: Method| self.partitioner != only;
+        let bounded = matches!(self.partitioner, Method::Multilevel | Method::Metis);
+        for (given, option, wrong) in [
+            (self.tries > 1, "--tries", is_not(Method::Metis)),
+            (self.contiguous, "--contiguous", is_not(Method::Metis)),
+            (self.quality.is_some(), "--quality", is_not(Method::Multilevel)),
+            (self.refine.is_some(), "--refine", is_not(Method::Multilevel)),
+            (self.servers > 1, "--servers", is_not(Method::Multilevel)),
+            (self.memory.is_some(), "--memory", !bounded),
+        ] {
+            if given && wrong {
+                return Err(Error::Option(format!("{option}: --partitioner {name} has no such option; leave it out")));
+            }
         }
         Ok(())
     }
@@ -207,14 +207,8 @@ impl PartitionOptions {
             ));
         }
         let sum: f64 = self.targets.iter().sum();
-        if !sum.is_finite() {
-            return wrong("they do not add up: their sum is not a finite number".into());
-        }
-        if let Some(target) = self.targets.iter().find(|target| **target / sum < LEAST_TARGET) {
-            return wrong(format!(
-                "they do not add up: {target} is less than a {:.0}th of the sum {sum:e}",
-                1.0 / LEAST_TARGET
-            ));
+        if !sum.is_finite() || self.targets.iter().any(|target| target / sum < LEAST_TARGET) {
+            return wrong(format!("they do not add up: expected each to be at least {LEAST_TARGET} of their sum"));
         }
         Ok(())
     }
@@ -232,17 +226,8 @@ impl PartitionOptions {
         if servers == 0 {
             return wrong("expected at least 1".into());
         }
-        if servers > 1 && self.partitioner != Method::Multilevel {
-            let name = value_name(self.partitioner);
-            return wrong(format!("--partitioner {name} knows no servers; leave it out for multilevel, which does"));
-        }
         if !parts.is_multiple_of(servers) {
-            let problem = format!("--parts {parts} is not a multiple of it, and servers hold equally many parts");
-            let more = parts.div_ceil(servers).saturating_mul(servers);
-            return wrong(match more <= MAX_PARTS {
-                true => format!("{problem}; ask for --parts {more}, or fewer servers"),
-                false => format!("{problem}; ask for fewer servers"),
-            });
+            return wrong(format!("--parts {parts} is not a multiple of it, and servers hold equally many parts"));
         }
         Ok(())
     }
@@ -395,6 +380,6 @@ impl PartitionOptions {
 }
 
 /// The name of a choice on the command line.
-pub(crate) fn value_name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+pub(crate) fn value_name(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default()
 }

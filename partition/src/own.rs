@@ -35,16 +35,14 @@ impl OwnWeights {
             false => None,
         };
         let named = options.is_some_and(|options| !options.balance.is_empty());
-        let lacks = |option: &str, what: &str, remedy: &str| {
-            let path = dataset.path().display();
-            Err(Error::Option(format!("{option} own: {path} has no weights of {what}: convert it again with {remedy}")))
-        };
-        if balances && vertices.is_empty() && (named || edges.is_none()) {
-            let (option, what) = if named { ("--balance", "vertices") } else { ("--weights", "its own") };
-            return lacks(option, what, "--vertex-weights COLUMN, or --edge-weights COLUMN");
-        }
-        if cuts && edges.is_none() && named {
-            return lacks("--weights", "edges", "--edge-weights COLUMN");
+        let lacks_vertices = balances && vertices.is_empty() && (named || edges.is_none());
+        if lacks_vertices || (cuts && edges.is_none() && named) {
+            let option = if lacks_vertices && named { "--balance" } else { "--weights" };
+            let remedy = "--vertex-weights COLUMN, or --edge-weights COLUMN";
+            return Err(Error::Option(format!(
+                "{option} own: {} has no such weights: convert it again with {remedy}",
+                dataset.path().display()
+            )));
         }
         Ok(Self { vertices, edges })
     }

@@ -1,6 +1,5 @@
 //! Partitioning a dataset: options in, assignment, cache order and report out.
 
-use std::cmp::Reverse;
 use std::time::Instant;
 
 use gsplit_store::{Dataset, PartitionMap, PartitionReport, Presample, Progress, Unit};
@@ -137,7 +136,7 @@ fn judge(
     Ok(Partitioned { assignment, cache_order, report, seconds })
 }
 
-/// Says why ε was not kept, where it was not.
+/// Says that ε was not kept, where it was not.
 fn explain_imbalance(
     weights: &VertexWeights,
     assignment: &[u16],
@@ -145,56 +144,12 @@ fn explain_imbalance(
     epsilon: f64,
     progress: &dyn Progress,
 ) {
-    let limit = 1.0 + epsilon;
-    let loads = Loads::of(layout, weights, assignment);
-    let imbalance = loads.imbalance();
-    if imbalance <= limit {
-        return;
-    }
-    let (part, constraint) = loads.fullest();
-    let target = weights.totals()[constraint] as f64 / f64::from(layout.parts()) * layout.target(part);
-    let what = if layout.targets().is_some() { "its target" } else { "the mean" };
-    let members = (0..).zip(assignment).filter(|&(_, &its_part)| its_part == part);
-    let heaviest = members.map(|(v, _)| (weights.of(v)[constraint], Reverse(v))).max();
-    // With several weights, only the others may have kept a vertex lighter than a part from moving.
-    let too_heavy = if weights.constraints() == 1 { epsilon } else { limit };
-    let reason = match heaviest {
-        Some((weight, Reverse(v))) if f64::from(weight) / target > too_heavy => format!(
-            "its vertex {v} alone weighs {:.3} times {what}; ask for fewer parts or a larger --epsilon",
-            f64::from(weight) / target
-        ),
-        _ => {
-            "no single vertex can move to balance all weights at once; try another --seed or a larger --epsilon".into()
-        }
-    };
-    progress.note(&format!(
-        "warning: the heaviest part weighs {imbalance:.3} times {what}, more than {limit:.3}: {reason}"
-    ));
-}
-
-#[cfg(test)]
-mod tests {
-    use gsplit_store::Notes;
-
-    use super::*;
-
-    #[test]
-    fn the_vertex_that_is_blamed_lies_in_the_heaviest_part() {
-        let explained = |columns: &[Vec<u32>], assignment: &[u16]| {
-            let weights = VertexWeights::new(assignment.len(), columns);
-            let notes = Notes::default();
-            explain_imbalance(&weights, assignment, 2.into(), 0.03, &notes);
-            notes.lines().join("; ")
-        };
-        let (heavy, light) = (vec![6, 1, 1, 1, 1, 1, 1, 1, 1], vec![1; 9]);
-        let apart = [0, 1, 1, 1, 1, 1, 1, 1, 1];
-        let note = explained(std::slice::from_ref(&heavy), &apart);
-        assert!(note.contains("weighs 1.143 times") && note.contains("its vertex 1 alone weighs 0.143"), "{note}");
-        let note = explained(std::slice::from_ref(&heavy), &[1; 9]);
-        assert!(note.contains("weighs 2.000 times") && note.contains("its vertex 0 alone weighs 0.857"), "{note}");
-        // The second weight is the one that is out of balance.
-        let note = explained(&[heavy, light], &apart);
-        assert!(note.contains("weighs 1.778 times") && note.contains("no single vertex"), "{note}");
-        assert_eq!(explained(&[vec![1, 1]], &[0, 1]), "");
+    let (limit, imbalance) = (1.0 + epsilon, Loads::of(layout, weights, assignment).imbalance());
+    if imbalance > limit {
+        let what = if layout.targets().is_some() { "its target" } else { "the mean" };
+        progress.note(&format!(
+            "warning: the heaviest part weighs {imbalance:.3} times {what}, more than {limit:.3}, and no single vertex can move to \
+             change that: some may be too heavy; ask for fewer parts or a larger --epsilon, or try another --seed"
+        ));
     }
 }

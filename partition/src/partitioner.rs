@@ -131,13 +131,6 @@ impl Partitioner for Metis {
                 if let Some(error) = failed {
                     progress.note(&format!("warning: a try of METIS is left out: {error}"));
                 }
-                let (parts, part_of) = (problem.parts, |v: u32| best.assignment[v as usize]);
-                if self.contiguous {
-                    let pieces = pieces::of_topology(problem.topology, |v, u| part_of(v) == part_of(u));
-                    if pieces > u64::from(parts) {
-                        progress.note(&format!("note: --contiguous: balance left {parts} parts in {pieces} pieces"));
-                    }
-                }
                 Ok(best.assignment)
             }
             (None, failed) => Err(failed.unwrap_or_else(|| Error::Metis("made no try".into()))),

@@ -27,8 +27,7 @@ pub(crate) trait Neighbours: Sync {
 }
 
 /// Gives every empty part a vertex. There are at least as many vertices as parts.
-pub(crate) fn fill_empty_parts<'a>(assignment: &mut [u16], weights: &VertexWeights, parts: impl Into<Layout<'a>>) {
-    let layout = parts.into();
+pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, layout: Layout<'_>) {
     let mut loads = Loads::of(layout, weights, assignment);
     let all = 0..layout.parts() as u16;
     let empty: Vec<u16> = all.clone().filter(|&part| loads.sizes()[part as usize] == 0).collect();
@@ -74,38 +73,37 @@ fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Op
 
 /// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not. Vertices leave their
 /// server where moves within servers lower the excess no further.
-pub(crate) fn balance<'a>(
+pub(crate) fn balance(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: impl Into<Layout<'a>>,
+    layout: Layout<'_>,
     epsilon: f64,
 ) {
-    let layout = parts.into();
     loop {
         balance_within_servers(assignment, graph, weights, layout, epsilon);
-        if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(Reach::All) {
+        if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(MoveScope::All) {
             break;
         }
     }
 }
 
 /// Like [`balance`], except that every vertex stays on its server, even if that leaves an imbalance.
-pub(crate) fn balance_within_servers<'a>(
+pub(crate) fn balance_within_servers(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: impl Into<Layout<'a>>,
+    layout: Layout<'_>,
     epsilon: f64,
 ) {
     // Ends because every move lowers the excess.
-    let mut relief = Relief::of(assignment, graph, weights, parts.into(), epsilon);
-    while relief.round(Reach::Server) {}
+    let mut relief = Relief::of(assignment, graph, weights, layout, epsilon);
+    while relief.round(MoveScope::Server) {}
 }
 
 /// Goals that a move may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum MoveScope {
     /// To a part of the same server.
     Server,
     /// Anywhere, to the servers first that the vertex is tied to most.
@@ -142,11 +140,11 @@ impl<'a> Relief<'a> {
     }
 
     /// One round: moves vertices of overloaded parts, always the one that costs least. Tells whether any moved.
-    fn round(&mut self, reach: Reach) -> bool {
+    fn round(&mut self, scope: MoveScope) -> bool {
         if !(0..self.loads.num_parts() as u16).any(|part| self.is_over(part)) {
             return false;
         }
-        let price = |v: u32| self.price(v, reach).unwrap_or(f64::INFINITY);
+        let price = |v: u32| self.price(v, scope).unwrap_or(f64::INFINITY);
         // The least that each vertex may cost, as neighbours of it have moved.
         let mut prices: Vec<f64> = (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
         let offers = (0u32..).zip(&prices).filter(|(_, price)| price.is_finite());
@@ -159,7 +157,7 @@ impl<'a> Relief<'a> {
             if self.loads.sizes()[from as usize] == 1 {
                 continue;
             }
-            let Some(price) = self.price(v, reach) else { continue };
+            let Some(price) = self.price(v, scope) else { continue };
             if ordered(price) > offered {
                 prices[v as usize] = price;
                 offers.push(Reverse((ordered(price), v)));
@@ -167,15 +165,15 @@ impl<'a> Relief<'a> {
             }
             let layout = self.loads.layout();
             let near = ties(self.graph, self.assignment, v);
-            let (near, servers) = match reach {
-                Reach::Server => {
+            let (near, servers) = match scope {
+                MoveScope::Server => {
                     (siblings_of(near, &self.loads, from), layout.server_of(from)..layout.server_of(from) + 1)
                 }
-                Reach::All => (near, 0..layout.servers() as u16),
+                MoveScope::All => (near, 0..layout.servers() as u16),
             };
             let last = lightest.on(servers);
             let relieves = |&to: &u16| to != from && self.loads.relief(from, to, weight, &self.capacities) > 1e-12;
-            let Some(to) = in_order(near, layout, reach).into_iter().chain(last).find(relieves) else { continue };
+            let Some(to) = in_order(near, layout, scope).into_iter().chain(last).find(relieves) else { continue };
             lightest.move_weight(&mut self.loads, [from, to], weight);
             self.assignment[v as usize] = to;
             moved = true;
@@ -194,15 +192,15 @@ impl<'a> Relief<'a> {
     }
 
     /// Cut that a move of `v` costs at least, for its weight, if its part is overloaded and has to do with it.
-    fn price(&self, v: u32, reach: Reach) -> Option<f64> {
+    fn price(&self, v: u32, scope: MoveScope) -> Option<f64> {
         let (part, portion) = (self.assignment[v as usize], self.loads.portion(self.weights.of(v)));
         if portion == 0.0 || !self.is_over(part) {
             return None;
         }
         let near = ties(self.graph, self.assignment, v);
-        let (near, own) = match reach {
-            Reach::Server => (siblings_of(near, &self.loads, part), part),
-            Reach::All => (by_server(near, self.loads.layout()), self.loads.layout().server_of(part)),
+        let (near, own) = match scope {
+            MoveScope::Server => (siblings_of(near, &self.loads, part), part),
+            MoveScope::All => (by_server(near, self.loads.layout()), self.loads.layout().server_of(part)),
         };
         let (inside, outside) = (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
         Some((inside - outside.unwrap_or(0)) as f64 / portion)
@@ -260,10 +258,10 @@ fn by_server(mut ties: Vec<(u16, i64)>, layout: Layout) -> Vec<(u16, i64)> {
 }
 
 /// The parts of `ties`, strongest first; if vertices may change servers, the parts of the strongest server first.
-fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, reach: Reach) -> Vec<u16> {
-    match reach {
-        Reach::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
-        Reach::All => {
+fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, scope: MoveScope) -> Vec<u16> {
+    match scope {
+        MoveScope::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
+        MoveScope::All => {
             let servers = by_server(ties.clone(), layout);
             let to_server = |part| tie_to(&servers, layout.server_of(part));
             ties.sort_unstable_by_key(|&(part, tie)| (Reverse(to_server(part)), Reverse(tie), part));
@@ -313,10 +311,10 @@ mod tests {
             let weights = VertexWeights::new(n, &[column]);
             let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(2) as u16).collect();
-            fill_empty_parts(&mut assignment, &weights, parts);
-            balance(&mut assignment, &adjacency, &weights, parts, 0.03);
+            fill_empty_parts(&mut assignment, &weights, parts.into());
+            balance(&mut assignment, &adjacency, &weights, parts.into(), 0.03);
 
-            let loads = Loads::of(parts, &weights, &assignment);
+            let loads = Loads::of(parts.into(), &weights, &assignment);
             let heaviest = (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
             assert!(loads.imbalance() <= f64::max(1.03, 1.0 + heaviest) + 1e-9, "seed {seed}: {loads:?}");
             assert!(loads.sizes().iter().all(|&size| size > 0), "seed {seed}: {loads:?}");
@@ -361,7 +359,7 @@ mod tests {
         // The first server has too few for its parts.
         let mut assignment = [0, 3, 3, 3, 4, 4, 5];
         fill_empty_parts(&mut assignment, &weights, Layout::new(6, 2));
-        assert_eq!(Loads::of(6, &weights, &assignment).sizes(), [1, 1, 1, 2, 1, 1]);
+        assert_eq!(Loads::of(6.into(), &weights, &assignment).sizes(), [1, 1, 1, 2, 1, 1]);
     }
 
     #[test]
@@ -373,8 +371,8 @@ mod tests {
         let weights = VertexWeights::new(400, &[vec![1; 400], (0..400).map(|v| v % 2).collect()]);
         let before: Vec<u16> = (0..400).map(|v| u16::from(v >= 210)).collect();
         let mut after = before.clone();
-        balance(&mut after, &adjacency, &weights, 2, 0.03);
-        assert!(Loads::of(2, &weights, &after).imbalance() <= 1.03);
+        balance(&mut after, &adjacency, &weights, 2.into(), 0.03);
+        assert!(Loads::of(2.into(), &weights, &after).imbalance() <= 1.03);
         let moved: Vec<usize> = (0..400).filter(|&v| before[v] != after[v]).collect();
         assert!(moved.iter().all(|v| (200..210).contains(v)), "{moved:?}");
         assert!(moved.len() >= 4, "{moved:?}");

@@ -17,14 +17,13 @@ use crate::{Layout, Result, VertexWeights, pieces};
 const VERTICES_PER_TASK: usize = 1 << 14;
 
 /// Judges `assignment`. `weights` are the balanced weights of the partitioner; `presample` gives the expectations for training.
-pub(crate) fn report<'a>(
+pub(crate) fn report(
     dataset: &Dataset,
     assignment: &[u16],
-    parts: impl Into<Layout<'a>>,
+    layout: Layout<'_>,
     weights: &VertexWeights,
     presample: Option<&Presample>,
 ) -> Result<PartitionReport> {
-    let layout = parts.into();
     let topology = dataset.topology();
     let counts = presample.map(Presample::edge);
     let edges = EdgeTotals::count(topology, assignment, counts);
@@ -68,7 +67,7 @@ pub(crate) fn report<'a>(
     })
 }
 
-/// Maximum number of edges of a graph whose pieces are counted, as in `gsplit inspect`.
+/// Maximum number of edges of a graph whose pieces are counted.
 const MOST_EDGES: usize = 200_000_000;
 
 /// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.

@@ -15,10 +15,11 @@ use crate::loads::Loads;
 
 /// Adds `vertices` to the parts whose loads are `loads`, in `assignment`.
 pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut Loads, assignment: &mut [u16]) {
-    vertices.par_sort_unstable_by_key(|&v| (Reverse(key(loads.portion(weights.of(v)))), v));
+    // The bits of floats that are not negative are ordered as they are.
+    vertices.par_sort_unstable_by_key(|&v| (Reverse(loads.portion(weights.of(v)).to_bits()), v));
     let weighty = vertices.partition_point(|&v| loads.portion(weights.of(v)) > 0.0);
     let (weighty, weightless) = vertices.split_at(weighty);
-    let lightness: fn(&Loads, u16) -> u64 = |loads, part| key(loads.lack_of_room(part));
+    let lightness: fn(&Loads, u16) -> u64 = |loads, part| loads.lack_of_room(part).to_bits();
     let fewness: fn(&Loads, u16) -> u64 = |loads, part| loads.sizes()[part as usize];
     for (vertices, rank) in [(weighty, lightness), (weightless, fewness)] {
         let mut queue: BTreeSet<(u64, u16)> =
@@ -33,11 +34,6 @@ pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut 
     }
 }
 
-/// A number that orders as a float that is not negative does.
-fn key(value: f64) -> u64 {
-    value.to_bits()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,7 +41,7 @@ mod tests {
     #[test]
     fn heaviest_first_to_the_lightest_part_and_weightless_ones_evenly() {
         let weights = VertexWeights::new(9, &[vec![3, 0, 5, 4, 0, 6, 0, 0, 0]]);
-        let mut loads = Loads::empty(2, &weights);
+        let mut loads = Loads::empty(2.into(), &weights);
         let mut assignment = vec![9; 9];
         spread(&mut [0, 1, 2, 3, 4, 5, 6, 7, 8], &weights, &mut loads, &mut assignment);
         // 6 | 5, 5 + 4, 6 + 3; then five vertices that weigh nothing.

@@ -17,6 +17,7 @@
 use gsplit_store::{Dataset, Presample, Progress, Split, VertexLoads};
 use rayon::prelude::*;
 
+use crate::options::value_name;
 use crate::{PartitionOptions, Quantity, Result};
 
 /// `constraints` weights for each vertex, interleaved; each constraint has a positive total.
@@ -92,11 +93,8 @@ impl VertexWeights {
         for (quantity, column) in &columns {
             if n > 0 && column.par_iter().all(|&weight| weight == 0) {
                 let lacking = match quantity {
-                    Quantity::Targets => "there are no training vertices",
-                    Quantity::Vertices | Quantity::Edges => "the graph has no edges",
-                    Quantity::Work | Quantity::Appear => "the presample counted nothing",
-                    Quantity::Own if own.is_empty() => "no weights of vertices came with the graph",
-                    Quantity::Own => "the weights that came with the graph are all 0",
+                    Quantity::Own if own.is_empty() => "no weights of vertices came with the graph".to_string(),
+                    quantity => format!("{} are 0 for all vertices", value_name(*quantity)),
                 };
                 let instead = if columns.len() > 1 { "the others are" } else { "the number of vertices is" };
                 progress.note(&format!("weights: {lacking}, so {instead} balanced"));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use gsplit_store::Size;
 use gsplit_store::memory::{Memory as Machine, resident};
 
 use crate::{Error, Result};
@@ -76,23 +77,8 @@ impl FromStr for Memory {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |problem: String| Error::Option(format!("--memory {text}: {problem}"));
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let factor = match unit.trim().to_ascii_lowercase().as_str() {
-            "%" => Machine::of_this_machine().total() as f64 / 100.0,
-            "k" | "kib" => f64::from(1 << 10),
-            "m" | "mib" => f64::from(1 << 20),
-            "g" | "gib" => f64::from(1 << 30),
-            "t" | "tib" => (1u64 << 40) as f64,
-            "kb" => 1e3,
-            "mb" => 1e6,
-            "gb" => 1e9,
-            "tb" => 1e12,
-            "" | "b" => 1.0,
-            _ => return Err(wrong("expected a size such as 4GiB, 512MiB or 50%".into())),
-        };
-        let number: f64 = number.parse().map_err(|_| wrong("expected a size such as 4GiB, 512MiB or 50%".into()))?;
-        let bytes = (number * factor) as u64;
+        let size: Size = text.parse().map_err(wrong)?;
+        let bytes = size.bytes(Machine::of_this_machine().total());
         if bytes < LEAST {
             return Err(wrong(format!("expected at least {}", shown(LEAST))));
         }

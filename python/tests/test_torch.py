@@ -59,7 +59,7 @@ def data(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(
         REPOSITORY / "tests/data/ogb-csv", folder / "raw", ignore=lambda _, names: {"split"}.intersection(names)
     )
-    shutil.copytree(REPOSITORY / "tests/data/ogb-links/csv", folder / "raw/split/time")
+    shutil.copytree(REPOSITORY / "tests/data/ogb-links/zip", folder / "raw/split/time")
     run("convert", "raw", "--out", "own")
     return folder
 

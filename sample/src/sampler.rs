@@ -4,7 +4,9 @@
 //! `lib.rs`. Cost: that of [`Sampler`], plus one shuffle of ids per layer under a partition map.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, Near, SampledCsc, Sampler};
+use gsplit_kernels::{
+    Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, PreferredVertices, SampledCsc, Sampler,
+};
 use rayon::prelude::*;
 
 use crate::{Frontiers, HostExchange, HostShuffle, Ownership, SampleError, Seeds};
@@ -52,14 +54,14 @@ pub struct HostSampler<'g> {
     sampler: Box<Sampler>,
     graph: Graph<'g>,
     /// The vertices to draw more often, if there are any.
-    near: Option<Near>,
+    preferred: Option<PreferredVertices>,
     keeps_edge_ids: bool,
 }
 
 impl<'g> HostSampler<'g> {
     /// Samples from `graph` with `sampler`.
     pub fn new(sampler: Sampler, graph: Graph<'g>) -> Self {
-        Self { sampler: Box::new(sampler), graph, near: None, keeps_edge_ids: false }
+        Self { sampler: Box::new(sampler), graph, preferred: None, keeps_edge_ids: false }
     }
 
     /// Also returns the [ids of edges](HostLayer::edge_ids).
@@ -67,14 +69,14 @@ impl<'g> HostSampler<'g> {
         Self { keeps_edge_ids: true, ..self }
     }
 
-    /// Draws the vertices of `near` more often.
-    pub fn prefer(&mut self, near: Near) {
-        self.near = Some(near);
+    /// Draws the vertices of `preferred` more often.
+    pub fn prefer(&mut self, preferred: PreferredVertices) {
+        self.preferred = Some(preferred);
     }
 
     /// Sets how many times more often the preferred vertices are drawn.
     pub fn set_factor(&mut self, factor: f64) {
-        self.near.iter_mut().for_each(|near| near.set_factor(factor));
+        self.preferred.iter_mut().for_each(|preferred| preferred.set_factor(factor));
     }
 
     /// Samples this rank's part of the mini-batch `step`, with one layer per fanout; `frontiers` must have as many layers.
@@ -146,8 +148,8 @@ impl<'g> HostSampler<'g> {
             self.sampler.start(&frontier);
         }
         let mut draw = Draw::new(fanout);
-        if let Some(near) = &self.near {
-            draw = near.of(draw, depth);
+        if let Some(preferred) = &self.preferred {
+            draw = preferred.of(draw, depth);
         }
         if let Some(excluded) = batch.excluded {
             draw = draw.without(excluded);
@@ -157,16 +159,16 @@ impl<'g> HostSampler<'g> {
         self.sampler.layer(&self.graph, &draw, &batch.step.layer_key(depth as u8), edge_ids, &mut csc)?;
         let SampledCsc { indptr, local: mut sources, edges: edge_ids, factors } = csc;
 
-        let mixed = self.sampler.mixed();
+        let mixed_frontier = self.sampler.mixed_frontier();
         let replicated = ownership.map().is_none();
         let (below, exchange) = match batch.frontiers.at(depth + 1) {
-            Ownership::Mine => (mixed.to_vec(), None),
+            Ownership::Mine => (mixed_frontier.to_vec(), None),
             Ownership::Map(part) => {
-                let shuffle = HostShuffle::new(batch.comm, mixed, |v| part[v as usize] as usize)?;
+                let shuffle = HostShuffle::new(batch.comm, mixed_frontier, |v| part[v as usize] as usize)?;
                 let HostShuffle { frontier: below, source: rows, mut exchange } = shuffle;
                 if replicated {
                     // The frontier includes other ranks' vertices, so its rows do not come first in the matrix.
-                    (exchange.read, exchange.order) = (mixed.to_vec(), Some(rows));
+                    (exchange.read, exchange.order) = (mixed_frontier.to_vec(), Some(rows));
                 } else {
                     sources.par_iter_mut().for_each(|source| *source = rows[*source as usize]);
                 }

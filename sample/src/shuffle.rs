@@ -81,30 +81,31 @@ pub struct HostShuffle {
 }
 
 impl HostShuffle {
-    /// Shuffles the distinct vertices `mixed`; `owner` gives the rank of each. Collective: every rank must call it,
-    /// with an empty `mixed` if it has nothing to compute.
+    /// Shuffles the distinct vertices `mixed_frontier`; `owner` gives the rank of each. Collective: every rank must call it,
+    /// with an empty `mixed_frontier` if it has nothing to compute.
     ///
     /// # Errors
     /// [`KernelError::Owner`](gsplit_kernels::KernelError::Owner) if an owner is not a rank; otherwise fails as the communicator does.
     pub fn new(
         comm: &dyn Communicator,
-        mixed: &[u32],
+        mixed_frontier: &[u32],
         owner: impl Fn(u32) -> usize + Sync,
     ) -> Result<Self, SampleError> {
         let me = comm.rank();
-        let split = split_by_owner(mixed, comm.size(), owner)?;
+        let split = split_by_owner(mixed_frontier, comm.size(), owner)?;
         let start: usize = split.counts[..me].iter().sum();
         let end = start + split.counts[me];
         // Positions in the mixed frontier.
         let (own, others) = (&split.order[start..end], [&split.order[..start], &split.order[end..]].concat());
-        let vertices = |positions: &[u32]| -> Vec<u32> { positions.iter().map(|&at| mixed[at as usize]).collect() };
+        let vertices =
+            |positions: &[u32]| -> Vec<u32> { positions.iter().map(|&at| mixed_frontier[at as usize]).collect() };
         let (ours, needed) = (vertices(own), vertices(&others));
         let counts = RowCounts::tell(comm, &split.counts)?;
         let asked: Vec<u32> = all_to_all_v(comm, &needed, &counts.receive, &counts.send)?;
 
         let (frontier, mut rows) = unique(&[&ours, &asked]);
         let asked = rows.split_off(ours.len());
-        let mut source = vec![0; mixed.len()];
+        let mut source = vec![0; mixed_frontier.len()];
         let behind = frontier.len() as u32..;
         for (&position, row) in own.iter().zip(rows).chain(others.iter().zip(behind)) {
             source[position as usize] = row;

@@ -80,7 +80,8 @@ def main():
             strip(path, Path(folder, name))
             archive.add(Path(folder, name), name)
     scripts = [HERE / "run.sh", HERE / "second.sh", HERE / "torch.sh", ROOT / "python" / "examples" / "split.py"]
-    for file in (*scripts, *(ROOT / "bench" / "gpu").glob("*.py"), *(ROOT / "bench" / "gpu").glob("*.toml")):
+    measures = [HERE / f"{name}.py" for name in ("bound", "loader", "peer", "pool_probe", "torch_peer")]
+    for file in (*scripts, *measures, *HERE.glob("*.toml")):
         shutil.copy(file, BUNDLE)
     package = BUNDLE / "python" / "gsplit"
     shutil.copytree(ROOT / "python" / "src" / "gsplit", package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -217,7 +217,7 @@ train() {
     fi
     compared "${names[@]/%/.jsonl}" && same_losses 0 f32 no-prefetch host || return
     # What such a step takes at least, on the GPU that the profile names.
-    GSPLIT=$PROGRAMS/gsplit "$python" "$beside/bound.py" "$dataset" --measured "$work/runs/f32.jsonl" --batch-size "$batch_size"
+    GSPLIT=$PROGRAMS/gsplit "$python" "$here/bound.py" "$dataset" --measured "$work/runs/f32.jsonl" --batch-size "$batch_size"
 }
 
 # Each place of the graph with each of the features, and what GPUs keep of a mapped file.
@@ -361,11 +361,9 @@ infer() {
 peer() {
     graph || return
     gsplit export "$dataset" --format pyg --out "$work/pyg" --force || return
-    PYTHONPATH=$here/site "$python" "$beside/peer.py" "$work/pyg" 15,15,15 "$batch_size" 256 2 "$(nproc)" "$device"
+    PYTHONPATH=$here/site "$python" "$here/peer.py" "$work/pyg" 15,15,15 "$batch_size" 256 2 "$(nproc)" "$device"
 }
 
-beside=$here
-[ -e "$here/bound.py" ] || beside=$here/../../bench/gpu
 if [ "${1:-}" = --step ]; then
     "$2"
     exit

@@ -15,7 +15,6 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export DEVICE=${DEVICE:-cuda} WORK=${WORK:-${TMPDIR:-/tmp}/gsplit-second} PYTHON=${PYTHON:-python3}
 export PROGRAMS=${PROGRAMS:-$WORK/programs} out=${OUT:-$WORK/out} bench=$here
-[ -e "$here/torch_peer.py" ] || bench=$here/../../bench/gpu
 limit=${LIMIT:-540} vertices=${VERTICES:-$([ "$DEVICE" = cuda ] && echo 2400000 || echo 100000)}
 export products=$WORK/products small=$WORK/small runs=$WORK/runs
 rm -rf "$runs" && mkdir -p "$out" "$runs" "$PROGRAMS"

@@ -23,7 +23,7 @@ mod run;
 mod setting;
 mod side_by_side;
 
-pub use prepare::{own_key, placed};
+pub use prepare::own_key;
 pub use setting::Setting;
 
 /// Compare training systems on a dataset, or training runs by their logs
@@ -86,7 +86,7 @@ impl Args {
             ui.say(header());
             rows.iter().for_each(|row| ui.say(row.line()));
             for (system, why) in &left_out {
-                ui.say(format_args!("{} is left out: {why}", system.name()));
+                ui.say(format_args!("{} is left out: {why}", system.name));
             }
             let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
             told.push(setting.json(&dataset, &left_out, json!({ "value": value, "systems": systems })));

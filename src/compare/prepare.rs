@@ -1,4 +1,4 @@
-//! Artifacts that systems need before they can train: a presample with the run's settings, partition maps made with it, and placements.
+//! Artifacts that systems need before they can train: a presample with the run's settings, and partition maps made with it.
 //!
 //! An existing artifact is found whatever its name. The others are made and stored in the dataset's cache (`tried/`),
 //! where the next comparison finds them.
@@ -7,10 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use gsplit_kernels::Gpu;
-use gsplit_partition::placement::{Demand, PlaceOptions, expected_loads, place};
 use gsplit_partition::{Error, PartitionOptions, partition};
 use gsplit_preprocess::presample::{Options, presample};
-use gsplit_store::{CachedRows, Dataset, MadeFrom, PartitionMap, Placement, Presample, Progress, bare_key, tried};
+use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, Progress, bare_key, tried};
 
 use gsplit::ui::{Ui, usage};
 
@@ -82,34 +81,6 @@ pub fn own_key(name: &str, folder: impl Fn(&str) -> PathBuf) -> String {
     let bare = bare_key(name);
     let is_free = |key: &String| !folder(key).exists();
     [bare.to_string()].into_iter().chain(numbered(bare)).find(is_free).unwrap_or_default()
-}
-
-/// The rows of each device (one per part of `map`) for rows of `row_bytes`; and the key under which they are found if they are
-/// `stored`.
-pub fn placed(
-    dataset: &Dataset,
-    options: &PlaceOptions,
-    (map, presample): (&PartitionMap, &Presample),
-    (row_bytes, stored): (u64, bool),
-    ui: &Ui,
-) -> Result<(String, CachedRows)> {
-    let demand = Demand::new(dataset, presample, map, options.parallelism).map_err(explain)?;
-    let cache_bytes = options.cache.bytes(row_bytes * dataset.num_vertices() as u64).max(row_bytes);
-    let config = options.config(map.num_parts(), cache_bytes, row_bytes);
-    let rows = place(&demand, options.placement, (cache_bytes / row_bytes) as usize, config.alpha);
-    let key = tried(&options.default_key(bare_key(map.key())));
-    let made_from = Placement::made_from(dataset, presample, map);
-    let is_same = |found: &Placement| found.meta().config == config && found.meta().made_from == made_from;
-    if !stored {
-        return Ok((key, rows));
-    }
-    if let Some(there) = opened(dataset, "placement", Placement::open)?.find(is_same) {
-        return Ok((there.key().to_string(), rows));
-    }
-    let expected = expected_loads(&demand, &rows, config.alpha)?;
-    Placement::save(dataset, &key, made_from, config, expected, &rows, true)?;
-    ui.note(&format!("made placement {key}"));
-    Ok((key, rows))
 }
 
 /// The artifacts of `kind` that can be used.

@@ -4,9 +4,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, anyhow};
 use gsplit_store::Dataset;
-use gsplit_trainer::{EpochReport, TrainConfig};
+use gsplit_trainer::{Config, EpochReport};
 use serde_json::Value;
 
+use crate::train::as_words;
 use gsplit::child::finished;
 use gsplit::ui::{Ui, complain};
 
@@ -19,14 +20,15 @@ pub struct RunResult {
     pub peak_rss_mb: Option<f64>,
 }
 
-/// Trains on `dataset` with `config` and `around`, further options of `gsplit train`.
+/// Trains on `dataset` with `config`.
 ///
 /// # Errors
 /// The error line of `gsplit train`, if it fails.
-pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui) -> anyhow::Result<RunResult> {
+pub fn train(dataset: &Dataset, config: &Config, ui: &Ui) -> anyhow::Result<RunResult> {
     let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
+    let options = config.options().into_iter().map(|(flag, option)| (flag, option.value));
     let mut command = Command::new(program);
-    command.args(["train", "--json"]).args(arguments(config)).args(around);
+    command.args(["train", "--json"]).args(as_words(options));
     command.args(ui.threads().map(|threads| format!("--threads={threads}")));
     command.arg("--").arg(dataset.path());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,16 +43,4 @@ pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui
     let mut said: Value = serde_json::from_slice(&output.stdout).context("gsplit train --json printed no JSON")?;
     let [epochs, cache] = ["epochs", "cache"].map(|key| said["summary"][key].take());
     Ok(RunResult { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
-}
-
-/// The options of `gsplit train` for `config`.
-fn arguments(config: &TrainConfig) -> Vec<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    let argument = |(flag, value): (String, Value)| match &value {
-        Value::Null | Value::Bool(false) => None,
-        Value::Bool(true) => Some(format!("--{flag}")),
-        Value::Array(items) => Some(format!("--{flag}={}", items.iter().map(text).collect::<Vec<_>>().join(","))),
-        value => Some(format!("--{flag}={}", text(value))),
-    };
-    config.options().into_iter().map(|(flag, option)| (flag, option.value)).filter_map(argument).collect()
 }

@@ -1,18 +1,18 @@
 //! Settings that the systems of a comparison share: model, mini-batches, ranks and device; and the artifacts that they need.
 
-use clap::ValueEnum;
 use gsplit_kernels::Gpu;
 use gsplit_kernels::schedule::Fanouts;
-use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::presample::Options;
+use gsplit_store::Size;
 use gsplit_store::{Dataset, PartitionMap, Presample};
-use gsplit_trainer::{Device, FeatureStorage, GpuList, ModelConfig, RowPlacement, TrainConfig};
+use gsplit_trainer::{Config, Device, FeatureStorage, GpuList, ModelConfig, RowPlacement, name_of};
 use serde_json::{Value, json};
 
 use super::prepare::{partitioned, presampled};
-use crate::system::{Choices, System};
+use crate::system::map_options;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, usage};
+use gsplit_trainer::systems::{self, System};
 
 /// The options of every comparison.
 #[derive(clap::Args, Clone)]
@@ -45,7 +45,7 @@ pub struct Setting {
     /// With --device cuda, GPU memory of each rank for feature rows, in systems that cache: 4GiB, or 20% of all rows
     /// [default: the memory that the graph and a few trial mini-batches leave free]
     #[arg(long, value_name = "SIZE")]
-    cache: Option<CacheSize>,
+    cache: Option<Size>,
     /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
@@ -70,7 +70,7 @@ pub struct Prepared {
 
 impl Setting {
     /// Settings of all systems on `ranks` CPU ranks, to count their work without a run.
-    pub fn counted(model: ModelConfig, (fanouts, batch_size): (Fanouts, usize), ranks: usize, seed: u64) -> Self {
+    pub fn counted(model: ModelConfig, fanouts: Fanouts, batch_size: usize, ranks: usize, seed: u64) -> Self {
         Self {
             systems: Vec::new(),
             model,
@@ -91,7 +91,7 @@ impl Setting {
     ///
     /// # Errors
     /// A usage error, if the options contradict each other or a system that was named cannot run.
-    pub fn choose(&self, config: impl Fn(System) -> TrainConfig) -> anyhow::Result<Chosen> {
+    pub fn choose(&self, config: impl Fn(System) -> Config) -> anyhow::Result<Chosen> {
         if self.cache.is_some() && self.device == Device::Cpu {
             return Err(usage("--cache is for --device cuda: leave it out, or give both"));
         }
@@ -99,71 +99,48 @@ impl Setting {
             return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
         }
         // A problem of these two systems is a problem of the options.
-        for system in [System::Dgl, System::Gsplit] {
+        for system in [systems::DGL, systems::GSPLIT] {
             self.config(system, 1).check().map_err(as_usage)?;
         }
         let problem = |system: System| {
-            let problem = system.problem(self.device).map(str::to_string);
+            let problem = (system.problem)(self.device).map(str::to_string);
             problem.or_else(|| config(system).check().err().map(|error| error.to_string()))
         };
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
-        for &system in System::value_variants() {
+        for system in systems::ALL {
             match problem(system) {
                 _ if !self.systems.is_empty() && !self.systems.contains(&system) => {}
                 None => runs.push(system),
                 Some(why) if self.systems.is_empty() => left_out.push((system, why)),
-                Some(why) => return Err(usage(format!("--systems: {} cannot run here: {why}", system.name()))),
+                Some(why) => return Err(usage(format!("--systems: {} cannot run here: {why}", system.name))),
             }
         }
         Ok((runs, left_out))
     }
 
     /// A run of `system` for `epochs` epochs, still without a partition map.
-    pub fn config(&self, system: System, epochs: u32) -> TrainConfig {
-        let Choices { parallelism, split_layers, .. } = system.choices();
-        TrainConfig {
-            parallelism,
-            split_layers,
-            ranks: Some(self.ranks),
-            groups: if parallelism.splits() { self.groups } else { 1 },
-            device: self.device,
-            partition: None,
-            cooperative: Default::default(),
-            model: self.model.clone(),
-            fanouts: self.fanouts.clone(),
-            draw_by: None,
-            draw: Default::default(),
-            edge_weights: None,
-            batch_size: self.batch_size,
-            epochs,
-            optimizer: Default::default(),
-            schedule: Default::default(),
-            task: Default::default(),
-            seed: self.seed,
-            eval_every: 0,
-            eval_fanouts: None,
-            patience: None,
-            min_delta: 0.0,
-        }
+    pub fn config(&self, system: System, epochs: u32) -> Config {
+        let mut config = Config { model: self.model.clone(), ..Config::default() };
+        (config.data.fanouts, config.data.batch_size) = (self.fanouts.clone(), self.batch_size);
+        (config.run.epochs, config.run.seed, config.run.eval_every) = (epochs, self.seed, 0);
+        let of = &mut config.system;
+        (of.parallelism, of.split_layers) = (system.parallelism, system.split_layers);
+        (of.ranks, of.device) = (Some(self.ranks), self.device);
+        of.groups = if system.parallelism.splits() { self.groups } else { 1 };
+        config
     }
 
-    /// The options of `gsplit train` in addition to the configuration of `system`; `presample` ranks the rows.
-    pub fn around(&self, system: System, presample: Option<&str>) -> Vec<String> {
-        let placement = system.placement(self.device);
-        let caches = placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
-        let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
-        [
-            // Phases follow one another, each with its own launches.
-            option("prefetch", Some("0".to_string())),
-            option("load-features", Some(value_name(self.load_features))),
-            option("gpus", self.gpus.as_ref().map(GpuList::to_string)),
-            option("placement", placement.map(|placement| placement.to_string())),
-            option("presample", presample.map(str::to_string)),
-            option("cache", self.cache.filter(|_| caches).map(|cache| cache.to_string())),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+    /// `config`, a run of `system`, with what it needs to be measured; `presample` ranks the rows.
+    pub fn measured(&self, mut config: Config, system: System, presample: Option<&str>) -> Config {
+        let of = &mut config.system;
+        of.placement = system.rows_on(self.device);
+        let caches = of.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
+        of.cache = self.cache.filter(|_| caches);
+        (of.load_features, of.gpus) = (self.load_features, self.gpus.clone());
+        of.presample = presample.map(str::to_string);
+        // Phases follow one another, each with its own launches.
+        of.prefetch = 0;
+        config
     }
 
     /// Finds or makes the presample that gives the weights of the maps and ranks the rows.
@@ -190,13 +167,13 @@ impl Setting {
                 Some(Gpu::open(first.unwrap_or(0)).map_err(gsplit_trainer::Error::from)?)
             }
         };
-        let caches = |system: &System| system.placement(self.device).is_some_and(|rows| rows != RowPlacement::Host);
+        let caches = |system: &System| system.rows_on(self.device).is_some_and(|rows| rows != RowPlacement::Host);
         // GraNNDis prepares its mini-batches from in-edges, without draws.
-        let needs = |system: &System| system.draws() && (system.choices().parallelism.needs_map() || caches(system));
+        let needs = |system: &System| system.draws() && (system.parallelism.needs_map() || caches(system));
         let presample = systems.iter().any(needs).then(|| self.presample(dataset, gpu.as_ref(), ui)).transpose()?;
         let with_map = |&system: &System| {
             let config = self.config(system, 1);
-            let options = system.map(config.num_parts() as u32, config.groups as u32, self.seed);
+            let options = map_options(system, config.num_parts() as u32, config.system.groups as u32, self.seed);
             let presample = presample.as_ref().filter(|_| system.draws());
             let map = options.map(|options| partitioned(dataset, &options, presample, ui)).transpose()?;
             Ok((system, map))
@@ -219,16 +196,16 @@ impl Setting {
             self.fanouts,
             self.batch_size,
             self.ranks,
-            value_name(self.device),
+            name_of(&self.device),
         )
     }
 
     /// JSON object of a table, with the fields of `more` added.
     pub fn json(&self, dataset: &Dataset, left_out: &[(System, String)], more: Value) -> Value {
-        let left_out = left_out.iter().map(|(system, why)| json!({ "system": system.name(), "why": why }));
+        let left_out = left_out.iter().map(|(system, why)| json!({ "system": system.name, "why": why }));
         let mut said = json!({
             "dataset": dataset.name(),
-            "device": value_name(self.device),
+            "device": name_of(&self.device),
             "ranks": self.ranks,
             "groups": self.groups,
             "model": self.model,
@@ -242,8 +219,4 @@ impl Setting {
         }
         said
     }
-}
-
-fn value_name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }

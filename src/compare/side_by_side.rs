@@ -3,13 +3,13 @@
 use anyhow::anyhow;
 use gsplit_kernels::Route;
 use gsplit_store::{Dataset, PartitionMap, Progress};
-use gsplit_trainer::{CooperativeConfig, EpochReport, TrainConfig};
+use gsplit_trainer::{Config, CooperativeConfig, EpochReport};
 use serde_json::{Value, json};
 
 use super::run::{RunResult, train};
 use super::setting::{Chosen, Prepared, Setting};
-use crate::system::System;
 use gsplit::ui::{Ui, usage};
+use gsplit_trainer::systems::{self, System};
 
 /// Losses of the same mini-batches differ only by rounding, by at most this fraction.
 const ROUNDING: f64 = 1e-3;
@@ -42,7 +42,7 @@ pub struct SystemRow {
     map: Option<String>,
     /// The last epoch.
     epoch: EpochReport,
-    /// Its seconds divided by the seconds of [`System::Gsplit`], if that system ran.
+    /// Its seconds divided by the seconds of [`systems::GSPLIT`], if that system ran.
     times_gsplit: Option<f64>,
     cache: Value,
     peak_rss_mb: Option<f64>,
@@ -60,10 +60,10 @@ impl SideBySide {
         Ok((runs, left_out))
     }
 
-    fn config(&self, system: System) -> TrainConfig {
+    fn config(&self, system: System) -> Config {
         let mut config = self.setting.config(system, self.epochs);
         if !system.draws() {
-            config.cooperative = self.cooperative.clone();
+            config.system.cooperative = self.cooperative.clone();
         }
         config
     }
@@ -78,16 +78,16 @@ impl SideBySide {
                 Err(error) if error.to_string().starts_with("interrupted: ") => return Err(error),
                 Err(error) => left_out.push((system, format!("{error:#}"))),
                 Ok(row) => {
-                    ui.note(&format!("{}: {:.3} s an epoch", system.name(), row.epoch.seconds));
+                    ui.note(&format!("{}: {:.3} s an epoch", system.name, row.epoch.seconds));
                     rows.push(row);
                 }
             }
         }
         if let (true, Some((system, why))) = (rows.is_empty(), left_out.last()) {
-            return Err(anyhow!("no system ran here: {}: {why}", system.name()));
+            return Err(anyhow!("no system ran here: {}: {why}", system.name));
         }
         let first = rows.iter().find(|row| row.system.draws()).map(|row| row.epoch.loss);
-        let gsplit = rows.iter().find(|row| row.system == System::Gsplit).map(|row| row.epoch.seconds);
+        let gsplit = rows.iter().find(|row| row.system == systems::GSPLIT).map(|row| row.epoch.seconds);
         for row in &mut rows {
             row.equal = first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
             row.times_gsplit = gsplit.map(|gsplit| row.epoch.seconds / gsplit);
@@ -105,11 +105,11 @@ impl SideBySide {
         ui: &Ui,
     ) -> anyhow::Result<SystemRow> {
         let map = map.map(|map| map.key().to_string());
-        let config = TrainConfig { partition: map.clone(), ..self.config(system) };
-        let RunResult { epochs, cache, peak_rss_mb } =
-            train(dataset, &config, &self.setting.around(system, presample), ui)?;
+        let mut config = self.setting.measured(self.config(system), system, presample);
+        config.system.partition = map.clone();
+        let RunResult { epochs, cache, peak_rss_mb } = train(dataset, &config, ui)?;
         let epoch = epochs.into_iter().last();
-        let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name()))?;
+        let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name))?;
         Ok(SystemRow { system, equal: None, map, epoch, times_gsplit: None, cache, peak_rss_mb })
     }
 }
@@ -127,7 +127,7 @@ impl SystemRow {
         let sent = Route::ALL.map(|route| format!("{:>9.1}", work.sent.by(route) as f64 / 1e6)).join(" ");
         format!(
             "{:<9} {loss:>8.5} {loss_is:<14} {:>12} {:>11} {sent} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {seconds:>8.3} {:>8} {:>8}",
-            self.system.name(),
+            self.system.name,
             work.edges,
             work.rows_loaded,
             t.sample_s,
@@ -143,12 +143,11 @@ impl SystemRow {
     /// For scripts.
     pub fn json(&self) -> Value {
         let EpochReport { loss, work, timings, seconds, .. } = &self.epoch;
-        let choices = self.system.choices();
         let [memory, peer, host, network] = Route::ALL.map(|route| work.sent.by(route));
         json!({
-            "system": self.system.name(),
-            "parallelism": choices.parallelism,
-            "split_layers": choices.split_layers,
+            "system": self.system.name,
+            "parallelism": self.system.parallelism,
+            "split_layers": self.system.split_layers,
             "partition": self.map,
             "loss": loss,
             "loss_is_equal": self.equal,

@@ -9,26 +9,9 @@ use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{DiskRates, Progress, Reading, shell_path};
 
 use super::trainer;
-use gsplit::child::tied;
-use gsplit::ui::Ui;
-
-/// Device to measure.
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Measured {
-    /// All threads of the host
-    Cpu,
-    /// All GPUs that CUDA_VISIBLE_DEVICES leaves
-    Cuda,
-}
-
-impl Measured {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        }
-    }
-}
+use crate::child::tied;
+use crate::presample::Device;
+use crate::ui::Ui;
 
 /// The first line of a profile that was measured: only such a file is replaced.
 pub const MEASURED: &str = "# Measured by gsplit doctor --profile.";
@@ -50,10 +33,11 @@ pub fn disk_rates(folder: Option<PathBuf>, ui: &Ui) -> Option<DiskRates> {
 }
 
 /// Has `gsplit-train` measure this machine, and stores its rates together with the rates of the `disk`.
-pub fn write_profile(path: &Path, device: Measured, disk: Option<&DiskRates>, ui: &Ui) -> Result<()> {
+pub fn write_profile(path: &Path, device: Device, disk: Option<&DiskRates>, ui: &Ui) -> Result<()> {
+    let name = if device == Device::Cpu { "cpu" } else { "cuda" };
     let mut command = Command::new(trainer()?);
     command.args(ui.threads().map(|threads| format!("--threads={threads}")));
-    let measured = tied(&mut command).args(["profile", "--device", device.name()]).output()?;
+    let measured = tied(&mut command).args(["profile", "--device", name]).output()?;
     let said = String::from_utf8_lossy(&measured.stderr);
     anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
     let staging = Staging::begin(Target::file(path), true)?;

@@ -6,9 +6,9 @@ use clap::{Args as _, Command};
 use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, NewRows, Older, join};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{DateOrder, Fill, MissingRows, OnDuplicate, Unseen};
+use gsplit_preprocess::read::options::{Fill, MissingRows, OnDuplicate, Unseen};
 use gsplit_store::staging::PrivateFolder;
-use gsplit_store::{Dataset, Progress, Recipe, Stage, Unit};
+use gsplit_store::{Dataset, Progress, Recipe};
 use gsplit_trainer::{InferConfig, JoinedModel, scratch_folder};
 
 use crate::train::as_usage;
@@ -27,21 +27,12 @@ pub struct NewTables {
     /// connect them to its vertices. Ids are the ids of the tables that it was made from
     #[arg(long, value_name = "DATASET", requires = "nodes")]
     with: Option<PathBuf>,
-    /// With --edges, the column with the vertex that an edge comes from [default: as in training]
-    #[arg(long, value_name = "COLUMN", requires = "edges")]
-    source_column: Option<String>,
-    /// With --edges, the column with the vertex that an edge leads to [default: as in training]
-    #[arg(long, value_name = "COLUMN", requires = "edges")]
-    target_column: Option<String>,
     /// With --nodes, categories that training did not see: refuse them, or treat them as other
     #[arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "nodes")]
     unseen: Option<Unseen>,
     /// With --nodes, the number that replaces a missing value, where the recipe has none
     #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
     fill: Option<Fill>,
-    /// With --nodes, the order of day and month in dates [default: as in training, or detected]
-    #[arg(long, value_name = "dmy|mdy", hide_possible_values = true, requires = "nodes")]
-    date_order: Option<DateOrder>,
     /// With --nodes, the row to use if a vertex has several: the first or the last; rows of --with come first [default: refused]
     #[arg(long, value_name = "first|last", hide_possible_values = true, requires = "nodes")]
     on_duplicate: Option<OnDuplicate>,
@@ -86,7 +77,6 @@ impl NewTables {
     ) -> anyhow::Result<Option<Converted>> {
         let Some(nodes) = &self.nodes else { return Ok(None) };
         let checkpoint = &config.checkpoint;
-        let progress = &Remedies { shown: progress, checkpoint };
         let older = self.with.as_deref().map(opened).transpose()?;
         let model = JoinedModel::open(config, older.as_ref(), progress).map_err(as_usage)?;
         if Recipe::read(checkpoint)?.features.is_empty() {
@@ -97,9 +87,6 @@ impl NewTables {
         let mut options = ConvertOptions::default();
         options.read.nodes = Some(nodes.clone());
         options.read.memory = memory;
-        options.read.source_column = self.source_column.clone();
-        options.read.target_column = self.target_column.clone();
-        options.read.date_order = self.date_order;
         let table = &mut options.read.node_table;
         table.recipe = Some(checkpoint.to_path_buf());
         (table.unseen, table.fill) = (self.unseen, self.fill);
@@ -109,13 +96,13 @@ impl NewTables {
         let new = NewRows { edges: self.edges.as_deref(), edge_columns: &model.edge_columns, older };
         let joined = join(&new, &out, &options, progress);
         let (dataset, rows) = joined.map_err(|error| match error {
-            Error::Option(problem) => usage(progress.runnable(&problem)),
+            Error::Option(problem) => usage(runnable(&problem, checkpoint)),
             Error::NoRow { table, missing, vertices, id } => anyhow::anyhow!(
                 "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass --with DATASET if their rows are in the tables of \
                  another dataset, --missing-rows drop to leave out their edges, or --missing-rows fill for rows of missing values",
                 table.display()
             ),
-            error => anyhow::anyhow!(progress.runnable(&error.to_string())),
+            error => anyhow::anyhow!(runnable(&error.to_string(), checkpoint)),
         })?;
         Ok(Some(Converted { dataset, rows, _folder: folder }))
     }
@@ -128,36 +115,14 @@ fn opened(folder: &Path) -> anyhow::Result<Dataset> {
     Ok(Dataset::open(if is_run { &of_run } else { folder })?)
 }
 
-/// Rewrites messages of a conversion, since `gsplit infer` does not have all its options.
-struct Remedies<'a> {
-    shown: &'a dyn Progress,
-    checkpoint: &'a Path,
-}
-
-impl Remedies<'_> {
-    /// `text`, followed by advice on the options in it that `gsplit infer` does not have.
-    fn runnable(&self, text: &str) -> String {
-        let own = super::Args::augment_args(Command::new("infer"));
-        let is_own = |name: &str| own.get_arguments().any(|argument| argument.get_long() == Some(name));
-        let word = |text: &str| text.chars().take_while(|&c| c.is_ascii_lowercase() || c == '-').collect::<String>();
-        let mut others: Vec<String> =
-            text.split("--").skip(1).map(word).filter(|name| !name.is_empty() && !is_own(name)).collect();
-        others.dedup();
-        if others.is_empty() {
-            return text.to_string();
-        }
-        let names = others.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ");
-        let checkpoint = self.checkpoint.display();
-        format!("{text} (for {names}: gsplit convert --recipe {checkpoint}, and infer on that dataset)")
-    }
-}
-
-impl Progress for Remedies<'_> {
-    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
-        self.shown.stage(name, total, unit)
-    }
-
-    fn note(&self, line: &str) {
-        self.shown.note(&self.runnable(line));
+/// `text`, followed by advice on the options of convert in it that `gsplit infer` does not have.
+fn runnable(text: &str, checkpoint: &Path) -> String {
+    let own = super::Args::augment_args(Command::new("infer"));
+    let is_own = |name: &str| own.get_arguments().any(|argument| argument.get_long() == Some(name));
+    let word = |text: &str| text.chars().take_while(|&c| c.is_ascii_lowercase() || c == '-').collect::<String>();
+    let others = text.split("--").skip(1).map(word).any(|name| !name.is_empty() && !is_own(&name));
+    match others {
+        true => format!("{text} (gsplit convert --recipe {}, and infer on that dataset)", checkpoint.display()),
+        false => text.to_string(),
     }
 }

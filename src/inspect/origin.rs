@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The command line that makes `dataset` again in the same place; for an unknown subcommand, its recorded name.
 pub fn command_line(dataset: &Dataset) -> String {
     let provenance = &dataset.manifest().provenance;
-    let mut root = crate::command();
+    let mut root = crate::cli::command();
     root.build();
     let subcommand = provenance.command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word));
     let mut words = vec!["gsplit".to_string(), provenance.command.clone()];
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn options_come_back_as_they_were_given() {
-        let mut root = crate::command();
+        let mut root = crate::cli::command();
         root.build();
         let words = |command: &str, recorded: &str| {
             let command = command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word)).unwrap();

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress, entries, read_text};
-use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress};
+use gsplit_trainer::{Config, Device, Hooks, Parallelism, Trained, train};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::candidate::Candidate;
 use super::measure::{measure, with_disk};
@@ -35,9 +34,7 @@ pub struct Tried {
 /// Result of [`choose`].
 pub struct AutoChoice {
     /// The configuration with the parallelism, ranks, split layers and partition.
-    pub config: TrainConfig,
-    /// Presample that ranks the rows to keep in memory, unless the options name another.
-    pub presample: Option<String>,
+    pub config: Config,
     /// The candidates that were tried, the chosen one first.
     pub tried: Vec<Tried>,
 }
@@ -47,52 +44,53 @@ pub struct AutoChoice {
 ///
 /// # Errors
 /// A usage error if it cannot choose; the errors of planning and training.
-pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui: &Ui) -> anyhow::Result<AutoChoice> {
-    if config.device == Device::Cuda {
+pub fn choose(dataset: &Dataset, config: &Config, hooks: &Hooks, ui: &Ui) -> anyhow::Result<AutoChoice> {
+    if config.system.device == Device::Cuda {
         return Err(usage(
             "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan --profile NAME), and name the parallelism",
         ));
     }
-    if config.task.is_link() || options.process.is_some() {
+    if config.data.task.is_link() || hooks.process.is_some() {
         return Err(usage("--parallelism auto is for vertices, with ranks that are threads: name the parallelism"));
     }
-    let goes_on = options.checkpoint.as_deref().filter(|_| options.resume).and_then(begun).map(|begun| TrainConfig {
-        parallelism: begun.parallelism,
-        ranks: begun.ranks,
-        split_layers: begun.split_layers,
-        partition: begun.partition,
-        ..config.clone()
+    let goes_on = config.run.checkpoint.as_deref().filter(|_| config.run.resume).and_then(begun).map(|begun| {
+        let (mut config, begun) = (config.clone(), begun.system);
+        (config.system.parallelism, config.system.ranks) = (begun.parallelism, begun.ranks);
+        (config.system.split_layers, config.system.partition) = (begun.split_layers, begun.partition);
+        config
     });
-    let needs = goes_on.as_ref().and_then(|begun| begun.partition.as_deref());
+    let needs = goes_on.as_ref().and_then(|begun| begun.system.partition.as_deref());
     if let (Some(config), true) = (&goes_on, needs.is_none_or(|key| PartitionMap::open(dataset, key).is_ok())) {
-        return Ok(AutoChoice { config: config.clone(), presample: None, tried: Vec::new() });
+        return Ok(AutoChoice { config: config.clone(), tried: Vec::new() });
     }
     let profile = measure(Device::Cpu)?;
-    let ranks = config.ranks.unwrap_or(profile.ranks).max(2);
+    let ranks = config.system.ranks.unwrap_or(profile.ranks).max(2);
     let question = Question {
         systems: Vec::new(),
         model: config.model.clone(),
-        fanouts: config.fanouts.clone(),
-        batch_size: config.batch_size,
+        fanouts: config.data.fanouts.clone(),
+        batch_size: config.data.batch_size,
         ranks: vec![ranks as u32],
         hosts: 1,
-        device: config.device,
+        device: config.system.device,
         feature_dim: None,
         caches: Vec::new(),
-        memory: options.memory.map(Memory::bytes),
+        memory: config.system.memory_bytes().map(Memory::bytes),
         batches: 20,
-        partitions: config.partition.iter().cloned().collect(),
+        partitions: config.system.partition.iter().cloned().collect(),
         apart: false,
-        seed: config.seed,
+        seed: config.run.seed,
     };
     question.check().map_err(as_usage)?;
     let found = question.candidates(dataset, ui)?;
     let presample = found.presample.as_ref().map(|presample| presample.key().to_string());
     if let Some(config) = goes_on {
         // Its map was removed from the cache and is made again.
-        return Ok(AutoChoice { config, presample, tried: Vec::new() });
+        let mut config = config;
+        config.system.presample = config.system.presample.or(presample);
+        return Ok(AutoChoice { config, tried: Vec::new() });
     }
-    let presample = options.presample.clone().or(presample);
+    let presample = config.system.presample.clone().or(presample);
     let profile = with_disk(profile, &found, dataset, ui);
     let ranked = found.rank(&profile);
     let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
@@ -105,15 +103,13 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     }
     for _ in 0..ROUNDS {
         for (candidate, _, measured) in &mut best {
-            let config = TrainConfig {
-                epochs: 1,
-                eval_every: 0,
-                eval_fanouts: None,
-                patience: None,
-                ..candidate.applied(config)
-            };
-            let around = RunOptions { trial: Some(STEPS), presample: presample.clone(), ..aside(options) };
-            let epoch = train(dataset, &config, &around, &NoProgress, &|_| {})?.epochs;
+            let mut config = candidate.applied(config);
+            let run = &mut config.run;
+            (run.epochs, run.trial, run.eval_every, run.eval_fanouts, run.patience) =
+                (1, Some(STEPS as u32), 0, None, None);
+            (run.checkpoint, run.resume, run.log, run.tensorboard, run.log_every) = (None, false, None, None, 0);
+            config.system.presample.clone_from(&presample);
+            let epoch = train(dataset, &config, hooks, &NoProgress, &|_| {})?.epochs;
             let seconds = epoch.first().map_or(f64::INFINITY, |epoch| epoch.seconds);
             *measured = measured.min(seconds * found.steps as f64 / STEPS.min(found.steps).max(1) as f64);
         }
@@ -127,7 +123,8 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     best.sort_by(|a, b| a.2.total_cmp(&b.2));
     let chosen = best.first().map(|(candidate, ..)| *candidate);
     let chosen = chosen.ok_or_else(|| anyhow::anyhow!("--parallelism auto: no system fits this machine; name one"))?;
-    let config = chosen.applied(config);
+    let mut config = chosen.applied(config);
+    config.system.presample = presample;
     ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));
     let tried = best.iter().map(|&(candidate, predicted_s, measured_s)| Tried {
         name: candidate.name.clone(),
@@ -136,19 +133,11 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
         predicted_s,
         measured_s,
     });
-    Ok(AutoChoice { config, presample, tried: tried.collect() })
+    Ok(AutoChoice { config, tried: tried.collect() })
 }
 
-/// `options` without checkpoints and logs.
-fn aside(options: &RunOptions) -> RunOptions {
-    RunOptions { checkpoint: None, resume: false, log: None, tensorboard: None, log_every: 0, ..options.clone() }
-}
-
-/// The configuration of the newest checkpoint in `folder`, if there is one.
-fn begun(folder: &Path) -> Option<TrainConfig> {
-    let newest = entries(folder).ok()?.into_iter().filter(|path| path.join("checkpoint.json").is_file()).max()?;
-    let text = read_text(newest.join("checkpoint.json")).ok()?;
-    let mut document: Value = serde_json::from_str(&text).ok()?;
-    let config: TrainConfig = serde_json::from_value(document["content"]["config"].take()).ok()?;
-    (config.parallelism != Parallelism::Auto).then_some(config)
+/// The configuration of the checkpoints in `folder`, if there are any.
+fn begun(folder: &Path) -> Option<Config> {
+    let config = Trained::open(folder, None).ok()?.config().clone();
+    (config.system.parallelism != Parallelism::Auto).then_some(config)
 }

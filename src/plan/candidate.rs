@@ -2,10 +2,9 @@
 
 use clap::ValueEnum;
 use gsplit_partition::evaluate::Work;
-use gsplit_trainer::{Device, Parallelism, RowPlacement, TrainConfig};
+use gsplit_trainer::{Config, Device, Parallelism, RowPlacement};
 use serde::Serialize;
 
-use super::cost::Sources;
 use super::question::Question;
 
 /// A configuration that could be run.
@@ -27,9 +26,6 @@ pub struct Candidate {
     pub servers: usize,
     #[serde(skip)]
     pub rows: RowPlacement,
-    /// Sources of its feature rows and the bytes of the rows that a rank keeps, if they were counted.
-    #[serde(skip)]
-    pub kept: Option<(Sources, f64)>,
     /// The reason why it cannot be run on the device yet, if any.
     #[serde(skip)]
     pub problem: Option<String>,
@@ -90,7 +86,6 @@ impl Candidate {
             way,
             servers: map.map_or(1, |(_, servers)| servers as usize),
             rows: rows.clone(),
-            kept: None,
             problem: None,
             apart: None,
             partition: map.map(|(key, _)| key.to_string()),
@@ -105,15 +100,13 @@ impl Candidate {
     }
 
     /// `config` with the choices of this candidate.
-    pub fn applied(&self, config: &TrainConfig) -> TrainConfig {
+    pub fn applied(&self, config: &Config) -> Config {
         let Choice { parallelism, split_layers } = self.way;
-        TrainConfig {
-            parallelism,
-            split_layers: parallelism.splits().then_some(split_layers),
-            ranks: Some(self.ranks),
-            partition: self.partition.clone(),
-            ..config.clone()
-        }
+        let mut config = config.clone();
+        let system = &mut config.system;
+        (system.parallelism, system.split_layers) = (parallelism, parallelism.splits().then_some(split_layers));
+        (system.ranks, system.partition) = (Some(self.ranks), self.partition.clone());
+        config
     }
 }
 

@@ -431,7 +431,7 @@ impl Model<'_> {
             read: self.read(layer),
             received: layers[layer].rows_exchanged,
             widths: self.shape.widths[layer],
-            room: layer.checked_sub(1).map_or(0.0, |above| layers[above].rows_exchanged),
+            received_above: layer.checked_sub(1).map_or(0.0, |above| layers[above].rows_exchanged),
             order: self.order(layer),
             heads: self.heads(layer),
         };

@@ -1,22 +1,16 @@
 //! Counts the work of each system for a number of ranks on simulated mini-batches.
 
-use gsplit_partition::evaluate::{self, Cooperative, LayerWork, Local, MapEvaluation, Work};
-use gsplit_partition::placement::{CacheSize, PlaceOptions, PlacementRule, row_bytes};
-use gsplit_store::{Dataset, PartitionMap, Presample, Readers, Split};
-use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement, next_draw_factor};
+use gsplit_partition::evaluate::{self, Cooperative, LayerWork, MapEvaluation, Work};
+use gsplit_store::{Dataset, PartitionMap, Split};
+use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement};
 
 use super::candidate::{Candidate, Choice, Contender};
-use super::cost::Sources;
 use super::question::Question;
-use crate::compare::placed;
-use crate::system::System;
 use gsplit::ui::Ui;
+use gsplit_trainer::systems::{self, System};
 
 /// Numbers of mini-batches per epoch planned for GraNNDis: full-graph training, and smaller parts for when that does not fit.
 const COOPERATIVE: [usize; 3] = [1, 4, 16];
-
-/// Cache of Song and Jiang's systems (section 6), unless another is named.
-const SONG_JIANG: CacheSize = CacheSize::Percent(20.0);
 
 /// Counts the work of the systems, with their maps, for a number of ranks.
 pub struct Counting<'a> {
@@ -29,18 +23,13 @@ pub struct Counting<'a> {
 
 impl Counting<'_> {
     /// Candidates for the `systems` that draw mini-batches, and the candidate with one rank.
-    pub fn drawn(
-        &self,
-        systems: &[System],
-        presample: &Presample,
-        ui: &Ui,
-    ) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
+    pub fn drawn(&self, systems: &[System], ui: &Ui) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
         let setting = self.question.setting(self.ranks);
         let alike: Vec<System> = systems.iter().copied().filter(|system| !system.stands_apart()).collect();
         let mut of_systems = setting.prepare(self.dataset, &alike, ui)?.systems;
         if of_systems.iter().all(|(_, map)| map.is_none()) {
             // Data parallelism needs no map, but is counted with one; any will do.
-            let any = setting.prepare(self.dataset, &[System::Rand], ui)?.systems;
+            let any = setting.prepare(self.dataset, &[systems::RANDOM], ui)?.systems;
             of_systems.splice(0..0, any);
         }
         let keys = of_systems.iter().filter_map(|(_, map)| Some(map.as_ref()?.key()));
@@ -61,13 +50,6 @@ impl Counting<'_> {
         }
         for key in self.question.partitions.iter().filter_map(|key| of_key(key)) {
             found.extend(self.in_part(key, 1..=self.question.model.layers));
-        }
-        if let (Some(map), true) = (maps.first(), systems.contains(&System::SongJiang)) {
-            let usual = [SONG_JIANG];
-            let caches = if self.question.caches.is_empty() { &usual[..] } else { &self.question.caches };
-            for &cache in caches {
-                found.push(self.song_jiang((map, presample), cache, ui)?);
-            }
         }
         let alone = Choice { parallelism: Parallelism::Single, split_layers: 0 };
         let one = Contender { name: "one rank", ranks: 1, steps: self.steps };
@@ -100,9 +82,8 @@ impl Counting<'_> {
 
     /// Candidates for a system: the system itself; for GSplit also with only some layers split; on GPUs also other placements of rows.
     fn of_system(&self, system: System, evaluated: &MapEvaluation, map: Option<&PartitionMap>) -> Vec<Candidate> {
-        let (choices, layers) = (system.choices(), self.question.model.layers);
-        let parallelism = choices.parallelism;
-        let split_layers = if parallelism.splits() { choices.split_layers.unwrap_or(layers).min(layers) } else { 0 };
+        let (parallelism, layers) = (system.parallelism, self.question.model.layers);
+        let split_layers = if parallelism.splits() { system.split_layers.unwrap_or(layers).min(layers) } else { 0 };
         let work = match parallelism.needs_map() {
             true => &evaluated.split_layers[split_layers],
             false => &evaluated.data,
@@ -110,12 +91,12 @@ impl Counting<'_> {
         let way = Choice { parallelism, split_layers };
         let map = map.map(|map| (map.key(), evaluated.servers));
         let of = |name: &str, rows: &RowPlacement| self.candidate(name, way, rows, map, work);
-        let problem = system.problem(self.question.device).map(str::to_string);
-        let mut found = vec![Candidate { problem, ..of(system.name(), choices.rows()) }];
-        match (system, self.question.device) {
-            (System::Gsplit, _) => found.extend(self.in_part(evaluated, 1..=layers - 1)),
-            (System::Dgl, Device::Cuda) => found.push(of("DGL, replicated", &RowPlacement::Replicated)),
-            (System::Owned, Device::Cuda) => found.push(of("Owned, peer", &RowPlacement::Peer)),
+        let problem = (system.problem)(self.question.device).map(str::to_string);
+        let mut found = vec![Candidate { problem, ..of(system.name, &system.rows()) }];
+        match (system.key, self.question.device) {
+            ("gsplit", _) => found.extend(self.in_part(evaluated, 1..=layers - 1)),
+            ("dgl", Device::Cuda) => found.push(of("DGL, replicated", &RowPlacement::Replicated)),
+            ("owned", Device::Cuda) => found.push(of("Owned, peer", &RowPlacement::Peer)),
             _ => {}
         }
         found
@@ -133,46 +114,6 @@ impl Counting<'_> {
         split_layers.map(of).collect()
     }
 
-    /// Song and Jiang's placement, stored in the dataset if it has feature rows, with draws that prefer the rows that a
-    /// rank keeps. The map gives the number of devices.
-    fn song_jiang(
-        &self,
-        made_from: (&PartitionMap, &Presample),
-        cache: CacheSize,
-        ui: &Ui,
-    ) -> anyhow::Result<Candidate> {
-        let options = PlaceOptions {
-            cache,
-            parallelism: Readers::Data,
-            placement: PlacementRule::SongJiang,
-            alpha: None,
-            host_bandwidth: None,
-            peer_bandwidth: None,
-        };
-        let row_bytes = match self.question.feature_dim {
-            Some(dim) => 4 * dim as u64,
-            None => row_bytes(self.dataset)?,
-        };
-        let store = self.question.feature_dim.is_none();
-        let (key, kept) = placed(self.dataset, &options, made_from, (row_bytes, store), ui)?;
-        let Local { work, sources: [own, peers, host], factor } =
-            evaluate::locality(self.dataset, &kept, &self.setting(), next_draw_factor)?;
-        let bytes = (kept.shared.len() + kept.own.iter().map(Vec::len).max().unwrap_or(0)) as f64 * row_bytes as f64;
-        let mut candidate = self.candidate(
-            &format!("Song & Jiang, {cache}"),
-            Choice { parallelism: Parallelism::Data, split_layers: 0 },
-            &RowPlacement::Stored(key),
-            None,
-            &work,
-        );
-        if self.question.device == Device::Cpu {
-            candidate.options.push(format!("--placement {}", candidate.rows));
-        }
-        candidate.options.push(format!("--cache {cache} --draw locality"));
-        let apart = format!("it draws other samples than the others, rows that a rank keeps {factor} times more often");
-        Ok(Candidate { kept: Some((Sources { own, peers, host }, bytes)), apart: Some(apart), ..candidate })
-    }
-
     /// Candidates whose mini-batches are made once: GraNNDis with full-graph training and with a few mini-batches per
     /// epoch; with several servers also full-graph training split over all of them.
     pub fn made_once(&self, ui: &Ui) -> anyhow::Result<Vec<Candidate>> {
@@ -180,7 +121,7 @@ impl Counting<'_> {
         let servers = if self.ranks.is_multiple_of(hosts) { hosts } else { 1 };
         let mut setting = self.question.setting(self.ranks);
         setting.groups = servers;
-        let maps = setting.prepare(self.dataset, &[System::GraNNDis], ui)?.systems;
+        let maps = setting.prepare(self.dataset, &[systems::GRANNDIS], ui)?.systems;
         let Some(map) = maps.first().and_then(|(_, map)| map.as_ref()) else { return Ok(Vec::new()) };
         let train = self.dataset.split(Split::Train)?.len();
         let of_servers = COOPERATIVE.into_iter().filter(|&batches| batches <= train).map(|batches| (batches, servers));
@@ -189,7 +130,7 @@ impl Counting<'_> {
     }
 
     fn cooperative(&self, map: &PartitionMap, batches: usize, groups: usize) -> anyhow::Result<Candidate> {
-        let (system, question, config) = (System::GraNNDis, self.question, CooperativeConfig::default());
+        let (system, question, config) = (systems::GRANNDIS, self.question, CooperativeConfig::default());
         let made = Cooperative {
             batches,
             groups,
@@ -200,18 +141,18 @@ impl Counting<'_> {
         };
         let work = evaluate::cooperative(self.dataset, map, made)?;
         let name = match (batches, groups == map.num_servers()) {
-            (1, true) => system.name().to_string(),
-            (_, true) => format!("{}, {batches} batches", system.name()),
+            (1, true) => system.name.to_string(),
+            (_, true) => format!("{}, {batches} batches", system.name),
             (_, false) => "full graph".to_string(),
         };
         let way = Choice { parallelism: Parallelism::Cooperative, split_layers: question.model.layers };
         let of = (map.key(), map.num_servers() as u32);
-        let rows = system.choices().rows().clone();
+        let rows = system.rows();
         let contender = Contender { name: &name, ranks: self.ranks, steps: batches };
         let mut candidate = Candidate::new(contender, way, &rows, Some(of), question, &work);
         candidate.options.extend((batches > 1).then(|| format!("--batches-per-epoch {batches}")));
         candidate.options.extend((groups > 1).then(|| format!("--groups {groups}")));
-        let problem = system.problem(question.device).map(str::to_string);
+        let problem = (system.problem)(question.device).map(str::to_string);
         let updates = if batches == 1 { "update" } else { "updates" };
         let apart = Some(format!("its epoch is {batches} {updates}, on mini-batches of its own"));
         Ok(Candidate { problem, apart, ..candidate })

@@ -1,15 +1,15 @@
 //! Candidates on given hardware: which fit, how long they take, and changes of the hardware that would reorder them.
 
-use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Presample;
+use gsplit_store::Size;
 use gsplit_trainer::RowPlacement;
 use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::cost::{Cost, DISK, Sources, Way, cost};
 use super::hits::Hits;
-use super::profile::{Link, Profile};
+use super::profile::Profile;
 use super::shape::Shape;
 use gsplit::ui::bytes;
 
@@ -37,7 +37,7 @@ pub struct Candidates {
     pub graph_bytes: f64,
     pub row_bytes: f64,
     /// Memory of each rank for feature rows, one plan per size; the free memory if empty.
-    pub caches: Vec<CacheSize>,
+    pub caches: Vec<Size>,
     /// Memory limit of a run on a host; the profile's memory if `None`.
     pub memory: Option<Memory>,
 }
@@ -163,35 +163,30 @@ impl Candidates {
             self.rank(profile).first().map(|first| (first.candidate.name.clone(), first.candidate.ranks))
         };
         let now = first(profile);
-        let with = |change: &dyn Fn(&mut Profile)| {
+        let changes: [(&str, fn(&mut Profile)); 7] = [
+            ("8 GiB more memory a rank", |other| other.memory += (8u64 << 30) as f64),
+            ("half the memory a rank", |other| other.memory /= 2.0),
+            ("links between ranks twice as fast", |other| other.scale_peers(2.0)),
+            ("links between ranks half as fast", |other| other.scale_peers(0.5)),
+            ("a bus twice as fast", |other| other.bus.iter_mut().for_each(|bus| bus.bytes *= 2.0)),
+            ("a network twice as fast", |other| other.network.iter_mut().for_each(|network| network.bytes *= 2.0)),
+            ("products twice as fast", |Profile { dense, .. }| {
+                (dense.f32, dense.bf16) = (2.0 * dense.f32, 2.0 * dense.bf16)
+            }),
+        ];
+        let line = |(what, change): (&str, fn(&mut Profile))| {
             let mut other = profile.clone();
             change(&mut other);
-            other
-        };
-        let link = |link: &mut Option<Link>, by: f64| link.iter_mut().for_each(|link| link.bytes *= by);
-        let changes = [
-            ("8 GiB more memory a rank", with(&|other| other.memory += (8u64 << 30) as f64)),
-            ("half the memory a rank", with(&|other| other.memory /= 2.0)),
-            ("links between ranks twice as fast", with(&|other| other.scale_peers(2.0))),
-            ("links between ranks half as fast", with(&|other| other.scale_peers(0.5))),
-            ("a bus twice as fast", with(&|other| link(&mut other.bus, 2.0))),
-            ("a network twice as fast", with(&|other| link(&mut other.network, 2.0))),
-            (
-                "products twice as fast",
-                with(&|other| (other.dense.f32, other.dense.bf16) = (2.0 * other.dense.f32, 2.0 * other.dense.bf16)),
-            ),
-        ];
-        let line = |(what, other): (&str, Profile)| {
-            let (name, ranks) = first(&other).filter(|_| other != *profile)?;
-            (Some(&(name.clone(), ranks)) != now.as_ref())
-                .then(|| format!("with {what}: {name} on {ranks} ranks first"))
+            let found = first(&other).filter(|_| other != *profile);
+            let (name, ranks) = found.clone().filter(|_| found != now)?;
+            Some(format!("with {what}: {name} on {ranks} ranks first"))
         };
         changes.into_iter().filter_map(line).collect()
     }
 
     /// `candidate` on `profile` with each cache size, if the size makes a difference.
     fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<(Ranked<'a>, Option<String>)> {
-        let caches = !profile.shared && candidate.rows != RowPlacement::Host && candidate.kept.is_none();
+        let caches = !profile.shared && candidate.rows != RowPlacement::Host;
         match self.caches.is_empty() || !caches || candidate.problem.is_some() {
             true => vec![self.on(candidate, profile, self.caches.first().copied().filter(|_| caches))],
             false => self.caches.iter().map(|&cache| self.on(candidate, profile, Some(cache))).collect(),
@@ -203,7 +198,7 @@ impl Candidates {
         &'a self,
         candidate: &'a Candidate,
         profile: &Profile,
-        cache: Option<CacheSize>,
+        cache: Option<Size>,
     ) -> (Ranked<'a>, Option<String>) {
         let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
         let way = |sources, far_graph, disk: Option<DiskRows>| Way {
@@ -219,9 +214,8 @@ impl Candidates {
         };
         let bare = cost(&candidate.work, way(whole, false, None), &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
-        let needed = bare.memory + candidate.kept.filter(|_| !profile.shared).map_or(0.0, |(_, kept)| kept);
-        let unfit =
-            (needed > room).then(|| format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
+        let unfit = (bare.memory > room)
+            .then(|| format!("needs {}, there are {}", bytes(bare.memory as u64), bytes(room as u64)));
         let (sources, far_graph, memory) = match profile.shared {
             true => (whole, false, bare.memory),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
@@ -300,16 +294,12 @@ impl Candidates {
 
     /// Places `candidate` in `left` bytes of a GPU. Returns the sources of its rows, whether the graph stays in the
     /// host's memory, and the bytes used on the GPU, including `taken`.
-    fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<CacheSize>) -> (Sources, bool, f64) {
+    fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<Size>) -> (Sources, bool, f64) {
         // If all layers are split, a rank draws only for its own vertices.
         let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
         let graph = self.graph_bytes / parts;
-        let kept = candidate.kept.map_or(0.0, |(_, kept)| kept);
-        let far_graph = graph > left / 2.0 || graph + kept > left;
+        let far_graph = graph > left / 2.0;
         let graph = if far_graph { 0.0 } else { graph };
-        if let Some((sources, kept)) = candidate.kept {
-            return (sources, far_graph, taken + graph + kept);
-        }
         let all = self.hits.vertices() * self.row_bytes;
         let wanted = match cache {
             Some(size) => size.bytes(all as u64) as f64,

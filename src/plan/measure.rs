@@ -48,12 +48,8 @@ fn of_cpu(rates: Rates) -> Profile {
     let threads = rayon::current_num_threads();
     Profile {
         about: about(&format!("{}, {threads} threads", processor())),
-        device: Device::Cpu,
         ranks: threads,
-        shared: true,
         memory: Memory::of_this_machine().total() as f64,
-        pairs: Vec::new(),
-        bus: None,
         ..of_each(rates)
     }
 }
@@ -74,7 +70,7 @@ fn of_gpus(GpuRates { each, gpus, memory, bus, pairs }: GpuRates, name: &str) ->
     }
 }
 
-/// The part of a profile that CPUs and GPUs have in common.
+/// The part of a profile that CPUs and GPUs have in common; the rest is that of a CPU without memory.
 fn of_each(
     Rates { sampled_edges, rows, stream, layer, dense: [f32, bf16], exchange: [bytes, latency] }: Rates,
 ) -> Profile {

@@ -14,15 +14,15 @@
 use std::path::PathBuf;
 
 use gsplit_kernels::schedule::Fanouts;
-use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
+use gsplit_store::Size;
 use gsplit_store::{Dataset, shell_path, stored_key};
 use gsplit_trainer::{Device, ModelConfig};
 use serde_json::json;
 
-use crate::system::System;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, bytes, usage};
+use gsplit_trainer::systems::System;
 
 mod auto;
 mod candidate;
@@ -51,10 +51,10 @@ use question::Question;
 /// Counts the work of every system on mini-batches drawn as in training, each system once, and divides it by the rates of the
 /// hardware: of products, memory and links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and
 /// backward with the update, exchange between ranks), memory of a rank, the work that takes longest, and changes of the hardware
-/// that would reorder the systems. The formulas are in docs/plan.md. If each rank has its own device, mini-batches are sampled and
+/// that would reorder the systems. docs/reference.md has its assumptions. If each rank has its own device, mini-batches are sampled and
 /// loaded while others are computed. Feature rows that do not fit in memory are loaded from disk, and a line gives their number.
 ///
-/// Systems that train on their own samples (GraNNDis, Song & Jiang) are listed below the others: their seconds are not comparable.
+/// GraNNDis, which trains on its own mini-batches, is listed below the others: its seconds are not comparable.
 ///
 /// The hardware is a profile: a file measured by `gsplit doctor --profile FILE` (for this machine's CPU or GPUs), or one that is
 /// built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps
@@ -86,9 +86,9 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
     ranks: Vec<u32>,
     /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan with each [default:
-    /// the free memory; for Song & Jiang 20%]
+    /// the free memory]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
-    cache: Vec<CacheSize>,
+    cache: Vec<Size>,
     /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are read from disk
     /// [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
     #[arg(long, value_name = "SIZE")]
@@ -102,9 +102,6 @@ pub struct Args {
     /// A map to plan with, in addition to the maps of the systems; repeat it for several
     #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
     partitions: Vec<String>,
-    /// Seed of the mini-batches and maps
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
 }
 
 /// Runs the subcommand.
@@ -155,7 +152,7 @@ impl Args {
             batches: self.batches,
             partitions: self.partitions.clone(),
             apart: true,
-            seed: self.seed,
+            seed: 0,
         }
     }
 }

@@ -130,42 +130,19 @@ impl Profile {
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let profile: Self = match toml::from_str(text) {
-            Ok(profile) => profile,
+        let (profile, numbers): (Self, toml::Table) = match toml::from_str(text)
+            .and_then(|profile| Ok((profile, text.parse()?)))
+        {
+            Ok(both) => both,
             Err(error) => {
                 let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
                 bail!("line {line}: {}", error.message().trim().replace('\n', " "))
             }
         };
-        let rates = [
-            ("memory", profile.memory),
-            ("sampled_edges", profile.sampled_edges),
-            ("rows", profile.rows),
-            ("stream", profile.stream),
-            ("dense.f32", profile.dense.f32),
-            ("dense.bf16", profile.dense.bf16),
-            ("peer.bytes", profile.peer.bytes),
-            ("bus.bytes", profile.bus.map_or(1.0, |link| link.bytes)),
-            ("network.bytes", profile.network.map_or(1.0, |link| link.bytes)),
-            ("hosts", profile.hosts as f64),
-            ("ranks", profile.ranks as f64),
-        ];
-        let links = [Some(profile.peer), profile.bus, profile.network];
-        let times = links.into_iter().flatten().map(|link| ("latency", link.latency)).chain([("layer", profile.layer)]);
-        let disk = profile.disk.iter().flat_map(DiskRates::each).map(|rate| ("a rate of [disk]", rate));
-        for (name, value) in rates.into_iter().chain(disk) {
-            anyhow::ensure!(value.is_finite() && value > 0.0, "{name} = {value}: expected a number above 0");
-        }
-        for (name, value) in times {
-            anyhow::ensure!(value.is_finite() && value >= 0.0, "{name} = {value}: expected a number from 0");
-        }
-        for Pair { ranks: [a, b], bytes, latency } in &profile.pairs {
-            let sound = a != b && a.max(b) < &profile.ranks && *bytes > 0.0 && bytes.is_finite() && *latency >= 0.0;
-            let expected = format!("two ranks below {}, bytes above 0 and a latency from 0", profile.ranks);
-            anyhow::ensure!(
-                sound,
-                "pair ranks = [{a}, {b}], bytes = {bytes}, latency = {latency}: expected {expected}"
-            );
+        numbers.iter().try_for_each(|(name, value)| check(name, value))?;
+        for Pair { ranks: [a, b], .. } in &profile.pairs {
+            let sound = a != b && a.max(b) < &profile.ranks;
+            anyhow::ensure!(sound, "pair ranks = [{a}, {b}]: expected two ranks below {}", profile.ranks);
         }
         anyhow::ensure!(profile.hosts == 1 || profile.network.is_some(), "{} hosts need a [network]", profile.hosts);
         anyhow::ensure!(
@@ -195,6 +172,24 @@ impl Profile {
     pub fn text(&self) -> anyhow::Result<String> {
         Ok(toml::to_string(self)?)
     }
+}
+
+/// Fails unless all numbers in `value`, which is called `name`, are above 0; seconds and the ranks of a pair may be 0.
+fn check(name: &str, value: &toml::Value) -> anyhow::Result<()> {
+    let number = match value {
+        toml::Value::Integer(number) => *number as f64,
+        toml::Value::Float(number) => *number,
+        toml::Value::Array(items) => return items.iter().try_for_each(|item| check(name, item)),
+        toml::Value::Table(fields) => {
+            return fields.iter().try_for_each(|(field, value)| check(&format!("{name}.{field}"), value));
+        }
+        _ => return Ok(()),
+    };
+    let may_be_0 = name == "layer" || name == "pair.ranks" || name.ends_with(".latency");
+    let expected = if may_be_0 { "from 0" } else { "above 0" };
+    let fits = number.is_finite() && (number > 0.0 || may_be_0 && number == 0.0);
+    anyhow::ensure!(fits, "{name} = {number}: expected a number {expected}");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -228,7 +223,7 @@ mod tests {
             (
                 "\n[dense]",
                 "\n[disk]\nby = \"x\"\nrandom = [1, 2, 0, 4]\nstream = 1e9\n\n[dense]",
-                "a rate of [disk] = 0",
+                "disk.random = 0: expected a number above 0",
             ),
             ("\n[dense]", "\n[disk]\nrandom = [1, 2]\nstream = 1e9\n\n[dense]", "line "),
         ] {

@@ -1,9 +1,8 @@
 //! The question that a plan answers, and the systems that can be planned for.
 
-use clap::ValueEnum;
 use gsplit_kernels::schedule::Fanouts;
-use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
+use gsplit_store::Size;
 use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::{Device, ModelConfig, RowPlacement};
 
@@ -12,8 +11,8 @@ use super::found::Candidates;
 use super::hits::Hits;
 use super::shape::Shape;
 use crate::compare::Setting;
-use crate::system::System;
 use gsplit::ui::{Ui, usage};
+use gsplit_trainer::systems::{self, System};
 
 /// The question that a plan answers.
 #[derive(Clone, Debug)]
@@ -31,7 +30,7 @@ pub struct Question {
     /// Width of the feature rows, if it is not the dataset's.
     pub feature_dim: Option<usize>,
     /// Memory of each rank for feature rows; the free memory if empty.
-    pub caches: Vec<CacheSize>,
+    pub caches: Vec<Size>,
     /// Memory limit of a run on a host, if it is not the profile's memory.
     pub memory: Option<Memory>,
     /// Number of simulated mini-batches.
@@ -49,7 +48,7 @@ impl Question {
     /// # Errors
     /// A usage error.
     pub fn check(&self) -> gsplit_trainer::Result<()> {
-        let system = if self.draws() { System::Gsplit } else { System::GraNNDis };
+        let system = if self.draws() { systems::GSPLIT } else { systems::GRANNDIS };
         self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize)).config(system, 1).check()
     }
 
@@ -60,7 +59,7 @@ impl Question {
 
     /// The settings that all systems share on this number of `ranks`.
     pub fn setting(&self, ranks: usize) -> Setting {
-        Setting::counted(self.model.clone(), (self.fanouts.clone(), self.batch_size), ranks, self.seed)
+        Setting::counted(self.model.clone(), self.fanouts.clone(), self.batch_size, ranks, self.seed)
     }
 
     /// Finds or makes the maps, and counts the work of each system.
@@ -93,12 +92,12 @@ impl Question {
                 left_out = why_not;
             }
             let counting = Counting { question: self, dataset, ranks: ranks as usize, steps };
-            if let Some(presample) = &presample {
-                let (found, one) = counting.drawn(&systems, presample, ui)?;
+            if presample.is_some() {
+                let (found, one) = counting.drawn(&systems, ui)?;
                 candidates.extend((candidates.is_empty()).then_some(one));
                 candidates.extend(found);
             }
-            if systems.contains(&System::GraNNDis) {
+            if systems.contains(&systems::GRANNDIS) {
                 candidates.extend(counting.made_once(ui)?);
             }
         }
@@ -143,12 +142,12 @@ impl Question {
             true => self.apart || !system.stands_apart(),
             false => self.systems.contains(system),
         };
-        for &system in System::value_variants().iter().filter(wanted) {
-            let problem = system.problem(self.device).filter(|_| !self.is_counted(system)).map(str::to_string);
+        for &system in systems::ALL.iter().filter(wanted) {
+            let problem = (system.problem)(self.device).filter(|_| !self.is_counted(system)).map(str::to_string);
             let config = self.setting(ranks).config(system, 1);
             match problem.or_else(|| config.check().err().map(|error| error.to_string())) {
                 None => counted.push(system),
-                Some(why) => left_out.push((system.name().to_string(), why)),
+                Some(why) => left_out.push((system.name.to_string(), why)),
             }
         }
         (counted, left_out)
@@ -156,6 +155,6 @@ impl Question {
 
     /// Whether the work of `system` is counted, although it cannot be run on the device yet or compared with the others.
     fn is_counted(&self, system: System) -> bool {
-        system.stands_apart() || (self.device == Device::Cuda && system.choices().parallelism.slices_columns())
+        !system.draws() || (self.device == Device::Cuda && system.parallelism.slices_columns())
     }
 }

@@ -66,7 +66,7 @@ impl Page {
     }
 
     /// Returns the text of the file: the template around the sections, and a list of those that are left out.
-    pub fn finish(&mut self, title: &str, subtitle: &str, footer: &str) -> String {
+    pub fn finish(&mut self, title: &str, subtitle: &str) -> String {
         let entry = |section: &String| format!(r##"<li><a href="#{}">{}</a></li>"##, id(section), escape(section));
         let contents: String = self.sections.iter().map(entry).collect();
         if !self.left_out.is_empty() {
@@ -83,7 +83,7 @@ impl Page {
             subtitle = escape(subtitle),
             contents = contents,
             body = self.body,
-            footer = escape(footer),
+            version = env!("CARGO_PKG_VERSION"),
         )
     }
 }

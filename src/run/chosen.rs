@@ -4,7 +4,7 @@ use anyhow::bail;
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, Split};
-use gsplit_trainer::{TaskConfig, TrainConfig, unscored};
+use gsplit_trainer::{Config, TaskConfig, unscored};
 
 use crate::train::as_usage;
 
@@ -28,12 +28,12 @@ pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
 
 /// Options of convert that the user left open and the task decides: numbers are not classes, labelled vertices need
 /// splits, and vertices of two kinds only have features of the structure.
-pub fn of_convert(convert: &ConvertOptions, config: &TrainConfig) -> Vec<String> {
+pub fn of_convert(convert: &ConvertOptions, config: &Config) -> Vec<String> {
     let read = &convert.read;
-    let needs_splits = !config.task.is_link() && convert.random_split.is_none() && read.split.is_none();
-    let is_number = config.task.is_regression() && read.node_table.label_kind.is_none();
-    let has_no_label = config.task.is_link() && read.nodes.is_some() && read.node_table.label_column.is_none();
-    let is_bare = config.task.is_link() && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
+    let needs_splits = !config.data.task.is_link() && convert.random_split.is_none() && read.split.is_none();
+    let is_number = config.data.task.is_regression() && read.node_table.label_kind.is_none();
+    let has_no_label = config.data.task.is_link() && read.nodes.is_some() && read.node_table.label_column.is_none();
+    let is_bare = config.data.task.is_link() && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
     let words = [
         (is_bare, "--features=fastrp:64"),
         (needs_splits, "--random-split=auto"),
@@ -70,7 +70,7 @@ pub fn for_links(given: &[String]) -> Vec<String> {
 /// epoch: on small graphs an epoch is one mini-batch, on large ones an epoch takes long.
 ///
 /// Trials of several rates gave no improvement: on cora and ogbn-arxiv 0.01 was better than 0.001.
-pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> anyhow::Result<Vec<String>> {
+pub fn of_train(dataset: &Dataset, config: &Config, given: &[String]) -> anyhow::Result<Vec<String>> {
     let is_given = |flag: &str| has(given, flag);
     let mut chosen = Vec::new();
     if !["lr", "optimizer"].into_iter().any(is_given) {
@@ -79,22 +79,22 @@ pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> an
     if is_given("epochs") {
         return Ok(chosen);
     }
-    let is_link = config.task.is_link();
+    let is_link = config.data.task.is_link();
     let items = match is_link {
         true => dataset.topology().num_edges() / 2,
         false => dataset.split(Split::Train)?.len(),
     };
-    let steps = match config.parallelism.cooperates() {
-        true => config.cooperative.batches() as u32,
-        false => u32::try_from(items.div_ceil(config.batch_size)).unwrap_or(u32::MAX),
+    let steps = match config.system.parallelism.cooperates() {
+        true => config.system.cooperative.batches() as u32,
+        false => u32::try_from(items.div_ceil(config.data.batch_size)).unwrap_or(u32::MAX),
     };
     let steps = steps.max(1);
     let has_valid = match is_link {
-        true => config.task.valid_edges > 0.0 || dataset.links()?.is_some(),
+        true => config.data.task.valid_edges > 0.0 || dataset.links()?.is_some(),
         // Without a score nothing could stop the training early.
-        false => unscored(dataset, config.task.metric, Split::Valid).map_err(as_usage)?.is_none(),
+        false => unscored(dataset, config.data.task.metric, Split::Valid).map_err(as_usage)?.is_none(),
     };
-    if has_valid && config.eval_every > 0 {
+    if has_valid && config.run.eval_every > 0 {
         chosen.push(format!("--epochs={}", (5000 / steps).clamp(20, 300)));
         if !is_given("patience") {
             chosen.push(format!("--patience={}", (500 / steps).clamp(5, 30)));
@@ -106,8 +106,8 @@ pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> an
 }
 
 /// Whether `dataset` has labels but no training vertices.
-fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
-    !config.task.is_link()
+fn lacks_splits(dataset: &Dataset, config: &Config) -> bool {
+    !config.data.task.is_link()
         && (dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label)
         && !(dataset.manifest().splits().contains(&Split::Train)
             && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
@@ -117,7 +117,7 @@ fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
 /// options of convert and of train.
 pub fn check_ready(
     dataset: &Dataset,
-    config: &TrainConfig,
+    config: &Config,
     is_dataset: bool,
     again: impl Fn(&[&str], &[&str]) -> String,
 ) -> anyhow::Result<()> {
@@ -127,7 +127,7 @@ pub fn check_ready(
         convert.push("--features=fastrp:64");
     }
     let has_labels =
-        config.task.is_link() || dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label;
+        config.data.task.is_link() || dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label;
     if !has_labels {
         lacking.push(
             "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges)",

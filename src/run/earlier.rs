@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::train::as_words;
 use gsplit::ui::{as_text, in_run, usage};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::as_argument;
-use gsplit_trainer::{TrainConfig, Trained};
-use serde_json::Value;
+use gsplit_trainer::{Config, Trained};
 
 use super::chosen::has;
 
@@ -38,7 +38,7 @@ impl Earlier {
     /// A usage error, if `given` contradicts them.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
         let table = &given.read.node_table;
-        let has_features = self.trained.recipe().is_some_and(|recipe| !recipe.features.is_empty());
+        let has_features = self.trained.checkpoint.recipe.as_ref().is_some_and(|recipe| !recipe.features.is_empty());
         if given.read.nodes.is_none() || !has_features || table.recipe.is_some() {
             return Ok(Vec::new());
         }
@@ -60,24 +60,18 @@ impl Earlier {
     pub fn of_train(&self, given: &[String]) -> Vec<String> {
         let mut options = self.trained.shape();
         options.extend(self.trained.config().options().into_iter().filter(|(flag, _)| flag == "fanouts"));
-        if !self.trained.config().task.is_link() {
+        if !self.trained.config().data.task.is_link() {
             options.remove("scorer");
         }
-        let words =
-            options.into_iter().filter(|(flag, _)| !has(given, flag)).filter_map(|(flag, option)| match option.value {
-                Value::Null | Value::Bool(false) => None,
-                Value::Bool(true) => Some(format!("--{flag}")),
-                Value::String(text) => Some(format!("--{flag}={text}")),
-                value => Some(format!("--{flag}={value}")),
-            });
-        words.collect()
+        let open = options.into_iter().filter(|(flag, _)| !has(given, flag));
+        as_words(open.map(|(flag, option)| (flag, option.value)))
     }
 
     /// The option of train that starts from the earlier model.
     ///
     /// # Errors
     /// A usage error, if a model by `config` has other parameters.
-    pub fn init(&self, config: &TrainConfig) -> anyhow::Result<String> {
+    pub fn init(&self, config: &Config) -> anyhow::Result<String> {
         self.trained.check_shape(config).map_err(|error| usage(in_run(&error.to_string())))?;
         Ok(format!("--init={}", self.path))
     }

@@ -4,23 +4,27 @@
 //! input, out, from            at the top
 //! [convert]                   options of gsplit convert
 //! [presample] [partition]     options of these steps that do not follow from training
-//! [train] [train.model] ...   a file of gsplit train, in the table `train`
+//! [train.data] [train.model] [train.system] [train.run]
+//!                             a file of gsplit train, in the table `train`
 //! [infer]                     options of gsplit infer, except the ones that the run chooses
 //! ```
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::{ArgMatches, Args as _, Command};
-use gsplit::ui::{Ui, as_text, usage};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
+use gsplit::ui::{self, Ui, as_text, usage};
 use gsplit::{partition, presample};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::{Dataset, as_argument};
-use serde_json::json;
+use gsplit_trainer::Config;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::{Args, CHOSEN, COMMON, chosen, of_convert};
 use crate::infer;
-use crate::train::{self, ConfigFile, Places, is_on_line, words_to_toml};
+use crate::train::{self, File, as_words, is_on_line, on_line, options_of};
 
 /// Options of the other steps that follow from training or are chosen by the run.
 const FOLLOW: [&str; 21] = [
@@ -49,28 +53,100 @@ const FOLLOW: [&str; 21] = [
 /// Options that depend on the dataset if left open; the rate only if the optimizer is left open too.
 const OF_DATASET: [&str; 4] = ["lr", "optimizer", "epochs", "patience"];
 
-/// The places of all options of a run; `command` is the built command of gsplit-train.
-fn places(command: &Command) -> anyhow::Result<Places> {
-    let step = |name: &str, step: Command| {
-        Places::of_run(
-            name,
-            step.get_arguments().filter(|arg| arg.get_long().is_some_and(|flag| !FOLLOW.contains(&flag))),
-        )
-    };
-    let own = command.find_subcommand("run").map(|run| {
-        let is_own = |arg: &&clap::Arg| ["input", "out", "from"].contains(&arg.get_id().as_str());
-        Places::of_run("", run.get_arguments().filter(is_own))
-    });
-    let convert = Places::of_run("convert", ConvertOptions::augment_args(Command::new("convert")).get_arguments());
-    let any = training(&[], "x")?.checked()?;
-    let train = command.find_subcommand("train").map(|train| Places::new(train, &any));
-    let all = own.into_iter().fold(convert, Places::with);
-    let all = all
-        .with(step("presample", presample::Args::augment_args(Command::new("presample"))))
-        .with(step("partition", partition::Args::augment_args(Command::new("partition"))))
-        .with(step("infer", infer::Args::augment_args(Command::new("infer"))));
-    let without = [&CHOSEN[..], &COMMON].concat();
-    Ok(train.into_iter().fold(all, |all, train| all.with(train.below("train", &without))))
+/// The content of a file; options of steps are checked by the commands that they are for.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RunFile {
+    input: Option<PathBuf>,
+    out: Option<PathBuf>,
+    from: Option<PathBuf>,
+    convert: Map<String, Value>,
+    presample: Map<String, Value>,
+    partition: Map<String, Value>,
+    /// Read again as a part of the command line of train.
+    #[serde(rename = "train")]
+    _train: Config,
+    infer: Map<String, Value>,
+}
+
+/// The file of a run, and its options of each step as arguments.
+#[derive(Clone)]
+pub struct FileOfRun {
+    file: File,
+    steps: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl FileOfRun {
+    /// Options of `step`.
+    pub fn of_step(&self, step: &str) -> Vec<String> {
+        self.steps.get(step).cloned().unwrap_or_default()
+    }
+
+    /// Adds the place in the file to a complaint about an option of train, if the file sets it.
+    pub fn place(&self, complaint: String) -> String {
+        self.file.place(complaint)
+    }
+
+    /// An error about the first option of `step`, if the file has one: `why` the options of this step are not used.
+    fn complaint_of(&self, step: &str, why: &str) -> Option<String> {
+        let first = self.file.content[step].as_object()?.keys().next()?;
+        Some(self.file.complaint(step, first, &format!("[{step}]: {why}: leave it out")))
+    }
+}
+
+/// The arguments of `command` for the options in the table `step` of `file`, each checked on its own, without the options that
+/// `is_given` or that follow from other steps.
+fn step_words(
+    file: &File,
+    step: &str,
+    options: &Map<String, Value>,
+    command: &Command,
+    is_given: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    for (key, value) in options {
+        let complaint = |problem: &str| file.complaint(step, key, problem);
+        let flag = key.replace('_', "-");
+        let own =
+            |arg: &&Arg| arg.get_long() == Some(flag.as_str()) && (step == "convert" || !FOLLOW.contains(&&*flag));
+        let arg = command.get_arguments().find(own);
+        let arg = arg.ok_or_else(|| complaint(&format!("no such option in [{step}]: gsplit {step} --help has all")))?;
+        if is_given(&flag) {
+            continue;
+        }
+        let several = matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
+        match (arg.get_action().takes_values(), value) {
+            (false, Value::Bool(set)) => words.extend(set.then(|| format!("--{flag}"))),
+            (false, other) => return Err(complaint(&format!("expected true or false, got {other}"))),
+            (true, Value::Array(items)) if several => {
+                for item in items {
+                    words.push(checked(arg, &flag, &train::as_text(item)).map_err(|problem| complaint(&problem))?);
+                }
+            }
+            (true, value) => {
+                words.push(checked(arg, &flag, &train::as_text(value)).map_err(|problem| complaint(&problem))?)
+            }
+        }
+    }
+    Ok(words)
+}
+
+/// `--flag=text`, if `text` is a value of `arg`.
+fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
+    let same = Arg::new("value").long("value").value_parser(arg.get_value_parser().clone());
+    let alone = Command::new("gsplit").no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
+    match alone.arg(same).try_get_matches_from([format!("--value={text}")]) {
+        Ok(_) => Ok(format!("--{flag}={text}")),
+        Err(error) => {
+            // `error: invalid value 'x' for '--value <value>': the reason`, and perhaps `[possible values: ...]`.
+            let rendered = ui::plainly(&error);
+            let reason = rendered.lines().next().and_then(|line| line.rsplit_once(">': ")).map(|(_, reason)| reason);
+            let values = rendered.lines().find_map(|line| line.trim().strip_prefix("[possible values: "));
+            let values = values.map(|values| format!("expected one of {}", values.trim_end_matches(']')));
+            let problem = values.or(reason.map(str::to_string)).unwrap_or_else(|| format!("not a value of --{flag}"));
+            Err(format!("{text}: {problem}"))
+        }
+    }
 }
 
 /// Parses `words` like `gsplit train` does.
@@ -82,13 +158,9 @@ fn training(words: &[String], dataset: &str) -> anyhow::Result<train::Args> {
     }
 }
 
-/// `line` with the options of `file` added.
-pub fn merged(line: Vec<OsString>, file: &ConfigFile) -> Vec<OsString> {
-    let positional = |word: String| match word.strip_prefix("--input=") {
-        Some(input) => as_argument(Path::new(input)).to_string_lossy().into_owned(),
-        None => word,
-    };
-    let words: Vec<String> = file.of_step("").into_iter().map(positional).chain(file.of_step("convert")).collect();
+/// `line` with the options of `file` added that it has not.
+pub fn merged(line: Vec<OsString>, file: &FileOfRun) -> Vec<OsString> {
+    let words = [file.of_step(""), file.of_step("convert")].concat();
     let mut line = crate::with_arguments(line.into_iter(), &words);
     let at = line.iter().position(|word| word == "--").unwrap_or_else(|| {
         line.push("--".into());
@@ -99,22 +171,47 @@ pub fn merged(line: Vec<OsString>, file: &ConfigFile) -> Vec<OsString> {
 }
 
 impl Args {
-    /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit run` by `command`) does not set.
-    pub fn read_file(&self, command: &Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
+    /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit run`) does not set.
+    ///
+    /// # Errors
+    /// A usage error that names file and line.
+    pub fn read_file(&self, given: &ArgMatches) -> anyhow::Result<Option<FileOfRun>> {
         let Some(path) = &self.file else { return Ok(None) };
+        let (mut file, run) = File::read::<RunFile>(path)?;
         let behind = ["gsplit", "train", "x"].into_iter().chain(self.train.iter().map(String::as_str));
-        let behind = command.clone().try_get_matches_from(behind).ok();
+        let behind = crate::command().try_get_matches_from(behind).ok();
         let behind = behind.as_ref().and_then(|given| given.subcommand_matches("train"));
-        let is_given = |table: &str, arg: &clap::Arg| match table.split('.').next() {
-            Some("train") => behind.is_some_and(|given| is_on_line(given, arg)),
-            Some("" | "convert") => is_on_line(given, arg),
-            _ => false,
+        let is_behind = |flag: &str| behind.is_some_and(|given| is_on_line(given, flag));
+        let line = match behind {
+            Some(given) => on_line(&training(&self.train, "x")?.config, given)?,
+            None => Value::Null,
         };
-        ConfigFile::read(path, &places(command)?, is_given).map(Some)
+        file.note_lines("train", &line);
+        let places = [("input", &run.input), ("out", &run.out), ("from", &run.from)];
+        let places = places.into_iter().filter(|(name, _)| !is_on_line(given, name));
+        let places = places.filter_map(|(name, path)| Some((name, path.as_deref()?)));
+        let text = |(name, path): (&str, &Path)| match name {
+            "input" => as_text(name, &as_argument(path)).map(str::to_string),
+            _ => Ok(format!("--{name}={}", as_text(name, path)?)),
+        };
+        let mut steps = BTreeMap::from([("", places.map(text).collect::<anyhow::Result<_>>()?)]);
+        let of_train = options_of(&file.content["train"]).into_iter().filter(|(flag, _)| !is_behind(flag));
+        steps.insert("train", as_words(of_train));
+        let commands = [
+            ("convert", &run.convert, ConvertOptions::augment_args(Command::new("convert"))),
+            ("presample", &run.presample, presample::Args::augment_args(Command::new("presample"))),
+            ("partition", &run.partition, partition::Args::augment_args(Command::new("partition"))),
+            ("infer", &run.infer, infer::Args::augment_args(Command::new("infer"))),
+        ];
+        for (step, options, command) in commands {
+            let is_given = |flag: &str| step == "convert" && is_on_line(given, flag);
+            steps.insert(step, step_words(&file, step, options, &command, is_given).map_err(usage)?);
+        }
+        Ok(Some(FileOfRun { file, steps }))
     }
 
     /// Stores the file, and the options of convert in `given`, which come from the command line and the file.
-    pub fn came_from(&mut self, file: ConfigFile, given: Option<&ArgMatches>) {
+    pub fn came_from(&mut self, file: FileOfRun, given: Option<&ArgMatches>) {
         (self.from_file, self.merged) = (Some(file), Some(of_convert(given)));
     }
 
@@ -188,10 +285,22 @@ impl Args {
         if !untold.is_empty() {
             sections.push(format!("# left open, since they follow from the dataset: {}", untold.join(", ")));
         }
-        sections.push(args.in_run_file(&untold)?);
+        sections.push(args.in_run_file(&untold));
         let text = sections.join("\n\n");
         ui.json(&json!({ "config": toml::from_str::<toml::Value>(&text)? }));
         text.lines().for_each(|line| ui.say(line));
         Ok(())
     }
+}
+
+/// The arguments `words`, each `--flag` or `--flag=value`, as the table `name` of a file.
+fn words_to_toml(name: &str, words: &[String]) -> String {
+    let line = |word: &String| {
+        let word = word.trim_start_matches('-');
+        let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
+        let value = value.map_or("true".to_string(), |text| toml::Value::String(text.to_string()).to_string());
+        format!("{} = {value}", flag.replace('-', "_"))
+    };
+    let lines = words.iter().map(line).collect::<Vec<_>>().join("\n");
+    if name.is_empty() { lines } else { format!("[{name}]\n{lines}") }
 }

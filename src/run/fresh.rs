@@ -38,16 +38,11 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Prepares to replace the run in `out`, whose record is `earlier`.
+    /// Prepares to replace the run in `out`.
     ///
     /// # Errors
-    /// A file in the way that gsplit did not make; another run in progress.
-    pub fn begin(out: &Path, earlier: &Record) -> Result<Self> {
-        let foreign = names(out)?.into_iter().find(|name| earlier.is_foreign(name));
-        if let Some(name) = foreign {
-            let path = out.join(name);
-            bail!("{}: is there, and not of gsplit run: move it, or choose another --out", path.display());
-        }
+    /// Another run in progress.
+    pub fn begin(out: &Path) -> Result<Self> {
         let folder = out.join(FOLDER);
         let lock = FolderLock::acquire(&folder)?;
         // Left over if a replacement ended before it removed this.
@@ -160,7 +155,7 @@ mod tests {
     use super::*;
 
     /// A folder of an earlier run, with files of the user.
-    fn earlier(out: &Path) -> Record {
+    fn earlier(out: &Path) {
         fs::create_dir_all(out.join("checkpoint/epoch-00002")).unwrap();
         fs::create_dir_all(out.join("dataset")).unwrap();
         for (name, text) in [
@@ -178,7 +173,6 @@ mod tests {
         ] {
             fs::write(out.join(name), text).unwrap();
         }
-        Record::read(out).unwrap().unwrap()
     }
 
     fn new_run(work: &Path) {
@@ -205,10 +199,10 @@ mod tests {
     fn a_new_run_replaces_what_the_earlier_made_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("nightly");
-        let record = earlier(&out);
-        let fresh = Fresh::begin(&out, &record).unwrap();
+        earlier(&out);
+        let fresh = Fresh::begin(&out).unwrap();
         assert!(fresh.work.ends_with(".fresh/nightly"));
-        assert!(Fresh::begin(&out, &record).is_err(), "one run at a time");
+        assert!(Fresh::begin(&out).is_err(), "one run at a time");
         new_run(&fresh.work);
         assert_eq!(fs::read_to_string(out.join("predictions.parquet")).unwrap(), "old");
         fresh.finish().unwrap();
@@ -246,11 +240,14 @@ mod tests {
     fn what_gsplit_did_not_make_is_in_the_way() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("nightly");
-        let record = earlier(&out);
-        fs::write(out.join("training.jsonl"), "mine").unwrap();
-        assert!(Fresh::begin(&out, &record).is_ok(), "the training of the run made it");
-        let record: Record = serde_json::from_str(r#"{"begun": {}, "convert": []}"#).unwrap();
-        let told = Fresh::begin(&out, &record).err().unwrap().to_string();
-        assert!(told.contains("is there, and not of gsplit run: move it, or choose another --out"), "{told}");
+        earlier(&out);
+        let fresh = Fresh::begin(&out).unwrap();
+        new_run(&fresh.work);
+        fs::write(fresh.work.join("thesis.tex"), "of the new run").unwrap();
+        let told = format!("{:#}", fresh.finish().unwrap_err());
+        assert!(told.contains("thesis.tex: is in the way of the new run: move it"), "{told}");
+        fs::remove_file(out.join("thesis.tex")).unwrap();
+        complete(&out).unwrap();
+        assert_eq!(fs::read_to_string(out.join("thesis.tex")).unwrap(), "of the new run");
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use gsplit_store::Baseline;
 use gsplit_trainer::{EpochReport, Trained};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::train::as_usage;
 
@@ -21,23 +20,16 @@ pub struct Score {
 }
 
 impl Score {
-    /// The score of the model in `checkpoint`; `summary` is the output of its training, if that was read. `None` if no score was computed.
-    pub fn of(checkpoint: &Path, summary: Option<&Value>) -> anyhow::Result<Option<Self>> {
+    /// The score of the model in `checkpoint`; `None` if no score was computed.
+    pub fn of(checkpoint: &Path) -> anyhow::Result<Option<Self>> {
         let trained = Trained::open(checkpoint, None).map_err(as_usage)?;
-        Ok(EpochReport::best(trained.history()).map(|best| {
-            let scores = trained.scores();
-            let of_summary = |key: &str| summary.map(|summary| &summary[key]).filter(|value| !value.is_null());
-            Self {
-                epoch: best.epoch,
-                metric: scores
-                    .map(|scores| scores.metric.clone())
-                    .or_else(|| Some(of_summary("metric")?.as_str()?.into())),
-                valid: best.valid,
-                test: best.test,
-                baseline: scores
-                    .and_then(|scores| scores.baseline.clone())
-                    .or_else(|| serde_json::from_value(of_summary("baseline")?.clone()).ok()),
-            }
+        let scores = trained.checkpoint.scores.as_ref();
+        Ok(EpochReport::best(&trained.checkpoint.history).map(|best| Self {
+            epoch: best.epoch,
+            metric: scores.map(|scores| scores.metric.clone()),
+            valid: best.valid,
+            test: best.test,
+            baseline: scores.and_then(|scores| scores.baseline.clone()),
         }))
     }
 }

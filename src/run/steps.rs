@@ -54,13 +54,6 @@ impl Record {
         step.is_some_and(|words| !name.ends_with(".parquet") || writes(words))
     }
 
-    /// Whether every run writes the file or folder `name`, but this one did not make it.
-    pub fn is_foreign(&self, name: &str) -> bool {
-        // Files of links are only written by some runs, which report them when they are in the way.
-        let of_links = ["embeddings.parquet", "recommendations.parquet"].contains(&name);
-        MADE.iter().any(|(made, _)| *made == name) && !of_links && !self.made(name)
-    }
-
     /// The arguments with which `step` made its output.
     pub fn made_by(&self, step: &str) -> Option<&Vec<String>> {
         self.finished.get(step).or_else(|| self.begun.get(step))
@@ -101,7 +94,7 @@ pub struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Opens the folder `out` of a run on `input`, unless it exists and is not gsplit's. A `fresh` run replaces an
     /// existing one once it is complete.
-    pub fn new((input, out): (&Path, &'a Path), fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
+    pub fn new(input: &Path, out: &'a Path, fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
         Outputs::new(false).reads("INPUT", input).folder("--out", out)?;
         if !dry_run {
             fresh::complete(out)?;
@@ -114,7 +107,7 @@ impl<'a> Steps<'a> {
             None => Record::default(),
         };
         let has_run = out.join(RECORD).exists();
-        let fresh = (fresh && has_run && !dry_run).then(|| Fresh::begin(out, &record)).transpose()?;
+        let fresh = (fresh && has_run && !dry_run).then(|| Fresh::begin(out)).transpose()?;
         let work = fresh.as_ref().map_or(out.to_path_buf(), |fresh| fresh.work.clone());
         if fresh.is_some() {
             record = Record::read(&work)?.unwrap_or_default();
@@ -231,8 +224,7 @@ impl<'a> Steps<'a> {
     /// Moves a fresh run into its place, and prints where the results are and the score of the model.
     pub fn end(mut self, dataset: &Path, result: &Path) -> anyhow::Result<()> {
         let checkpoint = self.work.join("checkpoint");
-        let trained = self.done.iter().find(|step| step["step"] == "train").map(|step| &step["result"]["summary"]);
-        let score = if self.dry_run { None } else { Score::of(&checkpoint, trained)? };
+        let score = if self.dry_run { None } else { Score::of(&checkpoint)? };
         let mut said = json!({
             "dataset": dataset, "checkpoint": checkpoint, "result": result, "score": score, "steps": self.done,
         });

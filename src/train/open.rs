@@ -1,15 +1,11 @@
-//! Options of `gsplit train` that are derived from others if left open; and the headings of its options.
+//! The headings of the options of `gsplit train`, and how many of them its help shows.
 
-use clap::parser::ValueSource;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use gsplit::headings;
-use gsplit_kernels::CudaSurvey;
-use gsplit_trainer::{Device, Parallelism, TrainConfig};
+use gsplit_trainer::{Config, systems};
 
-use super::Args;
-
-/// Options for several ranks: a run with one of them uses split parallelism unless another is given.
-const OF_SEVERAL_RANKS: [&str; 3] = ["partition", "groups", "split-layers"];
+use super::is_on_line;
 
 /// Options that `-h` shows, in this order.
 const COMMON: [&str; 14] = [
@@ -39,19 +35,19 @@ pub const HELP_ALL: &str = "help-all";
 
 /// `command` of train with its options under the headings of the configuration file.
 pub fn grouped(command: Command) -> Command {
-    let options = TrainConfig::defaults().map(|config| config.options()).unwrap_or_default();
+    let options = Config::default().options();
     let help = Arg::new(HELP_ALL).long(HELP_ALL).action(ArgAction::HelpLong).help("Print help on all options");
-    let command =
-        headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {
-            None => "Around the run: files, processes, memory, placement ([run])",
-            Some(None) => "Sharing and sampling",
-            Some(Some("model")) => "Model ([model])",
-            Some(Some("optimizer")) => "Optimizer ([optimizer])",
-            Some(Some("schedule")) => "Learning rate ([schedule])",
-            Some(Some("task")) => "Task and scores ([task])",
-            Some(Some("draw")) => "Draws ([draw])",
-            Some(Some(_)) => "Mini-batches that are made once ([cooperative])",
-        });
+    let names = systems::ALL.map(|system| PossibleValue::new(system.key).help(system.about));
+    let command = command.mut_arg("preset", |arg| arg.value_parser(PossibleValuesParser::new(names)));
+    let command = headings::grouped(command, &COMMON, |flag| {
+        match options.get(flag).map_or("", |option| option.table.split('.').next().unwrap_or_default()) {
+            "data" => "Task, samples and mini-batches ([data])",
+            "model" => "Model ([model])",
+            "system" => "Ranks, devices and memory ([system])",
+            "run" => "Epochs, optimizer, scores and outputs ([run])",
+            _ => "Files",
+        }
+    });
     command.arg(help)
 }
 
@@ -67,50 +63,7 @@ pub fn brief(command: Command) -> Command {
     command.after_long_help(end)
 }
 
-impl Args {
-    /// The arguments for --preset, where `given`, the matches of the command line and the file, leaves them open.
-    pub fn of_preset(&self, given: &ArgMatches) -> Vec<String> {
-        let options = self.preset.map(|system| system.options(&self.config)).unwrap_or_default();
-        let open = options.into_iter().filter(|(flag, _)| is_open(given, flag));
-        open.map(|(flag, value)| format!("--{flag}={value}")).collect()
-    }
-
-    /// The arguments that follow from others, where `given` leaves them open: a layer for each fanout, one rank on the
-    /// CPU, one for each GPU, one for each process that a launcher has started.
-    pub fn that_follow(&self, given: &ArgMatches) -> Vec<String> {
-        let config = &self.config;
-        let mut follow = Vec::new();
-        if leaves_layers_to_fanouts(given) {
-            follow.push(format!("--layers={}", config.fanouts.len()));
-        }
-        let gpus = match (config.device, &self.gpus) {
-            (Device::Cpu, _) => None,
-            (Device::Cuda, Some(named)) => Some(named.0.len()),
-            (Device::Cuda, None) => CudaSurvey::new().gpus.ok().map(|gpus| gpus.len()),
-        };
-        let launched = self.processes.launched();
-        let ranks = if launched { None } else { config.ranks.or(gpus.filter(|&gpus| gpus > 0)) };
-        let several = launched
-            || ranks.is_some_and(|ranks| ranks != 1)
-            || OF_SEVERAL_RANKS.iter().any(|flag| !is_open(given, flag));
-        if is_open(given, "parallelism") {
-            follow.push(format!("--parallelism={}", if several { Parallelism::Split } else { Parallelism::Single }));
-        } else if config.parallelism == Parallelism::Single {
-            return follow;
-        }
-        if let (true, Some(ranks)) = (is_open(given, "ranks"), ranks) {
-            follow.push(format!("--ranks={ranks}"));
-        }
-        follow
-    }
-}
-
 /// Whether `given` has fanouts but no number of layers, which then is the number of fanouts.
 pub fn leaves_layers_to_fanouts(given: &ArgMatches) -> bool {
-    is_open(given, "layers") && !is_open(given, "fanouts")
-}
-
-/// Whether `given` has no explicit value for the option `flag`.
-fn is_open(given: &ArgMatches, flag: &str) -> bool {
-    given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine)
+    !is_on_line(given, "layers") && is_on_line(given, "fanouts")
 }

@@ -2,28 +2,12 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gsplit::launch::Launch;
 use gsplit::ui::usage;
 use gsplit_kernels::CudaSurvey;
-use gsplit_trainer::{Device, GpuList, Meeting, Process, TrainConfig};
+use gsplit_trainer::{Config, Device, GpuList, Meeting, Process};
 use serde_json::Value;
-
-/// Options for how processes meet.
-#[derive(clap::Args)]
-// The group would have the same name as the surrounding one.
-#[group(skip)]
-pub struct Args {
-    /// Seconds that a rank waits for the others, in a collective and while they start; then the run ends and names the
-    /// missing ranks. Evaluation and checkpoints, for which the others wait for rank 0, do not count
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
-    timeout: u64,
-    /// Address where processes meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun the
-    /// first host and a port derived from the job's number; under mpirun on one host 127.0.0.1 and a port derived from the run's name]
-    #[arg(long, value_name = "HOST:PORT")]
-    rendezvous: Option<Address>,
-}
 
 /// A host and a port.
 #[derive(Clone, Debug)]
@@ -47,37 +31,6 @@ impl FromStr for Address {
     }
 }
 
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
-
-impl Args {
-    /// Whether a launcher has started several processes.
-    pub fn launched(&self) -> bool {
-        Launch::has_several()
-    }
-
-    /// The timeout, as in the configuration file.
-    pub fn timeout_s(&self) -> u64 {
-        self.timeout
-    }
-
-    /// The address, as in the configuration file.
-    pub fn rendezvous(&self) -> Option<String> {
-        self.rendezvous.as_ref().map(Address::to_string)
-    }
-
-    /// How long a rank waits.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout)
-    }
-}
-
 /// This process and the number of processes.
 pub struct Processes {
     /// This process as a rank.
@@ -89,9 +42,9 @@ pub struct Processes {
 impl Processes {
     /// Joins the other processes, if a launcher has started several, in the groups of `config`; each computes on its
     /// own device, one of `gpus` if these are given. Collective.
-    pub fn join(args: &Args, config: &TrainConfig, gpus: Option<&GpuList>) -> anyhow::Result<Option<Self>> {
+    pub fn join(config: &Config) -> anyhow::Result<Option<Self>> {
         let Some(launch) = Launch::found().map_err(usage)?.filter(|launch| launch.size > 1) else {
-            return match args.rendezvous {
+            return match config.run.rendezvous {
                 None => Ok(None),
                 Some(_) => Err(usage(
                     "--rendezvous is for processes that a launcher has started: run this under torchrun --no-python, srun or \
@@ -99,15 +52,15 @@ impl Processes {
                 )),
             };
         };
-        let local = (config.device == Device::Cuda).then(|| local(&launch)).transpose()?;
-        let (host, port) = address(args, &launch)?;
-        let gpu = local.map(|local| gpu_of(local, gpus)).transpose()?;
-        Process::check_groups(config.groups, launch.size).map_err(super::as_usage)?;
+        let local = (config.system.device == Device::Cuda).then(|| local(&launch)).transpose()?;
+        let (host, port) = address(config, &launch)?;
+        let gpu = local.map(|local| gpu_of(local, config.system.gpus.as_ref())).transpose()?;
+        Process::check_groups(config.system.groups, launch.size).map_err(super::as_usage)?;
         let value = |value: Value| if value.is_null() { "not given".to_string() } else { value.to_string() };
-        let options = config.options().into_iter().map(|(name, option)| (name, value(option.value))).collect();
-        let seat = (launch.rank, launch.size);
-        let process = Meeting::at(&host, port, seat, &launch.run, &options, args.timeout())
-            .and_then(|meeting| Process::joined(meeting, config.groups, gpu))
+        let options =
+            config.of_model().options().into_iter().map(|(name, option)| (name, value(option.value))).collect();
+        let process = Meeting::at(&host, port, launch.rank, launch.size, &launch.run, &options, config.run.timeout())
+            .and_then(|meeting| Process::joined(meeting, config.system.groups, gpu))
             .map_err(super::as_usage)?;
         Ok(Some(Self { process: Arc::new(process), size: launch.size }))
     }
@@ -124,14 +77,19 @@ impl Processes {
 }
 
 /// Host and port where processes meet.
-fn address(args: &Args, launch: &Launch) -> anyhow::Result<(String, u16)> {
-    let address = args.rendezvous.as_ref().map(|address| (address.host.clone(), address.port));
-    address.or_else(|| launch.address.clone()).ok_or_else(|| {
-        usage(format!(
-            "--rendezvous is missing: {} does not say where rank 0 is: pass its HOST:PORT, or set MASTER_ADDR and MASTER_PORT",
-            launch.by
-        ))
-    })
+fn address(config: &Config, launch: &Launch) -> anyhow::Result<(String, u16)> {
+    match &config.run.rendezvous {
+        Some(text) => {
+            let address: Address = text.parse().map_err(|problem| usage(format!("--rendezvous {text}: {problem}")))?;
+            Ok((address.host, address.port))
+        }
+        None => launch.address.clone().ok_or_else(|| {
+            usage(format!(
+                "--rendezvous is missing: {} does not say where rank 0 is: pass its HOST:PORT, or set MASTER_ADDR and MASTER_PORT",
+                launch.by
+            ))
+        }),
+    }
 }
 
 /// The number of this process on its host.
@@ -158,7 +116,8 @@ mod tests {
     #[test]
     fn addresses_are_read_and_shown() {
         for text in ["node1:29400", "10.0.0.7:1", "[fe80::1]:65535"] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+            let Address { host, port } = text.parse().unwrap();
+            assert!(!host.starts_with('[') && text.ends_with(&format!(":{port}")), "{text}");
         }
         for text in ["node1", "node1:", ":80", "node1:x", "node1:65536", "node1:0", ""] {
             assert!(text.parse::<Address>().is_err(), "{text}");

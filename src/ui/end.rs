@@ -16,10 +16,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gsplit_store::{end_at_once, staging};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
+use strsim::levenshtein;
 
 use super::complain;
 
-/// Version of the objects that `--json` prints: it is increased if a key is removed or changes its meaning (docs/json.md).
+/// Version of the objects that `--json` prints: it is increased if a key is removed or changes its meaning (docs/reference.md).
 pub(super) const SCHEMA: u64 = 1;
 /// Exit codes of a program that was asked to end: 128 plus the number of the signal, as in shells.
 pub(super) const SIGINT: u8 = 130;
@@ -56,15 +57,13 @@ pub(super) fn is_gentle() -> bool {
 /// For a subcommand that ends itself when it is interrupted: returns the flag that it must watch. If it takes too long,
 /// because of a long mini-batch or a slow disk, it is ended, and `left` returns the text about the files that it leaves.
 pub fn stop_gently(left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
-    stop_within(GRACE, left)
+    *gentle() = Some(Gentle { grace: GRACE, left: Box::new(left) });
+    &INTERRUPTED
 }
 
 /// Like [`stop_gently`], for a subcommand that waits for another gsplit, which gets the usual time.
 pub fn stop_after_child(left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
-    stop_within(GRACE + 2 * LAST + Duration::from_millis(100), left)
-}
-
-fn stop_within(grace: Duration, left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
+    let grace = GRACE + 2 * LAST + Duration::from_millis(100);
     *gentle() = Some(Gentle { grace, left: Box::new(left) });
     &INTERRUPTED
 }
@@ -124,25 +123,11 @@ pub fn sober(mut error: clap::Error) -> clap::Error {
         error.remove(ContextKind::Suggested);
         error.remove(ContextKind::TrailingArg);
     }
-    let near = text(&error, ContextKind::SuggestedArg).is_some_and(|other| distance(&given, &other) <= 2);
+    let near = text(&error, ContextKind::SuggestedArg).is_some_and(|other| levenshtein(&given, &other) <= 2);
     if !near {
         error.remove(ContextKind::SuggestedArg);
     }
     error
-}
-
-/// Number of letters to insert, remove or replace in `a` to get `b`.
-pub fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.chars().count()]
 }
 
 /// Ends the program as clap does, if the command line is wrong or asks for help; with `--json` also prints JSON.

@@ -1,18 +1,24 @@
-//! Finds the buffers of an uncompressed Arrow IPC file in place.
+//! Uncompressed Arrow IPC files: writes them batch by batch, and finds their buffers in place.
 //!
-//! Returns the schema and the rows and buffers of every record batch, all proved to be inside the file. Offsets and
+//! Reading returns the schema and the rows and buffers of every record batch, all proved to be inside the file. Offsets and
 //! lengths are checked before anything is sliced, because arrow's own decoder trusts the ones in a damaged file. No
 //! value is read. Cost: one step per record batch.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_footer_length;
-use arrow_ipc::{Block, root_as_footer, root_as_message};
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_ipc::{Block, MetadataVersion, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, Schema};
 
-use crate::{Error, MappedFile, Result};
+use crate::checksum::HashingWriter;
+use crate::{Error, FileRecord, MappedFile, Result};
 
 /// One record batch. Buffers are in the format's order: a validity buffer before the values of each column.
 pub(crate) struct Batch {
@@ -82,8 +88,54 @@ fn batch_at(file: &Buffer, block: &Block) -> Option<Batch> {
     Some(Batch { rows, buffers: buffers.collect::<Option<_>>()? })
 }
 
+/// Streams record batches into a new file.
+pub(crate) struct ArrowWriter {
+    path: PathBuf,
+    schema: Arc<Schema>,
+    writer: FileWriter<HashingWriter<BufWriter<File>>>,
+}
+
+impl std::fmt::Debug for ArrowWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArrowWriter").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl ArrowWriter {
+    /// Creates the file at `path`, folders included.
+    pub(crate) fn create(path: &Path, schema: Schema) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        }
+        let file = File::create(path).map_err(Error::io(path))?;
+        let out = HashingWriter::new(BufWriter::with_capacity(1 << 20, file));
+        let writer = IpcWriteOptions::try_new(64, false, MetadataVersion::V5)
+            .and_then(|options| FileWriter::try_new_with_options(out, &schema, options))
+            .map_err(|error| arrow_error(path, error))?;
+        Ok(Self { path: path.to_path_buf(), schema: Arc::new(schema), writer })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a batch of the columns that `columns` returns.
+    pub(crate) fn write(&mut self, columns: impl FnOnce() -> Result<Vec<ArrayRef>, ArrowError>) -> Result<()> {
+        let batch = columns().and_then(|columns| RecordBatch::try_new(self.schema.clone(), columns));
+        batch.and_then(|batch| self.writer.write(&batch)).map_err(|error| arrow_error(&self.path, error))
+    }
+
+    /// Writes the footer and fsyncs.
+    pub(crate) fn finish(self) -> Result<FileRecord> {
+        let out = self.writer.into_inner().map_err(|error| arrow_error(&self.path, error))?;
+        let (mut buffer, bytes, checksum) = out.finish();
+        buffer.flush().and_then(|()| buffer.get_ref().sync_all()).map_err(Error::io(&self.path))?;
+        Ok(FileRecord { bytes, checksum })
+    }
+}
+
 /// Converts an error of arrow's writer, adding the path it concerns.
-pub(crate) fn arrow_error(path: &Path, error: ArrowError) -> Error {
+fn arrow_error(path: &Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, source) => Error::io(path)(source),
         other => Error::corrupt(path, other.to_string()),

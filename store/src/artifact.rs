@@ -77,12 +77,64 @@ pub(crate) trait Artifact: Document {
     /// Its document.
     const FILE: &'static str;
     /// The subcommand that makes it.
-    const COMMAND: &'static str = Self::KIND;
+    const COMMAND: &'static str;
     /// The artifacts that it was made from.
     fn made_from(&self) -> &MadeFrom;
     /// Its files besides the document.
     fn files(&self) -> &Files;
 }
+
+/// Makes `$meta` the document of the artifacts `$stored`, in folders `$kind/<key>/`, and gives these what all artifacts have.
+macro_rules! artifact {
+    ($meta:ident, $stored:ident, $kind:literal, $command:literal) => {
+        impl $crate::document::Document for $meta {
+            const FORMAT: &'static str = concat!("gsplit-", $kind);
+            const VERSION: u32 = 1;
+        }
+
+        impl $crate::artifact::Artifact for $meta {
+            const KIND: &'static str = $kind;
+            const FILE: &'static str = concat!($kind, ".json");
+            const COMMAND: &'static str = $command;
+
+            fn made_from(&self) -> &$crate::MadeFrom {
+                &self.made_from
+            }
+
+            fn files(&self) -> &$crate::Files {
+                &self.files
+            }
+        }
+
+        impl $stored {
+            #[doc = concat!("Folder of the ", $kind, " `key` of `dataset`.")]
+            pub fn folder(dataset: &$crate::Dataset, key: &str) -> std::path::PathBuf {
+                $crate::artifact::folder::<$meta>(dataset, key)
+            }
+
+            #[doc = concat!("Target for writing the ", $kind, " `key` of `dataset`.")]
+            pub fn target(dataset: &$crate::Dataset, key: &str) -> $crate::staging::Target {
+                $crate::artifact::target::<$meta>(dataset, key)
+            }
+
+            /// Its key.
+            pub fn key(&self) -> &str {
+                &self.key
+            }
+
+            #[doc = concat!("Content of `", $kind, ".json`.")]
+            pub fn meta(&self) -> &$meta {
+                &self.meta
+            }
+
+            #[doc = concat!("Digest of `", $kind, ".json`, and through it of all files.")]
+            pub fn checksum(&self) -> &$crate::Checksum {
+                &self.checksum
+            }
+        }
+    };
+}
+pub(crate) use artifact;
 
 /// Folder of the artifact `key` of `dataset`.
 pub(crate) fn folder<T: Artifact>(dataset: &Dataset, key: &str) -> PathBuf {
@@ -97,16 +149,11 @@ pub(crate) fn target<T: Artifact>(dataset: &Dataset, key: &str) -> Target {
     Target::within(dataset, folder::<T>(dataset, key), Mark::document::<T>(T::FILE))
 }
 
-/// Path of the document of the artifact in `folder`.
-pub(crate) fn document_path<T: Artifact>(folder: &Path) -> PathBuf {
-    folder.join(T::FILE)
-}
-
 /// Reads the document of the artifact `key` and checks that it belongs to `dataset` and that its files have their
 /// lengths. If it does not exist, the error names the existing ones.
 pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Checksum)> {
     let folder = folder::<T>(dataset, key);
-    let path = document_path::<T>(&folder);
+    let path = folder.join(T::FILE);
     if !path.exists() {
         let (kind, command, keys) = (T::KIND, T::COMMAND, dataset.keys(T::KIND)?);
         let remedy = match keys.is_empty() {
@@ -114,7 +161,7 @@ pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Chec
             true => format!("run `gsplit {command}` first"),
             false => format!("there are {}; or run `gsplit {command}`", keys.join(", ")),
         };
-        return Err(Error::Missing { path: dataset.path().into(), what: format!("{kind} `{key}`"), remedy });
+        return Err(dataset.missing(format!("{kind} `{key}`"), remedy));
     }
     let (content, checksum) = document::read::<T>(&path)?;
     content.made_from().check(&folder, dataset)?;

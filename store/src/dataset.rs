@@ -4,10 +4,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{Axis, Columns};
+use crate::rows::check_ascending;
 use crate::shard::OWNED;
 use crate::{
-    Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, OriginalIds, Result,
-    RowIndex, Split, Topology, bare_key,
+    Checksum, Column, ColumnFile, DatasetManifest, Element, Error, FeatureTable, Files, MultiLabels, Names,
+    OriginalIds, Result, RowIndex, Split, Topology, bare_key,
 };
 use crate::{check, document};
 
@@ -141,19 +142,15 @@ impl Dataset {
     /// All stored labels, in their own order.
     pub(crate) fn stored_labels(&self) -> Result<Column<i32>> {
         if self.manifest.multi_label {
-            let (path, what) = (self.path.clone(), "labels of one class a vertex".to_string());
-            let remedy = "its vertices can have several classes: a bit matrix".to_string();
-            return Err(Error::Missing { path, what, remedy });
+            return Err(
+                self.missing("labels of one class a vertex", "its vertices can have several classes: a bit matrix")
+            );
         }
         if self.manifest.numeric_label {
-            let (path, what) = (self.path.clone(), "classes".to_string());
-            let remedy = "its vertices have numbers to learn: train --task regression".to_string();
-            return Err(Error::Missing { path, what, remedy });
+            return Err(self.missing("classes", "its vertices have numbers to learn: train --task regression"));
         }
         let remedy = "convert with a table of the vertices (--nodes), or learn the edges (train --task link)";
-        let labels = Column::open(self.part("nodes/label.npy", "labels", remedy)?)?;
-        self.check_rows("nodes/label.npy", labels.len())?;
-        Ok(labels)
+        self.stored("nodes/label.npy", "labels", remedy)
     }
 
     /// One number per vertex, NaN for unlabelled, in the unit of the input. Fails when vertices have classes: see
@@ -166,13 +163,10 @@ impl Dataset {
     /// All stored numeric labels, in their own order.
     pub(crate) fn stored_numeric_labels(&self) -> Result<Column<f32>> {
         if !self.manifest.numeric_label {
-            let (path, what) = (self.path.clone(), "labels that are numbers".to_string());
-            let remedy = "convert it with --label-kind number --label-column COLUMN".to_string();
-            return Err(Error::Missing { path, what, remedy });
+            let remedy = "convert it with --label-kind number --label-column COLUMN";
+            return Err(self.missing("labels that are numbers", remedy));
         }
-        let labels = Column::open(self.part("nodes/label.npy", "labels", "rebuild it")?)?;
-        self.check_rows("nodes/label.npy", labels.len())?;
-        Ok(labels)
+        self.stored("nodes/label.npy", "labels", "rebuild it")
     }
 
     /// The classes of each vertex as a bit matrix. Fails when vertices have one class each: see [`Dataset::labels`]. Refuses a
@@ -185,9 +179,7 @@ impl Dataset {
     /// All stored multi-label targets, in their own order.
     pub(crate) fn stored_multi_labels(&self) -> Result<MultiLabels> {
         let Some(classes) = self.manifest.num_classes.filter(|_| self.manifest.multi_label) else {
-            let (path, what) = (self.path.clone(), "multi-label targets".to_string());
-            let remedy = "its vertices have one class each, or none".to_string();
-            return Err(Error::Missing { path, what, remedy });
+            return Err(self.missing("multi-label targets", "its vertices have one class each, or none"));
         };
         let labels = MultiLabels::open(&self.part("nodes/label.npy", "labels", "rebuild it")?, classes)?;
         self.check_rows("nodes/label.npy", labels.num_rows())?;
@@ -213,7 +205,7 @@ impl Dataset {
         let Some(info) = columns.get(name) else {
             let names: Vec<&str> = columns.keys().map(String::as_str).collect();
             let remedy = if names.is_empty() { "it has none".into() } else { format!("it has {}", names.join(", ")) };
-            return Err(Error::Missing { path: self.path.clone(), what: format!("{words} `{name}`"), remedy });
+            return Err(self.missing(format!("{words} `{name}`"), remedy));
         };
         axis.check(name, &info.descr).map_err(|error| Error::corrupt(self.document(), error.to_string()))?;
         let file = axis.file(name);
@@ -247,9 +239,7 @@ impl Dataset {
         if !self.manifest.files.contains_key("nodes/original_id.npy") {
             return Ok(None);
         }
-        let ids = Column::open(self.part("nodes/original_id.npy", "original ids", "rebuild it")?)?;
-        self.check_rows("nodes/original_id.npy", ids.len())?;
-        Ok(Some(ids))
+        self.stored("nodes/original_id.npy", "original ids", "rebuild it").map(Some)
     }
 
     /// The ids of the raw input if they are strings; `None` if they are numbers.
@@ -281,11 +271,7 @@ impl Dataset {
         };
         let path = self.part(&split.file(), &format!("{} split", split.name()), remedy)?;
         let vertices = Column::<u32>::open(&path)?;
-        let n = self.num_vertices();
-        let ascending = vertices.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || vertices.last().is_some_and(|&last| last as usize >= n) {
-            return Err(Error::corrupt(path, format!("expected distinct vertices below {n}, ascending")));
-        }
+        check_ascending(self.num_vertices(), &vertices).map_err(|problem| Error::corrupt(path, problem))?;
         Ok(vertices)
     }
 
@@ -316,7 +302,7 @@ impl Dataset {
     /// Path of the file `name`, checked. Fails if the manifest does not list it.
     pub(crate) fn part(&self, name: &str, what: &str, remedy: &str) -> Result<PathBuf> {
         let Some(record) = self.manifest.files.get(name) else {
-            return Err(Error::Missing { path: self.path.clone(), what: what.into(), remedy: remedy.into() });
+            return Err(self.missing(what, remedy));
         };
         if self.checked {
             check::opened(&self.path, name, record)?;
@@ -324,15 +310,25 @@ impl Dataset {
         Ok(self.path.join(name))
     }
 
+    /// The array `name`, with one row for each vertex that has rows.
+    fn stored<T: Element>(&self, name: &str, what: &str, remedy: &str) -> Result<Column<T>> {
+        let column = Column::open(self.part(name, what, remedy)?)?;
+        self.check_rows(name, column.len())?;
+        Ok(column)
+    }
+
+    /// The error for a part that the dataset does not have.
+    pub(crate) fn missing(&self, what: impl Into<String>, remedy: impl Into<String>) -> Error {
+        Error::Missing { path: self.path.clone(), what: what.into(), remedy: remedy.into() }
+    }
+
     fn check_rows(&self, name: &str, rows: usize) -> Result<()> {
         let n = self.owned().map_or(self.num_vertices(), <[u32]>::len);
         if rows == n {
             return Ok(());
         }
-        Err(Error::corrupt(
-            self.path.join(name),
-            format!("expected one row for each of the {n} vertices, found {rows}"),
-        ))
+        let problem = format!("expected one row for each of the {n} vertices, found {rows}");
+        Err(Error::corrupt(self.path.join(name), problem))
     }
 }
 

@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::document::{self, Document};
-use crate::manifest::Columns;
 use crate::staging::tree::{self, sync};
-use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, LinkInfo, Provenance, Recipe, Result, ShardInfo};
+use crate::{Checksum, DatasetManifest, Error, Result};
 
 pub(crate) const JOURNAL: &str = "journal.json";
 
@@ -24,73 +23,17 @@ pub(crate) struct Journal {
     pub(crate) identity: Value,
     /// Finished stages, in their order.
     pub(crate) stages: Vec<String>,
-    /// Counts, by name.
-    pub(crate) facts: BTreeMap<String, u64>,
-    /// Decisions that were made about the input until the last stage ended.
-    pub(crate) decisions: Vec<String>,
-    /// The parts of the manifest that are written.
-    pub(crate) staged: Staged,
+    /// The manifest so far, with the counts and decisions that were made about the input until the last stage ended.
+    pub(crate) staged: DatasetManifest,
     /// Length of every file of the scratch folder.
     scratch: BTreeMap<String, u64>,
     /// The manifest that is about to become visible, or has become.
     committing: Option<Checksum>,
 }
 
-/// The part of a manifest that is known so far.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Staged {
-    pub(crate) num_vertices: u64,
-    pub(crate) num_edges: u64,
-    pub(crate) features: Option<FeatureInfo>,
-    pub(crate) num_classes: Option<u32>,
-    pub(crate) class_names: Option<Vec<String>>,
-    pub(crate) multi_label: bool,
-    pub(crate) numeric_label: bool,
-    pub(crate) recipe: Option<Recipe>,
-    pub(crate) columns: Columns,
-    pub(crate) edge_columns: Columns,
-    pub(crate) vertex_weights: Vec<String>,
-    pub(crate) string_ids: bool,
-    pub(crate) first_id: u64,
-    pub(crate) links: Option<LinkInfo>,
-    pub(crate) shard: Option<ShardInfo>,
-    pub(crate) files: Files,
-}
-
-impl Staged {
-    pub(crate) fn into_manifest(self, name: String, provenance: Provenance) -> DatasetManifest {
-        let mut manifest = DatasetManifest {
-            name,
-            num_vertices: self.num_vertices,
-            num_edges: self.num_edges,
-            features: self.features,
-            num_classes: self.num_classes,
-            class_names: self.class_names,
-            multi_label: self.multi_label,
-            numeric_label: self.numeric_label,
-            recipe: self.recipe,
-            columns: self.columns,
-            edge_columns: self.edge_columns,
-            vertex_weights: self.vertex_weights,
-            string_ids: self.string_ids,
-            first_id: self.first_id,
-            links: self.links,
-            shard: self.shard,
-            files: self.files,
-            provenance,
-        };
-        let shape = manifest.label_shape();
-        if let Some(recipe) = &mut manifest.recipe {
-            recipe.label_shape = shape.or(recipe.label_shape);
-        }
-        manifest
-    }
-}
-
 impl Document for Journal {
     const FORMAT: &'static str = "gsplit-journal";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
 impl Journal {
@@ -100,9 +43,7 @@ impl Journal {
             tool_version: env!("CARGO_PKG_VERSION").into(),
             identity,
             stages: Vec::new(),
-            facts: BTreeMap::new(),
-            decisions: Vec::new(),
-            staged: Staged::default(),
+            staged: DatasetManifest::default(),
             scratch: BTreeMap::new(),
             committing: None,
         }

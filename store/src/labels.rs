@@ -35,10 +35,6 @@ impl LabelWriter {
         self.out.len()
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        self.out.path()
-    }
-
     /// The largest class pushed so far, -1 when there is none.
     pub fn largest(&self) -> i32 {
         self.largest
@@ -69,17 +65,8 @@ impl MultiLabelWriter {
         row_bytes(self.num_classes)
     }
 
-    /// Appends the packed rows of the next vertices; a bit beyond the last class is refused.
+    /// Appends the packed rows of the next vertices; bits beyond the last class are to be 0.
     pub fn push(&mut self, packed: &[u8]) -> Result<()> {
-        let width = self.row_bytes();
-        if !packed.len().is_multiple_of(width) {
-            let found = packed.len();
-            return Err(Error::Invalid(format!("multi-label targets: {found} bytes are not whole rows of {width}")));
-        }
-        if let Some(row) = stray_bits(packed, self.num_classes) {
-            let (v, classes) = (self.rows() + row as u64, self.num_classes);
-            return Err(Error::Invalid(format!("multi-label targets of vertex {v}: a class beyond the {classes}")));
-        }
         self.out.push(packed)
     }
 
@@ -90,10 +77,6 @@ impl MultiLabelWriter {
 
     pub(crate) fn num_classes(&self) -> u32 {
         self.num_classes
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.out.path()
     }
 
     pub(crate) fn finish(self) -> Result<FileRecord> {
@@ -217,28 +200,8 @@ impl MultiLabels {
         let row = self.row(v);
         (0..self.num_classes).filter(|&class| row[class as usize / 8] >> (class % 8) & 1 != 0)
     }
-
-    /// Fails when a bit after the last class is set.
-    pub fn check_padding(&self) -> Result<()> {
-        match stray_bits(self.file.bytes(), self.num_classes) {
-            None => Ok(()),
-            Some(v) => {
-                let classes = self.num_classes;
-                Err(Error::corrupt(self.file.path(), format!("vertex {v} has a class beyond the {classes}")))
-            }
-        }
-    }
 }
 
 fn row_bytes(num_classes: u32) -> usize {
     num_classes.div_ceil(8) as usize
-}
-
-/// The first row of `packed` with a bit after the last class.
-fn stray_bits(packed: &[u8], num_classes: u32) -> Option<usize> {
-    let used = num_classes % 8;
-    if used == 0 {
-        return None;
-    }
-    packed.chunks_exact(row_bytes(num_classes)).position(|row| row.last().is_some_and(|last| last >> used != 0))
 }

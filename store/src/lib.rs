@@ -34,6 +34,23 @@
 //!   state or the new one. A dataset that takes long is resumed at its last finished stage ([`DatasetWriter::resume`]).
 //! * A derived artifact records the checksums of its inputs ([`MadeFrom`]); a partition of another graph is refused by
 //!   name.
+//!
+//! ```
+//! use gsplit_store::{Dataset, DatasetWriter, Provenance, Split};
+//!
+//! // Edges 1 → 0, 2 → 0 and 0 → 1, and the class of each vertex.
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("ds");
+//! let mut writer = DatasetWriter::create(&path, false, &[0, 2, 3, 3], &[1, 2, 0])?;
+//! writer.add_labels(&[0, 1, 1])?;
+//! writer.add_split(Split::Train, vec![2, 0])?;
+//! writer.finish(Provenance::default())?;
+//!
+//! let dataset = Dataset::open(&path)?;
+//! assert_eq!(dataset.topology().in_neighbours(0), [1, 2]);
+//! assert_eq!((&dataset.labels()?[..], &dataset.split(Split::Train)?[..]), (&[0, 1, 1][..], &[0, 2][..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -68,8 +85,10 @@ mod rows;
 mod scores;
 mod shard;
 mod shell;
+mod size;
 pub mod staging;
 mod stamp;
+pub mod text;
 mod topology;
 mod tried;
 mod verify;
@@ -113,6 +132,7 @@ pub use rows::RowIndex;
 pub use scores::{Baseline, ClassScores, Confused, ModelScores, SplitScores, diverged, notes};
 pub use shard::{Cut, ShardInfo, columns_of};
 pub use shell::{as_argument, shell_path, shell_word};
+pub use size::Size;
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use tried::{Cleaned, bare_key, stored_key, tried};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
-use crate::npy::numeric_bytes;
+use crate::npy::element_type;
 use crate::{Error, FeatureDtype, Files, LabelShape, LinkInfo, Narrowing, Recipe, Result, ShardInfo, SourceFile};
 
 /// Set of vertices that a metric or a training run looks at.
@@ -70,7 +70,7 @@ pub struct Provenance {
 }
 
 /// Content of `dataset.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetManifest {
     /// The directory's name when it was made.
@@ -208,7 +208,7 @@ impl Axis {
             return Err(Error::Invalid(format!("{words}s cannot be called `{name}`: {problem}")));
         }
         let (fits, expected) = match self {
-            Self::Nodes => (numeric_bytes(descr).is_some(), "little-endian integers or floats, as <i8 or <f4"),
+            Self::Nodes => (element_type(descr).is_some(), "little-endian integers or floats, as <i8 or <f4"),
             Self::Edges => (["<f4", "<f8", "<i8"].contains(&descr), "<f4, <f8 or <i8"),
         };
         match fits {

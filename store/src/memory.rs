@@ -60,24 +60,13 @@ pub fn mapped() -> u64 {
     field(Path::new("/proc/self/status"), "RssFile:").map_or(0, |kib| kib.saturating_mul(1024))
 }
 
-/// A memory control group: its folder, and the names of its version.
+/// A memory control group: its folder, its files of limits and of usage, and the line of `memory.stat` that counts cached files.
 struct ControlGroup {
     folder: PathBuf,
-    names: &'static GroupFiles,
-}
-
-/// Files of a group, and the line of `memory.stat` that counts cached files.
-struct GroupFiles {
     limits: &'static [&'static str],
     usage: &'static str,
     cached: &'static str,
 }
-
-const VERSION_1: GroupFiles =
-    GroupFiles { limits: &["memory.limit_in_bytes"], usage: "memory.usage_in_bytes", cached: "total_inactive_file" };
-/// Above `high` a process is slowed down rather than killed, until nothing moves.
-const VERSION_2: GroupFiles =
-    GroupFiles { limits: &["memory.max", "memory.high"], usage: "memory.current", cached: "inactive_file" };
 
 /// The groups of this process and those above them. Within a container their path may not exist; the root is then theirs.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
@@ -86,13 +75,17 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
     for line in text.lines() {
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        let (mount, names) = match controllers {
-            "" => ("sys/fs/cgroup", &VERSION_2),
-            _ if controllers.split(',').any(|name| name == "memory") => ("sys/fs/cgroup/memory", &VERSION_1),
+        let (mount, limits, usage, cached): (_, &[&str], _, _) = match controllers {
+            // Above `high` a process is slowed down rather than killed, until nothing moves.
+            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"], "memory.current", "inactive_file"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                let limits = &["memory.limit_in_bytes"];
+                ("sys/fs/cgroup/memory", limits, "memory.usage_in_bytes", "total_inactive_file")
+            }
             _ => continue,
         };
-        let path = Path::new(path.trim_start_matches('/'));
-        groups.extend(path.ancestors().map(|path| ControlGroup { folder: root.join(mount).join(path), names }));
+        let group = |path| ControlGroup { folder: root.join(mount).join(path), limits, usage, cached };
+        groups.extend(Path::new(path.trim_start_matches('/')).ancestors().map(group));
     }
     groups
 }
@@ -100,13 +93,13 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
 impl ControlGroup {
     /// Maximum bytes of its processes, `None` without a limit.
     fn limit(&self) -> Option<u64> {
-        self.names.limits.iter().filter_map(|name| self.number(name)).min()
+        self.limits.iter().filter_map(|name| self.number(name)).min()
     }
 
     /// Bytes left below the limit, `None` without a limit.
     fn left(&self) -> Option<u64> {
-        let (limit, usage) = (self.limit()?, self.number(self.names.usage)?);
-        let cached = field(&self.folder.join("memory.stat"), self.names.cached).unwrap_or(0);
+        let (limit, usage) = (self.limit()?, self.number(self.usage)?);
+        let cached = field(&self.folder.join("memory.stat"), self.cached).unwrap_or(0);
         Some(limit.saturating_sub(usage.saturating_sub(cached)))
     }
 
@@ -120,6 +113,34 @@ fn field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let mut fields = text.lines().map(str::split_whitespace);
     fields.find_map(|mut line| if line.next() == Some(name) { line.next()?.parse().ok() } else { None })
+}
+
+/// The number of bytes in `4GiB`, `1.5 gb` or `800`; `None` for other text, and below one byte or beyond 64 bits.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (value, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1_048_576.0,
+        "g" | "gib" => 1_073_741_824.0,
+        "t" | "tib" => 1_099_511_627_776.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return None,
+    };
+    let bytes = parse_decimal(value)? * factor;
+    (bytes >= 1.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+/// A plain decimal number: no sign, no exponent, no names.
+pub fn parse_decimal(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if plain { text.parse().ok() } else { None }
 }
 
 /// Formats `bytes` for people, e.g. `1.5 GiB`.

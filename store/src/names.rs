@@ -3,19 +3,14 @@
 //! Batches may have any length, so that a file of any size is written with a few megabytes in memory. A name is found by a
 //! binary search for its batch; its place and its UTF-8 are checked when it is read.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{LargeStringArray, RecordBatch};
+use arrow_array::LargeStringArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_ipc::MetadataVersion;
-use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
-use crate::arrow::{ArrowFile, arrow_error};
-use crate::checksum::HashingWriter;
+use crate::arrow::{ArrowFile, ArrowWriter};
 use crate::{Error, FileRecord, Result};
 
 /// Name of the column.
@@ -26,35 +21,20 @@ const NAMES_PER_BATCH: usize = 1 << 16;
 const BYTES_PER_BATCH: usize = 1 << 20;
 
 /// Streams names into a new file.
+#[derive(Debug)]
 pub struct NamesWriter {
-    path: PathBuf,
-    writer: FileWriter<HashingWriter<BufWriter<File>>>,
-    schema: Arc<Schema>,
+    writer: ArrowWriter,
     offsets: Vec<i64>,
     text: Vec<u8>,
     names: u64,
 }
 
-impl std::fmt::Debug for NamesWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NamesWriter").field("path", &self.path).field("names", &self.names).finish_non_exhaustive()
-    }
-}
-
 impl NamesWriter {
     /// Creates the file at `path`, folders included.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_path_buf();
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
-        }
-        let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, DataType::LargeUtf8, false)]));
-        let file = File::create(&path).map_err(Error::io(&path))?;
-        let out = HashingWriter::new(BufWriter::with_capacity(1 << 20, file));
-        let writer = IpcWriteOptions::try_new(64, false, MetadataVersion::V5)
-            .and_then(|options| FileWriter::try_new_with_options(out, &schema, options))
-            .map_err(|error| arrow_error(&path, error))?;
-        Ok(Self { path, writer, schema, offsets: vec![0], text: Vec::new(), names: 0 })
+        let schema = Schema::new(vec![Field::new(COLUMN, DataType::LargeUtf8, false)]);
+        let writer = ArrowWriter::create(path.as_ref(), schema)?;
+        Ok(Self { writer, offsets: vec![0], text: Vec::new(), names: 0 })
     }
 
     /// Appends the name of the next vertex.
@@ -78,31 +58,22 @@ impl NamesWriter {
         self.names == 0
     }
 
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn flush_batch(&mut self) -> Result<()> {
         if self.offsets.len() == 1 {
             return Ok(());
         }
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let text = Buffer::from_vec(std::mem::take(&mut self.text));
-        let write = || -> Result<(), ArrowError> {
-            let names = LargeStringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(offsets)), text, None)?;
-            self.writer.write(&RecordBatch::try_new(self.schema.clone(), vec![Arc::new(names)])?)
-        };
-        write().map_err(|error| arrow_error(&self.path, error))
+        self.writer.write(|| {
+            let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+            Ok(vec![Arc::new(LargeStringArray::try_new(offsets, text, None)?)])
+        })
     }
 
     /// Writes the footer and fsyncs. Returns the number of names and the file's record.
     pub fn finish(mut self) -> Result<(u64, FileRecord)> {
         self.flush_batch()?;
-        let out = self.writer.into_inner().map_err(|error| arrow_error(&self.path, error))?;
-        let (mut buffer, bytes, checksum) = out.finish();
-        buffer.flush().and_then(|()| buffer.get_ref().sync_all()).map_err(Error::io(&self.path))?;
-        Ok((self.names, FileRecord { bytes, checksum }))
+        Ok((self.names, self.writer.finish()?))
     }
 }
 
@@ -176,11 +147,6 @@ impl Names {
     /// All names, in the order of the vertices.
     pub fn iter(&self) -> impl Iterator<Item = Result<&str>> {
         (0..self.len()).map(|v| self.get(v as u32))
-    }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 

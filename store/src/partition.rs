@@ -1,13 +1,12 @@
 //! Partition maps: the part of every vertex, and the order in which each part's vertices deserve a cache slot.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::artifact::{self, Artifact};
-use crate::document::{self, Document};
-use crate::staging::{Staging, Target};
+use crate::artifact::{self, Artifact, artifact};
+use crate::document;
+use crate::staging::Staging;
 use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
 
@@ -153,23 +152,7 @@ pub struct PartitionMeta {
     pub tool_version: String,
 }
 
-impl Document for PartitionMeta {
-    const FORMAT: &'static str = "gsplit-partition";
-    const VERSION: u32 = 1;
-}
-
-impl Artifact for PartitionMeta {
-    const KIND: &'static str = "partition";
-    const FILE: &'static str = "partition.json";
-
-    fn made_from(&self) -> &MadeFrom {
-        &self.made_from
-    }
-
-    fn files(&self) -> &Files {
-        &self.files
-    }
-}
+artifact!(PartitionMeta, PartitionMap, "partition", "partition");
 
 /// A stored partition of a dataset, mapped.
 #[derive(Clone, Debug)]
@@ -182,16 +165,6 @@ pub struct PartitionMap {
 }
 
 impl PartitionMap {
-    /// Folder of the partition `key` of `dataset`.
-    pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
-        artifact::folder::<PartitionMeta>(dataset, key)
-    }
-
-    /// Target for writing the partition `key` of `dataset`.
-    pub fn target(dataset: &Dataset, key: &str) -> Target {
-        artifact::target::<PartitionMeta>(dataset, key)
-    }
-
     /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of part 0 by
     /// falling benefit of caching them, then the vertices of part 1, and so on. Refuses an existing key, unless `replace`.
     #[expect(clippy::too_many_arguments, reason = "the parts of one artifact, each of its own type")]
@@ -212,7 +185,7 @@ impl PartitionMap {
         let made_from = MadeFrom::with(dataset, presample);
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PartitionMeta { made_from, config, report, files, tool_version };
-        document::write(&artifact::document_path::<PartitionMeta>(&staging.path("")), &meta)?;
+        document::write(&staging.path(PartitionMeta::FILE), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
     }
@@ -263,21 +236,6 @@ impl PartitionMap {
             return corrupt(format!("parts of sizes {sizes:?}, the report says {:?}", self.meta.report.part_sizes));
         }
         Ok(())
-    }
-
-    /// Its key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Content of `partition.json`.
-    pub fn meta(&self) -> &PartitionMeta {
-        &self.meta
-    }
-
-    /// Digest of `partition.json`, and through it of the map.
-    pub fn checksum(&self) -> &Checksum {
-        &self.checksum
     }
 
     /// Number of parts.

@@ -15,16 +15,15 @@
 
 mod rules;
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
-use crate::artifact::{self, Artifact};
-use crate::document::{self, Document};
+use crate::artifact::{self, Artifact, artifact};
+use crate::document;
 use crate::partition::PartitionMeta;
-use crate::staging::{Staging, Target};
+use crate::staging::Staging;
 use crate::{
-    Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, bare_key, tried, write_npy,
+    Checksum, Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, bare_key, tried,
+    write_npy,
 };
 pub use rules::{Readers, deal_rows, hottest_rows, out_degrees};
 
@@ -99,24 +98,7 @@ pub struct PlacementMeta {
     pub tool_version: String,
 }
 
-impl Document for PlacementMeta {
-    const FORMAT: &'static str = "gsplit-placement";
-    const VERSION: u32 = 1;
-}
-
-impl Artifact for PlacementMeta {
-    const KIND: &'static str = "placement";
-    const FILE: &'static str = "placement.json";
-    const COMMAND: &'static str = "place";
-
-    fn made_from(&self) -> &MadeFrom {
-        &self.made_from
-    }
-
-    fn files(&self) -> &Files {
-        &self.files
-    }
-}
+artifact!(PlacementMeta, Placement, "placement", "place");
 
 /// The vertices whose rows the devices hold, in the order of their slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,21 +143,12 @@ impl CachedRows {
 pub struct Placement {
     key: String,
     meta: PlacementMeta,
+    checksum: Checksum,
     slots: Column<u32>,
     homes: Column<u16>,
 }
 
 impl Placement {
-    /// Folder of the placement `key` of `dataset`.
-    pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
-        artifact::folder::<PlacementMeta>(dataset, key)
-    }
-
-    /// Target for writing the placement `key` of `dataset`.
-    pub fn target(dataset: &Dataset, key: &str) -> Target {
-        artifact::target::<PlacementMeta>(dataset, key)
-    }
-
     /// The artifacts that a placement with that presample and partition is made from.
     pub fn made_from(dataset: &Dataset, presample: &Presample, partition: &PartitionMap) -> MadeFrom {
         let partition = Some((bare_key(partition.key()).to_string(), partition.checksum().clone()));
@@ -211,14 +184,14 @@ impl Placement {
         files.insert("placement.npy".into(), write_npy(staging.path("placement.npy"), &homes)?);
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PlacementMeta { made_from, config, report, files, tool_version };
-        document::write(&artifact::document_path::<PlacementMeta>(&staging.path("")), &meta)?;
+        document::write(&staging.path(PlacementMeta::FILE), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
     }
 
     /// Opens the placement `key` of `dataset`; one of another graph, or of a partition that was made again since, is refused.
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
-        let (meta, _) = artifact::open::<PlacementMeta>(dataset, key)?;
+        let (meta, checksum) = artifact::open::<PlacementMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
         check_partition(dataset, key, &meta.made_from)?;
         let placement = Self {
@@ -226,6 +199,7 @@ impl Placement {
             slots: Column::open(folder.join("slots.npy"))?,
             homes: Column::open(folder.join("placement.npy"))?,
             meta,
+            checksum,
         };
         placement.check(dataset.num_vertices())?;
         Ok(placement)
@@ -246,16 +220,6 @@ impl Placement {
             Ok(_) => corrupt("does not hold the rows that placement.npy lists".into()),
             Err(error) => corrupt(error.to_string()),
         }
-    }
-
-    /// Its key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Content of `placement.json`.
-    pub fn meta(&self) -> &PlacementMeta {
-        &self.meta
     }
 
     /// Number of devices.

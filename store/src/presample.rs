@@ -1,12 +1,12 @@
 //! Pre-sample counters: how often training touches each vertex and edge (GSplit, section 4).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::artifact::{self, Artifact};
-use crate::document::{self, Document};
-use crate::staging::{Staging, Target};
+use crate::artifact::{self, Artifact, artifact};
+use crate::document;
+use crate::staging::Staging;
 use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Result, write_npy};
 
@@ -46,23 +46,7 @@ pub struct PresampleConfig {
     pub negatives: Option<u32>,
 }
 
-impl Document for PresampleMeta {
-    const FORMAT: &'static str = "gsplit-presample";
-    const VERSION: u32 = 1;
-}
-
-impl Artifact for PresampleMeta {
-    const KIND: &'static str = "presample";
-    const FILE: &'static str = "presample.json";
-
-    fn made_from(&self) -> &MadeFrom {
-        &self.made_from
-    }
-
-    fn files(&self) -> &Files {
-        &self.files
-    }
-}
+artifact!(PresampleMeta, Presample, "presample", "presample");
 
 /// The four counters, in memory. They count different things and are never mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,16 +74,6 @@ pub struct Presample {
 }
 
 impl Presample {
-    /// Folder of the pre-sampling `key` of `dataset`.
-    pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
-        artifact::folder::<PresampleMeta>(dataset, key)
-    }
-
-    /// Target for writing the pre-sampling `key` of `dataset`.
-    pub fn target(dataset: &Dataset, key: &str) -> Target {
-        artifact::target::<PresampleMeta>(dataset, key)
-    }
-
     /// Stores `counters` under `key`. Refuses an existing key, unless `replace`.
     pub fn save(
         dataset: &Dataset,
@@ -122,7 +96,7 @@ impl Presample {
         }
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PresampleMeta { made_from: MadeFrom::dataset(dataset), config, num_batches, files, tool_version };
-        document::write(&artifact::document_path::<PresampleMeta>(&staging.path("")), &meta)?;
+        document::write(&staging.path(PresampleMeta::FILE), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
     }
@@ -147,21 +121,6 @@ impl Presample {
             work: open_counter(&folder, "work.npy", n)?,
             edge: open_counter(&folder, "edge.npy", m)?,
         })
-    }
-
-    /// Its key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Content of `presample.json`.
-    pub fn meta(&self) -> &PresampleMeta {
-        &self.meta
-    }
-
-    /// Digest of `presample.json`, and through it of every counter.
-    pub fn checksum(&self) -> &Checksum {
-        &self.checksum
     }
 
     /// [`Counters::input`].

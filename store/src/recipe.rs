@@ -152,7 +152,7 @@ impl EdgeRecipe {
                 ("--symmetrise", edges.symmetrise),
                 ("--drop-self-loops", edges.drop_self_loops),
                 ("--keep-duplicates", edges.keep_duplicates),
-                ("--sum-weights", edges.sum_weights),
+                ("--edge-weights", edges.sum_weights),
             ]
         };
         let ((flag, here), _) = flags(self).into_iter().zip(flags(trained)).find(|(here, there)| here != there)?;
@@ -217,39 +217,23 @@ impl Recipe {
 
     /// Describes how the feature rows differ from those of `trained`; `None` if they have the same meaning.
     pub fn difference(&self, trained: &Self) -> Option<String> {
-        let names = |recipe: &Self| recipe.features.iter().map(|feature| feature.column.clone()).collect::<Vec<_>>();
-        let (here, there) = (names(self), names(trained));
-        if let Some(column) = there.iter().find(|column| !here.contains(column)) {
+        let lacks = |recipe: &Self, of: &Self| {
+            let columns = of.features.iter().map(|feature| &feature.column);
+            columns.into_iter().find(|column| recipe.features.iter().all(|feature| feature.column != **column)).cloned()
+        };
+        if let Some(column) = lacks(self, trained) {
             return Some(format!("the model was trained with the column `{column}`, which is not a feature here"));
         }
-        if let Some(column) = here.iter().find(|column| !there.contains(column)) {
+        if let Some(column) = lacks(trained, self) {
             return Some(format!("the column `{column}` is a feature here, but was not in training"));
         }
-        let places = here.iter().zip(&there).position(|(here, there)| here != there);
-        if let Some(at) = places {
-            let (here, there) = (&here[at], &there[at]);
-            return Some(format!(
-                "the columns are in another order: `{here}` is in the place of `{there}` in training"
-            ));
-        }
-        let means = |feature: &FeatureRecipe| (feature.encoding.clone(), feature.indicator);
-        self.features.iter().zip(&trained.features).find(|(here, there)| means(here) != means(there)).map(|(here, there)| {
-            let column = &here.column;
-            match (&here.encoding, &there.encoding) {
-                (FeatureEncoding::Number { shift, scale }, FeatureEncoding::Number { shift: mean, scale: deviation }) => format!(
-                    "column `{column}` is scaled by ({shift:.6}, {scale:.6}) here, and was by ({mean:.6}, {deviation:.6}) in training"
-                ),
-                (
-                    FeatureEncoding::OneHot { categories, .. } | FeatureEncoding::Code { categories },
-                    FeatureEncoding::OneHot { categories: trained, .. } | FeatureEncoding::Code { categories: trained },
-                ) if categories != trained => {
-                    let (new, gone) = (first_not_in(categories, trained), first_not_in(trained, categories));
-                    let of = |category: Option<&String>| category.map_or("nothing".into(), |name| format!("`{name}`"));
-                    let (new, gone) = (of(new), of(gone));
-                    format!("column `{column}` has other categories than in training: {new} is new, {gone} is gone")
-                }
-                _ => format!("column `{column}` is encoded in another way than in training"),
-            }
+        let meaning = |feature: &FeatureRecipe| (feature.column.clone(), feature.encoding.clone(), feature.indicator);
+        let mut pairs = self.features.iter().zip(&trained.features);
+        let (here, there) = pairs.find(|(here, there)| meaning(here) != meaning(there))?;
+        let (here, there) = (&here.column, &there.column);
+        Some(match here == there {
+            true => format!("column `{here}` has other categories, or another scale or encoding, than in training"),
+            false => format!("the columns are in another order: `{here}` is in the place of `{there}` in training"),
         })
     }
 }
@@ -262,9 +246,4 @@ fn newest_checkpoint(folder: &Path) -> Option<PathBuf> {
     };
     let places = [Some(folder.to_path_buf()), epochs(folder), epochs(&folder.join("checkpoint"))];
     places.into_iter().flatten().map(|place| place.join("checkpoint.json")).find(|document| document.is_file())
-}
-
-/// The first of `all` that is not in `others`.
-fn first_not_in<'a>(all: &'a [String], others: &[String]) -> Option<&'a String> {
-    all.iter().find(|name| !others.contains(name))
 }

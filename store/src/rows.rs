@@ -15,10 +15,7 @@ impl RowIndex {
     /// # Errors
     /// A text for the user, unless the vertices are distinct, below `n` and ascending.
     pub fn new(n: usize, vertices: &[u32]) -> Result<Self, String> {
-        let ascend = vertices.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascend || vertices.last().is_some_and(|&last| last as usize >= n) {
-            return Err(format!("expected distinct vertices below {n}, ascending"));
-        }
+        check_ascending(n, vertices)?;
         let mut words = vec![(0u64, 0u32); n.div_ceil(64)];
         vertices.iter().for_each(|&v| words[v as usize / 64].0 |= 1 << (v % 64));
         let mut before = 0;
@@ -40,6 +37,15 @@ impl RowIndex {
         let &(bits, before) = self.0.get(v as usize / 64)?;
         let bit = 1u64 << (v % 64);
         (bits & bit != 0).then(|| before as usize + (bits & (bit - 1)).count_ones() as usize)
+    }
+}
+
+/// Describes why `vertices` are not distinct ones of `n`, ascending.
+pub(crate) fn check_ascending(n: usize, vertices: &[u32]) -> Result<(), String> {
+    let ascend = vertices.windows(2).all(|pair| pair[0] < pair[1]);
+    match ascend && vertices.last().is_none_or(|&last| (last as usize) < n) {
+        true => Ok(()),
+        false => Err(format!("expected distinct vertices below {n}, ascending")),
     }
 }
 

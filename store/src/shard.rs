@@ -23,7 +23,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::labels::{ClassLabels, HeldLabels, Label, NumericLabels};
-use crate::writer::FEATURES;
+use crate::rows::check_ascending;
 use crate::{Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result};
 
 /// The vertices whose rows a shard holds.
@@ -175,51 +175,15 @@ impl Dataset {
     fn unlabelled(&self) -> Result<Column<u32>> {
         let path = self.part(UNLABELLED, "list of unlabelled vertices", "cut it again")?;
         let vertices = Column::<u32>::open(&path)?;
-        match vertices.windows(2).all(|pair| pair[0] < pair[1]) {
-            true => Ok(vertices),
-            false => Err(Error::corrupt(path, "expected distinct vertices, ascending")),
-        }
+        check_ascending(self.num_vertices(), &vertices).map_err(|problem| Error::corrupt(path, problem))?;
+        Ok(vertices)
     }
 
     /// Refuses a shard, which does not have `what` for every vertex.
     pub(crate) fn expect_whole(&self, what: &str) -> Result<()> {
         let Some(shard) = self.shard() else { return Ok(()) };
-        let (path, what) = (self.path().into(), format!("{what} of all vertices"));
         let remedy = format!("it is {shard}: use the dataset `{}` that it was cut from", self.name());
-        Err(Error::Missing { path, what, remedy })
-    }
-
-    /// Fails unless a shard holds the vertices of its parts, and the uncut files equal the whole dataset's.
-    pub(crate) fn check_shard(&self, shard: &ShardInfo) -> Result<()> {
-        let corrupt = |problem: String| Err(Error::corrupt(self.path().join("dataset.json"), problem));
-        if let Some((key, assignment)) = shard.partition() {
-            let map = PartitionMap::open(self, key)?;
-            if map.assignment_checksum() != Some(assignment) {
-                return corrupt(format!("was cut by another partition than `{key}` is now"));
-            }
-            if shard.host >= shard.hosts || !map.num_parts().is_multiple_of(shard.hosts as usize) {
-                let parts = map.num_parts();
-                return corrupt(format!("host {} of {}, with {parts} parts", shard.host, shard.hosts));
-            }
-            if self.owned() != Some(&map.vertices_of(shard)) {
-                return Err(Error::corrupt(self.path().join(OWNED), "expected the vertices of the host's parts"));
-            }
-        } else if let Some((held, dim)) = shard.columns() {
-            let stored = self.manifest().features.as_ref().map(|features| features.dim as usize);
-            if shard.host >= shard.hosts || stored != Some(held.len()) {
-                let stored = stored.unwrap_or(0);
-                return corrupt(format!("host {} of {} has {stored} of {dim} columns", shard.host, shard.hosts));
-            }
-        }
-        let cut = |name: &str| match shard.by {
-            Cut::Partition(..) => name.starts_with("nodes/") || name == UNLABELLED,
-            Cut::Columns(_) => name == FEATURES,
-        };
-        let files = &self.manifest().files;
-        match files.iter().find(|(name, record)| !cut(name) && shard.origin.get(*name) != Some(record)) {
-            None => Ok(()),
-            Some((name, _)) => corrupt(format!("{name} is not that of the dataset it was cut from")),
-        }
+        Err(self.missing(format!("{what} of all vertices"), remedy))
     }
 }
 

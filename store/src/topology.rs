@@ -191,13 +191,6 @@ impl TopologyWriter {
 
     /// Closes and fsyncs both files; returns the records of `indptr.npy` and `indices.npy`.
     pub fn finish(self) -> Result<(FileRecord, FileRecord)> {
-        if self.num_vertices() > u64::from(u32::MAX) {
-            let found = self.num_vertices();
-            return Err(Error::Invalid(format!(
-                "{found} vertices; ids are 32-bit, so at most {} are supported",
-                u32::MAX
-            )));
-        }
         Ok((self.indptr.finish()?, self.indices.finish()?))
     }
 }

@@ -119,7 +119,7 @@ impl Dataset {
 /// of one.
 pub(crate) fn keep<T: Artifact>(dataset: &Dataset, from: &str, key: &str) -> Result<()> {
     let folder = artifact::folder::<T>(dataset, from);
-    let (content, _) = document::read::<T>(&artifact::document_path::<T>(&folder))?;
+    let (content, _) = document::read::<T>(&folder.join(T::FILE))?;
     let staging = Staging::begin(artifact::target::<T>(dataset, key), false)?;
     for name in content.files().keys().map(String::as_str).chain([T::FILE]) {
         let (from, to) = (folder.join(name), staging.path(name));

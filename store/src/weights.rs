@@ -95,33 +95,12 @@ impl Dataset {
 
 /// Number `at` of each row.
 fn whole(column: &ColumnFile, at: usize) -> std::result::Result<Vec<u32>, String> {
-    macro_rules! rows {
-        ($type:ty) => {
-            match column.as_slice::<$type>() {
-                Ok(values) => values
-                    .iter()
-                    .skip(at)
-                    .step_by(column.width())
-                    .enumerate()
-                    .map(|(v, &value)| vertex_weight(value as f64).map_err(|problem| format!("vertex {v}: {problem}")))
-                    .collect(),
-                Err(error) => Err(error.to_string()),
-            }
-        };
-    }
-    match column.descr() {
-        "|i1" => rows!(i8),
-        "<i2" => rows!(i16),
-        "<i4" => rows!(i32),
-        "<i8" => rows!(i64),
-        "|u1" => rows!(u8),
-        "<u2" => rows!(u16),
-        "<u4" => rows!(u32),
-        "<u8" => rows!(u64),
-        "<f4" => rows!(f32),
-        "<f8" => rows!(f64),
-        other => Err(format!("its type is {other}, expected integers, or floats of 32 or 64 bits")),
-    }
+    let weight = |v: usize| {
+        let value = column.number(v * column.width() + at);
+        let of_type = || format!("its type is {}, expected integers, or floats of 32 or 64 bits", column.descr());
+        vertex_weight(value.ok_or_else(of_type)?).map_err(|problem| format!("vertex {v}: {problem}"))
+    };
+    (0..column.rows()).map(weight).collect()
 }
 
 /// Converts `value` to the weight of a vertex. The error says what was expected.

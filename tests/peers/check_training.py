@@ -97,10 +97,10 @@ def server(run, epochs):
 
 def schedules(run, epochs, seeds):
     config = json.loads((run / "checkpoints/best/checkpoint.json").read_text())["content"]["config"]
-    per_epoch = -(-seeds // config["batch_size"])
+    per_epoch = -(-seeds // config["data"]["batch_size"])
     steps = per_epoch * len(epochs)
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=config["optimizer"]["lr"])
-    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, config["schedule"]["min_lr"] or 0.0)
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=config["run"]["optimizer"]["lr"])
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, config["run"]["schedule"]["min_lr"] or 0.0)
     rates = []
     for _ in range(steps):
         rates.append(optimizer.param_groups[0]["lr"])

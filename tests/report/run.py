@@ -189,7 +189,7 @@ def prepare(gsplit, folder):
     if trains:
         shared = "--layers 2 --fanouts 10,5 --hidden 32 --batch-size 512 --epochs 12"
         for parallelism, ranks in [("split", 4), ("data", 4), ("single", 1)]:
-            names = f"--log all/runs/{parallelism}.jsonl --checkpoint all/runs/{parallelism}"
+            names = f"--checkpoint all/runs/{parallelism}"
             options = "--partition multilevel-presampled-k4 --placement partitioned --cache 20%" if parallelism == "split" else ""
             run(f"train all/ds --parallelism {parallelism} --ranks {ranks} {shared} {names} {options}")
     else:

@@ -97,8 +97,8 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     ];
     if cfg!(feature = "train") {
         lines.extend([
-            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c@ --resume --log l@.jsonl",
-            "infer DS --checkpoint c@ --out o@.npy --embeddings h@.parquet --force",
+            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c --resume --log l.jsonl",
+            "infer DS --checkpoint c --out o@.npy --embeddings h@.parquet --force",
             "plan DS --profile cpu-2 --layers 2 --hidden 8 --fanouts 2,2 --batches 2 --systems dgl",
         ]);
     }

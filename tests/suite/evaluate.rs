@@ -84,20 +84,6 @@ fn the_table_names_every_map() {
 }
 
 #[test]
-fn partition_reports_what_evaluate_measures() {
-    let folder = &*scratch();
-    community(folder, 2000);
-    let arguments = "partition ds --parts 3 --weights unit --report";
-    refused(folder, arguments, 2, "gsplit presample ds");
-    ok(folder, "presample ds --fanouts 5,3 --batch-size 64 --epochs 2");
-    let made = json(folder, arguments);
-    let measured = json(folder, "evaluate ds --partition multilevel-unit-k3");
-    assert_eq!(made["evaluation"]["maps"], measured["maps"]);
-    let shown = ok(folder, arguments);
-    assert!(shown.contains("already there") && shown.contains("measured work balance"), "{shown}");
-}
-
-#[test]
 fn bad_input_is_one_line() {
     let folder = &*scratch();
     community(folder, 300);

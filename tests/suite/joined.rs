@@ -163,10 +163,7 @@ fn rows_that_do_not_join_are_refused_with_a_remedy() {
     refused(folder, other, 2, "--out p.txt: expected a name that ends in .csv, .parquet or .npy");
     // Options that only convert has come with the command that has them, which works.
     fs::write(folder.join("mixed.csv"), "person,age,sex\n120,2.5,y\nx7,9.5,y\n").unwrap();
-    refuse(
-        "--nodes mixed.csv --edges one.csv",
-        "(for --id-type: gsplit convert --recipe run/checkpoint, and infer on that dataset)",
-    );
+    refuse("--nodes mixed.csv --edges one.csv", "(gsplit convert --recipe run/checkpoint, and infer on that dataset)");
     ok(
         folder,
         "convert one.csv --nodes mixed.csv --recipe run/checkpoint --id-type text --missing-rows drop --out mixed",

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::documents::section;
 use crate::support::{community, json, ok, root, scratch};
 
-/// Backquoted words of the first cells of a table's rows, and of the second ones, in which brackets are comments.
-fn rows(page: &str) -> Vec<(Vec<String>, BTreeSet<String>)> {
+/// Backquoted words of the first cells of the rows of a section's table, and of the second ones, in
+/// which brackets are comments.
+fn rows(page: &str, heading: &str) -> Vec<(Vec<String>, BTreeSet<String>)> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let text = section(&text, heading);
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
     let without_comments = |cell: &str| {
         let mut depth = 0;
@@ -33,9 +36,9 @@ fn keys(object: &serde_json::Value) -> BTreeSet<String> {
     object.as_object().unwrap().keys().filter(|key| *key != "schema").cloned().collect()
 }
 
-/// Runs `line` and compares its output with the row of docs/json.md that has `command`.
+/// Runs `line` and compares its output with the row of docs/reference.md that has `command`.
 fn prints_what_is_documented(folder: &Path, command: &str, line: &str) {
-    let rows = rows("json.md");
+    let rows = rows("reference.md", "JSON");
     let (_, expected) = rows.iter().find(|(names, _)| names.iter().any(|name| name == command)).unwrap();
     let found = json(folder, line);
     assert_eq!(found["schema"], 1, "{line}");
@@ -84,7 +87,7 @@ fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
     ] {
         prints_what_is_documented(folder, command, &line);
     }
-    let names: BTreeSet<String> = rows("training.md").into_iter().flat_map(|(names, _)| names).collect();
+    let names: BTreeSet<String> = rows("train.md", "Logs").into_iter().flat_map(|(names, _)| names).collect();
     for line in fs::read_to_string(folder.join("log.jsonl")).unwrap().lines() {
         let undocumented: Vec<String> =
             keys(&serde_json::from_str(line).unwrap()).difference(&names).cloned().collect();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bad_input;
+mod benchmarks;
 #[cfg(feature = "train")]
 mod compare;
 mod convert;

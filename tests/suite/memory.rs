@@ -110,7 +110,7 @@ fn partitions_keep_to_a_budget_or_name_one() {
     let output = gsplit(folder, partition(&format!("--memory {}MiB", number + 8)));
     let [said, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success() && said.contains("2 parts by multilevel"), "{said}{notes}");
-    let told = "--memory: --partitioner range takes a few bytes a vertex";
+    let told = "--memory: --partitioner range has no such option";
     refused(folder, partition("--partitioner range --memory 1GiB"), 2, told);
 }
 
@@ -157,7 +157,7 @@ fn a_trial_ends_each_epoch_early_and_scores_samples() {
     refused(folder, train("--trial 1 --checkpoint run"), 2, "--trial");
 }
 
-/// An epoch reads the rows and bytes that `train` and `plan` predicted.
+/// An epoch reads the rows and bytes that `plan` predicted.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn reads_from_disk_are_foretold() {
@@ -180,9 +180,8 @@ fn reads_from_disk_are_foretold() {
         let budget = named(&line) + 14;
         let output = gsplit(folder, format!("{train} {budget}MiB --json"));
         let notes = errors(&gsplit(folder, format!("{train} {budget}MiB")));
-        assert!(notes.contains("an epoch is expected to read ") && notes.contains("; bound by "), "{notes}");
         let run: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let (epoch, told) = (&run["summary"]["epochs"][0], &run["summary"]["disk"]);
+        let epoch = &run["summary"]["epochs"][0];
         // Memory for the rows that the run kept.
         let notes = notes.split(" of 60000 stay in memory").next().and_then(|text| text.rsplit(' ').next());
         let kept: f64 = notes.unwrap().parse().unwrap();
@@ -194,10 +193,8 @@ fn reads_from_disk_are_foretold() {
         assert!((planned["disk"]["rows_kept"].as_f64().unwrap() - kept).abs() < 100.0, "{kept}: {planned}");
         for count in ["rows_from_disk", "bytes_from_disk"] {
             let read = epoch[count].as_f64().unwrap();
-            for told in [told, &planned["disk"]] {
-                let times = told[count].as_f64().unwrap() / read;
-                assert!((0.75..1.25).contains(&times), "{name}: {count}: {told}, read {read}");
-            }
+            let times = planned["disk"][count].as_f64().unwrap() / read;
+            assert!((0.75..1.25).contains(&times), "{name}: {count}: {planned}, read {read}");
         }
         let slow = plan(name, memory, 100.0);
         assert_eq!(slow["bound"], "feature rows from disk");

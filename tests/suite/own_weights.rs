@@ -157,7 +157,7 @@ fn a_cut_goes_where_edges_are_light() {
         let made = json(folder, format!("partition ds --parts 4 --weights own --partitioner {method}"));
         assert_eq!((made["own_weights"]["cut"].as_f64(), made["imbalance"].as_f64()), (Some(4.0), Some(1.0)), "{made}");
     }
-    let none = "--balance own: ds has no weights of vertices";
+    let none = "--balance own: ds has no such weights";
     refused(folder, "partition ds --parts 4 --balance own --weights unit", 2, none);
 }
 
@@ -246,5 +246,5 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
     let unit = json(folder, "partition large --parts 2 --weights unit");
     assert!(unit.get("own_weights").is_none(), "{unit}");
     ok(folder, "generate rmat --vertices 64 --edges 200 --out bare");
-    refused(folder, "partition bare --parts 2 --weights own", 2, "--weights own: bare has no weights of its own");
+    refused(folder, "partition bare --parts 2 --weights own", 2, "--weights own: bare has no such weights");
 }

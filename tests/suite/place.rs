@@ -123,7 +123,7 @@ fn inputs(graph: &Graph<'_>, seeds: &[u32], seed: u64, epoch: u32, step: u32) ->
         let (draw, key) = (Draw::new(fanout), Step { seed, epoch, step }.layer_key(depth));
         sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut SampledCsc::default()).unwrap();
     }
-    sampler.mixed().to_vec()
+    sampler.mixed_frontier().to_vec()
 }
 
 /// Row loads of a fresh mini-batch, in the mean, by where `placement` serves them from.

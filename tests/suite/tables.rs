@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::support::{errors, fails, gsplit, ok, refused, scratch};
 
-/// Makes the tables of this kind by the benchmark's script; returns the name of the label.
+/// Makes the tables of this kind by `tests/tables.py`; returns the name of the label.
 fn made(folder: &Path, kind: &str, rows: u32) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/tables/make.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tables.py");
     let rows = rows.to_string();
     let output = Command::new("python3").arg(script).args([kind, ".", &rows]).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -38,7 +38,8 @@ fn learnt(folder: &Path, kind: &str, rows: u32) -> (f64, f64, String) {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn five_tables_are_learnt_with_no_option_but_the_label() {
-    // Floors are below the scores that were reached, and above gradient boosting's (`make bench-tables`).
+    // Floors are below the scores that were reached, and above the scores of scikit-learn's gradient
+    // boosting with the means of the neighbours' columns.
     // README's own commands, which documents.rs runs, learn another one in `make test`.
     for (kind, rows, metric, floor) in
         [("customers", 700, "accuracy", 0.95), ("fraud", 1200, "roc-auc", 0.97), ("interests", 700, "micro-f1", 0.9)]
@@ -137,7 +138,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     let nodes = "--nodes numbers.csv --label-column team --random-split 0.5,0.3,0.2 --out by-number";
     ok(folder, format!("convert edges.csv {ends} {nodes}"));
     let output = gsplit(folder, "infer by-number --checkpoint run");
-    assert!(errors(&output).contains("not scored: the dataset's classes have no names, and the model's have some"));
+    assert!(errors(&output).contains("not scored: the dataset's classes do not have the names of the model's"));
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(!told.contains("accuracy"), "{told}");
 }

@@ -7,11 +7,9 @@ use serde_json::Value;
 use crate::support::{command, community, errors, fails, json, losses, ok, refused, scratch};
 
 const SMALL: &str = "
-parallelism = 'single'
+[data]
 fanouts = [5, 5]
 batch_size = 256
-epochs = 3
-eval_every = 3
 
 [model]
 kind = 'sage'
@@ -19,19 +17,24 @@ layers = 2
 hidden = 16
 dropout = 0.2
 
-[optimizer]
+[system]
+parallelism = 'single'
+threads = 2
+
+[run]
+epochs = 3
+eval_every = 3
+log = 'run.jsonl'
+
+[run.optimizer]
 kind = 'adamw'
 lr = 0.01
 weight_decay = 1e-2
 clip_norm = 1
 
-[schedule]
+[run.schedule]
 kind = 'cosine'
 warmup_steps = 2
-
-[run]
-log = 'run.jsonl'
-threads = 2
 ";
 
 #[test]
@@ -49,12 +52,15 @@ fn a_file_says_what_flags_say_and_flags_win() {
     assert_eq!(fs::read_to_string(folder.join("run.jsonl")).unwrap().lines().count(), 3);
 
     let other = json(folder, "--threads 1 train --config run.toml --epochs 2 ds");
-    assert_eq!((other["config"]["epochs"].as_u64(), losses(&other).len()), (Some(2), 2));
-    assert_eq!(other["config"]["optimizer"], file["config"]["optimizer"]);
+    assert_eq!((other["config"]["run"]["epochs"].as_u64(), losses(&other).len()), (Some(2), 2));
+    assert_eq!(other["config"]["run"]["optimizer"], file["config"]["run"]["optimizer"]);
 
     // The printed configuration is the same.
     let printed = ok(folder, "train --config run.toml --print-config");
-    assert!(printed.contains("# decay_epochs = 3") && printed.contains("[optimizer]\nkind = \"adamw\""), "{printed}");
+    assert!(
+        printed.contains("# decay_epochs = 3") && printed.contains("[run.optimizer]\nkind = \"adamw\""),
+        "{printed}"
+    );
     fs::write(folder.join("printed.toml"), &printed).unwrap();
     assert_eq!(ok(folder, "train --config printed.toml --print-config"), printed);
     let again = json(folder, "train ds --config printed.toml");
@@ -130,7 +136,7 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
 #[test]
 fn processes_are_told_where_they_meet_by_a_file_too() {
     let printed = ok(&scratch(), "train --print-config --timeout 30 --rendezvous node1:29400");
-    for line in ["timeout = 30", "rendezvous = \"node1:29400\""] {
+    for line in ["timeout = 30.0", "rendezvous = \"node1:29400\""] {
         assert!(printed.contains(line), "{printed}");
     }
 }
@@ -141,10 +147,10 @@ fn placements_of_feature_rows_are_for_gpus() {
     community(folder, 300);
     let printed = ok(folder, "train --placement some-key --print-config");
     assert!(printed.contains("placement = \"some-key\""), "{printed}");
-    fs::write(folder.join("run.toml"), "parallelism = 'single'\n[run]\nplacement = 'peer'\n").unwrap();
+    fs::write(folder.join("run.toml"), "[system]\nparallelism = 'single'\nplacement = 'peer'\n").unwrap();
     let told = fails(folder, "train ds --config run.toml", 2);
     assert!(told.contains("run.toml:3: --placement: on --device cpu") && told.contains("--cache SIZE"), "{told}");
-    fs::write(folder.join("run.toml"), "[run]\nplacement = '../up'\n").unwrap();
+    fs::write(folder.join("run.toml"), "[system]\nplacement = '../up'\n").unwrap();
     let told = fails(folder, "train ds --config run.toml", 2);
     assert!(told.contains("run.toml:2: ") && told.contains("replicated, partitioned, peer, or the key"), "{told}");
 }
@@ -152,7 +158,7 @@ fn placements_of_feature_rows_are_for_gpus() {
 #[test]
 fn a_preset_fills_in_what_is_left_open() {
     let folder = &*scratch();
-    fs::write(folder.join("run.toml"), "split_layers = 0\n[run]\npreset = 'gsplit-edge'\n").unwrap();
+    fs::write(folder.join("run.toml"), "[system]\nsplit_layers = 0\npreset = 'gsplit-edge'\n").unwrap();
     for (options, expected) in [
         (
             "--preset intel --ranks 2 --device cuda",

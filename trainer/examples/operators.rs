@@ -15,8 +15,9 @@ use std::time::Instant;
 use clap::{Args, FromArgMatches};
 use gsplit_kernels::{Aggregation, Draws, HostEdges, Reduce, Stream, StreamKey, gather_rows};
 use gsplit_store::{Dataset, NoProgress};
-use gsplit_trainer::operator::{Engine, Finish, Place, Product, Products, linear, recorded_products, time_products};
-use gsplit_trainer::{Dtype, EpochReport, RunOptions, TrainConfig, train};
+use gsplit_trainer::Products;
+use gsplit_trainer::operator::{Engine, Finish, Place, Product, linear, recorded_products, time_products};
+use gsplit_trainer::{Config, Dtype, EpochReport, Hooks, train};
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
 
@@ -51,13 +52,9 @@ fn fastest(bodies: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
 
 /// Epochs on one rank, and after each the products that it computed.
 fn step(dataset: &str, options: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let prefetch =
-        clap::Arg::new("prefetch").long("prefetch").value_parser(clap::value_parser!(usize)).default_value("1");
-    let command = TrainConfig::augment_args(clap::Command::new("operators")).no_binary_name(true).arg(prefetch);
+    let command = Config::augment_args(clap::Command::new("operators")).no_binary_name(true);
     let matches = command.try_get_matches_from(options).unwrap_or_else(|error| error.exit());
-    let config = TrainConfig::from_arg_matches(&matches)?;
-    let prefetch = matches.get_one("prefetch").copied().unwrap_or_default();
-    let how = RunOptions { prefetch, ..RunOptions::default() };
+    let config = Config::from_arg_matches(&matches)?;
     let dataset = Dataset::open(Path::new(dataset))?;
     let engine = Engine::of(config.model.dtype);
     recorded_products();
@@ -79,7 +76,7 @@ fn step(dataset: &str, options: &[String]) -> Result<(), Box<dyn std::error::Err
             })
         );
     };
-    train(&dataset, &config, &how, &NoProgress, &floor)?;
+    train(&dataset, &config, &Hooks::default(), &NoProgress, &floor)?;
     Ok(())
 }
 
@@ -129,7 +126,7 @@ fn rows() -> Result<(), Box<dyn std::error::Error>> {
     let vertices = draws(SOURCES, TABLE);
     let indptr: Vec<u32> = (0..=TARGETS as u32).map(|target| 5 * target).collect();
     let edges = HostEdges::new(indptr, draws(5 * TARGETS, SOURCES), SOURCES)?;
-    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
+    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, concat_self: true };
     let row = |v: u32| &table[v as usize * DIM..][..DIM];
     let [mut gathered, mut copied, mut reused] = [(); 3].map(|()| vec![0f32; SOURCES * DIM]);
     let (mut out, mut fused) = (vec![0f32; TARGETS * 2 * DIM], vec![0f32; TARGETS * 2 * DIM]);

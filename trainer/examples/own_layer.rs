@@ -12,12 +12,11 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use clap::{Args, FromArgMatches};
 use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::model::{ByColumns, Layer, LayerEdges, LayerShape, Named, OwnLayer};
 use gsplit_trainer::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
 use gsplit_trainer::{
-    EpochReport, Error, InferConfig, InferSummary, Result, RunOptions, Summary, TrainConfig, infer, train,
+    Config, EpochReport, Hooks, InferConfig, InferSummary, NormKind, Parallelism, Result, Summary, infer, train,
 };
 use tch::Tensor;
 
@@ -45,13 +44,13 @@ impl Diffusion {
     fn product(
         &self,
         edges: &LayerEdges<'_>,
-        mixed: Rows<'_>,
+        input: Rows<'_>,
         (weight, bias): (&Tensor, Option<&Tensor>),
         finish: Finish,
     ) -> Result<Tensor> {
-        let (_, width) = mixed.shape()?;
+        let (_, width) = input.shape()?;
         // Each target's own row and the mean of its neighbours' beside it, in one pass over the edges; then plain tch.
-        let beside = aggregate(&edges.edges, Reduce::Mean, mixed, None, true)?;
+        let beside = aggregate(&edges.edges, Reduce::Mean, input, None, true)?;
         let part = |start: usize| beside.f_narrow(1, start as i64, width as i64);
         let (own, mean) = (part(0)?, part(width)?);
         let moved = (mean - &own) * &self.rate + own;
@@ -60,8 +59,8 @@ impl Diffusion {
 }
 
 impl Layer for Diffusion {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.product(edges, mixed, (&self.weight, Some(&self.bias)), finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.product(edges, input, (&self.weight, Some(&self.bias)), finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -79,9 +78,9 @@ impl ByColumns for Diffusion {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weight = self.weight.f_narrow(0, columns.start as i64, columns.len() as i64)?;
-        Ok(vec![self.product(edges, mixed, (&weight, None), Finish::default())?])
+        Ok(vec![self.product(edges, input, (&weight, None), Finish::default())?])
     }
 
     fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
@@ -89,29 +88,21 @@ impl ByColumns for Diffusion {
     }
 }
 
-/// The options of `gsplit train`, at their defaults except for `flags`.
-fn config(flags: &str) -> Result<TrainConfig> {
-    let command = TrainConfig::augment_args(clap::Command::new("own_layer"));
-    let command = command.no_binary_name(true).args_override_self(true);
-    let matches = command.try_get_matches_from(flags.split_whitespace());
-    let config = matches.and_then(|matches| TrainConfig::from_arg_matches(&matches));
-    config.map_err(|problem| Error::Option(problem.to_string()))
-}
-
 fn layer() -> OwnLayer {
     OwnLayer::new(|named, shape| Box::new(Diffusion::new(named, shape)))
 }
 
-/// Trains two layers of diffusion with the options `flags`; checkpoints go into the folder `checkpoint`.
+/// Trains two layers of diffusion, 64 wide, with the options that `change` sets.
 pub fn run(
     dataset: &Dataset,
-    flags: &str,
-    checkpoint: Option<PathBuf>,
+    change: impl FnOnce(&mut Config),
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
-    let options = RunOptions { layer: Some(layer()), checkpoint, ..RunOptions::default() };
-    let flags = format!("--layers 2 --fanouts 10,5 --hidden 64 {flags}");
-    train(dataset, &config(&flags)?, &options, &NoProgress, on_epoch)
+    let mut config = Config::default();
+    (config.model.layers, config.model.hidden) = (2, 64);
+    config.data.fanouts = "10,5".parse()?;
+    change(&mut config);
+    train(dataset, &config, &Hooks { layer: Some(layer()), ..Hooks::default() }, &NoProgress, on_epoch)
 }
 
 /// Scores the model in the folder `checkpoint` with all neighbours, in 1 GiB, and writes the class of every vertex to `out`.
@@ -125,8 +116,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let [dataset, checkpoint] = [1, 2].map(|at| std::env::args().nth(at).map(PathBuf::from));
     let (dataset, checkpoint) = dataset.zip(checkpoint).ok_or("usage: own_layer DATASET CHECKPOINT")?;
     let dataset = Dataset::open(&dataset)?;
-    let flags = "--parallelism data --ranks 2 --norm layer --residual";
-    run(&dataset, flags, Some(checkpoint.clone()), &|epochs| {
+    let change = |config: &mut Config| {
+        (config.system.parallelism, config.system.ranks) = (Parallelism::Data, Some(2));
+        (config.model.norm, config.model.residual) = (Some(NormKind::Layer), true);
+        config.run.checkpoint = Some(checkpoint.clone());
+    };
+    run(&dataset, change, &|epochs| {
         let Some(epoch) = epochs.last() else { return };
         println!("epoch {}: loss {:.4}, valid {:?}", epoch.epoch, epoch.loss, epoch.valid);
     })?;

@@ -5,8 +5,7 @@ use std::time::Instant;
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
-use crate::batch::for_each;
-use crate::batch::{Made, Preparation, Prepared, drawn};
+use crate::batch::{Made, Preparation, Prepared, drawn, for_each};
 use crate::job::Job;
 use crate::model::Model;
 use crate::optimizer::Optimizer;
@@ -21,17 +20,19 @@ use crate::{Error, Result};
 /// Mini-batches of a rank, by their origin.
 pub enum Batches<'a, 's> {
     /// Sampled anew in every epoch, with the number of mini-batches.
-    Drawn(&'a mut BatchSampler<'s>, u64),
+    Sampled(&'a mut BatchSampler<'s>, u64),
     /// Made once.
     Made(&'a Made),
 }
 
 /// Trains on the mini-batches of `epoch` (from 1) and returns this rank's totals. Collective.
 pub fn train_epoch(
-    (job, features): (&Job<'_>, &FeatureSource<'_>),
+    job: &Job<'_>,
+    features: &FeatureSource<'_>,
     batches: Batches<'_, '_>,
     epoch: u32,
-    (model, optimizer): (&Model, &mut Optimizer),
+    model: &Model,
+    optimizer: &mut Optimizer,
     comms: &Comms,
     stage: &dyn Stage,
     log: StepLog<'_>,
@@ -55,7 +56,7 @@ pub fn train_epoch(
     let mut last = None;
     let train = |prepared: Prepared<'_>| {
         let (items, step) = (prepared.items, prepared.step.step + 1);
-        let mut launched = train_step((model, optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+        let mut launched = train_step(model, optimizer, prepared, job.graph, config.model.dropout, comms.ranks())?;
         let ending = Instant::now();
         job.end_phase(model.place())?;
         launched.took(ending.elapsed().as_secs_f64());
@@ -65,9 +66,9 @@ pub fn train_epoch(
     };
     let with = Preparation { job, source: features, comm: comms.sampling() };
     match batches {
-        Batches::Drawn(sampler, count) => {
-            let (order, count) = (epoch_seeds(&job.train, config.seed, epoch)?, count as usize);
-            let order = &order[..order.len().min(count.saturating_mul(config.batch_size))];
+        Batches::Sampled(sampler, count) => {
+            let (order, count) = (epoch_seeds(&job.train, config.run.seed, epoch)?, count as usize);
+            let order = &order[..order.len().min(count.saturating_mul(config.data.batch_size))];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;
         }
         Batches::Made(made) => for_each(job, made.epoch(with, epoch)?, job.num_steps() as usize, comms, train)?,

@@ -59,21 +59,13 @@ pub enum Error {
         /// Expected, found, and what to do.
         problem: String,
     },
-    /// The loss is not a finite number.
-    #[error("the loss is {loss} at epoch {epoch}, step {step}")]
+    /// The loss or the norm of its gradient is not a finite number: the weights are worthless from here on.
+    #[error("the {what} is {value} at epoch {epoch}, step {step}")]
     Diverged {
+        /// The loss, or the gradient's norm.
+        what: &'static str,
         /// NaN or infinite.
-        loss: f64,
-        /// Epoch, from 1.
-        epoch: u32,
-        /// Mini-batch of the epoch, from 1.
-        step: u32,
-    },
-    /// A gradient is not finite: the weights are spoilt, although the loss of the step was finite.
-    #[error("the gradient's norm is {norm} at epoch {epoch}, step {step}")]
-    Spoilt {
-        /// NaN or infinite.
-        norm: f64,
+        value: f64,
         /// Epoch, from 1.
         epoch: u32,
         /// Mini-batch of the epoch, from 1.
@@ -204,14 +196,7 @@ fn out_of_memory(message: &str) -> Option<String> {
     if let Some(rest) = after("CUDA out of memory. Tried to allocate ") {
         let asked = rest.split_once(". ").map_or(rest, |(asked, _)| asked);
         let number: String = after("GPU ").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
-        let between = |mark: &str, end: &str| after(mark).and_then(|rest| rest.split_once(end)).map(|(found, _)| found);
-        let told = [
-            (between("of which ", " is free"), "free"),
-            (between("Of the allocated memory ", " is allocated by PyTorch"), "in tensors"),
-            (between("allocated by PyTorch, and ", " is reserved by PyTorch"), "kept by torch for more"),
-        ];
-        let told: String = told.iter().filter_map(|(size, what)| Some(format!(", {} {what}", (*size)?))).collect();
-        return Some(format!("GPU {number} is out of memory, {asked} asked for{told}"));
+        return Some(format!("GPU {number} is out of memory, {asked} asked for"));
     }
     // A message of a kernel, or one of ours that has passed through torch's backward pass.
     let told = &line[line.find("GPU ").filter(|_| line.contains(" is out of memory"))?..];
@@ -245,8 +230,7 @@ mod tests {
                       is free. Including non-PyTorch memory, this process has 77.9 GiB memory in use. Of the allocated memory \
                       50.00 GiB is allocated by PyTorch, and 7.50 GiB is reserved by PyTorch but unallocated. If reserved \
                       ...\nException raised from malloc at ...";
-        let of_torch = "rank 3: GPU 1 is out of memory, 2.00 GiB asked for, 1.2 GiB free, 50.00 GiB in tensors, 7.50 GiB kept \
-                        by torch for more";
+        let of_torch = "rank 3: GPU 1 is out of memory, 2.00 GiB asked for";
         let error = Error::from(tch::TchError::Torch(torchs.into())).of_rank(3);
         assert_eq!(error.to_string(), of_torch);
         let short = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 is full.";

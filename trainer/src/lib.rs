@@ -1,5 +1,13 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
+//! A [`Config`] says what is learnt (`data`), by which `model`, on which ranks and devices (`system`), and for how long (`run`);
+//! [`train`] takes it. A system is four choices, and [`systems`] has those of each published one in a file of its own:
+//!
+//! 1. Which rank computes a vertex? [`Parallelism`]
+//! 2. Which rank loads its feature row? The number of split layers
+//! 3. Which rows are in the memory of GPUs? [`RowPlacement`]
+//! 4. By which map are vertices owned? A partition map of the dataset
+//!
 //! Read the modules in this order; each has one line:
 //!
 //! ```text
@@ -16,12 +24,13 @@
 //! job/           shared by all ranks of a run: options, columns, partition
 //! run/           opens and checks all of the above
 //! report/        counters, logs, checkpoints
+//! systems/       the published systems: four choices each
 //! config/        the user's options
 //! metric/ evaluate/ infer/   scores, and predictions for a whole graph
 //! rates/         how fast this machine is, for plans
 //! ```
 //!
-//! The table in `config/parallelism.rs` says which rank computes which rows; `TrainConfig::frontiers` derives from it
+//! The table in `config/parallelism.rs` says which rank computes which rows; `Config::frontiers` derives from it
 //! the owner of every row of every frontier. A rank's [`Place`] says where it computes: on the host or on a GPU.
 //!
 //! No module imports one that imports it, directly or through others; a test checks this.
@@ -29,6 +38,17 @@
 //! Ranks run the same code under every parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
 //! and 5): see `gsplit_sample`.
+//!
+//! ```no_run
+//! use gsplit_store::{Dataset, NoProgress};
+//! use gsplit_trainer::{Config, Hooks, Parallelism, train};
+//!
+//! let mut config = Config::default();
+//! (config.system.parallelism, config.system.ranks) = (Parallelism::Split, Some(2));
+//! config.run.epochs = 5;
+//! let summary = train(&Dataset::open("products")?, &config, &Hooks::default(), &NoProgress, &|_| {})?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // `autograd/raw.rs` and `ranks/c10d/raw.rs` allow it again and give their reasons.
 #![deny(unsafe_code)]
@@ -58,6 +78,7 @@ mod residence;
 mod run;
 mod sample;
 mod step;
+pub mod systems;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -65,9 +86,10 @@ mod train;
 
 pub use autograd::{Pool, most_values_held};
 pub use config::{
-    ClassWeights, ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, FeatureNorm,
-    JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, OptimizerConfig, OptimizerKind, Parallelism,
-    ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
+    ClassWeights, Config, ConfigOption, CooperativeConfig, DataConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype,
+    FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss,
+    OptimizerConfig, OptimizerKind, Parallelism, Products, RowPlacement, RunConfig, ScheduleConfig, ScheduleKind,
+    ScorerKind, SystemConfig, TaskConfig, TaskKind, TopologyStorage, name_of,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
@@ -76,16 +98,15 @@ pub use infer::{
     ChosenEpoch, InferConfig, InferSummary, JoinedModel, Predict, Recommended, Trained, Wanted, ids_beside, infer,
     scratch_folder,
 };
-pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
+pub use job::hooks::Hooks;
 pub use metric::{Metric, unscored};
-pub use operator::{GpuList, OwnPlaces, Place};
+pub use operator::{OwnPlaces, Place};
 pub use ranks::c10d::Meeting;
 pub use ranks::process::Process;
 pub use ranks::traffic::{Phase, Traffic};
 pub use rates::{GpuRates, PairRate, Rates};
 pub use report::log::{foreign_events, is_json_log};
-pub use report::{DiskForecast, EpochReport, LayerRows, Summary, Timings, Work};
+pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use residence::cache::CacheSummary;
 pub use run::advice::left_behind;
-pub use run::locality::next_draw_factor;
 pub use train::train;

@@ -2,44 +2,43 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::Near;
+use gsplit_kernels::PreferredVertices;
 use gsplit_store::{Baseline, Dataset, ModelScores, Progress, diverged};
 
 use crate::batch::Made;
 use crate::epoch::{Batches, train_epoch};
 use crate::evaluate::{Yardstick, score, yardstick};
-use crate::job::options::RunOptions;
+use crate::job::hooks::Hooks;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
 use crate::optimizer::Optimizer;
 use crate::ranks::comms::Comms;
 use crate::ranks::hosts;
-use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
 use crate::report::stopping::{evaluations, is_exhausted, to_go};
-use crate::report::{DiskForecast, EpochReport, Summary, notes, share_metrics};
+use crate::report::{EpochReport, Summary, checkpoint, notes, share_metrics};
 use crate::residence::cache::Caches;
+use crate::run::locality;
 use crate::run::setup::{Run, with_run};
-use crate::run::{forecast, locality};
-use crate::{Error, Result, TrainConfig};
+use crate::{Config, Error, Result};
 
 /// Trains a model on `dataset` with the options of `config`. Rank 0 calls `on_epoch` once per epoch with the reports of
 /// all epochs so far, including the epochs before a resume.
 pub fn train(
     dataset: &Dataset,
-    config: &TrainConfig,
-    options: &RunOptions,
+    config: &Config,
+    hooks: &Hooks,
     progress: &dyn Progress,
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
     // Other processes may be waiting for this one in a collective preparation step.
-    let fail = |error: &Error| options.process.iter().for_each(|process| process.fail(&error.to_string()));
+    let fail = |error: &Error| hooks.process.iter().for_each(|process| process.fail(&error.to_string()));
     let config = &config.of_labels(dataset, progress).inspect_err(fail)?;
-    let trained = with_run(dataset, config, options, progress, |run| {
-        let trained = options.on_all_ranks(config, |comms| epochs(run, comms, on_epoch))?;
+    let trained = with_run(dataset, config, hooks, progress, |run| {
+        let trained = hooks.on_all_ranks(config, |comms| epochs(run, comms, on_epoch))?;
         Ok(summary(run, trained))
     });
-    let trained = trained.map_err(|error| error.advised(config, options));
+    let trained = trained.map_err(|error| error.advised(config));
     trained.inspect_err(fail)
 }
 
@@ -49,74 +48,69 @@ struct Epochs {
     num_parameters: usize,
     baseline: Option<Baseline>,
     scores: Option<ModelScores>,
-    forecast: Option<DiskForecast>,
 }
 
 /// Trains all epochs on one rank. Collective.
 fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Sync)) -> Result<Epochs> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
     set_torch_threads(run.compute_threads / run.here().len());
-    if job.options.process.is_some() {
+    if job.hooks.process.is_some() {
         comms.set_routes(hosts::routes(comm, config, run.progress)?);
     }
     let (place, source) = (&run.places[comm.rank()], run.trained_on(comm.rank()));
     let mut sampler = run.topology.sampler(job, place, comm.rank())?;
     if let (Some(caches), true) = (run.caches, config.draws_locally()) {
-        sampler.prefer(Near::new(&job.graph, caches.of(comm.rank()), config.model.layers));
+        sampler.prefer(PreferredVertices::new(&job.graph, caches.of(comm.rank()), config.model.layers));
     }
     let model = run.model(place);
-    if config.parallelism.slices_columns() {
+    if config.system.parallelism.slices_columns() {
         model.check_by_columns()?;
     }
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
     let (mut reports, mut scores) = (Vec::new(), None);
     let Yardstick { baseline, unscored } = yardstick(run, comms)?;
     let of_splits = notes::of_splits(job, &unscored)?;
-    if let (Some(told), Some(baseline)) = (&job.options.baseline, &baseline) {
+    if let (Some(told), Some(baseline)) = (&job.hooks.baseline, &baseline) {
         told.get_or_init(|| baseline.clone());
     }
     if let Some(resume) = &run.resume {
         checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
         reports.clone_from(&resume.history);
         scores.clone_from(&resume.scores);
-        if let (Some(folder), 0) = (&job.options.checkpoint, comm.rank()) {
+        if let (Some(folder), 0) = (&job.config.run.checkpoint, comm.rank()) {
             checkpoint::settle(folder, &reports)?;
         }
     }
     if let Some(init) = &run.init {
         init.restore(model.parameters())?;
     }
-    if job.options.resume {
+    if job.config.run.resume {
         checkpoint::agree(comm, reports.len() as u64)?;
     }
-    let made = config.parallelism.cooperates().then(|| make_batches(run, &model, comms)).transpose()?;
+    let made = config.system.parallelism.cooperates().then(|| make_batches(run, &model, comms)).transpose()?;
     let before = reports.len();
     let note = |line: Option<String>| {
         line.filter(|_| comm.rank() == 0).into_iter().for_each(|line| run.progress.note(&line));
     };
     note(notes::unchosen(job));
     of_splits.iter().for_each(|line| note(Some(format!("note: {line}"))));
-    let forecast = match before < config.epochs as usize {
-        true => forecast::of_epoch(run, &mut sampler, before as u32 + 1, &reports, comms)?,
-        false => None,
-    };
-    note(forecast.as_ref().map(DiskForecast::to_string));
-    for epoch in before as u32 + 1..=config.epochs {
-        if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
+    for epoch in before as u32 + 1..=config.run.epochs {
+        if config.run.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.run.min_delta)) {
             break;
         }
         optimizer.follow(evaluations(&reports));
         let draw_factor = locality::factor(config, &reports);
         draw_factor.iter().for_each(|&factor| sampler.set_factor(factor));
         let started = Instant::now();
-        let name = format!("epoch {epoch}/{}{}", config.epochs, to_go(&reports[before..], config.epochs - epoch + 1));
-        let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
+        let name =
+            format!("epoch {epoch}/{}{}", config.run.epochs, to_go(&reports[before..], config.run.epochs - epoch + 1));
+        let stage = run.stage(comm, &name, job.train.len() as u64, "seeds");
         let write =
             |record: &StepRecord| run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() });
-        let log = StepLog { every: job.options.log_every, write: &write };
-        let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler, job.num_steps()), Batches::Made);
-        let learner = (&model, &mut optimizer);
-        let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
+        let log = StepLog { every: job.config.run.log_every, write: &write };
+        let batches = made.as_ref().map_or_else(|| Batches::Sampled(&mut sampler, job.num_steps()), Batches::Made);
+        let sums = train_epoch(job, source, batches, epoch, &model, &mut optimizer, comms, stage.as_ref(), log)?;
+        let sums = sums.reduce(comm)?;
         drop(stage);
         let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
         (report.draw_factor, report.memory) = (draw_factor, place.memory_held()?);
@@ -136,7 +130,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
             scores = Some(ModelScores { epoch, metric, baseline, splits, notes: of_splits.clone() });
         }
         if comm.rank() == 0 {
-            keep(run, (&reports, scores.as_ref()), (&model, &optimizer), on_epoch)?;
+            keep(run, &reports, scores.as_ref(), &model, &optimizer, on_epoch)?;
         }
         if epoch == 1 {
             note(notes::absurd(job, &reports[0]));
@@ -147,21 +141,21 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         comm.barrier()?;
         comm.suspend_timeout(false);
     }
-    if reports.len() > before && reports.len() == config.epochs as usize {
+    if reports.len() > before && reports.len() == config.run.epochs as usize {
         note(notes::rising(&reports, notes::guess(job)));
     }
     if reports.len() > before {
         let below = scores.as_ref().and_then(|scores| scores.below_baseline(&reports));
         note(below.map(|line| format!("note: {line}")));
     }
-    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores, forecast })
+    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
 }
 
 /// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and size. Collective.
 fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
-    let (made, size) = Made::new(run.job, model, comms, run.job.options.process.is_none())?;
+    let (made, size) = Made::new(run.job, model, comms, run.job.hooks.process.is_none())?;
     if comms.all().rank() == 0 {
-        let servers = run.job.config.groups;
+        let servers = run.job.config.system.groups;
         let beyond = match servers {
             1 => String::new(),
             _ => format!(", {:.1} % of them beyond it", 100.0 * size.beyond as f64 / size.all.max(1) as f64),
@@ -176,12 +170,14 @@ fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
 /// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`. Only on rank 0.
 fn keep(
     run: &Run<'_>,
-    (reports, scores): (&[EpochReport], Option<&ModelScores>),
-    (model, optimizer): (&Model, &Optimizer),
+    reports: &[EpochReport],
+    scores: Option<&ModelScores>,
+    model: &Model,
+    optimizer: &Optimizer,
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<()> {
-    if let Some(folder) = &run.job.options.checkpoint {
-        checkpoint::save(folder, (reports, scores), run.job, &run.inputs, model.parameters(), optimizer)?;
+    if let Some(folder) = &run.job.config.run.checkpoint {
+        checkpoint::save(folder, reports, scores, run.job, &run.inputs, model.parameters(), optimizer)?;
     }
     let Some(report) = reports.last() else { return Ok(()) };
     run.logs().write(report)?;
@@ -191,15 +187,14 @@ fn keep(
 
 /// Summary of `run` from its `trained` epochs, including the epochs before a resume.
 fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
-    let Epochs { reports: mut epochs, num_parameters, baseline, scores, forecast } = trained;
+    let Epochs { reports: mut epochs, num_parameters, baseline, scores } = trained;
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     Summary {
         best: EpochReport::best(&epochs).cloned(),
         notes: gsplit_store::notes(&epochs, scores.as_ref()),
         baseline,
         scores,
-        disk: forecast,
-        stopped_early: (epochs.len() as u32) < run.job.config.epochs,
+        stopped_early: (epochs.len() as u32) < run.job.config.run.epochs,
         epochs: epochs.split_off(done),
         num_parameters,
         partition: run.job.artifacts.partition().map(|map| map.key().to_string()),

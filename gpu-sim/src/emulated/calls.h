@@ -39,11 +39,11 @@ UNWATCHED int emulate_touch(const void *at, size_t bytes, int writes) {
     if (!granule || bytes == 0) return 0;
     s.number = emulate::streams().launch(s.stream);
     const emulate::Here here = {{s.number, s.stream, 0, 0, 0, 0, 0, emulate::PLAIN}, false, 0};
-    emulate::Wrong wrong;
-    if (emulate::touch_all(granule, (uintptr_t)at, bytes, here, writes, false, wrong)) return 0;
+    emulate::AccessError error;
+    if (emulate::touch_all(granule, (uintptr_t)at, bytes, here, writes, false, error)) return 0;
     char who[96];
-    emulate::describe(wrong.then, who, sizeof who);
-    s.failure = "stream " + std::to_string(s.stream) + " " + wrong.what + who;
+    emulate::describe(error.then, who, sizeof who);
+    s.failure = "stream " + std::to_string(s.stream) + " " + error.reason + who;
     return 3;
 }
 
@@ -108,6 +108,20 @@ UNWATCHED void *emulate_alloc(size_t bytes) {
     if (mprotect(start, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
     memset(start, 0xCD, pages);
     return start + (pages - bytes);
+}
+
+// Whether the process may read, and write, all of a range of the host's memory.
+UNWATCHED int emulate_is_mapped(uint64_t start, size_t bytes, int written) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    uint64_t at = start, from, to;
+    char may[8], line[512];
+    while (maps && at < start + bytes && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, may) != 3 || to <= at) continue;
+        if (from > at || may[0] != 'r' || (written && may[1] != 'w')) break;
+        at = to;
+    }
+    if (maps) fclose(maps);
+    return at >= start + bytes;
 }
 
 UNWATCHED void emulate_free(void *at, size_t bytes) {

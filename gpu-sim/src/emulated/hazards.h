@@ -164,25 +164,25 @@ UNWATCHED inline void add_reader(Access &readers, const Here &here) {
 }
 
 // The error of an access to one granule, if any.
-struct Wrong {
-    const char *what;
+struct AccessError {
+    const char *reason;
     // The access that it races with.
     Access then;
 };
 
-// Whether an access to one granule is right; if not, `wrong` gets the reason.
-UNWATCHED inline bool touch(Granule &granule, const Here &here, bool writes, bool reads, Wrong &wrong) {
+// Whether an access to one granule is right; if not, `error` gets the reason.
+UNWATCHED inline bool touch(Granule &granule, const Here &here, bool writes, bool reads, AccessError &error) {
     if (here.shared && granule.owner != here.owner) {
         granule.write.launch = granule.read[0].launch = granule.read[1].launch = 0;
         granule.written = 0;
         granule.owner = here.owner;
     }
     if (races(granule.write, here)) {
-        wrong = {writes ? "writes what another wrote" : "reads what another wrote", granule.write};
+        error = {writes ? "writes what another wrote" : "reads what another wrote", granule.write};
         return false;
     }
     if (reads && (granule.written & here.access.bytes) != here.access.bytes) {
-        wrong = {"reads what nobody wrote", {}};
+        error = {"reads what nobody wrote", {}};
         return false;
     }
     if (!writes) {
@@ -191,7 +191,7 @@ UNWATCHED inline bool touch(Granule &granule, const Here &here, bool writes, boo
     }
     for (const Access &read : granule.read) {
         if (!races(read, here)) continue;
-        wrong = {"writes what another read", read};
+        error = {"writes what another read", read};
         return false;
     }
     granule.write = here.access;
@@ -201,12 +201,12 @@ UNWATCHED inline bool touch(Granule &granule, const Here &here, bool writes, boo
 }
 
 // Like `touch`, for `bytes` from `at` on, whose granules begin with `granule`.
-UNWATCHED inline bool touch_all(Granule *granule, uintptr_t at, size_t bytes, Here here, bool writes, bool reads, Wrong &wrong) {
+UNWATCHED inline bool touch_all(Granule *granule, uintptr_t at, size_t bytes, Here here, bool writes, bool reads, AccessError &error) {
     for (size_t done = 0; done < bytes; granule++) {
         const unsigned from = (at + done) % 4, count = bytes - done < 4 - from ? bytes - done : 4 - from;
         here.access.bytes = ((1u << count) - 1) << from;
         while (__atomic_test_and_set(&granule->busy, __ATOMIC_ACQUIRE)) {}
-        const bool right = touch(*granule, here, writes, reads, wrong);
+        const bool right = touch(*granule, here, writes, reads, error);
         __atomic_clear(&granule->busy, __ATOMIC_RELEASE);
         if (!right) return false;
         done += count;
@@ -261,11 +261,11 @@ UNWATCHED inline void watch(const void *at, size_t bytes, bool writes, bool read
     watching = false;
     Here where = here(kind);
     where.shared = shared;
-    Wrong wrong;
-    if (!touch_all(granule, (uintptr_t)at, bytes, where, writes, reads, wrong)) {
+    AccessError error;
+    if (!touch_all(granule, (uintptr_t)at, bytes, where, writes, reads, error)) {
         char who[96];
-        describe(wrong.then, who, sizeof who);
-        tell("%s%s, %zu bytes of %s memory at %p", wrong.what, who, bytes, shared ? "shared" : "device", at);
+        describe(error.then, who, sizeof who);
+        tell("%s%s, %zu bytes of %s memory at %p", error.reason, who, bytes, shared ? "shared" : "device", at);
         leave();
     }
     watching = true;

@@ -10,7 +10,7 @@ mod ipc;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gsplit_kernels::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use gsplit_kernels::{Gpu, GpuError};
@@ -36,6 +36,7 @@ unsafe extern "C" {
     fn emulate_watch(is: c_int);
     fn emulate_alloc(bytes: usize) -> *mut c_void;
     fn emulate_free(at: *mut c_void, bytes: usize);
+    fn emulate_is_mapped(start: u64, bytes: usize, written: c_int) -> c_int;
 }
 
 /// Bytes of memory of an emulated GPU by default.
@@ -91,11 +92,7 @@ pub fn under_test(order: u32) -> Gpu {
 
 /// Counts of this stream of `gpu` so far, if it is emulated; a real one has none.
 pub fn counts(gpu: &Gpu) -> GpuCounts {
-    let Some(emulated) = gpu.backend_as::<Emulated>() else { return GpuCounts::default() };
-    let Emulated { taken, freed, launches, waits, bytes_down, .. } = emulated;
-    let [taken, freed, launches, waits, bytes_down] =
-        [taken, freed, launches, waits, bytes_down].map(|counter| counter.load(Ordering::Relaxed));
-    GpuCounts { taken, freed, launches, waits, bytes_down }
+    gpu.backend_as::<Emulated>().map_or(GpuCounts::default(), |emulated| *emulated.counts())
 }
 
 /// Loads and stores of device memory, each of at most 16 bytes, and their bytes, since this thread last called this;
@@ -135,30 +132,9 @@ impl GpuCounts {
 struct Emulated {
     emulation: Emulation,
     stream: u32,
-    taken: AtomicU64,
-    freed: AtomicU64,
-    launches: AtomicU64,
-    waits: AtomicU64,
-    bytes_down: AtomicU64,
+    counts: Mutex<GpuCounts>,
     /// Memory of the device, where it has a limit.
     limited: Option<Arc<Limited>>,
-}
-
-/// Whether the process may write all of its memory from `start` to `end`.
-fn is_writable(start: u64, end: u64) -> bool {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let ranges = maps.lines().filter_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (from, to) = range.split_once('-')?;
-        let bound = |text| u64::from_str_radix(text, 16).ok();
-        Some((bound(from)?, bound(to)?, rest.as_bytes().get(1) == Some(&b'w')))
-    });
-    let mut covering = ranges.filter(|(from, to, _)| *from < end && *to > start);
-    covering.all(|(.., written)| written)
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Memory with a limit, in bytes.
@@ -185,11 +161,13 @@ impl Limited {
 
 impl Emulated {
     fn sharing(emulation: Emulation, limited: Option<Arc<Limited>>) -> Arc<Self> {
-        let zero = AtomicU64::default;
-        let (taken, freed, launches, waits, bytes_down) = (zero(), zero(), zero(), zero(), zero());
         // SAFETY: a number is taken.
         let stream = unsafe { emulate_stream() };
-        Arc::new(Self { emulation, stream, taken, freed, launches, waits, bytes_down, limited })
+        Arc::new(Self { emulation, stream, counts: Mutex::default(), limited })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, GpuCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the emulation that `bytes` from `address` on are read or written in this stream's order.
@@ -200,6 +178,18 @@ impl Emulated {
             emulate_touch(address as *const c_void, bytes, writes.into())
         };
         if outcome == 0 { Ok(()) } else { Err(failure(call)) }
+    }
+
+    /// The bytes of `parts`, one after the other.
+    fn read(&self, parts: &[(u64, usize)]) -> Result<Vec<u8>, GpuError> {
+        let mut all = Vec::new();
+        for &(address, bytes) in parts {
+            self.touches("download", address, bytes, false)?;
+            self.counts().bytes_down += bytes as u64;
+            // SAFETY: a slice of that length, in memory of the emulation.
+            all.extend_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) });
+        }
+        Ok(all)
     }
 
     /// The host has waited for this stream.
@@ -219,7 +209,7 @@ fn failure(call: &'static str) -> GpuError {
 impl Backend for Emulated {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
         self.limited.as_ref().map_or(Ok(()), |limited| limited.take(bytes as u64))?;
-        count(&self.taken);
+        self.counts().taken += 1;
         // SAFETY: any number of bytes may be asked for.
         let address = unsafe { emulate_alloc(bytes) } as u64;
         let needed_mib = (bytes >> 20) as u64;
@@ -227,7 +217,7 @@ impl Backend for Emulated {
     }
 
     fn free(&self, address: u64, bytes: usize) {
-        count(&self.freed);
+        self.counts().freed += 1;
         if let Some(limited) = &self.limited {
             limited.used.fetch_sub(bytes as u64, Ordering::Relaxed);
         }
@@ -261,7 +251,10 @@ impl Backend for Emulated {
     }
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
-        count(if from.len() > STAGED_BYTES { &self.waits } else { &self.launches });
+        match from.len() > STAGED_BYTES {
+            true => self.counts().waits += 1,
+            false => self.counts().launches += 1,
+        }
         self.touches("upload", address, from.len(), true)?;
         // SAFETY: a slice of the same length, in memory of the emulation.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address as *mut u8, from.len()) };
@@ -269,33 +262,18 @@ impl Backend for Emulated {
     }
 
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
-        parts.iter().try_for_each(|&(address, bytes)| self.touches("download", address, bytes, false))?;
-        count(&self.waits);
-        let mut rest = to;
-        for &(address, bytes) in parts {
-            self.bytes_down.fetch_add(bytes as u64, Ordering::Relaxed);
-            let (part, behind) = rest.split_at_mut(bytes);
-            // SAFETY: slices of the same length, of which one is in memory of the emulation.
-            unsafe { std::ptr::copy_nonoverlapping(address as *const u8, part.as_mut_ptr(), bytes) };
-            rest = behind;
-        }
+        to.copy_from_slice(&self.read(parts)?);
+        self.counts().waits += 1;
         self.completed();
         Ok(())
     }
 
     fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError> {
-        let mut all = Vec::new();
-        for &(address, bytes) in parts {
-            self.touches("download", address, bytes, false)?;
-            self.bytes_down.fetch_add(bytes as u64, Ordering::Relaxed);
-            // SAFETY: a slice of that length, in memory of the emulation.
-            all.extend_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) });
-        }
-        Ok(Box::new(all))
+        Ok(Box::new(self.read(parts)?))
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
-        count(&self.launches);
+        self.counts().launches += 1;
         self.touches("copy", from, bytes, false)?;
         self.touches("copy", to, bytes, true)?;
         // SAFETY: both are slices of that length.
@@ -308,7 +286,7 @@ impl Backend for Emulated {
     }
 
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
-        count(&self.launches);
+        self.counts().launches += 1;
         self.touches("zero", address, bytes, true)?;
         // SAFETY: a slice of that length.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
@@ -317,7 +295,8 @@ impl Backend for Emulated {
 
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError> {
         let start = bytes.as_ptr() as u64;
-        if !is_writable(start, start + bytes.len() as u64) {
+        // SAFETY: addresses are compared and not followed.
+        if unsafe { emulate_is_mapped(start, bytes.len(), 1) } == 0 {
             let reason = "memory that must not be written: most drivers do not register it".to_string();
             return Err(GpuError::Call { call: "cuMemHostRegister", reason });
         }
@@ -331,7 +310,7 @@ impl Backend for Emulated {
     fn unmap_host(&self, _start: usize, _bytes: usize) {}
 
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
-        count(&self.launches);
+        self.counts().launches += 1;
         let name = CString::new(kernel.name).unwrap_or_default();
         // Values aligned for every type that a kernel takes.
         let mut values: Vec<[u64; 8]> = vec![[0; 8]; arguments.len()];
@@ -360,7 +339,7 @@ impl Backend for Emulated {
     }
 
     fn synchronise(&self) -> Result<(), GpuError> {
-        count(&self.waits);
+        self.counts().waits += 1;
         self.completed();
         Ok(())
     }
@@ -388,20 +367,12 @@ impl Backend for Emulated {
         Ok(())
     }
 
-    fn record(&self) -> Result<u64, GpuError> {
-        Ok(0)
-    }
-
     fn enter(&self) -> Result<(), GpuError> {
         Ok(())
     }
 
     fn stream(&self) -> u64 {
         self.stream.into()
-    }
-
-    fn context(&self) -> u64 {
-        0
     }
 
     fn ordinal(&self) -> Option<usize> {

@@ -143,7 +143,7 @@ int cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     if (flags & ~15u || !bytes || !start) return refuse(INVALID_VALUE, "%zu bytes, flags %u", bytes, flags);
     if (flags & READ_ONLY && !read_only_is_registered()) return NOT_SUPPORTED;
     if (bytes > number("FAKE_CUDA_REGISTER_MIB", 1 << 20) << 20) return refuse(INVALID_VALUE, "%zu bytes at once", bytes);
-    if (!is_mapped((u64)start, bytes, !(flags & READ_ONLY))) return refuse(INVALID_VALUE, "memory that is not there, or must not be written");
+    if (!emulate_is_mapped((u64)start, bytes, !(flags & READ_ONLY))) return refuse(INVALID_VALUE, "memory that is not there, or must not be written");
     return pin(*current, (u64)start, bytes, flags, Memory::REGISTERED);
 }
 

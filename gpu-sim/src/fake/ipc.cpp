@@ -22,13 +22,6 @@ Part shown_at(u64 address) {
     return found != state.memory.end() && found->second->kind == Memory::ALLOCATED ? found->second : nullptr;
 }
 
-// Kernels find such memory by addresses that they read, so any kernel may be about to use it.
-void check_idle(const Context &context) {
-    for (const auto &stream : context.streams) {
-        if (!stream->waiting.empty()) undefined("memory is freed before %s, which was launched, has ended", stream->waiting.front().what.c_str());
-    }
-}
-
 u64 in_blocks(size_t bytes) { return (bytes + BLOCK - 1) / BLOCK * BLOCK; }
 
 } // namespace
@@ -56,10 +49,10 @@ int cuMemFree_v2(u64 address) {
     const Part part = shown_at(address);
     if (!part) return refuse(INVALID_VALUE, "%#lx is not what cuMemAlloc gave", address);
     if (part->context != current) return refuse(INVALID_VALUE, "memory of another context");
-    // Kernels reach shared memory by addresses that they read, other memory only by their arguments.
-    std::string by;
-    if (part->shown) check_idle(*current);
-    else if (is_pending(part, by)) undefined("memory is freed before %s, which was launched, has ended", by.c_str());
+    // Kernels find such memory by addresses that they read, so any kernel may be about to use it.
+    for (const auto &stream : current->streams) {
+        if (!stream->waiting.empty()) undefined("memory is freed before %s, which was launched, has ended", stream->waiting.front().what.c_str());
+    }
     part->context->device->used -= in_blocks(part->bytes);
     munmap((void *)part->start, part->bytes);
     state.memory.erase(address);

@@ -8,6 +8,7 @@ extern "C" {
 void *emulate_alloc(size_t bytes);
 void emulate_free(void *at, size_t bytes);
 void emulate_watch(int is);
+int emulate_is_mapped(uint64_t start, size_t bytes, int written);
 }
 
 namespace fake {
@@ -118,20 +119,6 @@ inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
         return true;
     }});
     return SUCCESS;
-}
-
-// Whether the process may read, and write, all of the range.
-inline bool is_mapped(u64 start, size_t bytes, bool written) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    u64 at = start, from, to;
-    char may[8], line[512];
-    while (maps && at < start + bytes && fgets(line, sizeof line, maps)) {
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, may) != 3 || to <= at) continue;
-        if (from > at || may[0] != 'r' || (written && may[1] != 'w')) break;
-        at = to;
-    }
-    if (maps) fclose(maps);
-    return at >= start + bytes;
 }
 
 inline Code pin(Context &context, u64 start, size_t bytes, unsigned flags, Memory::Kind kind) {

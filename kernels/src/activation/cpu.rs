@@ -58,8 +58,7 @@ impl Epilogue<'_> {
     /// # Errors
     /// Errors of [`Epilogue::apply`].
     pub fn apply_part(&self, first: usize, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
-        let count = rows.len().checked_div(dim).unwrap_or(0);
-        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
+        let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
@@ -67,32 +66,29 @@ impl Epilogue<'_> {
         if dim == 0 || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none()) {
             return Ok(());
         }
-        vectorised(
-            #[inline(always)]
-            || {
-                for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
-                    if let Some(bias) = self.bias {
-                        bias.add_to(1.0, row);
-                    }
-                    match self.activation {
-                        Activation::Identity => {}
-                        Activation::Relu => {
-                            for x in &mut *row {
-                                *x = if *x < 0.0 { 0.0 } else { *x };
-                            }
-                        }
-                        Activation::Elu => {
-                            for x in &mut *row {
-                                *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x };
-                            }
+        vectorised!({
+            for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
+                if let Some(bias) = self.bias {
+                    bias.add_to(1.0, row);
+                }
+                match self.activation {
+                    Activation::Identity => {}
+                    Activation::Relu => {
+                        for x in &mut *row {
+                            *x = if *x < 0.0 { 0.0 } else { *x };
                         }
                     }
-                    if let Some((ids, mask)) = &mask {
-                        mask.multiply(ids[i], row);
+                    Activation::Elu => {
+                        for x in &mut *row {
+                            *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x };
+                        }
                     }
                 }
-            },
-        );
+                if let Some((ids, mask)) = &mask {
+                    mask.multiply(ids[i], row);
+                }
+            }
+        });
         Ok(())
     }
 
@@ -125,44 +121,40 @@ impl Epilogue<'_> {
         out: &mut [f32],
         sums: &mut [f32],
     ) -> Result<(), KernelError> {
-        let count = rows.len().checked_div(dim).unwrap_or(0);
-        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
+        let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         KernelError::check_len("sums of the gradients", if sums.is_empty() { 0 } else { dim }, sums.len())?;
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a 0 does not mean that a value was dropped.
         let mask = if self.activation == Activation::Relu { None } else { self.mask(first, count, dim)? };
-        vectorised(
-            #[inline(always)]
-            || {
-                let parts = out.chunks_mut(dim.max(1)).zip(gradient.chunks(dim.max(1))).zip(rows.chunks(dim.max(1)));
-                for (i, ((out, gradient), rows)) in parts.enumerate() {
-                    let triples = out.iter_mut().zip(gradient).zip(rows);
-                    match self.activation {
-                        Activation::Identity => out.copy_from_slice(gradient),
-                        Activation::Relu => {
-                            for ((out, &gradient), &value) in triples {
-                                // A NaN passes, as in the forward pass.
-                                *out = select_unpredictable(value <= 0.0, 0.0, keep * gradient);
-                            }
-                        }
-                        Activation::Elu => {
-                            for ((out, &gradient), &value) in triples {
-                                // Below zero the derivative is e^x, which is the value before dropout plus 1.
-                                *out = select_unpredictable(value < 0.0, value / keep + 1.0, 1.0) * gradient;
-                            }
+        vectorised!({
+            let parts = out.chunks_mut(dim.max(1)).zip(gradient.chunks(dim.max(1))).zip(rows.chunks(dim.max(1)));
+            for (i, ((out, gradient), rows)) in parts.enumerate() {
+                let triples = out.iter_mut().zip(gradient).zip(rows);
+                match self.activation {
+                    Activation::Identity => out.copy_from_slice(gradient),
+                    Activation::Relu => {
+                        for ((out, &gradient), &value) in triples {
+                            // A NaN passes, as in the forward pass.
+                            *out = select_unpredictable(value <= 0.0, 0.0, keep * gradient);
                         }
                     }
-                    if let Some((ids, mask)) = &mask {
-                        mask.multiply(ids[i], out);
-                    }
-                    if !sums.is_empty() {
-                        (&*out).add_to(1.0, sums);
+                    Activation::Elu => {
+                        for ((out, &gradient), &value) in triples {
+                            // Below zero the derivative is e^x, which is the value before dropout plus 1.
+                            *out = select_unpredictable(value < 0.0, value / keep + 1.0, 1.0) * gradient;
+                        }
                     }
                 }
-            },
-        );
+                if let Some((ids, mask)) = &mask {
+                    mask.multiply(ids[i], out);
+                }
+                if !sums.is_empty() {
+                    (&*out).add_to(1.0, sums);
+                }
+            }
+        });
         Ok(())
     }
 
@@ -181,8 +173,7 @@ impl Epilogue<'_> {
 /// [`KernelError::Length`] if the length of `values` is not a multiple of that width.
 pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
     let dim = out.len();
-    let rows = values.len().checked_div(dim).unwrap_or(0);
-    KernelError::check_matrix("rows to sum", rows, dim, values.len())?;
+    KernelError::count_rows("rows to sum", dim, values.len())?;
     out.fill(0.0);
     if dim == 0 {
         return Ok(());
@@ -203,10 +194,7 @@ pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
 pub fn add_rows(values: &[f32], sums: &mut [f32]) {
     let dim = sums.len();
     if dim > 0 {
-        vectorised(
-            #[inline(always)]
-            || values.chunks_exact(dim).for_each(|row| row.add_to(1.0, sums)),
-        );
+        vectorised!(values.chunks_exact(dim).for_each(|row| row.add_to(1.0, sums)));
     }
 }
 

@@ -6,10 +6,10 @@
 //! write; with dropout one Philox call per eight values.
 
 use crate::columns::ColumnSums;
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
 use crate::dropout::RowMask;
 use crate::error::KernelError;
-use crate::gather::{DeviceRow, values_at_once};
+use crate::gather::{DeviceRow, row_kernel, values_at_once};
 use crate::philox::StreamKey;
 
 use super::Activation;
@@ -40,8 +40,7 @@ impl DeviceEpilogue<'_> {
     /// the GPU.
     pub fn apply(&self, gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
         if self.bias.is_none() && self.dropout.is_none() && self.activation == Activation::Identity {
-            let count = rows.len().checked_div(dim).unwrap_or(0);
-            return Ok(KernelError::check_matrix("rows of the product", count, dim, rows.len())?);
+            return Ok(KernelError::count_rows("rows of the product", dim, rows.len()).map(drop)?);
         }
         // Each value is read and written by one thread.
         let (address, len) = (rows.address(), rows.len());
@@ -65,31 +64,22 @@ impl DeviceEpilogue<'_> {
 
     /// Applies it to `len` values at the first address, and writes as many values of type `O` at the second.
     fn launch<O: DeviceRow>(&self, gpu: &Gpu, [from, to]: [u64; 2], len: usize, dim: usize) -> Result<(), GpuError> {
-        let count = len.checked_div(dim).unwrap_or(0);
-        KernelError::check_matrix("rows of the product", count, dim, len)?;
+        let count = KernelError::count_rows("rows of the product", dim, len)?;
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
         let bias = self.bias.map_or(0, |bias| bias.address());
-        let activation = self.activation as u32;
-        let kernel = |names| Kernel { module: &MODULE, name: O::of(names) };
         let part =
             values_at_once(&[dim], &[(to, size_of::<O>())], &[(from, size_of::<f32>()), (bias, size_of::<f32>())]);
+        let (columns, part_word, activation) = (dim as u32, part as u32, self.activation as u32);
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
             KernelError::check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
-            let shape = [(count as u64).into(), (dim as u32).into()];
-            let mask = [ids.into(), threshold.into(), keep.into(), (&key).into(), to.into()];
-            let rest = [bias.into(), activation.into()];
-            let arguments = [&[from.into(), shape[0], shape[1]], &rest[..], &mask, &[(part as u32).into()]].concat();
-            let kernel = kernel(["epilogue_dropout_f32", "epilogue_dropout_bf16", "epilogue_dropout_f16"]);
-            return gpu.launch(kernel, shape_of_masks(count, dim), &arguments);
+            let of = arguments![from, count, columns, bias, activation, ids, threshold, keep, &key, to, part_word];
+            return gpu.launch(row_kernel!(MODULE, "epilogue_dropout", O), shape_of_masks(count, dim), &of);
         }
-        let sizes = [(len as u64).into(), (dim as u32).into()];
-        let rest = [bias.into(), activation.into(), to.into(), (part as u32).into()];
-        let arguments = [&[from.into(), sizes[0], sizes[1]], &rest[..]].concat();
-        let kernel = kernel(["epilogue_apply_f32", "epilogue_apply_bf16", "epilogue_apply_f16"]);
-        gpu.launch(kernel, Shape::per_item(len / part, THREADS), &arguments)
+        let of = arguments![from, len, columns, bias, activation, to, part_word];
+        gpu.launch(row_kernel!(MODULE, "epilogue_apply", O), Shape::per_item(len / part, THREADS), &of)
     }
 
     /// Fills `out` with the gradient of the product, given `rows`, the output of [`DeviceEpilogue::apply`], and their
@@ -105,11 +95,9 @@ impl DeviceEpilogue<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        let names = [
-            O::of(["epilogue_backward_f32", "epilogue_backward_bf16", "epilogue_backward_f16"]),
-            O::of(["epilogue_dropout_backward_f32", "epilogue_dropout_backward_bf16", "epilogue_dropout_backward_f16"]),
-        ];
-        self.launch_backward(gpu, names, [rows, gradient], dim, out)
+        let kernels =
+            [row_kernel!(MODULE, "epilogue_backward", O), row_kernel!(MODULE, "epilogue_dropout_backward", O)];
+        self.launch_backward(gpu, kernels, [rows, gradient], dim, out)
     }
 
     /// Like [`DeviceEpilogue::backward`], with the gradient of the product rounded to the type of the rows.
@@ -124,57 +112,41 @@ impl DeviceEpilogue<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
-        let names = [
-            O::of(["epilogue_backward_f32", "epilogue_backward_bf16_to_bf16", "epilogue_backward_f16_to_f16"]),
-            O::of([
-                "epilogue_dropout_backward_f32",
-                "epilogue_dropout_backward_bf16_to_bf16",
-                "epilogue_dropout_backward_f16_to_f16",
-            ]),
+        let kernels = [
+            row_kernel!(MODULE, "epilogue_backward_rounded", O),
+            row_kernel!(MODULE, "epilogue_dropout_backward_rounded", O),
         ];
-        self.launch_backward(gpu, names, [rows, gradient], dim, out)
+        self.launch_backward(gpu, kernels, [rows, gradient], dim, out)
     }
 
-    /// Runs the kernel of the first name, or with dropout the kernel of the second.
+    /// Runs the first kernel, or with dropout the second.
     fn launch_backward<O: DeviceRow, G: DeviceRow>(
         &self,
         gpu: &Gpu,
-        names: [&'static str; 2],
+        [plain, dropped]: [Kernel; 2],
         [rows, gradient]: [DeviceSlice<'_, O>; 2],
         dim: usize,
         out: &mut DeviceSliceMut<'_, G>,
     ) -> Result<(), GpuError> {
-        let count = rows.len().checked_div(dim).unwrap_or(0);
-        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
+        let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let activation = self.activation as u32;
         let [of_rows, given] = [rows, gradient].map(|matrix| (matrix.address(), size_of::<O>()));
         let part = |columns| values_at_once(&[columns], &[of_rows, given], &[(out.address(), size_of::<G>())]);
-        let [plain, dropped] = names.map(|name| Kernel { module: &MODULE, name });
         if let (Some((ids, rate, key)), 1.., Activation::Identity | Activation::Elu) =
             (self.dropout, dim, self.activation)
         {
             KernelError::check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
-            let matrices = [rows.into(), gradient.into(), (count as u64).into(), (dim as u32).into()];
-            let mask = [ids.into(), threshold.into(), keep.into(), (&key).into()];
-            let rest = [(&*out).into(), (part(dim) as u32).into()];
-            let arguments = [&matrices[..], &[activation.into()], &mask, &rest].concat();
-            return gpu.launch(dropped, shape_of_masks(count, dim), &arguments);
+            let rows = arguments![rows, gradient, count, dim as u32, activation];
+            let rest = arguments![ids, threshold, keep, &key, &*out, part(dim) as u32];
+            return gpu.launch(dropped, shape_of_masks(count, dim), &[&rows[..], &rest].concat());
         }
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         let part = part(rows.len());
-        let arguments = [
-            rows.into(),
-            gradient.into(),
-            (rows.len() as u64).into(),
-            activation.into(),
-            keep.into(),
-            (&*out).into(),
-            (part as u32).into(),
-        ];
-        gpu.launch(plain, Shape::per_item(rows.len() / part, THREADS), &arguments)
+        let of = arguments![rows, gradient, rows.len(), activation, keep, &*out, part as u32];
+        gpu.launch(plain, Shape::per_item(rows.len() / part, THREADS), &of)
     }
 }
 
@@ -193,8 +165,7 @@ pub fn column_sums_on_device<T: DeviceRow>(
     out: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     let dim = out.len();
-    let rows = values.len().checked_div(dim).unwrap_or(0);
-    KernelError::check_matrix("rows to sum", rows, dim, values.len())?;
+    let rows = KernelError::count_rows("rows to sum", dim, values.len())?;
     ColumnSums { rows, dim }.of(gpu, values, out)
 }
 

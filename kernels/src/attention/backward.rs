@@ -7,10 +7,12 @@
 use rayon::prelude::*;
 
 use super::Attention;
+use super::cpu::row_of;
 use crate::edges::{BySource, Part, for_balanced_rows};
 use crate::error::KernelError;
+use crate::prefetch::prefetch_all;
 use crate::segment::softmax_backward;
-use crate::simd::{Prefetch, ahead, dot, vectorised};
+use crate::simd::{ahead, dot, vectorised};
 
 /// Outputs of [`Attention::backward`].
 #[derive(Debug)]
@@ -42,9 +44,7 @@ impl Attention<'_> {
     ) -> Result<(), KernelError> {
         self.check(rows, scores)?;
         self.check(out.rows, [out.from_source, out.from_target])?;
-        KernelError::check_matrix("gradient of attention", self.edges.num_targets(), self.dim(), gradient.len())?;
-        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
-        KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())?;
+        self.check_backward(gradient, weights, scratch)?;
         if self.dim() == 0 {
             return Ok(());
         }
@@ -60,8 +60,7 @@ impl Attention<'_> {
     /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn add_scores_backward(&self, of_scores: &[f32], vector: &[f32], rows: &mut [f32]) -> Result<(), KernelError> {
         let (dim, heads) = (self.row_dim(), self.heads);
-        let count = of_scores.len().checked_div(heads).unwrap_or(0);
-        KernelError::check_matrix("gradient of the scores", count, heads, of_scores.len())?;
+        let count = KernelError::count_rows("gradient of the scores", heads, of_scores.len())?;
         KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
         let Some(rows) = rows.get_mut(..count * dim) else {
             return Err(KernelError::Length { what: "rows of the scores", expected: count * dim, got: rows.len() });
@@ -70,12 +69,38 @@ impl Attention<'_> {
             return Ok(());
         }
         rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(|(row, of_scores)| {
-            vectorised(
-                #[inline(always)]
-                || self.add_heads(of_scores.iter().copied(), vector, row),
-            );
+            vectorised!(self.add_heads(of_scores.iter().copied(), vector, row));
         });
         Ok(())
+    }
+
+    pub(super) fn check_backward(&self, gradient: &[f32], weights: &[f32], scratch: &[f32]) -> Result<(), KernelError> {
+        KernelError::check_matrix("gradient of attention", self.edges.num_targets(), self.dim(), gradient.len())?;
+        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
+        KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())
+    }
+
+    /// Sets `of_scores` to the gradient of the scores of a target's edges.
+    #[inline(always)]
+    pub(super) fn edges_backward(
+        &self,
+        rows: &[f32],
+        weights: &[f32],
+        gradient: &[f32],
+        target: usize,
+        of_scores: &mut [f32],
+    ) {
+        let (dim, width, heads) = (self.dim(), self.row_dim(), self.heads);
+        let gradient = row_of(gradient, target, dim);
+        for (i, of_scores) in of_scores.chunks_exact_mut(heads).enumerate() {
+            self.prefetch_after(rows, target, i);
+            let source = row_of(rows, self.source(target, i) as usize, width);
+            for (head, of_score) in of_scores.iter_mut().enumerate() {
+                *of_score = dot(&source[self.part(head, width)], &gradient[self.part(head, dim)]);
+            }
+        }
+        let weights = &weights[self.start(target) * heads..][..of_scores.len()];
+        softmax_backward(weights, of_scores, heads, self.keep());
     }
 
     /// Gradient of every edge's sum of scores, before LeakyReLU, and their totals by target.
@@ -88,44 +113,25 @@ impl Attention<'_> {
         of_scores: &mut [f32],
         of_targets: &mut [f32],
     ) {
-        let (edges, dim, heads, keep) = (self.edges, self.dim(), self.heads, self.keep());
-        let width = self.row_dim();
-        let row = |source: u32| &rows[source as usize * width..][..width];
+        let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
         let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (of_targets, of_scores)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    let mut left = of_scores.values;
-                    for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
-                        let (mine, rest) = left.split_at_mut(self.count(target) * heads);
-                        left = rest;
-                        let gradient = &gradient[target * dim..][..dim];
-                        for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(width)) {
-                                prefetch.slice(row(next));
-                            }
-                            let source = row(self.source(target, i));
-                            for (head, mine) in mine.iter_mut().enumerate() {
-                                *mine = dot(&source[self.part(head, width)], &gradient[self.part(head, dim)]);
-                            }
-                        }
-                        let weights = &weights[self.start(target) * heads..][..mine.len()];
-                        softmax_backward(weights, mine, heads, keep);
-                        total.fill(0.0);
-                        for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                            let from_source = &from_source[self.source(target, i) as usize * heads..][..heads];
-                            let from_target = &from_target[target * heads..][..heads];
-                            for (head, mine) in mine.iter_mut().enumerate() {
-                                let rises = from_source[head] + from_target[head] > 0.0;
-                                *mine *= if rises { 1.0 } else { self.slope };
-                                total[head] += *mine;
-                            }
-                        }
+        for_balanced_rows!(edges.indptr(), dim, parts, |targets, (of_targets, of_scores)| {
+            let mut left = of_scores.values;
+            for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
+                let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                left = rest;
+                self.edges_backward(rows, weights, gradient, target, mine);
+                total.fill(0.0);
+                for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                    let from_source = row_of(from_source, self.source(target, i) as usize, heads);
+                    let from_target = row_of(from_target, target, heads);
+                    for (head, mine) in mine.iter_mut().enumerate() {
+                        let rises = from_source[head] + from_target[head] > 0.0;
+                        *mine *= if rises { 1.0 } else { self.slope };
+                        total[head] += *mine;
                     }
-                },
-            );
+                }
+            }
         });
     }
 
@@ -167,30 +173,24 @@ impl Attention<'_> {
         let width = self.row_dim();
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
         let parts = (Part::rows(of_rows, width), Part::rows(of_sources, heads));
-        for_balanced_rows(&by_source.indptr, dim, parts, &|sources, (of_rows, of_sources)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    let pairs = of_rows.values.chunks_exact_mut(width).zip(of_sources.values.chunks_exact_mut(heads));
-                    for (source, (of_row, of_source)) in sources.zip(pairs) {
-                        of_row.fill(0.0);
-                        of_source.fill(0.0);
-                        let out_edges = self.out_edges(
-                            by_source,
-                            source,
-                            #[inline(always)]
-                            |next| prefetch.slice(row(next)),
-                        );
-                        for (target, edge) in out_edges {
-                            self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
-                            for (sum, value) in of_source.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
-                                *sum += value;
-                            }
-                        }
+        for_balanced_rows!(&by_source.indptr, dim, parts, |sources, (of_rows, of_sources)| {
+            let pairs = of_rows.values.chunks_exact_mut(width).zip(of_sources.values.chunks_exact_mut(heads));
+            for (source, (of_row, of_source)) in sources.zip(pairs) {
+                of_row.fill(0.0);
+                of_source.fill(0.0);
+                let out_edges = self.out_edges(
+                    by_source,
+                    source,
+                    #[inline(always)]
+                    |next| prefetch_all(row(next)),
+                );
+                for (target, edge) in out_edges {
+                    self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
+                    for (sum, value) in of_source.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
+                        *sum += value;
                     }
-                },
-            );
+                }
+            }
         });
     }
 }

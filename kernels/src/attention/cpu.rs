@@ -14,8 +14,9 @@ use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::gather::StoredRow;
 use crate::philox::StreamKey;
+use crate::prefetch::prefetch_all;
 use crate::segment::{kept, softmax};
-use crate::simd::{Prefetch, ahead, dot, vectorised};
+use crate::simd::{ahead, dot, vectorised};
 
 /// Attention over a layer's edges.
 #[derive(Clone, Copy, Debug)]
@@ -56,51 +57,75 @@ impl Attention<'_> {
         out: &mut [f32],
         weights: &mut [f32],
     ) -> Result<(), KernelError> {
-        let (edges, dim, row_dim) = (self.edges, self.dim(), self.row_dim());
         self.check(rows, [from_source, from_target])?;
+        self.attend(
+            rows,
+            false,
+            #[inline(always)]
+            |target, source, offset, scores| {
+                let from_source = row_of(from_source, source as usize, self.heads);
+                let from_target = row_of(from_target, target, self.heads);
+                for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
+                    *score = self.leaky(a + b) + offset;
+                }
+            },
+            out,
+            weights,
+        )
+    }
+
+    /// The forward pass for any scores: `score` sets the scores of the edge from a source to a target, given their offset.
+    /// `reads_rows` if it reads the source's row.
+    pub(super) fn attend(
+        &self,
+        rows: &[f32],
+        reads_rows: bool,
+        score: impl Fn(usize, u32, f32, &mut [f32]) + Sync,
+        out: &mut [f32],
+        weights: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let (edges, dim, width) = (self.edges, self.dim(), self.row_dim());
         KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
         KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
-        let mask = self.mask()?;
+        let (mask, keep) = (self.mask()?, self.keep());
         if dim == 0 {
             return Ok(());
         }
-        let keep = self.keep();
-        let row = |source: u32| &rows[source as usize * row_dim..][..row_dim];
         let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, weights)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    let mut left = weights.values;
-                    for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                        let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
-                        left = rest;
-                        let source = |i: usize| self.source(target, i);
-                        for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
-                            let from_source = &from_source[source(i) as usize * self.heads..][..self.heads];
-                            let from_target = &from_target[target * self.heads..][..self.heads];
-                            let offset = self.offset(target, i);
-                            for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
-                                *score = self.leaky(a + b) + offset;
-                            }
-                        }
-                        softmax(weights, self.heads);
-                        if let Some((vertices, mask)) = mask {
-                            mask.negate(vertices[target], weights);
-                        }
-                        out.fill(0.0);
-                        for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
-                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(row_dim)) {
-                                prefetch.slice(row(next));
-                            }
-                            self.add_weighted(weights, keep, row(source(i)), out);
-                        }
+        for_balanced_rows!(edges.indptr(), dim, parts, |targets, (out, weights)| {
+            let mut left = weights.values;
+            for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
+                let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
+                left = rest;
+                for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
+                    if reads_rows {
+                        self.prefetch_after(rows, target, i);
                     }
-                },
-            );
+                    score(target, self.source(target, i), self.offset(target, i), scores);
+                }
+                softmax(weights, self.heads);
+                if let Some((vertices, mask)) = mask {
+                    mask.negate(vertices[target], weights);
+                }
+                out.fill(0.0);
+                for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
+                    if !reads_rows {
+                        self.prefetch_after(rows, target, i);
+                    }
+                    self.add_weighted(weights, keep, row_of(rows, self.source(target, i) as usize, width), out);
+                }
+            }
         });
         Ok(())
+    }
+
+    /// Prefetches the row of an edge that is used soon after a target's edge number `i`.
+    #[inline(always)]
+    pub(super) fn prefetch_after(&self, rows: &[f32], target: usize, i: usize) {
+        let width = self.row_dim();
+        if let Some(&next) = self.edges.sources().get(self.edges.of(target).start + i + ahead(width)) {
+            prefetch_all(row_of(rows, next as usize, width));
+        }
     }
 
     /// Width of a target's row: all heads together.
@@ -192,9 +217,11 @@ impl Attention<'_> {
         self.add_heads(weights.iter().map(|&weight| kept(weight, keep)), row, sum);
     }
 
-    pub(super) fn check_factors(&self) -> Result<(), KernelError> {
-        let check = |factors: &[f32]| KernelError::check_len("edge factors", self.edges.num_edges(), factors.len());
-        self.factors.map_or(Ok(()), check)
+    pub(super) fn check_edges(&self) -> Result<(), KernelError> {
+        if let Some(factors) = self.factors {
+            KernelError::check_len("edge factors", self.edges.num_edges(), factors.len())?;
+        }
+        self.edges.check_own_rows(self.self_loops)
     }
 
     pub(super) fn check(&self, rows: &[f32], [from_source, from_target]: [&[f32]; 2]) -> Result<(), KernelError> {
@@ -202,12 +229,13 @@ impl Attention<'_> {
         KernelError::check_matrix("rows of the sources", sources, self.row_dim(), rows.len())?;
         KernelError::check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
         KernelError::check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
-        self.check_factors()?;
-        match self.self_loops && targets > sources {
-            true => Err(KernelError::RowOutOfRange { position: sources as u32, rows: sources }),
-            false => Ok(()),
-        }
+        self.check_edges()
     }
+}
+
+#[inline(always)]
+pub(super) fn row_of(matrix: &[f32], row: usize, width: usize) -> &[f32] {
+    &matrix[row * width..][..width]
 }
 
 /// The part of a row of `width` values that belongs to a head: all of it if heads share rows.
@@ -231,16 +259,13 @@ pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f
         return Ok(());
     }
     rows.par_chunks(ROWS * width).zip(out.par_chunks_mut(ROWS * heads)).for_each(|(rows, out)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (row, out) in rows.chunks_exact(width).zip(out.chunks_exact_mut(heads)) {
-                    for (head, (out, vector)) in out.iter_mut().zip(vector.chunks_exact(head_dim)).enumerate() {
-                        *out = dot(&row[part(head, head_dim, width)], vector);
-                    }
+        vectorised!({
+            for (row, out) in rows.chunks_exact(width).zip(out.chunks_exact_mut(heads)) {
+                for (head, (out, vector)) in out.iter_mut().zip(vector.chunks_exact(head_dim)).enumerate() {
+                    *out = dot(&row[part(head, head_dim, width)], vector);
                 }
-            },
-        );
+            }
+        });
     });
     Ok(())
 }
@@ -264,16 +289,13 @@ pub fn head_products_backward(
     }
     let pieces = rows.par_chunks(ROWS * width).zip(gradient.par_chunks(ROWS * heads)).map(|(rows, gradient)| {
         let mut sums = vec![0f32; dim];
-        vectorised(
-            #[inline(always)]
-            || {
-                for (row, gradient) in rows.chunks_exact(width).zip(gradient.chunks_exact(heads)) {
-                    for (head, (&factor, sum)) in gradient.iter().zip(sums.chunks_exact_mut(head_dim)).enumerate() {
-                        row[part(head, head_dim, width)].add_to(factor, sum);
-                    }
+        vectorised!({
+            for (row, gradient) in rows.chunks_exact(width).zip(gradient.chunks_exact(heads)) {
+                for (head, (&factor, sum)) in gradient.iter().zip(sums.chunks_exact_mut(head_dim)).enumerate() {
+                    row[part(head, head_dim, width)].add_to(factor, sum);
                 }
-            },
-        );
+            }
+        });
         sums
     });
     for piece in pieces.collect::<Vec<_>>() {
@@ -291,10 +313,8 @@ struct Heads {
 impl Heads {
     /// The heads of `rows` and a vector for which there are as many products.
     fn of(rows: &[f32], vector: &[f32], head_dim: usize, products: &[f32]) -> Result<Self, KernelError> {
-        let heads = vector.len().checked_div(head_dim).unwrap_or(0);
-        KernelError::check_matrix("vector of the heads", heads, head_dim, vector.len())?;
-        let count = products.len().checked_div(heads).unwrap_or(0);
-        KernelError::check_matrix("products of the heads", count, heads, products.len())?;
+        let heads = KernelError::count_rows("vector of the heads", head_dim, vector.len())?;
+        let count = KernelError::count_rows("products of the heads", heads, products.len())?;
         let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };
         KernelError::check_matrix("rows of the heads", count, width, rows.len())?;
         Ok(Self { heads, width })

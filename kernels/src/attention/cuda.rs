@@ -7,11 +7,11 @@
 //! once, after everything was added up. Cost: one read of a row for each edge, backwards two; the host does not wait.
 
 use crate::columns::ColumnSums;
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
 use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
-use crate::gather::DeviceRow;
+use crate::gather::{DeviceRow, row_kernel};
 use crate::philox::StreamKey;
 use crate::segment::cuda::{ScoreParts, SegmentSoftmax};
 use crate::spmm::cuda::{EndProducts, products_of};
@@ -84,7 +84,8 @@ impl DeviceAttention<'_> {
     pub fn backward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        (rows, vectors): (DeviceSlice<'_, T>, Option<[DeviceSlice<'_, f32>; 2]>),
+        rows: DeviceSlice<'_, T>,
+        vectors: Option<[DeviceSlice<'_, f32>; 2]>,
         scores: [DeviceSlice<'_, f32>; 2],
         weights: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
@@ -116,15 +117,13 @@ impl DeviceAttention<'_> {
         let read = [gradient.address(), weights.address(), out.from_source.address(), out.from_target.address()];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let (counts, shape) = (pair(self.edges.num_targets(), self.heads), pair(self.head_dim, self.self_loops.into()));
-        let of: Argument = [read[0], read[1], read[2], read[3], vectors[0], vectors[1], counts, shape].into();
+        let of = [read[0], read[1], read[2], read[3], vectors[0], vectors[1], counts, shape];
         let whole = [read[0], vectors[0], vectors[1], out.rows.address()].iter().all(|at| at.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
-        let lists = [self.edges.indptr().into(), (&by.targets).into(), (&by.edges).into()];
-        let keep = self.keep().into();
-        let rest = [of, lists[0], lists[1], lists[2], keep, (&out.rows).into(), u32::from(wide).into()];
-        let name = T::of(["attended_sources_f32", "attended_sources_bf16", "attended_sources_f16"]);
+        let (indptr, keep, wide_word) = (self.edges.indptr(), self.keep(), u32::from(wide));
+        let rest = arguments![of, indptr, &by.targets, &by.edges, keep, &out.rows, wide_word];
         let width = if wide { 4 } else { 1 };
-        by.rows.sum(gpu, Kernel { module: &MODULE, name }, self.dim() / width, 4 * width, &rest)
+        by.rows.sum(gpu, row_kernel!(MODULE, "attended_sources", T), self.dim() / width, 4 * width, &rest)
     }
 
     /// Width of a row: all heads together.
@@ -178,7 +177,7 @@ impl DeviceAttention<'_> {
         gradient: DeviceSlice<'_, f32>,
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        let rest = [rows.into(), gradient.into(), (self.dim() as u64).into(), 0u64.into()];
+        let rest = arguments![rows, gradient, self.dim(), 0u64];
         self.ends().launch(gpu, products_of::<T>(), &[rows.address(), gradient.address()], &rest, out)
     }
 
@@ -198,15 +197,7 @@ impl DeviceAttention<'_> {
         KernelError::check_matrix("rows of the sources", sources, self.dim(), rows)?;
         KernelError::check_matrix("scores of the sources", sources, self.heads, from_source)?;
         KernelError::check_matrix("scores of the targets", targets, self.heads, from_target)?;
-        self.check_own_rows()
-    }
-
-    pub(super) fn check_own_rows(&self) -> Result<(), KernelError> {
-        let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
-        match self.self_loops && targets > sources {
-            true => Err(KernelError::RowOutOfRange { position: sources as u32, rows: sources }),
-            false => Ok(()),
-        }
+        self.edges.check_own_rows(self.self_loops)
     }
 
     /// Checks the outputs, or their gradients.
@@ -231,12 +222,9 @@ pub fn head_products_on_device<T: DeviceRow>(
     KernelError::check_matrix("products of the heads", count, heads, out.len())?;
     let wide = head_dim.is_multiple_of(4) && rows.address().is_multiple_of(16) && vector.address().is_multiple_of(16);
     let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
-    let sizes = [(count as u64).into(), (heads as u32).into(), (head_dim as u32).into()];
-    let shape = [(lanes as u32).into(), u32::from(wide).into()];
-    let arguments = [&[rows.into(), vector.into()], &sizes[..], &shape, &[(&*out).into()]].concat();
-    let kernel =
-        Kernel { module: &MODULE, name: T::of(["head_products_f32", "head_products_bf16", "head_products_f16"]) };
-    gpu.launch(kernel, Shape::per_item(count * heads * lanes, THREADS), &arguments)
+    let [per_row, width, together] = [heads, head_dim, lanes].map(|number| number as u32);
+    let of = arguments![rows, vector, count, per_row, width, together, u32::from(wide), &*out];
+    gpu.launch(row_kernel!(MODULE, "head_products", T), Shape::per_item(count * heads * lanes, THREADS), &of)
 }
 
 /// [`head_products_backward`](super::head_products_backward) on a GPU.
@@ -252,17 +240,14 @@ pub fn head_products_backward_on_device<T: DeviceRow>(
 ) -> Result<(), GpuError> {
     let (heads, count) = check_heads(rows.len(), out.len(), head_dim)?;
     KernelError::check_matrix("gradient of the products", count, heads, gradient.len())?;
-    let name = T::of(["head_products_backward_f32", "head_products_backward_bf16", "head_products_backward_f16"]);
-    let kernel = Kernel { module: &MODULE, name };
-    let rest = [rows.into(), gradient.into(), (heads as u32).into()];
+    let kernel = row_kernel!(MODULE, "head_products_backward", T);
+    let rest = arguments![rows, gradient, heads as u32];
     ColumnSums { rows: count, dim: out.len() }.run_into(gpu, kernel, 1, &rest, out)
 }
 
 /// Returns the number of heads and of rows.
 fn check_heads(rows: usize, vector: usize, head_dim: usize) -> Result<(usize, usize), KernelError> {
-    let heads = vector.checked_div(head_dim).unwrap_or(0);
-    KernelError::check_matrix("vector of the heads", heads, head_dim, vector)?;
-    let count = rows.checked_div(vector).unwrap_or(0);
-    KernelError::check_matrix("rows of the heads", count, vector, rows)?;
+    let heads = KernelError::count_rows("vector of the heads", head_dim, vector)?;
+    let count = KernelError::count_rows("rows of the heads", vector, rows)?;
     Ok((heads, count))
 }

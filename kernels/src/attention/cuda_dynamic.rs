@@ -6,14 +6,14 @@
 //! edge, backwards four; the host does not wait.
 
 use super::cuda::MODULE;
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments};
 use crate::error::KernelError;
-use crate::gather::DeviceRow;
+use crate::gather::{DeviceRow, row_kernel};
 
 use super::DeviceAttention;
 
 /// Inputs of dynamic attention: like [`DynamicRows`](super::DynamicRows).
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DeviceDynamicRows<'a, T> {
     /// Sources × [`DeviceAttention::dim`]: the rows to sum, and the sources' part of LeakyReLU's argument.
     pub sources: DeviceSlice<'a, T>,
@@ -22,15 +22,6 @@ pub struct DeviceDynamicRows<'a, T> {
     /// [`DeviceAttention::dim`] factors of LeakyReLU's values.
     pub vector: DeviceSlice<'a, f32>,
 }
-
-// Not derived: slices are copied whatever `T` is.
-impl<T> Clone for DeviceDynamicRows<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for DeviceDynamicRows<'_, T> {}
 
 /// Outputs of [`DeviceAttention::backward_dynamic`]: like [`DynamicGradient`](super::DynamicGradient).
 #[derive(Debug)]
@@ -64,10 +55,9 @@ impl DeviceAttention<'_> {
             return Ok(());
         }
         let DeviceDynamicRows { sources, targets, vector } = rows;
-        let rest = [sources.into(), targets.into(), vector.into(), self.slope.into()];
+        let rest = arguments![sources, targets, vector, self.slope];
         let aligned = [sources.address(), targets.address(), vector.address()];
-        let name = T::of(["dynamic_scores_f32", "dynamic_scores_bf16", "dynamic_scores_f16"]);
-        self.ends().launch(gpu, Kernel { module: &MODULE, name }, &aligned, &rest, weights)?;
+        self.ends().launch(gpu, row_kernel!(MODULE, "dynamic_scores", T), &aligned, &rest, weights)?;
         self.softmax(None).forward(gpu, weights)?;
         self.sum_weighted(gpu, sources, weights.as_slice(), out)
     }
@@ -102,34 +92,30 @@ impl DeviceAttention<'_> {
         let read = [ends[0], ends[1], others[0], others[1], others[2], others[3]];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
-        let of: Argument = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads].into();
+        let of = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads];
         let outs = [out.sources.address(), out.targets.address(), out.vector.address()];
         // Arrays with one value per head are not read four at a time.
         let whole = [read[0], read[1], read[2], read[5]].iter().chain(&outs).all(|address| address.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
         let width = if wide { 4 } else { 1 };
-        let shape = |list: u64, order: u64| -> Argument {
+        let shape = |list: u64, order: u64| {
             let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));
             let keep = u64::from(self.keep().to_bits());
-            [edges.indptr().address(), list, order, slope | own << 32, u64::from(wide) | keep << 32, 0, 0, 0].into()
+            [edges.indptr().address(), list, order, slope | own << 32, u64::from(wide) | keep << 32, 0, 0, 0]
         };
         let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
-        let kernel = |names| Kernel { module: &MODULE, name: T::of(names) };
-        let of_targets =
-            kernel(["dynamic_targets_backward_f32", "dynamic_targets_backward_bf16", "dynamic_targets_backward_f16"]);
-        let of_sources =
-            kernel(["dynamic_sources_backward_f32", "dynamic_sources_backward_bf16", "dynamic_sources_backward_f16"]);
-        let targets = [of, shape(edges.sources().address(), 0), (&out.targets).into(), (&out.vector).into()];
-        edges.by_target().sum(gpu, of_targets, chunks, 8 * width, &targets)?;
+        let targets = arguments![of, shape(edges.sources().address(), 0), &out.targets, &out.vector];
+        let kernel = row_kernel!(MODULE, "dynamic_targets_backward", T);
+        edges.by_target().sum(gpu, kernel, chunks, 8 * width, &targets)?;
         let order = [&by.targets, &by.edges].map(|list| list.slice().address());
-        let sources = [of, shape(order[0], order[1]), (&out.sources).into()];
-        by.rows.sum(gpu, of_sources, chunks, 4 * width, &sources)
+        let sources = arguments![of, shape(order[0], order[1]), &out.sources];
+        by.rows.sum(gpu, row_kernel!(MODULE, "dynamic_sources_backward", T), chunks, 4 * width, &sources)
     }
 
     fn check_dynamic(&self, sources: usize, targets: usize, vector: usize) -> Result<(), KernelError> {
         KernelError::check_matrix("rows of the sources", self.edges.num_sources(), self.dim(), sources)?;
         KernelError::check_matrix("rows of the targets", self.edges.num_targets(), self.dim(), targets)?;
         KernelError::check_len("vector of the heads", self.dim(), vector)?;
-        self.check_own_rows()
+        self.edges.check_own_rows(self.self_loops)
     }
 }

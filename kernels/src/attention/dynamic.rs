@@ -10,10 +10,11 @@
 use std::hint::select_unpredictable;
 
 use super::Attention;
+use super::cpu::row_of;
 use crate::edges::{Part, for_balanced_rows};
 use crate::error::KernelError;
-use crate::segment::{kept, softmax, softmax_backward};
-use crate::simd::{Prefetch, ahead, dot, vectorised};
+use crate::prefetch::prefetch_all;
+use crate::segment::kept;
 
 /// Inputs of dynamic attention.
 #[derive(Clone, Copy, Debug)]
@@ -50,52 +51,24 @@ impl Attention<'_> {
         out: &mut [f32],
         weights: &mut [f32],
     ) -> Result<(), KernelError> {
-        let (edges, dim) = (self.edges, self.dim());
-        self.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
-        KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
-        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
-        let mask = self.mask()?;
-        if dim == 0 {
-            return Ok(());
-        }
-        let keep = self.keep();
-        let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
-        let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, weights)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    let mut left = weights.values;
-                    for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                        let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
-                        left = rest;
-                        let of_target = &rows.targets[target * dim..][..dim];
-                        for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
-                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
-                                prefetch.slice(row(next));
-                            }
-                            let pairs = row(self.source(target, i)).chunks_exact(self.head_dim);
-                            let pairs = pairs.zip(of_target.chunks_exact(self.head_dim));
-                            let heads = pairs.zip(rows.vector.chunks_exact(self.head_dim));
-                            let offset = self.offset(target, i);
-                            for (score, ((source, of_target), vector)) in scores.iter_mut().zip(heads) {
-                                *score = leaky_product(source, of_target, vector, self.slope) + offset;
-                            }
-                        }
-                        softmax(weights, self.heads);
-                        if let Some((vertices, mask)) = mask {
-                            mask.negate(vertices[target], weights);
-                        }
-                        out.fill(0.0);
-                        for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
-                            self.add_weighted(weights, keep, row(self.source(target, i)), out);
-                        }
-                    }
-                },
-            );
-        });
-        Ok(())
+        let this = Attention { shares_rows: false, ..*self };
+        this.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
+        let (dim, head_dim) = (this.dim(), this.head_dim);
+        this.attend(
+            rows.sources,
+            true,
+            #[inline(always)]
+            |target, source, offset, scores| {
+                let source = row_of(rows.sources, source as usize, dim).chunks_exact(head_dim);
+                let pairs = source.zip(row_of(rows.targets, target, dim).chunks_exact(head_dim));
+                let heads = pairs.zip(rows.vector.chunks_exact(head_dim));
+                for (score, ((source, of_target), vector)) in scores.iter_mut().zip(heads) {
+                    *score = leaky_product(source, of_target, vector, this.slope) + offset;
+                }
+            },
+            out,
+            weights,
+        )
     }
 
     /// Fills `out` with the gradients of the inputs of [`Attention::forward_dynamic`]. `gradient` (targets × [`Attention::dim`])
@@ -111,18 +84,16 @@ impl Attention<'_> {
         scratch: &mut [f32],
         out: DynamicGradient<'_>,
     ) -> Result<(), KernelError> {
-        self.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
-        self.check_dynamic(out.sources, out.targets, rows.vector.len())?;
-        let targets = self.edges.num_targets();
-        KernelError::check_matrix("gradient of attention", targets, self.dim(), gradient.len())?;
-        KernelError::check_matrix("gradient of the vector", targets, self.dim(), out.vector.len())?;
-        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
-        KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())?;
-        if self.dim() == 0 {
+        let this = Attention { shares_rows: false, ..*self };
+        this.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
+        this.check_dynamic(out.sources, out.targets, rows.vector.len())?;
+        this.check_backward(gradient, weights, scratch)?;
+        KernelError::check_matrix("gradient of the vector", this.edges.num_targets(), this.dim(), out.vector.len())?;
+        if this.dim() == 0 {
             return Ok(());
         }
-        self.targets_backward(rows, weights, gradient, scratch, out.targets, out.vector);
-        self.sources_backward(rows, weights, scratch, gradient, out.sources);
+        this.targets_backward(rows, weights, gradient, scratch, out.targets, out.vector);
+        this.sources_backward(rows, weights, scratch, gradient, out.sources);
         Ok(())
     }
 
@@ -136,56 +107,36 @@ impl Attention<'_> {
         of_targets: &mut [f32],
         of_vector: &mut [f32],
     ) {
-        let (edges, dim, heads, keep) = (self.edges, self.dim(), self.heads, self.keep());
-        let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
+        let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
         let parts = (
             (Part::rows(of_targets, dim), Part::rows(of_vector, dim)),
             Part::edges(of_scores, heads, self.own_edges() * heads),
         );
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, ((of_targets, of_vector), of_scores)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    let mut left = of_scores.values;
-                    let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
-                    for (target, (of_target, of_vector)) in targets.zip(outs) {
-                        let (mine, rest) = left.split_at_mut(self.count(target) * heads);
-                        left = rest;
-                        let gradient = &gradient[target * dim..][..dim];
-                        for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
-                                prefetch.slice(row(next));
-                            }
-                            let source = row(self.source(target, i)).chunks_exact(self.head_dim);
-                            let pairs = source.zip(gradient.chunks_exact(self.head_dim));
-                            for (mine, (source, gradient)) in mine.iter_mut().zip(pairs) {
-                                *mine = dot(source, gradient);
-                            }
-                        }
-                        let weights = &weights[self.start(target) * heads..][..mine.len()];
-                        softmax_backward(weights, mine, heads, keep);
-                        of_target.fill(0.0);
-                        of_vector.fill(0.0);
-                        let own = &rows.targets[target * dim..][..dim];
-                        for (i, mine) in mine.chunks_exact(heads).enumerate() {
-                            let source = row(self.source(target, i));
-                            for (head, &of_score) in mine.iter().enumerate() {
-                                let at = head * self.head_dim..(head + 1) * self.head_dim;
-                                let pairs =
-                                    source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
-                                let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
-                                for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
-                                    let sum = source + own;
-                                    let slope = of_score * select_unpredictable(sum > 0.0, 1.0, self.slope);
-                                    *of_target += slope * vector;
-                                    *of_vector += slope * sum;
-                                }
-                            }
+        for_balanced_rows!(edges.indptr(), dim, parts, |targets, ((of_targets, of_vector), of_scores)| {
+            let mut left = of_scores.values;
+            let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
+            for (target, (of_target, of_vector)) in targets.zip(outs) {
+                let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                left = rest;
+                self.edges_backward(rows.sources, weights, gradient, target, mine);
+                of_target.fill(0.0);
+                of_vector.fill(0.0);
+                let own = row_of(rows.targets, target, dim);
+                for (i, mine) in mine.chunks_exact(heads).enumerate() {
+                    let source = row_of(rows.sources, self.source(target, i) as usize, dim);
+                    for (head, &of_score) in mine.iter().enumerate() {
+                        let at = head * self.head_dim..(head + 1) * self.head_dim;
+                        let pairs = source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
+                        let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
+                        for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
+                            let sum = source + own;
+                            let slope = of_score * select_unpredictable(sum > 0.0, 1.0, self.slope);
+                            *of_target += slope * vector;
+                            *of_vector += slope * sum;
                         }
                     }
-                },
-            );
+                }
+            }
         });
     }
 
@@ -200,41 +151,34 @@ impl Attention<'_> {
     ) {
         let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let of = |matrix, target: u32| row_of(matrix, target as usize, dim);
-        for_balanced_rows(&by_source.indptr, dim, Part::rows(of_sources, dim), &|sources, of_sources| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
-                        of_source.fill(0.0);
-                        let own = row_of(rows.sources, source, dim);
-                        let out_edges = self.out_edges(
-                            by_source,
-                            source,
-                            #[inline(always)]
-                            |next| {
-                                prefetch.slice(of(gradient, next));
-                                prefetch.slice(of(rows.targets, next));
-                            },
-                        );
-                        for (target, edge) in out_edges {
-                            let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
-                            for head in 0..heads {
-                                let weight = kept(weights[edge * heads + head], keep);
-                                let of_score = of_scores[edge * heads + head];
-                                let at = head * self.head_dim..(head + 1) * self.head_dim;
-                                let pairs =
-                                    own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
-                                let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
-                                for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
-                                    let slope = of_score * select_unpredictable(own + theirs > 0.0, 1.0, self.slope);
-                                    *out += weight * gradient + slope * vector;
-                                }
-                            }
+        for_balanced_rows!(&by_source.indptr, dim, Part::rows(of_sources, dim), |sources, of_sources| {
+            for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
+                of_source.fill(0.0);
+                let own = row_of(rows.sources, source, dim);
+                let out_edges = self.out_edges(
+                    by_source,
+                    source,
+                    #[inline(always)]
+                    |next| {
+                        prefetch_all(of(gradient, next));
+                        prefetch_all(of(rows.targets, next));
+                    },
+                );
+                for (target, edge) in out_edges {
+                    let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
+                    for head in 0..heads {
+                        let weight = kept(weights[edge * heads + head], keep);
+                        let of_score = of_scores[edge * heads + head];
+                        let at = head * self.head_dim..(head + 1) * self.head_dim;
+                        let pairs = own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
+                        let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
+                        for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
+                            let slope = of_score * select_unpredictable(own + theirs > 0.0, 1.0, self.slope);
+                            *out += weight * gradient + slope * vector;
                         }
                     }
-                },
-            );
+                }
+            }
         });
     }
 
@@ -243,17 +187,8 @@ impl Attention<'_> {
         KernelError::check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
         KernelError::check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
         KernelError::check_len("vector of the heads", self.dim(), vector)?;
-        self.check_factors()?;
-        match self.self_loops && num_targets > num_sources {
-            true => Err(KernelError::RowOutOfRange { position: num_sources as u32, rows: num_sources }),
-            false => Ok(()),
-        }
+        self.check_edges()
     }
-}
-
-#[inline(always)]
-fn row_of(matrix: &[f32], row: usize, dim: usize) -> &[f32] {
-    &matrix[row * dim..][..dim]
 }
 
 /// The product of `vector` with LeakyReLU of the sum of two rows, summed in the same order on every device.

@@ -3,9 +3,9 @@
 //! Returns: the sums. Idea: `columns.cuh`. Cost: one read of the values; a launch for every power of 512 rows (more
 //! rows where columns are few); the host does not wait.
 
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
 use crate::error::KernelError;
-use crate::gather::DeviceRow;
+use crate::gather::{DeviceRow, row_kernel};
 
 pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
 
@@ -29,8 +29,7 @@ impl ColumnSums {
         values: DeviceSlice<'_, T>,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        let name = T::of(["columns_f32", "columns_bf16", "columns_f16"]);
-        self.run_into(gpu, Kernel { module: &MODULE, name }, 1, &[values.into()], out)
+        self.run_into(gpu, row_kernel!(MODULE, "columns", T), 1, &arguments![values], out)
     }
 
     /// Sets `out` to `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls
@@ -53,7 +52,7 @@ impl ColumnSums {
         let parts = if pieces > 1 { Some(gpu.alloc::<f32>(pieces * sums * dim)?) } else { None };
         let at = parts.as_ref().map_or(out.address(), |parts| parts.slice().address());
         let shape = Shape::per_item(pieces * dim.div_ceil(tile) * THREADS, THREADS as u32);
-        let sizes = [(rows as u64).into(), (dim as u32).into(), (tile as u32).into(), at.into()];
+        let sizes = arguments![rows, dim as u32, tile as u32, at];
         gpu.launch(kernel, shape, &[&sizes[..], rest].concat())?;
         match parts {
             Some(parts) => Self { rows: pieces, dim: sums * dim }.of(gpu, parts.slice(), out),

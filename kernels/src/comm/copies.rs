@@ -36,9 +36,7 @@ impl DeviceExchange for Threads {
         recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        let checked = check_parts(self, "bytes to send", send_bytes, send.len())
-            .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()));
-        or_leave(self, checked)?;
+        or_leave(self, check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len())))?;
         let parts = starts(send_bytes).into_iter().zip(send_bytes.iter().copied()).collect();
         let post = Post { gpu: gpu.clone(), address: send.address(), parts, readers: Vec::new() };
         *lock(&self.shared.posts[self.rank]) = Some(post);

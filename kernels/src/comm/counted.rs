@@ -4,16 +4,19 @@
 //! ranks; this rank's values once for every other rank in a sum or a gather. An empty part is not a message.
 
 use std::ops::{Add, Sub};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
+
+use super::threads::lock;
+use serde::{Deserialize, Serialize};
 
 use super::{Communicator, DeviceExchange};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
 /// Connection between two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Route {
     /// The memory of one process.
     Memory,
@@ -63,14 +66,13 @@ pub struct Counted {
     group: Box<dyn Communicator>,
     /// Route to each rank of the run.
     routes: OnceLock<Vec<Route>>,
-    bytes: [AtomicU64; Route::ALL.len()],
-    messages: [AtomicU64; Route::ALL.len()],
+    sent: Mutex<SentByRoute>,
 }
 
 impl Counted {
     /// The ranks of `group`, which share a process unless [`Counted::set_routes`] says otherwise.
     pub fn new(group: Box<dyn Communicator>) -> Self {
-        Self { group, routes: OnceLock::new(), bytes: Default::default(), messages: Default::default() }
+        Self { group, routes: OnceLock::new(), sent: Mutex::default() }
     }
 
     /// Sets, once, the route between this rank and each rank of the run, by their names ([`Communicator::name`]).
@@ -90,8 +92,8 @@ impl Counted {
 
     fn count(&self, route: Route, bytes: usize) {
         if bytes > 0 {
-            self.bytes[route as usize].fetch_add(bytes as u64, Relaxed);
-            self.messages[route as usize].fetch_add(1, Relaxed);
+            let sent = &mut lock(&self.sent)[route as usize];
+            *sent = *sent + Sent { bytes: bytes as u64, messages: 1 };
         }
     }
 
@@ -156,11 +158,7 @@ impl Communicator for Counted {
     }
 
     fn sent(&self) -> SentByRoute {
-        let of = |route: Route| {
-            let load = |counts: &[AtomicU64; Route::ALL.len()]| counts[route as usize].load(Relaxed);
-            Sent { bytes: load(&self.bytes), messages: load(&self.messages) }
-        };
-        Route::ALL.map(of)
+        *lock(&self.sent)
     }
 
     fn fail(&self, reason: &str) {

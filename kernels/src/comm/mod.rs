@@ -140,9 +140,6 @@ pub trait Communicator: Send + Sync {
 }
 
 /// Moves bytes between the GPUs of a group's ranks.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub trait DeviceExchange: Send + Sync {
     /// Like [`Communicator::all_to_all_bytes`], from and to memory of `gpu`, this rank's. It sends the contents that `send`
     /// has after the earlier launches on `gpu`; later launches there find the received bytes in `recv`, and may write `send`.
@@ -167,14 +164,19 @@ fn starts(lengths: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// Checks that `counts` has one element for each rank and adds up to the length of its buffer.
-fn check_parts(comm: &dyn Communicator, what: &'static str, counts: &[usize], buffer: usize) -> Result<(), CommError> {
-    let argument = |expected, got| CommError::Argument { rank: comm.name(comm.rank()), what, expected, got };
-    if counts.len() != comm.size() {
-        return Err(argument(comm.size(), counts.len()));
+/// Checks that the sizes of the parts to send, and to receive, are one for each rank and add up to the length of their buffer.
+fn check_parts(comm: &dyn Communicator, send: (&[usize], usize), recv: (&[usize], usize)) -> Result<(), CommError> {
+    for (what, (counts, buffer)) in [("bytes to send", send), ("bytes to receive", recv)] {
+        let argument = |expected, got| Err(CommError::Argument { rank: comm.name(comm.rank()), what, expected, got });
+        if counts.len() != comm.size() {
+            return argument(comm.size(), counts.len());
+        }
+        let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
+        if sum != buffer {
+            return argument(buffer, sum);
+        }
     }
-    let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
-    if sum != buffer { Err(argument(buffer, sum)) } else { Ok(()) }
+    Ok(())
 }
 
 /// Checks that the receive buffer of an all-gather holds one part of `part` bytes for each rank.

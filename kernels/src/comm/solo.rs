@@ -1,6 +1,8 @@
 //! The group of one.
 
-use super::{Communicator, DeviceExchange, check_gather, check_parts};
+use super::messages::{Messages, check_message};
+use super::wait::Limit;
+use super::{DeviceExchange, check_parts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
@@ -8,7 +10,7 @@ use crate::error::CommError;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Solo;
 
-impl Communicator for Solo {
+impl Messages for Solo {
     fn rank(&self) -> usize {
         0
     }
@@ -17,42 +19,29 @@ impl Communicator for Solo {
         1
     }
 
-    fn barrier(&self) -> Result<(), CommError> {
-        Ok(())
+    fn name(&self, rank: usize) -> usize {
+        rank
     }
 
-    fn all_to_all_bytes(
+    fn exchange<'a>(
         &self,
-        send: &[u8],
-        send_bytes: &[usize],
-        recv: &mut [u8],
-        recv_bytes: &[usize],
+        _called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        check_parts(self, "bytes to send", send_bytes, send.len())?;
-        check_parts(self, "bytes to receive", recv_bytes, recv.len())?;
-        if send.len() != recv.len() {
-            return Err(CommError::Mismatch { from: 0, to: 0, sent: send.len(), expected: recv.len() });
-        }
-        recv.copy_from_slice(send);
+        check_message(self, 0, outgoing(0).len(), expected(0))?;
+        incoming(0, outgoing(0));
         Ok(())
     }
 
-    fn all_reduce_sum_f32(&self, _values: &mut [f32]) -> Result<(), CommError> {
-        Ok(())
+    fn limit(&self) -> &Limit {
+        static NONE: Limit = Limit::new(None);
+        &NONE
     }
 
-    fn all_reduce_sum_f64(&self, _values: &mut [f64]) -> Result<(), CommError> {
-        Ok(())
-    }
-
-    fn all_reduce_sum_u64(&self, _values: &mut [u64]) -> Result<(), CommError> {
-        Ok(())
-    }
-
-    fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-        check_gather(self, send.len(), recv.len())?;
-        recv.copy_from_slice(send);
-        Ok(())
+    fn failed(&self) -> Option<CommError> {
+        None
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {
@@ -60,7 +49,7 @@ impl Communicator for Solo {
     }
 
     /// No other rank exists.
-    fn fail(&self, _reason: &str) {}
+    fn leave(&self, _reason: &str) {}
 }
 
 impl DeviceExchange for Solo {
@@ -72,11 +61,8 @@ impl DeviceExchange for Solo {
         mut recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        check_parts(self, "bytes to send", send_bytes, send.len())?;
-        check_parts(self, "bytes to receive", recv_bytes, recv.len())?;
-        if send.len() != recv.len() {
-            return Err(CommError::Mismatch { from: 0, to: 0, sent: send.len(), expected: recv.len() });
-        }
+        check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len()))?;
+        check_message(self, 0, send.len(), recv.len())?;
         let copied = if send.is_empty() { Ok(()) } else { recv.copy_from(gpu, send) };
         copied.map_err(|error| CommError::Gpu { rank: 0, reason: error.to_string() })
     }

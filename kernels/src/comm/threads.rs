@@ -63,15 +63,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Threads {
     /// A group of `n` ranks, which wait for each other without limit; element `r` is rank `r`.
     pub fn group(n: usize) -> Vec<Self> {
-        Self::group_within(n, None)
+        Self::groups_within(1, n, None)
     }
 
-    /// Like [`group`](Self::group), with collectives that fail with [`CommError::Timeout`] if a rank waits longer than `timeout`.
-    pub fn group_within(n: usize, timeout: Option<Duration>) -> Vec<Self> {
-        Self::from_first(0, n, timeout)
-    }
-
-    /// `groups` groups of `n` ranks each, as [`group_within`](Self::group_within); element `r` is rank `r` of all.
+    /// `groups` groups of `n` ranks each; element `r` is rank `r` of all. Collectives fail with [`CommError::Timeout`] if a rank
+    /// waits longer than `timeout`.
     pub fn groups_within(groups: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
         (0..groups).flat_map(|group| Self::from_first(group * n, n, timeout)).collect()
     }

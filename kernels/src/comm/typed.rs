@@ -8,9 +8,6 @@ use crate::error::CommError;
 
 /// Tells each rank how many items it will be sent: `counts[r]` goes to rank `r`; the result's element `r` came from
 /// rank `r`.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub fn all_to_all_counts(comm: &dyn Communicator, counts: &[usize]) -> Result<Vec<usize>, CommError> {
     let send: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
     let ones = vec![1; comm.size()];
@@ -20,9 +17,6 @@ pub fn all_to_all_counts(comm: &dyn Communicator, counts: &[usize]) -> Result<Ve
 
 /// Sends `send_counts[r]` items to each rank `r` (`send` holds rank 0's, then rank 1's, ...) and returns
 /// `recv_counts[r]` items from each rank `r`, in the same arrangement.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub fn all_to_all_v<T: Pod>(
     comm: &dyn Communicator,
     send: &[T],
@@ -35,9 +29,6 @@ pub fn all_to_all_v<T: Pod>(
 }
 
 /// Like [`all_to_all_v`], into `recv`.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub fn all_to_all_into<T: Pod>(
     comm: &dyn Communicator,
     send: &[T],
@@ -51,9 +42,6 @@ pub fn all_to_all_into<T: Pod>(
 
 /// Like [`all_to_all_v`], from and to memory of `gpu`: without the host where the group can do that
 /// ([`Communicator::devices`]), else through the host, for which it waits until the values to send have been computed.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub fn device_all_to_all_v<T: Pod>(
     comm: &dyn Communicator,
     gpu: &Gpu,
@@ -77,9 +65,6 @@ pub fn device_all_to_all_v<T: Pod>(
 }
 
 /// The items of every rank, which may differ in number: element `r` is what rank `r` sent.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub fn all_gather_v<T: Pod>(comm: &dyn Communicator, send: &[T]) -> Result<Vec<Vec<T>>, CommError> {
     let size = comm.size();
     let mut counts = vec![0u64; size];

@@ -26,7 +26,7 @@ pub fn in_phase<T>(phase: &'static str, work: impl FnOnce() -> T) -> T {
 }
 
 /// Time that one rank's collectives may wait, and have waited.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Limit {
     timeout: Option<Duration>,
     suspended: AtomicBool,
@@ -36,8 +36,8 @@ pub struct Limit {
 
 impl Limit {
     /// Without limit if `timeout` is `None`.
-    pub fn new(timeout: Option<Duration>) -> Self {
-        Self { timeout, ..Self::default() }
+    pub const fn new(timeout: Option<Duration>) -> Self {
+        Self { timeout, suspended: AtomicBool::new(false), waited: AtomicU64::new(0) }
     }
 
     /// Lifts the limit from waits that start from now on, or sets it again.

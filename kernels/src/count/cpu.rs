@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::CounterParts;
+use super::{CounterParts, frontiers};
 use crate::error::KernelError;
 use crate::prefetch::prefetch;
 use crate::sample::Graph;
@@ -50,23 +50,15 @@ impl Counters {
     }
 
     /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
-    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
+    /// them: `mixed_frontier` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
     /// last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed`; [`KernelError::VertexOutOfRange`] after a partial count.
-    pub fn count_vertices(&mut self, mixed: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
-        KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
-        let mut from = 0;
-        for (depth, &size) in sizes.iter().enumerate() {
-            if size < from || size > mixed.len() {
-                return Err(KernelError::Length { what: "frontier of a layer", expected: from, got: size });
-            }
-            let appearances = (sizes.len() - depth) as u32;
-            mixed[from..size].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))?;
-            from = size;
-        }
-        Ok(())
+    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed_frontier`; [`KernelError::VertexOutOfRange`] after a partial count.
+    pub fn count_vertices(&mut self, mixed_frontier: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
+        frontiers(mixed_frontier.len(), sizes)?.into_iter().try_for_each(|(part, appearances)| {
+            mixed_frontier[part].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))
+        })
     }
 
     fn count_reached(&self, vertices: &[u32], appearances: u32) -> Result<(), KernelError> {

@@ -6,8 +6,8 @@
 //! Cost: 12 bytes per vertex and 4 per edge, in the GPU's memory.
 //! Limit: a counter ends at `u32::MAX`. A count that could pass it is an error: see [`DeviceCounters::into_parts`].
 
-use super::CounterParts;
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use super::{CounterParts, frontiers};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::sample::DeviceGraph;
 
@@ -29,9 +29,6 @@ pub struct DeviceCounters {
 
 impl DeviceCounters {
     /// Counters of a graph of this size, all 0.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu, num_vertices: usize, num_edges: usize) -> Result<Self, GpuError> {
         let (input, appear, work) = (gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?);
         Ok(Self { gpu: gpu.clone(), input, appear, work, edge: gpu.zeros(num_edges)?, most: [0; 2] })
@@ -45,26 +42,12 @@ impl DeviceCounters {
     /// Counts the vertices of a mini-batch, as [`Counters::count_vertices`](crate::Counters::count_vertices) does.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; errors of the GPU.
-    pub fn count_vertices(&mut self, mixed: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
-        KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
-        let mut from = 0;
-        for (depth, &size) in sizes.iter().enumerate() {
-            if size < from || size > mixed.len() {
-                return Err(KernelError::Length { what: "frontier of a layer", expected: from, got: size }.into());
-            }
-            let (part, appearances) = (mixed.part(from, size)?, (sizes.len() - depth) as u32);
-            let arguments = [
-                part.into(),
-                (part.len() as u64).into(),
-                appearances.into(),
-                (self.input.len() as u64).into(),
-                (&self.appear).into(),
-                (&self.input).into(),
-            ];
-            let kernel = Kernel { module: &MODULE, name: "count_vertices" };
-            self.gpu.launch(kernel, Shape::per_item(part.len(), THREADS), &arguments)?;
-            from = size;
+    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed_frontier`; errors of the GPU.
+    pub fn count_vertices(&mut self, mixed_frontier: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
+        for (part, appearances) in frontiers(mixed_frontier.len(), sizes)? {
+            let part = mixed_frontier.part(part.start, part.end)?;
+            let of = arguments![part, part.len(), appearances, self.input.len(), &self.appear, &self.input];
+            self.gpu.launch(MODULE.kernel("count_vertices"), Shape::per_item(part.len(), THREADS), &of)?;
         }
         self.most[0] += sizes.len() as u64;
         Ok(())
@@ -112,11 +95,11 @@ mod tests {
             let gpu = Gpu::under_test(order);
             let (mut counters, mut expected) = (DeviceCounters::new(&gpu, 900, 0).unwrap(), Counters::new(900, 0));
             for step in 0..5u32 {
-                let mixed: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
+                let mixed_frontier: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
                 let sizes = [[1, 3, 600], [0, 0, 600], [599, 600, 600]][step as usize % 3];
-                expected.count_vertices(&mixed, &sizes).unwrap();
-                let mixed = gpu.upload(&mixed).unwrap();
-                counters.count_vertices(mixed.slice(), &sizes).unwrap();
+                expected.count_vertices(&mixed_frontier, &sizes).unwrap();
+                let mixed_frontier = gpu.upload(&mixed_frontier).unwrap();
+                counters.count_vertices(mixed_frontier.slice(), &sizes).unwrap();
             }
             assert!(counters.into_parts().unwrap() == expected.into_parts().unwrap());
         }
@@ -125,10 +108,10 @@ mod tests {
     #[test]
     fn bad_input_is_refused() {
         let gpu = Gpu::under_test(0);
-        let mixed = gpu.upload(&[0u32, 1]).unwrap();
+        let mixed_frontier = gpu.upload(&[0u32, 1]).unwrap();
         let mut counters = DeviceCounters::new(&gpu, 2, 1).unwrap();
         for sizes in [&[][..], &[1], &[2, 1], &[3, 2], &[3]] {
-            let error = counters.count_vertices(mixed.slice(), sizes);
+            let error = counters.count_vertices(mixed_frontier.slice(), sizes);
             assert!(matches!(error, Err(GpuError::Input(KernelError::Length { .. }))), "{sizes:?}");
         }
         counters.most[1] = 1 << 32;

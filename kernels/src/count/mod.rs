@@ -8,9 +8,28 @@
 mod cpu;
 pub(crate) mod cuda;
 
+use std::ops::Range;
+
+use crate::error::KernelError;
+
 pub use cpu::Counters;
 pub(crate) use cpu::EdgeCounts;
 pub use cuda::DeviceCounters;
+
+/// The part of a mini-batch's vertices that each of its nested frontiers of these `sizes` adds, and the number of frontiers
+/// that the part is in. The last size is that of the mini-batch.
+fn frontiers(vertices: usize, sizes: &[usize]) -> Result<Vec<(Range<usize>, u32)>, KernelError> {
+    KernelError::check_len("vertices of a mini-batch", vertices, sizes.last().copied().unwrap_or(0))?;
+    let mut from = 0;
+    let part = |(depth, &size): (usize, &usize)| {
+        let start = std::mem::replace(&mut from, size);
+        match start <= size && size <= vertices {
+            true => Ok((start..size, (sizes.len() - depth) as u32)),
+            false => Err(KernelError::Length { what: "frontier of a layer", expected: start, got: size }),
+        }
+    };
+    sizes.iter().enumerate().map(part).collect()
+}
 
 /// The final counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

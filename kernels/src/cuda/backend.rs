@@ -37,11 +37,7 @@ pub trait Backend: Any + Send + Sync + Debug {
     /// Copies `parts` (address and length) to `to`, one after the other; one wait for all.
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;
     /// Begins a `download` without waiting for it.
-    fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError> {
-        let mut bytes = vec![0; parts.iter().map(|(_, bytes)| bytes).sum()];
-        self.download(parts, &mut bytes)?;
-        Ok(Box::new(bytes))
-    }
+    fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError>;
     /// Copies within the device.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// Like `copy`, from memory of `source`, which may be another GPU.
@@ -73,14 +69,10 @@ pub trait Backend: Any + Send + Sync + Debug {
     /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
     /// GPU, until now.
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
-    /// Records a driver's event, which the caller destroys, after everything launched here until now.
-    fn record(&self) -> Result<u64, GpuError>;
     /// Makes this GPU the current one for the calling thread's driver calls.
     fn enter(&self) -> Result<(), GpuError>;
     /// The driver's own stream, as an address.
     fn stream(&self) -> u64;
-    /// The driver's own context, as an address: the same for all streams of one GPU.
-    fn context(&self) -> u64;
     /// The device's number; `None` if each backend is a device of its own.
     fn ordinal(&self) -> Option<usize>;
     /// Lets kernels and copies here read all memory of `other`, in its pool or not; returns whether the devices can do that.
@@ -167,6 +159,15 @@ impl Argument {
     }
 }
 
+/// The [`Argument`]s of a kernel, each made from a value: numbers of the kernel's types (a `usize` for a `u64`), and buffers
+/// and slices for pointers, which are null where they are `None`.
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => {
+        [$($crate::cuda::Argument::from($value)),*]
+    };
+}
+pub(crate) use arguments;
+
 macro_rules! argument_from {
     ($($type:ty => $make:expr),*) => {
         $(impl From<$type> for Argument {
@@ -179,6 +180,7 @@ macro_rules! argument_from {
 
 argument_from! {
     u64 => Argument::Address,
+    usize => |number| Argument::Address(number as u64),
     u32 => Argument::U32,
     f32 => Argument::F32,
     [u64; 8] => Argument::Struct,
@@ -188,6 +190,18 @@ argument_from! {
 impl<T: Pod> From<DeviceSlice<'_, T>> for Argument {
     fn from(slice: DeviceSlice<'_, T>) -> Self {
         Self::Address(slice.address())
+    }
+}
+
+impl<T: Pod> From<Option<DeviceSlice<'_, T>>> for Argument {
+    fn from(slice: Option<DeviceSlice<'_, T>>) -> Self {
+        Self::Address(slice.map_or(0, |slice| slice.address()))
+    }
+}
+
+impl<T: Pod> From<Option<&DeviceBuffer<T>>> for Argument {
+    fn from(buffer: Option<&DeviceBuffer<T>>) -> Self {
+        buffer.map(DeviceBuffer::slice).into()
     }
 }
 

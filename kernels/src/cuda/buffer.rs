@@ -37,6 +37,10 @@ pub struct IpcHandle {
 }
 
 /// `len` values on a GPU.
+///
+/// # Errors
+/// Each method: [`KernelError::Length`](crate::KernelError::Length) for a part that there is not; errors of the GPU, of earlier
+/// launches too.
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     gpu: Gpu,
@@ -60,9 +64,6 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Like [`Gpu::alloc`], for memory that other processes of the host can open ([`DeviceBuffer::ipc_handle`]).
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn exported(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
         let address = gpu.backend().alloc_for_others(Self::bytes_of(len))?;
         Ok(Self::at(gpu, address, len, Origin::Exported(AtomicBool::new(false))))
@@ -138,17 +139,11 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Copies the values to the host. Waits for everything launched before.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
     pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
         self.first_to_vec(self.len)
     }
 
     /// Copies the first `len` values to the host. Waits for everything launched before.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; errors of the GPU, of earlier launches too.
     pub fn first_to_vec(&self, len: usize) -> Result<Vec<T>, GpuError> {
         self.slice().part(0, len)?.to_vec(self.owner())
     }
@@ -173,21 +168,15 @@ impl<T> Drop for DeviceBuffer<T> {
 }
 
 /// Values on a GPU, borrowed.
-#[derive(Debug)]
+///
+/// # Errors
+/// Each method may return the errors of [`DeviceBuffer`].
+#[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a, T> {
     address: u64,
     len: usize,
     of: PhantomData<&'a T>,
 }
-
-// Not derived: a slice is copied whatever `T` is.
-impl<T> Clone for DeviceSlice<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for DeviceSlice<'_, T> {}
 
 impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// `len` values at `address`.
@@ -214,9 +203,6 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     }
 
     /// The values from `start` to `end`.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) beyond its end.
     pub fn part(self, start: usize, end: usize) -> Result<DeviceSlice<'a, T>, GpuError> {
         if start > end || end > self.len {
             return Err(
@@ -232,9 +218,6 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     }
 
     /// Copies the values to the host. Waits for everything launched before.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
     pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
         let mut values = vec![T::zeroed(); self.len];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
@@ -244,6 +227,10 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
 }
 
 /// Values on a GPU, borrowed to be written.
+///
+/// # Errors
+/// Each method: [`KernelError::Length`](crate::KernelError::Length) for a part that there is not, or other numbers of values on
+/// both sides; errors of the GPUs.
 #[derive(Debug)]
 pub struct DeviceSliceMut<'a, T> {
     address: u64,
@@ -281,18 +268,12 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     }
 
     /// The values from `start` to `end`.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) beyond its end.
     pub fn part(self, start: usize, end: usize) -> Result<DeviceSliceMut<'a, T>, GpuError> {
         let DeviceSlice { address, len, .. } = self.as_slice().part(start, end)?;
         Ok(DeviceSliceMut { address, len, of: PhantomData })
     }
 
     /// The first `mid` values, and the others.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer.
     pub fn split_at(self, mid: usize) -> Result<(DeviceSliceMut<'a, T>, DeviceSliceMut<'a, T>), GpuError> {
         let (address, len) = (self.address, self.len);
         let DeviceSliceMut { address: first, len: mid, .. } = self.part(0, mid)?;
@@ -307,18 +288,12 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     }
 
     /// Overwrites the slice with `values`.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
     pub fn upload(&mut self, gpu: &Gpu, values: &[T]) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to upload", self.len, values.len())?;
         gpu.backend().upload(self.address, bytemuck::cast_slice(values))
     }
 
     /// Overwrites the slice with `values`, which are on the same GPU.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
     pub fn copy_from(&mut self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
@@ -326,9 +301,6 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
 
     /// Overwrites the slice, on the stream of `gpu`, with `values` of `source`, perhaps another GPU, after all earlier
     /// launches there. Later launches there may write them.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPUs.
     pub fn copy_from_other(&mut self, gpu: &Gpu, source: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.wait_for(source)?;
@@ -348,9 +320,6 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     }
 
     /// Sets all bytes to zero.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn zero(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         gpu.backend().zero(self.address, self.len * size_of::<T>())
     }

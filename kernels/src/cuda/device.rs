@@ -17,8 +17,7 @@ use cudarc::driver::{result, sys};
 
 use super::driver::refused;
 use super::event::Event;
-use super::facts::count;
-use super::{GpuError, Kernel, compile, library, module};
+use super::{GpuError, Kernel, compile, facts, library, module};
 
 /// How long an allocation that finds too little memory waits for memory that other streams are about to free.
 const FREEING: Duration = Duration::from_secs(2);
@@ -74,20 +73,16 @@ impl Device {
     }
 
     fn open_anew(ordinal: usize) -> Result<Self, GpuError> {
-        let devices = count()?;
+        let devices = facts::count()?;
         library::compiler()?;
         compile::check_driver()?;
         if ordinal >= devices {
             return Err(GpuError::NoDevice { ordinal, devices });
         }
-        let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
+        let handle = facts::device(ordinal)?;
         use sys::CUdevice_attribute as Attribute;
-        let attribute = |which| {
-            // SAFETY: the device exists.
-            unsafe { result::device::get_attribute(handle, which) }.map_err(refused("cuDeviceGetAttribute"))
-        };
-        let architecture = 10 * attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
-            + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let attribute = |which| facts::attribute(handle, which);
+        let (major, minor) = facts::compute_capability(handle)?;
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let read_only = attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)?;
         if attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
@@ -105,7 +100,7 @@ impl Device {
             streams: Mutex::new(vec![0]),
         };
         device.enter()?;
-        device.load(architecture as u32)?;
+        device.load(10 * major + minor)?;
         Ok(device)
     }
 

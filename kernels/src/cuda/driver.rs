@@ -4,10 +4,18 @@
 //! torch launches: launches of both happen in the order of the calls. Memory comes from the driver's own pool
 //! (`pool.rs`), in stream order. Empty copies are skipped: the driver refuses some of them.
 //!
+//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
+//! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
+//! all that is in its blocks. A process cannot open its own handles. The owner frees the memory after all others have
+//! closed it. Where two processes do not see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their
+//! own, there is nothing to ask the driver: it opens the handle or refuses. Why not memory by `cuMemCreate`: its file
+//! descriptors need a socket between each two processes.
+//!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::any::Any;
+use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -17,13 +25,17 @@ use cudarc::driver::sys;
 use super::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use super::device::Device;
 use super::event::Event;
-use super::landing::Landing;
 use super::late::{InSlot, Late};
 use super::staging::Staging;
 use super::{GpuError, device, pool};
 
 /// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
+/// Size of the blocks of device memory that the driver exports as a whole.
+const BLOCK: usize = 2 << 20;
+/// Pinned host memory for small copies from a GPU, which are made in the stream's order; each copy to other memory waits
+/// for the stream. It is pinned at the start: pinning waits for the whole GPU, where NCCL may be waiting for another rank.
+const LANDING: usize = 64 << 10;
 /// Bytes of a page of host memory.
 const PAGE: usize = 4096;
 
@@ -33,8 +45,8 @@ pub(super) struct Driver {
     stream: sys::CUstream,
     /// Whether this owns the stream and destroys it.
     own: bool,
-    /// Target of small copies to the host.
-    landing: Mutex<Landing>,
+    /// Start of the pinned memory: [`LANDING`] bytes, which the lock is for, then the memory of the next two.
+    landing: Mutex<usize>,
     /// Source of copies to the device.
     staging: Mutex<Staging>,
     /// Target of copies whose values are read later.
@@ -54,26 +66,35 @@ impl Driver {
         Ok(Arc::new(driver))
     }
 
+    /// The stream behind another [`Gpu`](super::Gpu) of the driver.
+    fn of(backend: &dyn Backend) -> Result<&Self, GpuError> {
+        let unlike = || GpuError::Call { call: "another GPU", reason: "it is not the driver's".into() };
+        (backend as &dyn Any).downcast_ref().ok_or_else(unlike)
+    }
+
     /// On the null stream.
     fn null(device: Arc<Device>) -> Result<Self, GpuError> {
-        let landing = Landing::new()?;
-        let (staging, late) = (Mutex::new(landing.staging()), landing.late());
-        Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(landing), staging, late })
+        let bytes = LANDING + Staging::BYTES + Late::BYTES;
+        // SAFETY: any number of bytes may be asked for.
+        let start = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let start = start.map_err(refused("cuMemHostAlloc"))? as usize;
+        let (staging, late) = (Mutex::new(Staging::at(start + LANDING)), Late::at(start + LANDING + Staging::BYTES));
+        Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(start), staging, late })
     }
 
-    /// Allocates memory; `None` if there is not enough.
-    fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
-        // SAFETY: the stream is the context's.
-        match unsafe { result::malloc_async(self.stream, bytes) } {
+    /// Memory that `take`, by the driver's `call`, finds. If it finds none at first, memory that is cached here and by torch goes
+    /// back to the device.
+    fn find(
+        &self,
+        bytes: usize,
+        call: &'static str,
+        take: impl Fn() -> Result<u64, DriverError>,
+    ) -> Result<u64, GpuError> {
+        let take = || match take() {
             Ok(address) => Ok(Some(address)),
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
-            Err(error) => Err(refused("cuMemAllocAsync")(error)),
-        }
-    }
-
-    /// Memory that `take` finds. If it finds none at first, memory that is cached here and by torch goes back to the
-    /// device.
-    fn find(&self, bytes: usize, take: impl Fn() -> Result<Option<u64>, GpuError>) -> Result<u64, GpuError> {
+            Err(error) => Err(refused(call)(error)),
+        };
         self.enter()?;
         if let Some(address) = take()? {
             return Ok(address);
@@ -118,7 +139,9 @@ impl Drop for Driver {
         let _ = self.synchronise();
         self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).end();
         // SAFETY: no copy from or to it is under way, unless the stream has failed.
-        unsafe { self.landing.get_mut().unwrap_or_else(PoisonError::into_inner).free() };
+        let _ = unsafe {
+            result::free_host(*self.landing.get_mut().unwrap_or_else(PoisonError::into_inner) as *mut c_void)
+        };
         if self.own {
             self.device.remove_stream(self.stream);
             // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
@@ -129,7 +152,8 @@ impl Drop for Driver {
 
 impl Backend for Driver {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.find(bytes, || self.take(bytes))
+        // SAFETY: the stream is the context's.
+        self.find(bytes, "cuMemAllocAsync", || unsafe { result::malloc_async(self.stream, bytes) })
     }
 
     fn free(&self, address: u64, _bytes: usize) {
@@ -140,29 +164,39 @@ impl Backend for Driver {
     }
 
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.find(bytes, || pool::take_alone(bytes.next_multiple_of(pool::BLOCK)))
+        // SAFETY: any number of bytes may be asked for.
+        self.find(bytes, "cuMemAlloc", || unsafe { result::malloc_sync(bytes.next_multiple_of(BLOCK)) })
     }
 
     fn free_for_others(&self, address: u64, _bytes: usize) {
         // The driver does not free in any stream's order.
         if self.synchronise_all().is_ok() {
-            pool::free_alone(address);
+            // SAFETY: `DeviceBuffer` frees each allocation once.
+            let _ = unsafe { result::free_sync(address) };
         }
     }
 
     fn export(&self, address: u64) -> Result<[u8; 64], GpuError> {
         self.enter()?;
-        pool::export(address)
+        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: the handle is written; the driver knows the memory or says that it does not.
+        let exported = unsafe { sys::cuIpcGetMemHandle(&mut handle, address) }.result();
+        exported.map_err(refused("cuIpcGetMemHandle")).map(|()| handle.reserved.map(|byte| byte as u8))
     }
 
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
         self.enter()?;
-        pool::import(handle)
+        let (handle, mut address) = (sys::CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) }, 0);
+        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+        // SAFETY: the address is written; the driver knows the handle or says that it does not.
+        let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) }.result();
+        opened.map_err(refused("cuIpcOpenMemHandle")).map(|()| address)
     }
 
     fn close(&self, address: u64) {
         if self.synchronise_all().is_ok() {
-            pool::close(address);
+            // SAFETY: `DeviceBuffer` closes imported memory once.
+            let _ = unsafe { sys::cuIpcCloseMemHandle(address) };
         }
     }
 
@@ -184,13 +218,13 @@ impl Backend for Driver {
 
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         self.enter()?;
-        if to.len() > Landing::BYTES {
+        if to.len() > LANDING {
             // SAFETY: the copies are awaited, those before one that failed too: `to` may be pinned.
             let copied = unsafe { self.copy_down(parts, to.as_mut_ptr()) };
             return self.synchronise().and(copied);
         }
         let landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = landing.start();
+        let start = *landing as *mut u8;
         // SAFETY: the memory is this lock's, and is there as long as the driver; as many bytes are written as are read.
         unsafe {
             self.copy_down(parts, start)?;
@@ -227,14 +261,13 @@ impl Backend for Driver {
     }
 
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
-        if source.context() == self.context() || bytes == 0 {
+        let (here, there) = (self.device.context, Self::of(source)?.device.context);
+        if here == there || bytes == 0 {
             return self.copy(from, to, bytes);
         }
         self.enter()?;
-        let source_context = source.context() as sys::CUcontext;
         // SAFETY: both slices are as long. The driver finds the way, with peer access or without.
-        let copied =
-            unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, source_context, bytes, self.stream) };
+        let copied = unsafe { sys::cuMemcpyPeerAsync(to, here, from, there, bytes, self.stream) };
         copied.result().map_err(refused("cuMemcpyPeerAsync"))
     }
 
@@ -348,26 +381,18 @@ impl Backend for Driver {
     }
 
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
-        // SAFETY: it was handed on just now; the stream is alive.
+        let other = Self::of(other)?;
+        other.enter()?;
+        // SAFETY: both streams are alive.
         unsafe {
-            let event = Event::from_handle(other.record()?);
+            let event = Event::record(other.stream)?;
             self.enter()?;
             event.hold(self.stream)
         }
     }
 
-    fn record(&self) -> Result<u64, GpuError> {
-        self.enter()?;
-        // SAFETY: the stream is alive.
-        unsafe { Event::record(self.stream) }.map(Event::into_handle)
-    }
-
     fn enter(&self) -> Result<(), GpuError> {
         self.device.enter()
-    }
-
-    fn context(&self) -> u64 {
-        self.device.context as u64
     }
 
     fn stream(&self) -> u64 {
@@ -379,19 +404,17 @@ impl Backend for Driver {
     }
 
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError> {
-        let Some(ordinal) = other.ordinal() else { return Ok(false) };
+        let (other, mut reaches) = (&Self::of(other)?.device, 0);
         self.enter()?;
-        let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
-        let mut reaches = 0;
         // SAFETY: both devices exist.
-        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, handle) }.result();
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, other.handle) }.result();
         asked.map_err(refused("cuDeviceCanAccessPeer"))?;
         if reaches == 0 {
             return Ok(false);
         }
-        pool::show(handle, self.device.handle)?;
+        pool::show(other.handle, self.device.handle)?;
         // SAFETY: the other context is alive.
-        match unsafe { sys::cuCtxEnablePeerAccess(other.context() as sys::CUcontext, 0) } {
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
             enabled => enabled.result().map(|()| true).map_err(refused("cuCtxEnablePeerAccess")),
         }

@@ -28,19 +28,6 @@ impl Event {
         Ok(event)
     }
 
-    /// Hands the event on: [`Event::from_handle`] takes it back.
-    pub(super) fn into_handle(self) -> u64 {
-        std::mem::ManuallyDrop::new(self).0 as u64
-    }
-
-    /// The event of [`Event::into_handle`].
-    ///
-    /// # Safety
-    /// Taken back once.
-    pub(super) unsafe fn from_handle(handle: u64) -> Self {
-        Self(handle as sys::CUevent)
-    }
-
     /// Holds `stream`, of the calling thread's context: work launched on it from now on starts after this event, which may be of
     /// another context.
     ///

@@ -16,20 +16,34 @@ pub(super) fn count() -> Result<usize, GpuError> {
     Ok(result::device::get_count().map_err(refused("cuDeviceGetCount"))? as usize)
 }
 
+/// The driver's handle of GPU `ordinal`.
+pub(super) fn device(ordinal: usize) -> Result<sys::CUdevice, GpuError> {
+    result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))
+}
+
+/// An attribute of a GPU.
+pub(super) fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<i32, GpuError> {
+    // SAFETY: the device exists.
+    unsafe { result::device::get_attribute(device, which) }.map_err(refused("cuDeviceGetAttribute"))
+}
+
+/// Compute capability of a GPU, e.g. (9, 0).
+pub(super) fn compute_capability(device: sys::CUdevice) -> Result<(u32, u32), GpuError> {
+    use sys::CUdevice_attribute::{
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    };
+    let number = |which| attribute(device, which).map(|number| number as u32);
+    Ok((number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?, number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+}
+
 /// Facts of GPU `ordinal`, found without using it.
 pub(super) fn describe(ordinal: usize) -> Result<GpuFacts, GpuError> {
     use sys::CUdevice_attribute as Attribute;
-    let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
-    let attribute = |which| {
-        // SAFETY: the device exists.
-        unsafe { result::device::get_attribute(handle, which) }.map_err(refused("cuDeviceGetAttribute"))
-    };
+    let handle = device(ordinal)?;
+    let attribute = |which| attribute(handle, which);
     Ok(GpuFacts {
         name: result::device::get_name(handle).map_err(refused("cuDeviceGetName"))?,
-        compute_capability: (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? as u32,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
-        ),
+        compute_capability: compute_capability(handle)?,
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
         shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)? as u32,
         most_shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as u32,
@@ -41,8 +55,7 @@ pub(super) fn describe(ordinal: usize) -> Result<GpuFacts, GpuError> {
 /// How GPU `from` reaches GPU `to`.
 pub(super) fn link(from: usize, to: usize) -> Result<Link, GpuError> {
     use sys::CUdevice_P2PAttribute as Attribute;
-    let handle = |ordinal: usize| result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"));
-    let (from, to) = (handle(from)?, handle(to)?);
+    let (from, to) = (device(from)?, device(to)?);
     let attribute = |which| {
         let mut value = 0;
         // SAFETY: both devices exist.

@@ -30,9 +30,6 @@ pub struct LateBytes<const N: usize> {
 
 impl<const N: usize> LateBytes<N> {
     /// Each part. Waits until they are there.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
     pub fn wait(mut self) -> Result<[HostBytes; N], GpuError> {
         Ok(split(&self.bytes.wait()?, self.lengths))
     }
@@ -48,6 +45,9 @@ fn split<const N: usize>(bytes: &[u8], lengths: [usize; N]) -> [HostBytes; N] {
 }
 
 /// One GPU, and the stream that a rank launches on. Clones are the same GPU and stream.
+///
+/// # Errors
+/// Each method: [`GpuError::OutOfMemory`]; errors of the driver and of the GPU, of earlier launches too.
 #[derive(Clone, Debug)]
 pub struct Gpu(Arc<dyn Backend>);
 
@@ -75,17 +75,11 @@ impl Gpu {
     }
 
     /// Allocates `len` values with unspecified contents.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn alloc<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
         DeviceBuffer::new(self, len)
     }
 
     /// `len` values whose bytes are zero.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
         let mut buffer = self.alloc(len)?;
         buffer.slice_mut().zero(self)?;
@@ -93,9 +87,6 @@ impl Gpu {
     }
 
     /// A copy of `values`.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, GpuError> {
         let mut buffer = self.alloc(values.len())?;
         buffer.slice_mut().upload(self, values)?;
@@ -103,18 +94,12 @@ impl Gpu {
     }
 
     /// Maps `values` for the GPU to read in place, over the bus: pinned until the result is dropped.
-    ///
-    /// # Errors
-    /// Errors of the driver, if it cannot pin them.
     pub fn map_host<'a, T: Pod>(&self, values: &'a [T]) -> Result<MappedHost<'a, T>, GpuError> {
         MappedHost::new(self, values)
     }
 
     /// Like [`Gpu::map_host`]; if the driver cannot pin `values`, as it cannot pin mapped files on most machines, maps
     /// a copy in new memory, provided that it takes up to `most` bytes.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn map_host_or_copy<'a, T: Pod>(&self, values: &'a [T], most: u64) -> Result<MappedHost<'a, T>, GpuError> {
         match MappedHost::new(self, values) {
             Err(_) if size_of_val(values) as u64 <= most => MappedHost::of_copy(self, values),
@@ -123,17 +108,11 @@ impl Gpu {
     }
 
     /// Copies `values` to host memory, which the GPU reads over the bus: pinned until the result is dropped.
-    ///
-    /// # Errors
-    /// Errors of the system and the driver if there is too little memory or it cannot be pinned.
     pub fn pinned_copy<T: Pod>(&self, values: &[T]) -> Result<MappedHost<'static, T>, GpuError> {
         MappedHost::of_copy(self, values)
     }
 
     /// Copies each of `parts` to the host. Waits once for everything launched before: several counts cost the same as one.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
     pub fn read<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<[HostBytes; N], GpuError> {
         let mut bytes = vec![0; parts.iter().map(|part| part.len()).sum()];
         self.0.download(&parts.map(|part| (part.address(), part.len())), &mut bytes)?;
@@ -142,19 +121,16 @@ impl Gpu {
 
     /// Like [`Gpu::read`], without waiting now: [`LateBytes::wait`] returns the values. Up to four reads under way, of
     /// 4 KiB each, cost the host no wait once they have arrived.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
     pub fn read_later<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<LateBytes<N>, GpuError> {
         let bytes = self.0.download_later(&parts.map(|part| (part.address(), part.len())))?;
         Ok(LateBytes { bytes, lengths: parts.map(|part| part.len()), _gpu: self.clone() })
     }
 
     /// Limits `shape`, of a kernel for any number of blocks that reads from `address` on, to few blocks if it [waits
-    /// next to other kernels](Self::waits_beside_others). (GraphBolt runs 6,144 threads there.)
-    pub(crate) fn beside_others(&self, shape: Shape, address: u64) -> Shape {
+    /// next to other kernels](Self::is_concurrent_zero_copy). (GraphBolt runs 6,144 threads there.)
+    pub(crate) fn limit_zero_copy(&self, shape: Shape, address: u64) -> Shape {
         const MOST: u32 = 64 * 256;
-        match self.waits_beside_others(address) {
+        match self.is_concurrent_zero_copy(address) {
             true => Shape { blocks: shape.blocks.min(MOST / shape.threads.max(1)), ..shape },
             false => shape,
         }
@@ -162,7 +138,7 @@ impl Gpu {
 
     /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and would keep
     /// multiprocessors from the null stream's kernels meanwhile. On the null stream itself nothing runs next to it.
-    pub(crate) fn waits_beside_others(&self, address: u64) -> bool {
+    pub(crate) fn is_concurrent_zero_copy(&self, address: u64) -> bool {
         self.0.stream() != 0 && self.0.is_of_host(address)
     }
 
@@ -172,9 +148,6 @@ impl Gpu {
     }
 
     /// Waits for everything that was launched.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
     pub fn synchronise(&self) -> Result<(), GpuError> {
         self.0.synchronise()
     }
@@ -185,34 +158,22 @@ impl Gpu {
     }
 
     /// Free bytes of its memory, and total bytes.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn memory(&self) -> Result<(u64, u64), GpuError> {
         self.0.memory()
     }
 
     /// Bytes of its memory that the driver's pool holds, in use or for later.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn pool_bytes(&self) -> Result<u64, GpuError> {
         self.0.pool_bytes()
     }
 
     /// The same GPU with a stream of its own, which waits for nothing.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn side_stream(&self) -> Result<Self, GpuError> {
         Ok(Self(self.0.side_stream()?))
     }
 
     /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
     /// GPU, until now.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn wait_for(&self, other: &Gpu) -> Result<(), GpuError> {
         self.0.wait_for(other.backend())
     }
@@ -224,9 +185,6 @@ impl Gpu {
 
     /// Lets kernels of this GPU read the memory of `other` in place, if the two can (`gsplit doctor` shows the links
     /// between them); returns whether they can. Writes of `other` are visible once this GPU has waited for it.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn reaches(&self, other: &Gpu) -> Result<bool, GpuError> {
         if self.is_same_device(other) { Ok(true) } else { self.0.reach(other.backend()) }
     }

@@ -38,15 +38,11 @@ pub(super) fn driver() -> Result<(), GpuError> {
     const NEEDED: (u32, u32) = (11, 2);
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: every CUDA program runs the driver's initialiser.
-    match *FOUND.get_or_init(|| unsafe { cudarc::driver::sys::is_culib_present() }) {
-        true => match driver_version() {
-            driver if driver < NEEDED => Err(GpuError::OldDriver { driver, needed: NEEDED, by: "gsplit" }),
-            _ => Ok(()),
-        },
-        false => Err(GpuError::Missing {
-            library: "NVIDIA's driver (libcuda.so)",
-            remedy: "install it, or run with --device cpu",
-        }),
+    let found = *FOUND.get_or_init(|| unsafe { cudarc::driver::sys::is_culib_present() });
+    check(found, "NVIDIA's driver (libcuda.so)", "install it, or run with --device cpu")?;
+    match driver_version() {
+        driver if driver < NEEDED => Err(GpuError::OldDriver { driver, needed: NEEDED, by: "gsplit" }),
+        _ => Ok(()),
     }
 }
 
@@ -66,14 +62,12 @@ pub(super) fn compiler() -> Result<(), GpuError> {
         open_somewhere(&["libnvrtc-builtins.so.13.0", "libnvrtc-builtins.so.12.9", "libnvrtc-builtins.so.12.8"]);
         open_somewhere(&["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"])
     };
-    match *FOUND.get_or_init(open) {
-        true => Ok(()),
-        false => Err(GpuError::Missing {
-            library: "NVRTC (libnvrtc.so.13)",
-            remedy: "`pip install nvidia-cuda-nvrtc==13.0.88` into PyTorch's environment, or add the folder of an installed \
-                     CUDA toolkit to LD_LIBRARY_PATH",
-        }),
-    }
+    check(
+        *FOUND.get_or_init(open),
+        "NVRTC (libnvrtc.so.13)",
+        "`pip install nvidia-cuda-nvrtc==13.0.88` into PyTorch's environment, or add the folder of an installed CUDA toolkit to \
+         LD_LIBRARY_PATH",
+    )
 }
 
 /// Loads the CUDA part of this process's libtorch. libtorch does not load it by itself, and asks only once whether it
@@ -86,26 +80,27 @@ pub fn load_torch_cuda() -> Result<(), GpuError> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     const NAME: &str = "libtorch_cuda.so";
     let open = || loaded(NAME).is_some() || loaded_torch().is_some_and(|folder| open_for_all(&folder.join(NAME)));
-    match *FOUND.get_or_init(open) {
-        true => Ok(()),
-        false => Err(GpuError::Missing {
-            library: "torch's CUDA part (libtorch_cuda.so)",
-            remedy: "install a PyTorch 2.11 for CUDA; then, in a clone, run `make setup`, with an archive add its torch/lib to \
-                     LD_LIBRARY_PATH; or run with --device cpu",
-        }),
-    }
+    check(
+        *FOUND.get_or_init(open),
+        "torch's CUDA part (libtorch_cuda.so)",
+        "install a PyTorch 2.11 for CUDA; then, in a clone, run `make setup`, with an archive add its torch/lib to LD_LIBRARY_PATH; \
+         or run with --device cpu",
+    )
 }
 
 /// Checks that there is NCCL, which joins GPUs.
 pub(super) fn nccl() -> Result<(), GpuError> {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    match *FOUND.get_or_init(|| open_somewhere(&["libnccl.so.2", "libnccl.so"])) {
-        true => Ok(()),
-        false => Err(GpuError::Missing {
-            library: "NCCL (libnccl.so.2)",
-            remedy: "`pip install nvidia-nccl-cu13` into PyTorch's environment; one GPU does without",
-        }),
-    }
+    let found = *FOUND.get_or_init(|| open_somewhere(&["libnccl.so.2", "libnccl.so"]));
+    check(
+        found,
+        "NCCL (libnccl.so.2)",
+        "`pip install nvidia-nccl-cu13` into PyTorch's environment; one GPU does without",
+    )
+}
+
+fn check(found: bool, library: &'static str, remedy: &'static str) -> Result<(), GpuError> {
+    if found { Ok(()) } else { Err(GpuError::Missing { library, remedy }) }
 }
 
 /// NCCL, for looking up its functions. `cudarc` cannot open it: it does not know the name that the library has.

@@ -10,10 +10,10 @@
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    shared code of kernels      library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     report of this machine's CUDA
-//! nccl.rs       messages between GPUs       pool.rs       memory between uses, and processes
-//! facts.rs      GPUs, unused                landing.rs    targets of small copies to the host
-//! device.rs     state shared by streams     event.rs      points in a stream's work
-//! staging.rs    sources of copies to a GPU  late.rs       numbers that are read later
+//! nccl.rs       messages between GPUs       pool.rs       memory between uses
+//! facts.rs      GPUs, unused                event.rs      points in a stream's work
+//! device.rs     state shared by streams     late.rs       numbers that are read later
+//! staging.rs    sources of copies to a GPU
 //! ```
 
 pub mod backend;
@@ -29,7 +29,6 @@ mod error;
 mod event;
 mod facts;
 mod gpu;
-mod landing;
 mod late;
 mod library;
 mod module;
@@ -40,7 +39,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backend::{Argument, Kernel, Module, Shape};
+pub(crate) use backend::{Argument, Kernel, Module, Shape, arguments};
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHost};
 pub use error::GpuError;
 pub use gpu::{Gpu, HostBytes, LateBytes};

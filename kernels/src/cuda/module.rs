@@ -1,5 +1,7 @@
 //! The kernels' sources.
 
+use super::Kernel;
+
 /// A file of kernels.
 #[derive(Debug)]
 pub struct Module {
@@ -7,6 +9,13 @@ pub struct Module {
     pub name: &'static str,
     /// CUDA C.
     pub source: &'static str,
+}
+
+impl Module {
+    /// Its kernel `name`.
+    pub(crate) fn kernel(&'static self, name: &'static str) -> Kernel {
+        Kernel { module: self, name }
+    }
 }
 
 /// Headers that kernels may include.

@@ -84,57 +84,54 @@ struct Config {
     padding: c_int,
 }
 
-/// NCCL's functions.
-struct Api {
-    unique_id: unsafe extern "C" fn(*mut sys::ncclUniqueId) -> c_int,
-    init: unsafe extern "C" fn(*mut sys::ncclComm_t, c_int, sys::ncclUniqueId, c_int, *mut Config) -> c_int,
-    finalize: unsafe extern "C" fn(sys::ncclComm_t) -> c_int,
-    destroy: unsafe extern "C" fn(sys::ncclComm_t) -> c_int,
-    abort: unsafe extern "C" fn(sys::ncclComm_t) -> c_int,
-    state: unsafe extern "C" fn(sys::ncclComm_t, *mut c_int) -> c_int,
-    group_start: unsafe extern "C" fn() -> c_int,
-    group_end: unsafe extern "C" fn() -> c_int,
-    send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, sys::ncclComm_t, sys::cudaStream_t) -> c_int,
-    receive: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, sys::ncclComm_t, sys::cudaStream_t) -> c_int,
-    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
-    last_error: unsafe extern "C" fn(sys::ncclComm_t) -> *const c_char,
+/// Declares [`Api`] and looks its functions up: each field, its name in NCCL and its type in nccl.h.
+macro_rules! api {
+    ($($field:ident = $name:literal: fn($($argument:ty),*) -> $result:ty;)*) => {
+        /// NCCL's functions.
+        struct Api {
+            $($field: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Api {
+            fn load() -> Result<Self, GpuError> {
+                let library = library::open_nccl()?;
+                let api = Self {
+                    $($field: {
+                        let too_old = |_| GpuError::Missing {
+                            library: concat!("NCCL's function ", $name),
+                            remedy: "this NCCL is older than 2.14: `pip install -U nvidia-nccl-cu13` into PyTorch's environment",
+                        };
+                        // SAFETY: the function has the type of its field in nccl.h.
+                        unsafe { *library.get($name.as_bytes()).map_err(too_old)? }
+                    },)*
+                };
+                // Its functions are used until the process ends.
+                std::mem::forget(library);
+                Ok(api)
+            }
+        }
+    };
+}
+
+api! {
+    unique_id = "ncclGetUniqueId": fn(*mut sys::ncclUniqueId) -> c_int;
+    init = "ncclCommInitRankConfig": fn(*mut sys::ncclComm_t, c_int, sys::ncclUniqueId, c_int, *mut Config) -> c_int;
+    finalize = "ncclCommFinalize": fn(sys::ncclComm_t) -> c_int;
+    destroy = "ncclCommDestroy": fn(sys::ncclComm_t) -> c_int;
+    abort = "ncclCommAbort": fn(sys::ncclComm_t) -> c_int;
+    state = "ncclCommGetAsyncError": fn(sys::ncclComm_t, *mut c_int) -> c_int;
+    group_start = "ncclGroupStart": fn() -> c_int;
+    group_end = "ncclGroupEnd": fn() -> c_int;
+    send = "ncclSend": fn(*const c_void, usize, c_int, c_int, sys::ncclComm_t, sys::cudaStream_t) -> c_int;
+    receive = "ncclRecv": fn(*mut c_void, usize, c_int, c_int, sys::ncclComm_t, sys::cudaStream_t) -> c_int;
+    error_string = "ncclGetErrorString": fn(c_int) -> *const c_char;
+    last_error = "ncclGetLastError": fn(sys::ncclComm_t) -> *const c_char;
 }
 
 impl Api {
     fn get() -> Result<&'static Self, GpuError> {
         static FOUND: OnceLock<Result<Api, GpuError>> = OnceLock::new();
         FOUND.get_or_init(Self::load).as_ref().map_err(Clone::clone)
-    }
-
-    fn load() -> Result<Self, GpuError> {
-        let library = library::open_nccl()?;
-        macro_rules! find {
-            ($name:literal) => {{
-                let too_old = |_| GpuError::Missing {
-                    library: concat!("NCCL's function ", $name),
-                    remedy: "this NCCL is older than 2.14: `pip install -U nvidia-nccl-cu13` into PyTorch's environment",
-                };
-                // SAFETY: the function has the type of its field in nccl.h.
-                unsafe { *library.get($name.as_bytes()).map_err(too_old)? }
-            }};
-        }
-        let api = Self {
-            unique_id: find!("ncclGetUniqueId"),
-            init: find!("ncclCommInitRankConfig"),
-            finalize: find!("ncclCommFinalize"),
-            destroy: find!("ncclCommDestroy"),
-            abort: find!("ncclCommAbort"),
-            state: find!("ncclCommGetAsyncError"),
-            group_start: find!("ncclGroupStart"),
-            group_end: find!("ncclGroupEnd"),
-            send: find!("ncclSend"),
-            receive: find!("ncclRecv"),
-            error_string: find!("ncclGetErrorString"),
-            last_error: find!("ncclGetLastError"),
-        };
-        // Its functions are used until the process ends.
-        std::mem::forget(library);
-        Ok(api)
     }
 
     /// Returns an error unless `outcome` is success or in progress.
@@ -181,14 +178,14 @@ impl NcclEnd {
     /// until the others have joined; its error ends the wait.
     ///
     /// # Errors
-    /// [`GpuError::Missing`] without NCCL; errors of NCCL and of `wait`.
-    pub(crate) fn join<E: From<GpuError>>(
+    /// [`GpuError::Missing`] without NCCL; errors of NCCL, and within them the error of `wait`.
+    pub(crate) fn join<E>(
         gpu: &Gpu,
         id: NcclId,
         rank: usize,
         size: usize,
         mut wait: impl FnMut() -> Result<(), E>,
-    ) -> Result<Self, E> {
+    ) -> Result<Result<Self, E>, GpuError> {
         let api = Api::get()?;
         gpu.backend().enter()?;
         let size_of_config = size_of::<Config>();
@@ -200,9 +197,12 @@ impl NcclEnd {
         api.check("ncclCommInitRankConfig", started)?;
         let end = Self(Mutex::new(State { comm: Some(Handle(comm)), gpu: gpu.clone(), behind: None }));
         while end.lock().is_busy()? {
-            wait().inspect_err(|_| end.abort())?;
+            if let Err(error) = wait() {
+                end.abort();
+                return Ok(Err(error));
+            }
         }
-        Ok(end)
+        Ok(Ok(end))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,4 +1,4 @@
-//! Memory of a device, by the driver: its pool, and memory that other processes read.
+//! The pool of a device, by the driver.
 //!
 //! Idea: freed memory stays in the pool, so that the next mini-batch finds its buffers again. torch's allocator caches
 //! its free memory too. Either may hold memory that the other needs, so both give back unused memory before a device
@@ -7,28 +7,16 @@
 //! Why not torch's `backend:cudaMallocAsync`, which takes tensors from this pool: it locks all GPUs at each allocation,
 //! and lets streams wait for each other again.
 //!
-//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
-//! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
-//! all that is in its blocks. A process cannot open its own handles. The owner frees the memory after all others have
-//! closed it. Where two processes do not see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their
-//! own, there is nothing to ask the driver: it opens the handle or refuses. Why not memory by `cuMemCreate`: its file
-//! descriptors need a socket between each two processes.
-//!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
-use std::ffi::c_char;
 use std::sync::OnceLock;
 
-use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use super::GpuError;
 use super::device::Device;
 use super::driver::refused;
-
-/// Size of the blocks that the driver exports as a whole.
-pub(super) const BLOCK: usize = 2 << 20;
 
 static OTHERS: OnceLock<fn()> = OnceLock::new();
 
@@ -73,9 +61,6 @@ pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
 /// torch calls this whenever the memory that it caches has no room for a tensor, with a lock that others need in order
 /// to allocate, and does not say how much it is about to ask the driver for. So this calls nothing but the driver, and
 /// does not trim the pool if that would at most double the free memory.
-///
-/// # Errors
-/// Errors of the GPU.
 pub fn make_room(ordinal: usize) -> Result<(), GpuError> {
     const LITTLE: usize = 32;
     let Some(device) = Device::opened(ordinal) else { return Ok(()) };
@@ -116,43 +101,4 @@ pub(super) fn show(device: sys::CUdevice, reader: sys::CUdevice) -> Result<(), G
     let shown = sys::CUmemAccessDesc { location, flags };
     // SAFETY: the description is one long.
     unsafe { sys::cuMemPoolSetAccess(of(device)?, &shown, 1) }.result().map_err(refused("cuMemPoolSetAccess"))
-}
-
-/// Allocates memory outside any pool, in the calling thread's context, if there is enough. Other processes may open whole blocks.
-pub(super) fn take_alone(bytes: usize) -> Result<Option<u64>, GpuError> {
-    // SAFETY: the thread has a context.
-    match unsafe { result::malloc_sync(bytes) } {
-        Ok(address) => Ok(Some(address)),
-        Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
-        Err(error) => Err(refused("cuMemAlloc")(error)),
-    }
-}
-
-/// Frees memory of [`take_alone`], which is not in use or open any more.
-pub(super) fn free_alone(address: u64) {
-    // SAFETY: `DeviceBuffer` frees each allocation once.
-    let _ = unsafe { result::free_sync(address) };
-}
-
-/// Handle by which other processes open the memory at `address`.
-pub(super) fn export(address: u64) -> Result<[u8; 64], GpuError> {
-    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-    // SAFETY: the handle is written; the driver knows the memory or says that it does not.
-    let exported = unsafe { sys::cuIpcGetMemHandle(&mut handle, address) }.result();
-    exported.map_err(refused("cuIpcGetMemHandle")).map(|()| handle.reserved.map(|byte| byte as u8))
-}
-
-/// Opens another process's memory in the calling thread's context.
-pub(super) fn import(handle: [u8; 64]) -> Result<u64, GpuError> {
-    let (handle, mut address) = (sys::CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) }, 0);
-    let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-    // SAFETY: the address is written; the driver knows the handle or says that it does not.
-    let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) }.result();
-    opened.map_err(refused("cuIpcOpenMemHandle")).map(|()| address)
-}
-
-/// Closes memory of [`import`], which is not in use any more.
-pub(super) fn close(address: u64) {
-    // SAFETY: `DeviceBuffer` closes imported memory once.
-    let _ = unsafe { sys::cuIpcCloseMemHandle(address) };
 }

@@ -86,9 +86,6 @@ impl CudaSurvey {
     }
 
     /// How GPU `from` reaches GPU `to`, another one.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn link(&self, from: usize, to: usize) -> Result<Link, GpuError> {
         facts::link(from, to)
     }
@@ -101,9 +98,6 @@ impl Default for CudaSurvey {
 }
 
 /// Speed of copies from pinned host memory to `gpu`, in bytes per second: the best of a few of 64 MiB.
-///
-/// # Errors
-/// [`GpuError::OutOfMemory`]; errors of the GPU.
 pub fn pinned_copy_speed(gpu: &Gpu) -> Result<f64, GpuError> {
     const WORDS: usize = 8 << 20;
     let host = vec![1u64; WORDS];

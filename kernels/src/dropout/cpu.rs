@@ -32,13 +32,10 @@ pub fn dropout_mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey, out: &mut 
         return Ok(());
     }
     out.par_chunks_mut(dim).zip(ids).with_min_len(32).for_each(|(row, &id)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                row.fill(1.0);
-                mask.multiply(id, row);
-            },
-        );
+        vectorised!({
+            row.fill(1.0);
+            mask.multiply(id, row);
+        });
     });
     Ok(())
 }

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use super::HostEdges;
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::gather::DeviceScatter;
 use crate::group::{Grouped, Keyed, group_by_key};
@@ -51,9 +51,6 @@ impl DeviceEdges {
     }
 
     /// A copy of `edges`.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn upload(gpu: &Gpu, edges: &HostEdges) -> Result<Self, GpuError> {
         Self::new(gpu.upload(edges.indptr())?, gpu.upload(edges.sources())?, edges.num_sources())
     }
@@ -110,21 +107,21 @@ impl DeviceEdges {
         }
     }
 
+    /// Like [`HostEdges::check_own_rows`].
+    pub(crate) fn check_own_rows(&self, need: bool) -> Result<(), KernelError> {
+        super::check_own_rows(need, self.num_targets(), self.num_sources)
+    }
+
     pub(crate) fn by_target(&self) -> &DeviceSegments {
         &self.rows
     }
 
     /// The target of each edge, computed at the first call.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn targets(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>, GpuError> {
         let find = || {
             let out = gpu.alloc(self.num_edges())?;
-            let kernel = Kernel { module: &MODULE, name: "edge_targets" };
-            let sizes = [(self.num_targets() as u64).into(), (out.len() as u64).into()];
-            let arguments = [self.indptr().into(), sizes[0], sizes[1], (&out).into()];
-            gpu.launch(kernel, Shape::per_item(out.len(), THREADS), &arguments)?;
+            let of = arguments![self.indptr(), self.num_targets(), out.len(), &out];
+            gpu.launch(MODULE.kernel("edge_targets"), Shape::per_item(out.len(), THREADS), &of)?;
             Ok(out)
         };
         Ok(found_once(&self.targets, find)?.slice())
@@ -241,10 +238,8 @@ impl DeviceSegments {
         let cut = || {
             let (heavy, pieces) = (gpu.alloc(3 * self.most_heavy())?, gpu.alloc(2 * self.most_pieces())?);
             let found = Pieces { counts: gpu.zeros(2)?, heavy, pieces };
-            let outs = [(&found.counts).into(), (&found.heavy).into(), (&found.pieces).into()];
-            let arguments = [(&self.indptr).into(), (self.count() as u64).into(), outs[0], outs[1], outs[2]];
-            let kernel = Kernel { module: &MODULE, name: "edge_pieces" };
-            gpu.launch(kernel, Shape::per_item(self.count(), THREADS), &arguments)?;
+            let of = arguments![&self.indptr, self.count(), &found.counts, &found.heavy, &found.pieces];
+            gpu.launch(MODULE.kernel("edge_pieces"), Shape::per_item(self.count(), THREADS), &of)?;
             Ok(found)
         };
         Ok(Some(found_once(&self.pieces, cut)?))

@@ -12,7 +12,7 @@
 
 use super::cuda::{MODULE, THREADS};
 use super::{DeviceEdges, HostEdges};
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments};
 use crate::error::KernelError;
 
 /// The edges of the convolution over `edges`, whose targets have `degrees` and whose sources degrees `with_loops` (D);
@@ -65,14 +65,12 @@ pub fn symmetric_on_device(
     KernelError::check_len("degrees of the sources", rows, degrees.len())?;
     KernelError::check_len("weights of the edges and loops", total, weights.len())?;
     let (starts, sources) = (gpu.alloc::<u32>(targets + 1)?, gpu.alloc::<u32>(total)?);
-    let kernel = |name| Kernel { module: &MODULE, name };
-    let (degrees, out): (Argument, [Argument; 2]) = (degrees.into(), [(&sources).into(), (&*weights).into()]);
-    let arguments = [edges.indptr().into(), (targets as u64).into(), degrees, (&starts).into(), out[0], out[1]];
-    gpu.launch(kernel("symmetric_loops"), Shape::per_item(targets + 1, THREADS), &arguments)?;
-    let of = edges.targets(gpu)?;
-    let from: [Argument; 3] = [of.into(), edges.sources().into(), (count as u64).into()];
-    let arguments = [edges.indptr().into(), from[0], from[1], from[2], degrees, (rows as u64).into(), out[0], out[1]];
-    gpu.launch(kernel("symmetric_edges"), Shape::per_item(count, THREADS), &arguments)?;
+    let indptr = edges.indptr();
+    let of = arguments![indptr, targets, degrees, &starts, &sources, &*weights];
+    gpu.launch(MODULE.kernel("symmetric_loops"), Shape::per_item(targets + 1, THREADS), &of)?;
+    let (ends, list) = (edges.targets(gpu)?, edges.sources());
+    let of = arguments![indptr, ends, list, count, degrees, rows, &sources, &*weights];
+    gpu.launch(MODULE.kernel("symmetric_edges"), Shape::per_item(count, THREADS), &of)?;
     DeviceEdges::new(starts, sources, rows)
 }
 

@@ -15,9 +15,7 @@
 //! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan
 //! et al., 2023) distributes them over the GPUs, which read each other's memory. The caller chooses these rows.
 
-use crate::cuda::{
-    Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Kernel, Module, Shape,
-};
+use crate::cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Module, Shape, arguments};
 use crate::error::KernelError;
 
 use super::store::RowStore;
@@ -52,8 +50,7 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
     /// # Errors
     /// [`KernelError::Length`] if the values are not whole rows, or there is not a scale for each.
     pub fn rows(&self) -> Result<usize, KernelError> {
-        let rows = self.values.len().checked_div(self.dim).unwrap_or(0);
-        KernelError::check_matrix("table to gather from", rows, self.dim, self.values.len())?;
+        let rows = KernelError::count_rows("table to gather from", self.dim, self.values.len())?;
         match self.scales {
             Some(scales) => KernelError::check_len("scales of the rows", rows, scales.len()).map(|()| rows),
             None => Ok(rows),
@@ -160,37 +157,22 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
 
     /// Counts of the places where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host
     /// does not wait.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
         let count = positions.len();
         let shape = Shape::per_item(count.min(COUNTING * THREADS as usize), THREADS);
         let hits = gpu.alloc(shape.blocks as usize)?;
-        let arguments: [Argument; 6] = [
-            (&self.places).into(),
-            (self.places.len() as u64).into(),
-            self.shift.into(),
-            positions.into(),
-            (count as u64).into(),
-            (&hits).into(),
-        ];
-        gpu.launch(Kernel { module: &MODULE, name: "cache_hits" }, shape, &arguments)?;
+        let of = arguments![&self.places, self.places.len(), self.shift, positions, count, &hits];
+        gpu.launch(MODULE.kernel("cache_hits"), shape, &of)?;
         Ok(DeviceHits(hits))
     }
 
     /// The own rows as a table, and the positions in it of the rows at `positions`, if it has all rows. `gpu` is the
     /// cache's, with any stream; the host does not wait.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn own(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<Option<RowsAt<'_, T>>, GpuError> {
         let (&[own], true) = (&self.stores[..], self.is_complete) else { return Ok(None) };
         let (count, slots) = (positions.len(), gpu.alloc(positions.len())?);
-        let (rows, count_word): (Argument, Argument) = ((self.places.len() as u64).into(), (count as u64).into());
-        let arguments = [(&self.places).into(), rows, positions.into(), count_word, (&slots).into()];
-        let kernel = Kernel { module: &MODULE, name: "cache_slots" };
-        gpu.launch(kernel, Shape::per_item(count, THREADS), &arguments)?;
+        let of = arguments![&self.places, self.places.len(), positions, count, &slots];
+        gpu.launch(MODULE.kernel("cache_slots"), Shape::per_item(count, THREADS), &of)?;
         Ok(Some((own.table(), slots)))
     }
 
@@ -218,30 +200,17 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let width =
             values_at_once(&[dim], &[(table.values.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
         let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
-            let arguments: [Argument; 13] = [
-                values.into(),
-                scales.into(),
-                (&self.addresses).into(),
-                (&self.places).into(),
-                (rows as u64).into(),
-                (stores as u32).into(),
-                self.shift.into(),
-                positions.into(),
-                (positions.len() as u64).into(),
-                (dim as u32).into(),
-                (&*out).into(),
-                (width as u32).into(),
-                wanted.into(),
-            ];
-            gpu.launch(Kernel { module: &MODULE, name: O::of(T::GATHER_CACHED) }, shape, &arguments)
+            let from = arguments![values, scales, &self.addresses, &self.places, rows, stores as u32, self.shift];
+            let to = arguments![positions, positions.len(), dim as u32, &*out, width as u32, wanted];
+            gpu.launch(MODULE.kernel(O::of(T::GATHER_CACHED)), shape, &[&from[..], &to].concat())
         };
         let (shape, address) = (Shape::per_item(out.len() / width, THREADS), table.values.address());
         let whole = [address, table.scales.map_or(0, |scales| scales.address())];
-        if !gpu.waits_beside_others(address) {
+        if !gpu.is_concurrent_zero_copy(address) {
             return launch(shape, whole, CACHED | UNCACHED);
         }
         launch(shape, [0; 2], CACHED)?;
-        if self.is_complete { Ok(()) } else { launch(gpu.beside_others(shape, address), whole, UNCACHED) }
+        if self.is_complete { Ok(()) } else { launch(gpu.limit_zero_copy(shape, address), whole, UNCACHED) }
     }
 }
 

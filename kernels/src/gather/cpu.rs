@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use super::StoredRow;
 use crate::error::KernelError;
-use crate::simd::{Prefetch, ahead, vectorised};
+use crate::prefetch::prefetch_all;
+use crate::simd::{ahead, vectorised};
 
 /// Rows in one parallel task.
 const ROWS: usize = 512;
@@ -27,20 +28,27 @@ pub fn gather_rows<R: StoredRow>(
     dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    for_each_row(
-        ids,
-        dim,
-        out,
-        #[inline(always)]
-        |id, prefetch| prefetch.slice(rows(id).bytes()),
-        #[inline(always)]
-        |id, out| {
-            let row = rows(id);
-            KernelError::check_len("feature row", dim, row.dim())?;
-            row.write_to(out);
+    KernelError::check_matrix("output of gather", ids.len(), dim, out.len())?;
+    if dim == 0 {
+        return Ok(());
+    }
+    ids.par_chunks(ROWS).zip(out.par_chunks_mut(ROWS * dim)).try_for_each(|(ids, out)| {
+        vectorised!({
+            let ahead = ahead(dim);
+            for &id in ids.iter().take(ahead) {
+                prefetch_all(rows(id).bytes());
+            }
+            for (i, (&id, out)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
+                if let Some(&next) = ids.get(i + ahead) {
+                    prefetch_all(rows(next).bytes());
+                }
+                let row = rows(id);
+                KernelError::check_len("feature row", dim, row.dim())?;
+                row.write_to(out);
+            }
             Ok(())
-        },
-    )
+        })
+    })
 }
 
 /// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `src` (any number of rows × `dim`).
@@ -48,19 +56,13 @@ pub fn gather_rows<R: StoredRow>(
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`].
 pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -> Result<(), KernelError> {
-    let rows = num_rows("matrix to gather from", src.len(), dim)?;
-    let row = |position: u32| src.get(position as usize * dim..)?.get(..dim);
-    for_each_row(
+    check_positions(positions, num_rows("matrix to gather from", src.len(), dim)?)?;
+    gather_rows(
+        #[inline(always)]
+        |position| &src[position as usize * dim..][..dim],
         positions,
         dim,
         out,
-        #[inline(always)]
-        |position, prefetch| prefetch.slice(row(position).unwrap_or_default()),
-        #[inline(always)]
-        |position, out| {
-            out.copy_from_slice(row(position).ok_or(KernelError::RowOutOfRange { position, rows })?);
-            Ok(())
-        },
     )
 }
 
@@ -77,9 +79,7 @@ pub fn scatter_add_f32(dst: &mut [f32], dim: usize, positions: &[u32], src: &[f3
     if dim == 0 {
         return Ok(());
     }
-    if let Some(&position) = positions.iter().find(|&&position| position as usize >= rows) {
-        return Err(KernelError::RowOutOfRange { position, rows });
-    }
+    check_positions(positions, rows)?;
     // One range for each thread, but none so small that reading the positions outweighs the sums.
     let range = rows.div_ceil(rayon::current_num_threads()).max(ROWS);
     dst.par_chunks_mut(range * dim).enumerate().for_each(|(task, dst)| {
@@ -95,37 +95,11 @@ pub fn scatter_add_f32(dst: &mut [f32], dim: usize, positions: &[u32], src: &[f3
     Ok(())
 }
 
-/// Runs `fill(ids[i], row i of out)` for every `i`, in parallel, calling `fetch` for later rows before.
-fn for_each_row(
-    ids: &[u32],
-    dim: usize,
-    out: &mut [f32],
-    fetch: impl Fn(u32, Prefetch) + Sync,
-    fill: impl Fn(u32, &mut [f32]) -> Result<(), KernelError> + Sync,
-) -> Result<(), KernelError> {
-    KernelError::check_matrix("output of gather", ids.len(), dim, out.len())?;
-    if dim == 0 {
-        return Ok(());
+fn check_positions(positions: &[u32], rows: usize) -> Result<(), KernelError> {
+    match positions.iter().find(|&&position| position as usize >= rows) {
+        Some(&position) => Err(KernelError::RowOutOfRange { position, rows }),
+        None => Ok(()),
     }
-    ids.par_chunks(ROWS).zip(out.par_chunks_mut(ROWS * dim)).try_for_each(|(ids, out)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let prefetch = Prefetch::new();
-                let ahead = ahead(dim);
-                for &id in ids.iter().take(ahead) {
-                    fetch(id, prefetch);
-                }
-                for (i, (&id, row)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
-                    if let Some(&next) = ids.get(i + ahead) {
-                        fetch(next, prefetch);
-                    }
-                    fill(id, row)?;
-                }
-                Ok(())
-            },
-        )
-    })
 }
 
 /// The number of rows of a matrix of `len` elements.

@@ -5,7 +5,7 @@
 //! converted to the requested type during the copy, without another pass. Cost: the bytes moved, in pieces of 16 bytes
 //! where the width of rows is a multiple of four values (of eight, for stored types of 2 bytes).
 
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 
 use super::value::{DeviceRow, DeviceValue, values_at_once};
@@ -29,25 +29,14 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     out: &mut DeviceSliceMut<'_, O>,
 ) -> Result<(), GpuError> {
     KernelError::check_matrix("output of gather", positions.len(), dim, out.len())?;
-    let rows = table.len().checked_div(dim).unwrap_or(0);
-    KernelError::check_matrix("table to gather from", rows, dim, table.len())?;
+    let rows = KernelError::count_rows("table to gather from", dim, table.len())?;
     if let Some(scales) = scales {
         KernelError::check_len("scales of the rows", rows, scales.len())?;
     }
     let width = values_at_once(&[dim], &[(table.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
-    let arguments: [Argument; 8] = [
-        table.into(),
-        (rows as u64).into(),
-        positions.into(),
-        (positions.len() as u64).into(),
-        (dim as u32).into(),
-        scales.map_or(0, |scales| scales.address()).into(),
-        (&*out).into(),
-        (width as u32).into(),
-    ];
-    let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER) };
-    let shape = gpu.beside_others(Shape::per_item(out.len() / width, THREADS), table.address());
-    gpu.launch(kernel, shape, &arguments)
+    let of = arguments![table, rows, positions, positions.len(), dim as u32, scales, &*out, width as u32];
+    let shape = gpu.limit_zero_copy(Shape::per_item(out.len() / width, THREADS), table.address());
+    gpu.launch(MODULE.kernel(O::of(T::GATHER)), shape, &of)
 }
 
 #[cfg(test)]

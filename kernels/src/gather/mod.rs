@@ -17,6 +17,6 @@ pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
 pub use cuda::gather_on_device;
 pub use scatter::DeviceScatter;
 pub use store::{RowHandles, RowStore};
-pub(crate) use value::values_at_once;
 pub use value::{DeviceRow, DeviceValue};
+pub(crate) use value::{row_kernel, values_at_once};
 pub use widen::{ScaledRow, StoredRow, Widen};

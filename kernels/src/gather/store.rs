@@ -9,11 +9,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::cuda::{DeviceBuffer, Gpu, GpuError, IpcHandle};
-use crate::error::KernelError;
-
 use super::cached::DeviceTable;
 use super::value::DeviceValue;
+use crate::cuda::{DeviceBuffer, Gpu, GpuError, IpcHandle};
 
 /// Bytes of rows that are copied to the GPU at a time.
 const CHUNK_BYTES: usize = 64 << 20;
@@ -34,55 +32,24 @@ pub struct RowStore<'a, T: DeviceValue> {
 pub struct RowHandles([IpcHandle; 2]);
 
 impl<'a, T: DeviceValue> RowStore<'a, T> {
-    /// Allocates memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale for each if they are `scaled`.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
-    pub fn alloc(gpu: &Gpu, (dim, scaled): (usize, bool), vertices: &'a [u32]) -> Result<Self, GpuError> {
-        let scales = scaled.then(|| gpu.alloc(vertices.len())).transpose()?;
-        Ok(Self { vertices, values: gpu.alloc(vertices.len() * dim)?, scales, dim })
-    }
-
-    /// Like [`RowStore::alloc`], for memory that other processes of the host can open by [`RowStore::handles`].
-    ///
-    /// # Errors
-    /// Errors of [`RowStore::alloc`].
-    pub fn exported(gpu: &Gpu, (dim, scaled): (usize, bool), vertices: &'a [u32]) -> Result<Self, GpuError> {
-        let scales = scaled.then(|| DeviceBuffer::exported(gpu, vertices.len())).transpose()?;
-        Ok(Self { vertices, values: DeviceBuffer::exported(gpu, vertices.len() * dim)?, scales, dim })
-    }
-
-    /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's
-    /// values on the host, `scale` its scale, if rows have one. Waits until they have arrived.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] for a row of another width; [`GpuError::OutOfMemory`].
-    pub fn new<'r>(
-        gpu: &Gpu,
-        dim: usize,
-        vertices: &'a [u32],
-        row: impl Fn(u32) -> &'r [T],
-        scale: Option<&dyn Fn(u32) -> f32>,
-    ) -> Result<Self, GpuError> {
-        Self::alloc(gpu, (dim, scale.is_some()), vertices)?.filled(gpu, |vertices, values, scales| {
-            for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
-                let row = row(v);
-                KernelError::check_len("a row to cache", dim, row.len())?;
-                values.copy_from_slice(row);
-            }
-            let of_rows = scale.into_iter().flat_map(|scale| vertices.iter().map(|&v| scale(v)));
-            scales.iter_mut().zip(of_rows).for_each(|(to, scale)| *to = scale);
-            Ok::<(), GpuError>(())
-        })
+    /// Allocates memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale for each if they are `scaled`. Other
+    /// processes of the host can open `exported` memory by [`RowStore::handles`].
+    pub fn alloc(gpu: &Gpu, dim: usize, scaled: bool, vertices: &'a [u32], exported: bool) -> Result<Self, GpuError> {
+        fn room<T: Pod>(gpu: &Gpu, len: usize, exported: bool) -> Result<DeviceBuffer<T>, GpuError> {
+            if exported { DeviceBuffer::exported(gpu, len) } else { gpu.alloc(len) }
+        }
+        let scales = scaled.then(|| room(gpu, vertices.len(), exported)).transpose()?;
+        Ok(Self { vertices, values: room(gpu, vertices.len() * dim, exported)?, scales, dim })
     }
 
     /// Opens the store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if there are more or fewer; errors of the driver if the GPU does not reach the other.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the driver if the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
-        (dim, scaled): (usize, bool),
+        dim: usize,
+        scaled: bool,
         vertices: &'a [u32],
         handles: &RowHandles,
     ) -> Result<Self, GpuError> {
@@ -120,11 +87,7 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(self)
     }
 
-    /// Handles by which other processes open an [`exported`](RowStore::exported) store. The memory stays until
-    /// [`RowStore::reclaim`].
-    ///
-    /// # Errors
-    /// Errors of the driver.
+    /// Handles by which other processes open an [exported](RowStore::alloc) store. The memory stays until [`RowStore::reclaim`].
     pub fn handles(&self) -> Result<RowHandles, GpuError> {
         let scales = self.scales.as_ref().map(DeviceBuffer::ipc_handle).transpose()?;
         Ok(RowHandles([self.values.ipc_handle()?, scales.unwrap_or(IpcHandle::zeroed())]))
@@ -155,5 +118,34 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.vertices.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::KernelError;
+
+    impl<'a, T: DeviceValue> RowStore<'a, T> {
+        /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's
+        /// values on the host, `scale` its scale, if rows have one. Waits until they have arrived.
+        pub(crate) fn new<'r>(
+            gpu: &Gpu,
+            dim: usize,
+            vertices: &'a [u32],
+            row: impl Fn(u32) -> &'r [T],
+            scale: Option<&dyn Fn(u32) -> f32>,
+        ) -> Result<Self, GpuError> {
+            Self::alloc(gpu, dim, scale.is_some(), vertices, false)?.filled(gpu, |vertices, values, scales| {
+                for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
+                    let row = row(v);
+                    KernelError::check_len("a row to cache", dim, row.len())?;
+                    values.copy_from_slice(row);
+                }
+                let of_rows = scale.into_iter().flat_map(|scale| vertices.iter().map(|&v| scale(v)));
+                scales.iter_mut().zip(of_rows).for_each(|(to, scale)| *to = scale);
+                Ok::<(), GpuError>(())
+            })
+        }
     }
 }

@@ -26,6 +26,18 @@ pub trait DeviceRow: DeviceValue {
     const SUM_BY_SOURCE: [&'static str; 3];
 }
 
+/// The kernel `$name` of `$module` for rows of type `$type`.
+macro_rules! row_kernel {
+    ($module:expr, $name:literal, $type:ty) => {
+        $module.kernel(<$type as $crate::gather::DeviceRow>::of([
+            concat!($name, "_f32"),
+            concat!($name, "_bf16"),
+            concat!($name, "_f16"),
+        ]))
+    };
+}
+pub(crate) use row_kernel;
+
 /// The names of a kernel that turns `$from` into each type of hidden rows.
 macro_rules! to_rows {
     ($kernel:literal, $from:literal) => {

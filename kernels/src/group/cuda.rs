@@ -6,7 +6,7 @@
 //! ranks within a warp by matching digits). Digits have up to 10 bits, as few as need no extra pass. Cost: three passes over the
 //! items for each digit, and one more; as many launches for all lists as for one, and an upload; the host does not wait.
 
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::scan::cuda::sum_before;
 
@@ -71,25 +71,23 @@ pub(crate) fn group_by_key(gpu: &Gpu, lists: &[Keyed<'_>]) -> Result<Vec<Grouped
         (item, tiles, threads) = (item + items, tiles + items.div_ceil(TILE), threads + items.max(keys + 1));
     }
     let described = gpu.upload(&described)?;
-    let all = [(&described).into(), (lists.len() as u32).into()];
-    let kernel = |name| Kernel { module: &MODULE, name };
+    let number_of_lists = lists.len() as u32;
     let shape = |warps: u32| Shape { blocks: tiles as u32, threads: THREADS, shared: (warps * 4) << bits };
     let mut places = gpu.alloc::<u32>((tiles << bits) + 1)?;
     let mut sorted: Option<[DeviceBuffer<u32>; 2]> = None;
     for pass in 0..passes {
-        let [from, order] =
-            sorted.as_ref().map_or([0; 2], |sorted| sorted.each_ref().map(|list| list.slice().address()));
+        let [from, order] = [0, 1].map(|list| sorted.as_ref().map(|sorted| &sorted[list]));
         let into = [gpu.alloc::<u32>(count)?, gpu.alloc::<u32>(count)?];
-        let read = [all[0], all[1], from.into(), (bits * pass).into(), bits.into(), (&places).into()];
-        gpu.launch(kernel("group_count"), shape(1), &read)?;
+        let read = arguments![&described, number_of_lists, from, bits * pass, bits, &places];
+        gpu.launch(MODULE.kernel("group_count"), shape(1), &read)?;
         sum_before(gpu, &mut places.slice_mut(), None)?;
-        let written = [order.into(), (&into[0]).into(), (&into[1]).into()];
-        gpu.launch(kernel("group_place"), shape(THREADS / 32), &[&read[..], &written].concat())?;
+        let written = arguments![order, &into[0], &into[1]];
+        gpu.launch(MODULE.kernel("group_place"), shape(THREADS / 32), &[&read[..], &written].concat())?;
         sorted = Some(into);
     }
-    let [keys, order] = sorted.as_ref().map_or([0; 2], |sorted| sorted.each_ref().map(|list| list.slice().address()));
-    let arguments = [all[0], all[1], (threads as u64).into(), keys.into(), order.into()];
-    gpu.launch(kernel("group_finish"), Shape::per_item(threads, THREADS), &arguments)?;
+    let [keys, order] = [0, 1].map(|list| sorted.as_ref().map(|sorted| &sorted[list]));
+    let of = arguments![&described, number_of_lists, threads, keys, order];
+    gpu.launch(MODULE.kernel("group_finish"), Shape::per_item(threads, THREADS), &of)?;
     Ok(found)
 }
 
@@ -102,7 +100,7 @@ mod tests {
         [(0, 0), (0, 5), (1, 1), (70, 3), (5000, 1), (9000, 300), (6000, 70_000), (300, 2_000_000), (40, 0)];
 
     /// Makes keys, some of which are out of range.
-    fn keys(case: usize, (count, num_keys): (usize, u32)) -> Vec<u32> {
+    fn keys(case: usize, count: usize, num_keys: u32) -> Vec<u32> {
         let mut draws = Draws::new(&StreamKey::new(1, Stream::Generate), case as u32);
         let mut keys: Vec<u32> = (0..count).map(|_| draws.below(num_keys + 1)).collect();
         keys.first_mut().into_iter().for_each(|key| *key = u32::MAX);
@@ -127,7 +125,7 @@ mod tests {
     #[test]
     fn oracle_a_stable_sort() {
         for (case, (count, num_keys)) in CASES.into_iter().enumerate() {
-            let (gpu, keys) = (Gpu::under_test(case as u32 % 4), keys(case, (count, num_keys)));
+            let (gpu, keys) = (Gpu::under_test(case as u32 % 4), keys(case, count, num_keys));
             let on_gpu = gpu.upload(&keys).unwrap();
             let list = Keyed { keys: on_gpu.slice(), num_keys: num_keys as usize, payload: None };
             check(&group_by_key(&gpu, &[list]).unwrap()[0], &keys, num_keys);
@@ -137,7 +135,7 @@ mod tests {
     #[test]
     fn lists_are_sorted_together_as_one_by_one() {
         let gpu = Gpu::under_test(3);
-        let all: Vec<Vec<u32>> = CASES.into_iter().enumerate().map(|(case, of)| keys(case, of)).collect();
+        let all: Vec<Vec<u32>> = CASES.into_iter().enumerate().map(|(case, of)| keys(case, of.0, of.1)).collect();
         let on_gpu: Vec<_> = all.iter().map(|keys| gpu.upload(keys).unwrap()).collect();
         let payload = gpu.upload(&(0..9000).map(|item| item * 3).collect::<Vec<u32>>()).unwrap();
         let list = |case: usize| {

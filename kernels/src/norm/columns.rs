@@ -56,24 +56,20 @@ impl ColumnNorm<'_> {
     /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn forward(&self, rows: &[f32], [scale, shift]: [&[f32]; 2], out: &mut [f32]) -> Result<(), KernelError> {
         let dim = self.check(&[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
-        KernelError::check_len("scale of the norm", dim, scale.len())?;
+        let factors = self.factors(scale)?;
         KernelError::check_len("shift of the norm", dim, shift.len())?;
         if dim == 0 {
             return Ok(());
         }
-        let factors: Vec<f32> = scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect();
         rows.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(rows, out)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-                        let columns = self.mean.iter().zip(&factors).zip(shift);
-                        for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns) {
-                            *out = (value - mean) * factor + shift;
-                        }
+            vectorised!({
+                for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+                    let columns = self.mean.iter().zip(&factors).zip(shift);
+                    for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns) {
+                        *out = (value - mean) * factor + shift;
                     }
-                },
-            );
+                }
+            });
         });
         Ok(())
     }
@@ -95,21 +91,17 @@ impl ColumnNorm<'_> {
             ("gradient of the norm", gradient.len()),
             ("gradient of the rows", out.len()),
         ])?;
-        KernelError::check_len("scale of the norm", dim, scale.len())?;
+        let factors = self.factors(scale)?;
         if dim == 0 {
             return Ok([Vec::new(), Vec::new()]);
         }
         let sums = self.products(rows, gradient)?;
-        let factors: Vec<f32> = scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect();
         gradient.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(gradient, out)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-                        out.iter_mut().zip(gradient).zip(&factors).for_each(|((out, g), factor)| *out = g * factor);
-                    }
-                },
-            );
+            vectorised!({
+                for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+                    out.iter_mut().zip(gradient).zip(&factors).for_each(|((out, g), factor)| *out = g * factor);
+                }
+            });
         });
         let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
         Ok([narrow(&sums[dim..]), narrow(&sums[..dim])])
@@ -165,20 +157,22 @@ impl ColumnNorm<'_> {
         let (plain, spread) = means.split_at(dim);
         let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks_mut(ROWS * dim)).enumerate();
         pieces.for_each(|(piece, (rows, gradient))| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (i, (row, gradient)) in rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate() {
-                        let weight = weights.map_or(1.0, |weights| weights[piece * ROWS + i]);
-                        let columns = self.mean.iter().zip(self.inverse).zip(plain.iter().zip(spread));
-                        for ((value, g), ((mean, inverse), (plain, spread))) in row.iter().zip(gradient).zip(columns) {
-                            *g -= weight * (plain + (value - mean) * inverse * spread);
-                        }
+            vectorised!({
+                for (i, (row, gradient)) in rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate() {
+                    let weight = weights.map_or(1.0, |weights| weights[piece * ROWS + i]);
+                    let columns = self.mean.iter().zip(self.inverse).zip(plain.iter().zip(spread));
+                    for ((value, g), ((mean, inverse), (plain, spread))) in row.iter().zip(gradient).zip(columns) {
+                        *g -= weight * (plain + (value - mean) * inverse * spread);
                     }
-                },
-            );
+                }
+            });
         });
         Ok(())
+    }
+
+    fn factors(&self, scale: &[f32]) -> Result<Vec<f32>, KernelError> {
+        KernelError::check_len("scale of the norm", self.mean.len(), scale.len())?;
+        Ok(scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect())
     }
 
     fn check(&self, matrices: &[(&'static str, usize)]) -> Result<usize, KernelError> {

@@ -35,10 +35,7 @@ fn check(dim: usize, matrices: &[(&'static str, usize)]) -> Result<usize, Kernel
 fn sums_over_rows(count: usize, width: usize, add: impl Fn(std::ops::Range<usize>, &mut [f64]) + Sync) -> Vec<f64> {
     let piece = |start: usize| {
         let mut sums = vec![0f64; width];
-        vectorised(
-            #[inline(always)]
-            || add(start..(start + ROWS).min(count), &mut sums),
-        );
+        vectorised!(add(start..(start + ROWS).min(count), &mut sums));
         sums
     };
     let pieces: Vec<Vec<f64>> = (0..count).into_par_iter().step_by(ROWS).map(piece).collect();

@@ -31,22 +31,19 @@ pub fn layer_norm(
     }
     let parts = rows.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).zip(moments.par_chunks_mut(ROWS * 2));
     parts.for_each(|((rows, out), moments)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for ((row, out), moments) in
-                    rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)).zip(moments.chunks_mut(2))
-                {
-                    let mean = sum(row) / dim as f32;
-                    out.iter_mut().zip(row).for_each(|(out, value)| *out = value - mean);
-                    let inverse = (dot(out, out) / dim as f32 + epsilon).sqrt().recip();
-                    for ((out, scale), shift) in out.iter_mut().zip(scale).zip(shift) {
-                        *out = *out * inverse * scale + shift;
-                    }
-                    moments.copy_from_slice(&[mean, inverse]);
+        vectorised!({
+            for ((row, out), moments) in
+                rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)).zip(moments.chunks_mut(2))
+            {
+                let mean = sum(row) / dim as f32;
+                out.iter_mut().zip(row).for_each(|(out, value)| *out = value - mean);
+                let inverse = (dot(out, out) / dim as f32 + epsilon).sqrt().recip();
+                for ((out, scale), shift) in out.iter_mut().zip(scale).zip(shift) {
+                    *out = *out * inverse * scale + shift;
                 }
-            },
-        );
+                moments.copy_from_slice(&[mean, inverse]);
+            }
+        });
     });
     Ok(())
 }
@@ -76,24 +73,19 @@ pub fn layer_norm_backward(
     }
     let parts = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks(ROWS * dim)).zip(out.par_chunks_mut(ROWS * dim));
     parts.zip(moments.par_chunks(ROWS * 2)).for_each(|(((rows, gradient), out), moments)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let pairs = rows.chunks_exact(dim).zip(gradient.chunks_exact(dim));
-                for (((row, gradient), out), moments) in
-                    pairs.zip(out.chunks_exact_mut(dim)).zip(moments.chunks_exact(2))
-                {
-                    let [mean, inverse] = [moments[0], moments[1]];
-                    out.iter_mut().zip(gradient).zip(scale).for_each(|((out, g), scale)| *out = g * scale);
-                    let of_mean = sum(out) / dim as f32;
-                    // The product with x̂: the product with the row, minus that with its mean.
-                    let of_spread = (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
-                    for (out, value) in out.iter_mut().zip(row) {
-                        *out = inverse * (*out - of_mean - (value - mean) * inverse * of_spread);
-                    }
+        vectorised!({
+            let pairs = rows.chunks_exact(dim).zip(gradient.chunks_exact(dim));
+            for (((row, gradient), out), moments) in pairs.zip(out.chunks_exact_mut(dim)).zip(moments.chunks_exact(2)) {
+                let [mean, inverse] = [moments[0], moments[1]];
+                out.iter_mut().zip(gradient).zip(scale).for_each(|((out, g), scale)| *out = g * scale);
+                let of_mean = sum(out) / dim as f32;
+                // The product with x̂: the product with the row, minus that with its mean.
+                let of_spread = (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
+                for (out, value) in out.iter_mut().zip(row) {
+                    *out = inverse * (*out - of_mean - (value - mean) * inverse * of_spread);
                 }
-            },
-        );
+            }
+        });
     });
     let sums = sums_over_rows(
         count,

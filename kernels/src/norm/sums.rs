@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::check;
-use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::simd::vectorised;
 
@@ -26,14 +26,11 @@ const THREADS: u32 = 256;
 pub fn divide_by_row_sums(rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
     check(dim, &[("rows to normalise", rows.len())])?;
     rows.par_chunks_mut((ROWS * dim).max(1)).for_each(|rows| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for row in rows.chunks_exact_mut(dim.max(1)) {
-                    divide(row);
-                }
-            },
-        );
+        vectorised!({
+            for row in rows.chunks_exact_mut(dim.max(1)) {
+                divide(row);
+            }
+        });
     });
     Ok(())
 }
@@ -63,9 +60,8 @@ fn divide(row: &mut [f32]) {
 /// [`KernelError::Length`] if `rows` are not whole rows; errors of the GPU.
 pub fn divide_by_row_sums_on_device(gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
-    let kernel = Kernel { module: &MODULE, name: "norm_divide_rows" };
-    let arguments = [(&*rows).into(), (count as u64).into(), (dim as u32).into()];
-    gpu.launch(kernel, Shape::per_warp(count, THREADS), &arguments)
+    let of = arguments![&*rows, count, dim as u32];
+    gpu.launch(MODULE.kernel("norm_divide_rows"), Shape::per_warp(count, THREADS), &of)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub fn has_amx() -> bool {
 }
 
 /// The right factor of several products, rounded and in the order in which the processor reads it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PackedFactor {
     rows: usize,
     columns: usize,
@@ -46,23 +46,17 @@ impl PackedFactor {
     /// If the matrix does not fit in its slice.
     pub fn new(b: MatrixView<'_>) -> Self {
         assert!(b.fits(), "a matrix outside its slice");
-        #[cfg(target_arch = "x86_64")]
-        let mut packed = x86::Columns::default();
+        let mut factor = Self { rows: b.rows, columns: b.columns, ..Self::default() };
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
             // SAFETY: the processor has the instructions that the function is compiled for.
-            unsafe { packed.pack(b) };
-            return Self { rows: b.rows, columns: b.columns, packed, values: Vec::new() };
+            unsafe { factor.packed.pack(b) };
+            return factor;
         }
         let at = |row: usize, column: usize| b.values[row * b.row_stride + column * b.column_stride];
-        let values = (0..b.rows).flat_map(|row| (0..b.columns).map(move |column| rounded(at(row, column)))).collect();
-        Self {
-            rows: b.rows,
-            columns: b.columns,
-            #[cfg(target_arch = "x86_64")]
-            packed,
-            values,
-        }
+        factor.values =
+            (0..b.rows).flat_map(|row| (0..b.columns).map(move |column| rounded(at(row, column)))).collect();
+        factor
     }
 
     /// Computes `out = a × self` on the calling thread only, like [`product_bf16`].
@@ -71,7 +65,7 @@ impl PackedFactor {
     /// If [`product_bf16`] would.
     pub fn product(&self, out: &mut [f32], a: MatrixView<'_>) {
         let (rows, columns) = (self.rows, self.columns);
-        if !is_product(out, false, a, (rows, columns)) {
+        if !is_product(out, false, a, rows, columns) {
             return;
         }
         #[cfg(target_arch = "x86_64")]
@@ -91,7 +85,7 @@ impl PackedFactor {
 /// If the shapes do not fit together or a matrix does not fit in its slice.
 pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     assert!(b.fits(), "a matrix outside its slice");
-    if !is_product(out, add, a, (b.rows, b.columns)) {
+    if !is_product(out, add, a, b.rows, b.columns) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
@@ -111,7 +105,7 @@ pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView
 }
 
 /// Checks the shapes; returns whether there are terms to sum. Handles a product without terms itself.
-fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, (rows, columns): (usize, usize)) -> bool {
+fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, rows: usize, columns: usize) -> bool {
     assert!(rows == a.columns && out.len() == a.rows * columns, "shapes of a product");
     assert!(a.fits(), "a matrix outside its slice");
     if a.columns == 0 && !add {

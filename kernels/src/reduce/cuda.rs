@@ -9,7 +9,7 @@
 use bytemuck::Pod;
 
 use crate::comm::{Communicator, device_all_to_all_v};
-use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::CommError;
 
 pub(crate) static MODULE: Module = Module { name: "reduce", source: include_str!("cuda.cu") };
@@ -41,9 +41,6 @@ impl DeviceAddend for f64 {
 }
 
 /// Replaces `values`, on this rank's `gpu`, by their sums over the ranks. Collective.
-///
-/// # Errors
-/// Errors of [`Communicator`].
 pub fn device_all_reduce_sum<T: DeviceAddend>(
     comm: &dyn Communicator,
     gpu: &Gpu,
@@ -67,9 +64,8 @@ pub fn device_all_reduce_sum<T: DeviceAddend>(
     let room = || gpu.alloc::<T>(mine * size).map_err(failure);
     let (mut parts, sums) = (room()?, room()?);
     device_all_to_all_v(comm, gpu, values.as_slice(), &portions, &mut parts.slice_mut(), &vec![mine; size])?;
-    let arguments = [(&parts).into(), (mine as u64).into(), (size as u32).into(), (&sums).into()];
-    let kernel = Kernel { module: &MODULE, name: T::KERNEL };
-    gpu.launch(kernel, Shape::per_item(mine, THREADS), &arguments).map_err(failure)?;
+    let of = arguments![&parts, mine, size as u32, &sums];
+    gpu.launch(MODULE.kernel(T::KERNEL), Shape::per_item(mine, THREADS), &of).map_err(failure)?;
     device_all_to_all_v(comm, gpu, sums.slice(), &vec![mine; size], values, &portions)
 }
 

@@ -15,7 +15,7 @@
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
-use super::launch::{Drawn, FEW, Launch, Places};
+use super::launch::{EdgeOutput, EdgeSlots, FEW, Launch, Request};
 use super::numbers::{Block, EDGES, LEN, NEW, Numbers, OF_SPLIT, STATUS};
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
 use crate::error::KernelError;
@@ -29,20 +29,6 @@ pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!
 const SMALL_LAYER: u64 = 1 << 20;
 /// No layer reserves memory for more edges before the number of its vertices is known.
 const MOST_PLACES: u64 = 1 << 24;
-
-/// Parameters of a layer.
-struct Request<'a> {
-    graph: &'a DeviceGraph<'a>,
-    draw: &'a DeviceDraw<'a>,
-    key: &'a StreamKey,
-    numbers: Numbers,
-    /// Whether the ids of the edges are kept, and whether they are needed at all.
-    keep: bool,
-    ids: bool,
-    /// Address of the counters, or 0.
-    work: u64,
-    edge: u64,
-}
 
 /// Result of [`DeviceSampler::finish_with`].
 pub(crate) struct Finished {
@@ -72,9 +58,6 @@ pub struct DeviceSampler {
 
 impl DeviceSampler {
     /// A sampler that launches on `gpu`'s stream.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         let (numbering, block) = (DeviceNumbering::new(gpu)?, Block::new(gpu)?);
         let (previous, launched, most_places) = (None, Vec::new(), MOST_PLACES);
@@ -82,9 +65,6 @@ impl DeviceSampler {
     }
 
     /// Begins a mini-batch from `graph`: `frontier` is the frontier of its first layer.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn start(&mut self, graph: &DeviceGraph<'_>, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
         let numbers = self.restart(graph, frontier.len())?;
         self.numbering.know(frontier, [numbers.at(LEN), numbers.at(STATUS)])?;
@@ -123,15 +103,12 @@ impl DeviceSampler {
 
     /// The frontier of the next layer, once the earlier ones are finished: after a layer, its mixed frontier, which
     /// starts with that layer's frontier.
-    pub fn mixed(&self) -> DeviceSlice<'_, u32> {
+    pub fn mixed_frontier(&self) -> DeviceSlice<'_, u32> {
         self.numbering.ids()
     }
 
-    /// Like [`DeviceSampler::mixed`], but takes the frontier; the next mini-batch starts after it.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`]; errors of the GPU.
-    pub fn take_mixed(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
+    /// Like [`DeviceSampler::mixed_frontier`], but takes the frontier; the next mini-batch starts after it.
+    pub fn take_mixed_frontier(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
         self.numbering.take_ids()
     }
 
@@ -256,17 +233,17 @@ impl DeviceSampler {
         self.numbering.reserve(room)?;
         self.numbering.spoil();
         let (len, slots) = (self.numbering.len(), gpu.alloc(room)?);
-        let mut indptr = gpu.alloc(self.mixed().len() + 1)?;
+        let mut indptr = gpu.alloc(self.mixed_frontier().len() + 1)?;
         let ids = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let to = Drawn { local: &slots, edges: ids.as_ref(), counts: request.edge };
-        self.launch_of(request).draw_few(request.key, &indptr, &to)?;
+        let to = EdgeOutput { local: &slots, edges: ids.as_ref() };
+        self.launch_of(request).draw_few(&indptr, &to)?;
         let items = Items { slots: slots.slice(), rows: Some(len), width: request.draw.number() as usize };
         let sums = Some((&mut indptr, numbers.at(EDGES)));
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], sums)?;
         let [local, targets] = [gpu.alloc(room)?, gpu.alloc(room)?];
         let kept = if request.keep { Some(gpu.alloc(room)?) } else { None };
         let table = self.numbering.table.arguments();
-        let from = Places { slots: &slots, ids: ids.as_ref(), rows: len, width: request.draw.number() };
+        let from = EdgeSlots { slots: &slots, ids: ids.as_ref(), rows: len, width: request.draw.number() };
         from.close(&gpu, table, &indptr, [&local, &targets], kept.as_ref())?;
         Ok(DeviceLayer { indptr, local, targets: Some(targets), edges: kept })
     }
@@ -282,7 +259,7 @@ impl DeviceSampler {
             None => {
                 let edges = self.look(request.graph, 1, None)?.0[EDGES];
                 // The frontier and all edges must have distinct positions.
-                if edges + self.mixed().len() as u64 >= u64::from(u32::MAX) {
+                if edges + self.mixed_frontier().len() as u64 >= u64::from(u32::MAX) {
                     return Err(KernelError::TooManyEdges { edges }.into());
                 }
                 edges as usize
@@ -292,18 +269,17 @@ impl DeviceSampler {
         self.numbering.spoil();
         let local = gpu.alloc(room)?;
         let edges = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let to = Drawn { local: &local, edges: edges.as_ref(), counts: request.edge };
-        self.launch_of(request).draw(request.key, &indptr, list.as_ref(), &to)?;
+        let to = EdgeOutput { local: &local, edges: edges.as_ref() };
+        self.launch_of(request).draw(&indptr, list.as_ref(), &to)?;
         let items = Items { slots: local.slice(), rows: Some(numbers.at(EDGES)), width: 1 };
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], None)?;
         self.numbering.look_up(&items)?;
         Ok(DeviceLayer { indptr, local, targets: None, edges })
     }
 
-    fn launch_of<'a>(&'a self, request: &Request<'a>) -> Launch<'a> {
-        let &Request { graph, draw, numbers, ids, work, .. } = request;
-        let (frontier, len, table) = (self.mixed(), self.numbering.len(), self.numbering.table.arguments());
-        Launch { gpu: &self.gpu, graph, draw, frontier, len, check: self.check, table, numbers, ids, work }
+    fn launch_of<'a>(&'a self, request: &'a Request<'a>) -> Launch<'a> {
+        let (frontier, len, table) = (self.mixed_frontier(), self.numbering.len(), self.numbering.table.arguments());
+        Launch { gpu: &self.gpu, request, frontier, len, check: self.check, table }
     }
 
     /// Memory for the edges of a layer, if the fanout bounds their number well enough.
@@ -328,18 +304,18 @@ impl DeviceSampler {
         let vertex = |of: DeviceSlice<'_, u32>| of.part(at, at + 1)?.to_vec(gpu).map(|found| found[0]);
         let num_vertices = graph.num_vertices();
         Err(match what {
-            0 => KernelError::NotHeld { vertex: vertex(self.mixed())? },
-            1 => KernelError::VertexOutOfRange { vertex: vertex(self.mixed())?, num_vertices },
-            2 => KernelError::RepeatedVertex { vertex: vertex(self.mixed())? },
+            0 => KernelError::NotHeld { vertex: vertex(self.mixed_frontier())? },
+            1 => KernelError::VertexOutOfRange { vertex: vertex(self.mixed_frontier())?, num_vertices },
+            2 => KernelError::RepeatedVertex { vertex: vertex(self.mixed_frontier())? },
             3 => {
-                let v = vertex(self.mixed())? as usize;
+                let v = vertex(self.mixed_frontier())? as usize;
                 let ends = graph.indptr.part(v, v + 2)?.to_vec(gpu)?;
                 KernelError::TooManyEdges { edges: ends[1] - ends[0] }
             }
             5 => KernelError::VertexOutOfRange { vertex: at as u32, num_vertices },
             6 => KernelError::Topology {
                 expected: "an indptr that ascends to the number of edges",
-                got: format!("another one at vertex {}", vertex(self.mixed())?),
+                got: format!("another one at vertex {}", vertex(self.mixed_frontier())?),
             },
             _ => KernelError::CounterOverflow,
         }

@@ -2,9 +2,9 @@
 //! [`Draw`](super::Draw) and of [`SampledCsc`](super::SampledCsc).
 
 use super::cuda::MODULE;
-use super::{DeviceSubgraph, ExcludedEdges, Fanout, SampledCsc};
+use super::{DeviceSubgraph, ExcludedEdges, Fanout, graph};
 use crate::count::DeviceCounters;
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments};
 use crate::error::KernelError;
 
 /// Threads per block.
@@ -60,9 +60,6 @@ impl<'a> DeviceGraph<'a> {
     }
 
     /// Number of in-edges of each of `vertices`, sampled or not, in a subgraph or not; 0 for ids that are not vertices.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn degrees(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<DeviceBuffer<u64>, GpuError> {
         let out = gpu.alloc(vertices.len())?;
         self.launch_degrees(gpu, "vertex_degrees", vertices, (&out).into())?;
@@ -90,15 +87,14 @@ impl<'a> DeviceGraph<'a> {
         vertices: DeviceSlice<'_, u32>,
         out: Argument,
     ) -> Result<(), GpuError> {
-        let arguments =
-            [self.words(self.indptr.address(), false), vertices.into(), (vertices.len() as u64).into(), out];
-        let shape = gpu.beside_others(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
-        gpu.launch(Kernel { module: &MODULE, name }, shape, &arguments)
+        let of = arguments![self.words(self.indptr.address(), false), vertices, vertices.len(), out];
+        let shape = gpu.limit_zero_copy(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
+        gpu.launch(MODULE.kernel(name), shape, &of)
     }
 
     /// The shape of a kernel for any number of blocks that draws edges; `ids` if it needs the edges' ids.
     pub(super) fn shape(&self, gpu: &Gpu, shape: Shape, ids: bool) -> Shape {
-        gpu.beside_others(gpu.beside_others(shape, self.drawn_indptr(ids)), self.indices.address())
+        gpu.limit_zero_copy(gpu.limit_zero_copy(shape, self.drawn_indptr(ids)), self.indices.address())
     }
 
     /// The argument of kernels that draw edges; `ids` if they need the edges' ids.
@@ -122,28 +118,12 @@ impl<'a> DeviceGraph<'a> {
     }
 }
 
-/// Checks the length of `indptr` and the values at both ends.
+/// [`graph::check_ends`] of an indptr on a GPU.
 fn check_ends(gpu: &Gpu, indptr: DeviceSlice<'_, u64>, edges: usize) -> Result<(), GpuError> {
     let len = indptr.len();
-    let ends = match len {
-        0 => vec![],
-        1 => indptr.to_vec(gpu)?,
-        _ => [indptr.part(0, 1)?.to_vec(gpu)?, indptr.part(len - 1, len)?.to_vec(gpu)?].concat(),
-    };
-    let wrong = |expected, got: String| Err(KernelError::Topology { expected, got }.into());
-    let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else {
-        return wrong("an indptr with one element more than vertices", "an empty one".to_owned());
-    };
-    if len - 1 > u32::MAX as usize {
-        return wrong("at most 2^32 - 1 vertices", format!("{}", len - 1));
-    }
-    if first != 0 {
-        return wrong("an indptr that starts at 0", format!("{first}"));
-    }
-    if last != edges as u64 {
-        return wrong("an indptr that ends at the number of edges", format!("{last} for {edges} edges"));
-    }
-    Ok(())
+    let at = |place: usize| Ok::<u64, GpuError>(indptr.part(place, place + 1)?.to_vec(gpu)?[0]);
+    let ends = if len > 0 { Some([at(0)?, at(len - 1)?]) } else { None };
+    Ok(graph::check_ends(len, ends, edges)?)
 }
 
 /// [`ExcludedEdges`] on a GPU.
@@ -152,9 +132,6 @@ pub struct DeviceExcludedEdges(DeviceBuffer<u64>);
 
 impl DeviceExcludedEdges {
     /// A copy of `excluded`.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu, excluded: &ExcludedEdges) -> Result<Self, GpuError> {
         gpu.upload(excluded.as_slice()).map(Self)
     }
@@ -193,8 +170,8 @@ impl<'a> DeviceDraw<'a> {
 
     pub(super) fn excluded(&self) -> [Argument; 2] {
         match self.excluded {
-            Some(DeviceExcludedEdges(edges)) => [edges.into(), (edges.len() as u64).into()],
-            None => [0u64.into(), 0u64.into()],
+            Some(DeviceExcludedEdges(edges)) => arguments![edges, edges.len()],
+            None => arguments![0u64, 0u64],
         }
     }
 }
@@ -209,7 +186,7 @@ pub enum DeviceEdgeIds<'a> {
     Count(&'a mut DeviceCounters),
 }
 
-/// One layer of a mini-batch on a GPU, with the contents of a [`SampledCsc`].
+/// One layer of a mini-batch on a GPU, with the contents of a [`SampledCsc`](super::SampledCsc).
 #[derive(Debug)]
 pub struct DeviceLayer {
     /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
@@ -240,15 +217,5 @@ impl DeviceLayer {
         self.local.truncate(edges);
         self.targets.iter_mut().for_each(|targets| targets.truncate(edges));
         self.edges.iter_mut().for_each(|ids| ids.truncate(edges));
-    }
-
-    /// Copies the layer to the host. Waits for everything launched before.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
-    pub fn to_host(&self) -> Result<SampledCsc, GpuError> {
-        let edges = self.edges.as_ref().map_or(Ok(vec![]), DeviceBuffer::to_vec)?;
-        let (indptr, local) = (self.indptr.to_vec()?, self.local.to_vec()?);
-        Ok(SampledCsc { indptr, local, edges, factors: Vec::new() })
     }
 }

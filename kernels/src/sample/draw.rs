@@ -12,7 +12,7 @@ use crate::prefetch::prefetch;
 pub struct Draw<'a> {
     pub(super) fanout: Fanout,
     excluded: Option<&'a ExcludedEdges>,
-    pub(super) near: Option<Preferred<'a>>,
+    pub(super) preferred: Option<Preferred<'a>>,
 }
 
 /// In-neighbours that are drawn more often than others.
@@ -27,7 +27,7 @@ impl<'a> Draw<'a> {
     /// Draws `fanout` distinct in-edges of each vertex, or all if there are no more; in a graph with weights, only
     /// edges of positive weight.
     pub fn new(fanout: Fanout) -> Self {
-        Self { fanout, excluded: None, near: None }
+        Self { fanout, excluded: None, preferred: None }
     }
 
     /// Draws none of the `excluded` edges.
@@ -38,8 +38,8 @@ impl<'a> Draw<'a> {
     /// Draws in-neighbours in `set` with `factor` times the probability of others, at least 1, and returns the factors
     /// that correct sums ([`SampledCsc::factors`](super::SampledCsc::factors)): see `locality.rs`. With 1, all are
     /// drawn alike. In a graph with weights only the weights count.
-    pub fn near(self, set: &'a VertexSet, factor: f64) -> Self {
-        Self { near: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
+    pub fn prefer(self, set: &'a VertexSet, factor: f64) -> Self {
+        Self { preferred: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
 
     /// Whether no edge is excluded.
@@ -60,14 +60,8 @@ pub trait DrawVertex: Sync {
     /// Whether a draw reads the data of all in-edges of its vertex.
     const READS_ALL: bool;
 
-    /// Draws from the in-edges of `vertex`; appends the kept ones to `picks`, ascending, unless all are kept.
-    fn draw(
-        &self,
-        vertex: Vertex,
-        key: &StreamKey,
-        scratch: &mut Scratch,
-        picks: &mut Picks,
-    ) -> Result<Kept, KernelError>;
+    /// Draws from the in-edges of `vertex`; appends the kept ones to the picks, ascending, unless all are kept.
+    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError>;
 
     /// Calls [`draw`](Self::draw) for each of up to [`GROUP`] vertices, with results in `kept`. Begins to fetch the
     /// picked parts of `indices`.
@@ -78,10 +72,9 @@ pub trait DrawVertex: Sync {
         vertices: &[Vertex],
         key: &StreamKey,
         scratch: &mut Scratch,
-        picks: &mut Picks,
         kept: &mut [Kept; GROUP],
     ) -> Result<(), KernelError> {
-        draw_each(self, indices, vertices, key, scratch, picks, kept)
+        draw_each(self, indices, vertices, key, scratch, kept)
     }
 }
 
@@ -93,13 +86,12 @@ pub(super) fn draw_each(
     vertices: &[Vertex],
     key: &StreamKey,
     scratch: &mut Scratch,
-    picks: &mut Picks,
     kept: &mut [Kept; GROUP],
 ) -> Result<(), KernelError> {
     for (&vertex, kept) in vertices.iter().zip(kept) {
-        *kept = by.draw(vertex, key, scratch, picks)?;
+        *kept = by.draw(vertex, key, scratch)?;
         if let Kept::Picked(count) = *kept {
-            fetch(indices, vertex.start, picks.last(count as usize));
+            fetch(indices, vertex.start, scratch.picks.last(count as usize));
         }
     }
     Ok(())
@@ -139,6 +131,8 @@ pub enum Kept {
 /// Buffers of a draw, kept from vertex to vertex.
 #[derive(Default)]
 pub struct Scratch {
+    /// The picks of all vertices of a group.
+    pub(super) picks: Picks,
     /// Picks of the present vertex, if they are too many to be compared with each other.
     pub(super) seen: IdMap,
     /// One word for each candidate.

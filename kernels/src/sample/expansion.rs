@@ -1,6 +1,6 @@
 //! Expansion-aware sampling: the vertices that a server of several reads for its seeds (GraNNDis, section 4.2).
 //!
-//! Returns: a [`Reach`], the vertices and the edges among them. Input: the seeds of a server, which are its own. A
+//! Returns: a [`ReceptiveField`], the vertices and the edges among them. Input: the seeds of a server, which are its own. A
 //! server reads its own vertices up to as many hops before its seeds as there are layers; beyond them at most `hops`
 //! hops, and at each hop at most `fanout` in-neighbours of a vertex. Edges within a server are never left out.
 //!
@@ -41,8 +41,8 @@ impl Expansion<'_> {
     }
 
     /// The hop at which the server reads each vertex for `seeds`, which are its own.
-    pub fn reach(&self, graph: Graph<'_>, seeds: &[u32], key: &StreamKey) -> Reach {
-        let mut hop = vec![Reach::NOT; graph.num_vertices()];
+    pub fn reach(&self, graph: Graph<'_>, seeds: &[u32], key: &StreamKey) -> ReceptiveField {
+        let mut hop = vec![ReceptiveField::NOT; graph.num_vertices()];
         seeds.iter().for_each(|&v| hop[v as usize] = 0);
         let mut frontier = seeds.to_vec();
         for _ in 0..self.layers {
@@ -59,7 +59,7 @@ impl Expansion<'_> {
             frontier.sort_unstable();
             frontier.dedup();
         }
-        Reach { hop }
+        ReceptiveField { hop }
     }
 
     /// The in-neighbours that are read for `v`, itself `at` hops beyond the server, with their own hops beyond it.
@@ -93,12 +93,12 @@ fn drawn(sources: &[u32], fanout: Fanout, key: &StreamKey, v: u32) -> Vec<u32> {
 
 /// The vertices that a server reads.
 #[derive(Clone, Debug)]
-pub struct Reach {
-    /// Number of hops beyond the server of each vertex; [`Reach::NOT`] for vertices that are not read.
+pub struct ReceptiveField {
+    /// Number of hops beyond the server of each vertex; [`ReceptiveField::NOT`] for vertices that are not read.
     hop: Vec<u8>,
 }
 
-impl Reach {
+impl ReceptiveField {
     const NOT: u8 = u8::MAX;
 
     /// Whether `v` is read.
@@ -176,7 +176,7 @@ mod tests {
             }
             read
         };
-        let read = |reach: &Reach| (0..n).map(|v| reach.reads(v)).collect::<Vec<_>>();
+        let read = |reach: &ReceptiveField| (0..n).map(|v| reach.reads(v)).collect::<Vec<_>>();
         let all = of(3, Fanout::All).reach(graph, &seeds, &key);
         assert_eq!(read(&all), naive(&|_, _| true));
         assert_eq!(read(&of(0, Fanout::All).reach(graph, &seeds, &key)), naive(&|u, _| own(u)));

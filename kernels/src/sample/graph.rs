@@ -38,19 +38,11 @@ impl<'a> Graph<'a> {
     /// [`KernelError::Topology`] if `indptr` is empty, has more vertices than `u32` ids, does not start at 0, or does
     /// not end at the number of edges.
     pub fn new(indptr: &'a [u64], indices: &'a [u32]) -> Result<Self, KernelError> {
-        let wrong = |expected, got: String| Err(KernelError::Topology { expected, got });
-        let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
-            return wrong("an indptr with one element more than vertices", "an empty one".to_owned());
-        };
-        if indptr.len() - 1 > u32::MAX as usize {
-            return wrong("at most 2^32 - 1 vertices", format!("{}", indptr.len() - 1));
-        }
-        if first != 0 {
-            return wrong("an indptr that starts at 0", format!("{first}"));
-        }
-        if last != indices.len() as u64 {
-            return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
-        }
+        check_ends(
+            indptr.len(),
+            indptr.first().zip(indptr.last()).map(|(&first, &last)| [first, last]),
+            indices.len(),
+        )?;
         Ok(Self { indptr, indices, weights: None, drawable: None, corrects: false, factors: None, read_ahead: None })
     }
 
@@ -208,6 +200,20 @@ impl<'a> Graph<'a> {
     pub fn degree_with_loop(&self, v: u32) -> f32 {
         self.factors.map_or((self.drawable(v) + 1) as f32, |(_, degrees)| degrees[v as usize] + 1.0)
     }
+}
+
+/// Checks the length of an indptr and its first and last value, if it has any.
+pub(super) fn check_ends(len: usize, ends: Option<[u64; 2]>, edges: usize) -> Result<(), KernelError> {
+    let (expected, got) = match ends {
+        None => ("an indptr with one element more than vertices", "an empty one".to_owned()),
+        Some(_) if len - 1 > u32::MAX as usize => ("at most 2^32 - 1 vertices", format!("{}", len - 1)),
+        Some([first, _]) if first != 0 => ("an indptr that starts at 0", format!("{first}")),
+        Some([_, last]) if last != edges as u64 => {
+            ("an indptr that ends at the number of edges", format!("{last} for {edges} edges"))
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(KernelError::Topology { expected, got })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::cuda::MODULE;
 use super::device::{DeviceDraw, DeviceGraph};
 use super::fanout::Fanout;
 use super::numbers::{LISTED, Numbers, STATUS};
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Shape, arguments};
 use crate::philox::StreamKey;
 
 const THREADS: u32 = 256;
@@ -19,11 +19,24 @@ const SHARED_BYTES: usize = 32 << 10;
 /// Memory for the picks of all blocks, if one block's picks do not fit in shared memory.
 const PICKS_BYTES: usize = 64 << 20;
 
+/// Parameters of a layer.
+pub(super) struct Request<'a> {
+    pub graph: &'a DeviceGraph<'a>,
+    pub draw: &'a DeviceDraw<'a>,
+    pub key: &'a StreamKey,
+    pub numbers: Numbers,
+    /// Whether the ids of the edges are kept, and whether they are needed at all.
+    pub keep: bool,
+    pub ids: bool,
+    /// Address of the counts of edges, charged to frontier vertices, and of the counters of edges, or 0.
+    pub work: u64,
+    pub edge: u64,
+}
+
 /// Arguments that the launches of one layer share.
 pub(super) struct Launch<'a> {
     pub gpu: &'a Gpu,
-    pub graph: &'a DeviceGraph<'a>,
-    pub draw: &'a DeviceDraw<'a>,
+    pub request: &'a Request<'a>,
     /// The vertices, and room for more.
     pub frontier: DeviceSlice<'a, u32>,
     /// Address of their number.
@@ -32,20 +45,13 @@ pub(super) struct Launch<'a> {
     pub check: bool,
     /// The table that they are in.
     pub table: [Argument; 3],
-    pub numbers: Numbers,
-    /// Whether the ids of edges are needed.
-    pub ids: bool,
-    /// Counts of edges, charged to frontier vertices, or 0.
-    pub work: u64,
 }
 
 /// Output of the drawn edges.
-pub(super) struct Drawn<'a> {
+pub(super) struct EdgeOutput<'a> {
     pub local: &'a DeviceBuffer<u32>,
     /// Their ids, if they are kept.
     pub edges: Option<&'a DeviceBuffer<u64>>,
-    /// Counts of edges, or 0.
-    pub counts: u64,
 }
 
 /// Blocks that handle one vertex after another, with memory of their own.
@@ -55,14 +61,8 @@ struct Blocks {
     memory: Option<DeviceBuffer<u8>>,
 }
 
-impl Blocks {
-    fn memory(&self) -> Argument {
-        self.memory.as_ref().map_or(0, |memory| memory.slice().address()).into()
-    }
-}
-
-/// Places of [`Launch::draw_few`], whose slots are numbered.
-pub(super) struct Places<'a> {
+/// EdgeSlots of [`Launch::draw_few`], whose slots are numbered.
+pub(super) struct EdgeSlots<'a> {
     pub slots: &'a DeviceBuffer<u32>,
     /// Ids of the edges, if they are kept.
     pub ids: Option<&'a DeviceBuffer<u64>>,
@@ -71,7 +71,7 @@ pub(super) struct Places<'a> {
     pub width: u32,
 }
 
-impl Places<'_> {
+impl EdgeSlots<'_> {
     /// Makes contiguous lists of the edges, each vertex's at the positions in `indptr`: their sources and targets, and their ids.
     pub(super) fn close(
         &self,
@@ -81,23 +81,20 @@ impl Places<'_> {
         [local, targets]: [&DeviceBuffer<u32>; 2],
         edges: Option<&DeviceBuffer<u64>>,
     ) -> Result<(), GpuError> {
-        let address = |ids: Option<&DeviceBuffer<u64>>| ids.map_or(0, |ids| ids.slice().address()).into();
-        let first = [self.rows.into(), self.width.into(), (self.slots.len() as u64).into()];
-        let from = [indptr.into(), self.slots.into(), address(self.ids)];
-        let to = [local.into(), targets.into(), address(edges)];
-        let kernel = Kernel { module: &MODULE, name: "sample_close" };
+        let first = arguments![self.rows, self.width, self.slots.len()];
+        let rest = arguments![indptr, self.slots, self.ids, local, targets, edges];
         let shape = Shape::per_item(self.slots.len(), THREADS);
-        gpu.launch(kernel, shape, &[&first[..], &table, &from, &to].concat())
+        gpu.launch(MODULE.kernel("sample_close"), shape, &[&first[..], &table, &rest].concat())
     }
 }
 
 impl Launch<'_> {
     /// Launches a kernel for any number of blocks that reads the graph and the frontier.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
-        let most = (self.frontier.len() as u64).into();
-        let first = [self.graph.argument(self.ids), self.frontier.into(), self.len.into(), most];
-        let arguments = [&first[..], &[u32::from(self.check).into()], &arguments.concat()].concat();
-        self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape, self.ids), &arguments)
+        let (graph, check) = (self.request.graph.argument(self.request.ids), u32::from(self.check));
+        let first = arguments![graph, self.frontier, self.len, self.frontier.len(), check];
+        let arguments = [&first[..], &arguments.concat()].concat();
+        self.gpu.launch(MODULE.kernel(name), self.request.graph.shape(self.gpu, shape, self.request.ids), &arguments)
     }
 
     /// As many blocks as are useful, each with `bytes` of memory.
@@ -113,36 +110,34 @@ impl Launch<'_> {
         Ok(Blocks { shape: Shape { blocks: blocks as u32, threads, shared: shared as u32 }, memory })
     }
 
-    fn drawn(&self, to: &Drawn<'_>) -> [Argument; 4] {
-        let edges = to.edges.map_or(0, |edges| edges.slice().address());
-        [to.local.into(), edges.into(), to.counts.into(), self.numbers.at(STATUS).into()]
+    fn drawn(&self, to: &EdgeOutput<'_>) -> [Argument; 4] {
+        arguments![to.local, to.edges, self.request.edge, self.request.numbers.at(STATUS)]
     }
 
     /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places; stores their number in `counts`.
-    pub(super) fn draw_few(&self, key: &StreamKey, counts: &DeviceBuffer<u32>, to: &Drawn<'_>) -> Result<(), GpuError> {
-        let fanout = self.draw.number();
+    pub(super) fn draw_few(&self, counts: &DeviceBuffer<u32>, to: &EdgeOutput<'_>) -> Result<(), GpuError> {
+        let fanout = self.request.draw.number();
         let (name, lanes) = match fanout {
             ..=4 => ("sample_few_4", 4),
             5..=8 => ("sample_few_8", 8),
             9..=16 => ("sample_few_16", 16),
             _ => ("sample_few_32", FEW as usize),
         };
-        let rest = [counts.into(), self.work.into(), key.into()];
-        let arguments = [&[fanout.into()][..], &self.draw.excluded(), &self.table, &rest, &self.drawn(to)];
+        let rest = arguments![counts, self.request.work, self.request.key];
+        let arguments = [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest, &self.drawn(to)];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
     /// Counts the edges of each frontier vertex, with room for their sum, and lists the vertices that a separate kernel
     /// has to draw for, if there may be any.
     pub(super) fn count(&self) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
-        let (most, fanout) = (self.frontier.len(), self.draw.number());
+        let (most, fanout) = (self.frontier.len(), self.request.draw.number());
         let counts = self.gpu.alloc(most + 1)?;
-        let listing = fanout > FEW && self.draw.fanout != Fanout::All;
-        let list = if listing { Some(self.gpu.alloc(most)?) } else { None };
-        let at = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
-        let numbers = [LISTED, STATUS].map(|which| self.numbers.at(which).into());
-        let rest = [(&counts).into(), self.work.into(), at.into(), numbers[0], numbers[1]];
-        let arguments = [&[fanout.into()][..], &self.draw.excluded(), &self.table, &rest];
+        let listing = fanout > FEW && self.request.draw.fanout != Fanout::All;
+        let list = listing.then(|| self.gpu.alloc::<u32>(most)).transpose()?;
+        let [listed, status] = [LISTED, STATUS].map(|which| self.request.numbers.at(which));
+        let rest = arguments![&counts, self.request.work, list.as_ref(), listed, status];
+        let arguments = [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest];
         self.launch("sample_count", Shape::per_item(most, THREADS), &arguments)?;
         Ok((counts, list))
     }
@@ -150,19 +145,18 @@ impl Launch<'_> {
     /// Draws the edges that were counted; `to` has room for all of them.
     pub(super) fn draw(
         &self,
-        key: &StreamKey,
         indptr: &DeviceBuffer<u32>,
         list: Option<&DeviceBuffer<u32>>,
-        to: &Drawn<'_>,
+        to: &EdgeOutput<'_>,
     ) -> Result<(), GpuError> {
-        let (excluded, drawn) = (self.draw.excluded(), self.drawn(to));
-        let shared = [&excluded[..], &self.table, &[indptr.into()], &drawn].concat();
+        let (excluded, drawn) = (self.request.draw.excluded(), self.drawn(to));
+        let shared = [&excluded[..], &self.table, &arguments![indptr], &drawn].concat();
         let shape = Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
         self.launch("sample_copy", shape, &[&shared])?;
         let Some(list) = list else { return Ok(()) };
-        let size = self.draw.number().next_power_of_two();
+        let size = self.request.draw.number().next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
-        let rest = [key.into(), list.into(), self.numbers.at(LISTED).into(), size.into(), blocks.memory()];
+        let rest = arguments![self.request.key, list, self.request.numbers.at(LISTED), size, blocks.memory.as_ref()];
         self.launch("sample_many", blocks.shape, &[&shared, &rest])
     }
 }

@@ -31,7 +31,7 @@
 //! has more than the fanout, and two draws.
 
 use super::Fanout;
-use super::draw::{Draw, DrawVertex, Kept, Picks, Preferred, Scratch, Vertex};
+use super::draw::{Draw, DrawVertex, Kept, Preferred, Scratch, Vertex};
 use super::uniform::{Uniform, floyd};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
@@ -39,7 +39,7 @@ use crate::philox::StreamKey;
 /// Draws from a set more often.
 pub(super) struct Locality<'a> {
     pub to_draw: Draw<'a>,
-    pub near: Preferred<'a>,
+    pub preferred: Preferred<'a>,
     pub indices: &'a [u32],
 }
 
@@ -52,7 +52,7 @@ impl Locality<'_> {
         far.clear();
         for (offset, &source) in (0..degree).zip(&self.indices[start as usize..]) {
             if excluded.next_if_eq(&&(start + u64::from(offset))).is_none() {
-                if self.near.set.contains(source) { &mut *near } else { &mut *far }.push(offset);
+                if self.preferred.set.contains(source) { &mut *near } else { &mut *far }.push(offset);
             }
         }
     }
@@ -61,14 +61,8 @@ impl Locality<'_> {
 impl DrawVertex for Locality<'_> {
     const READS_ALL: bool = true;
 
-    fn draw(
-        &self,
-        vertex: Vertex,
-        key: &StreamKey,
-        scratch: &mut Scratch,
-        picks: &mut Picks,
-    ) -> Result<Kept, KernelError> {
-        let Scratch { seen, sides, factors, .. } = scratch;
+    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError> {
+        let Scratch { picks, seen, sides, factors, .. } = scratch;
         let most = match self.to_draw.fanout {
             Fanout::Take(fanout) if fanout < vertex.degree => {
                 self.candidates(vertex, sides);
@@ -79,12 +73,12 @@ impl DrawVertex for Locality<'_> {
         };
         let Some(fanout) = most else {
             // No preference: uniform draws.
-            let kept = Uniform(self.to_draw).draw(vertex, key, scratch, picks)?;
+            let kept = Uniform(self.to_draw).draw(vertex, key, scratch)?;
             let count = if let Kept::Picked(count) = kept { count } else { vertex.degree };
             scratch.factors.resize(scratch.factors.len() + count as usize, 1.0);
             return Ok(kept);
         };
-        let draws = SideDraws::new(sides.each_ref().map(Vec::len), fanout, self.near.factor);
+        let draws = SideDraws::new(sides.each_ref().map(Vec::len), fanout, self.preferred.factor);
         // The picks of the two sides and the rounding have pages of the vertex's words each.
         let near = draws.near(key.page(vertex.id, 2).block(vertex.id, 0)[0]);
         for (side, (list, count)) in (0..).zip(sides.iter().zip([near, fanout as usize - near])) {
@@ -100,7 +94,7 @@ impl DrawVertex for Locality<'_> {
         let drawn = picks.last(fanout as usize);
         drawn.sort_unstable();
         let sources = &self.indices[vertex.start as usize..];
-        let is_far = |offset: &u32| usize::from(!self.near.set.contains(sources[*offset as usize]));
+        let is_far = |offset: &u32| usize::from(!self.preferred.set.contains(sources[*offset as usize]));
         factors.extend(drawn.iter().map(|offset| draws.factors[is_far(offset)]));
         Ok(Kept::Picked(fanout))
     }

@@ -12,7 +12,7 @@
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
 //! numbering.rs    number the drawn vertices                locality.rs   more often from a set of vertices
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
-//! expansion.rs    vertices that a server of several reads  near.rs         such sets for each layer
+//! expansion.rs    vertices that a server of several reads  preferred.rs    such sets for each layer
 //! cuda.rs       the sampler on a GPU                       device.rs     its inputs and outputs
 //! launch.rs       its launches                             subgraph.rs   in-edges that a GPU holds of a graph it does not
 //! numbers.rs      counts of several layers, read at once
@@ -27,9 +27,9 @@ mod fanout;
 mod graph;
 mod launch;
 mod locality;
-mod near;
 mod numbering;
 mod numbers;
+mod preferred;
 mod record;
 mod sampler;
 mod segment;
@@ -42,10 +42,11 @@ pub use cuda::DeviceSampler;
 pub use device::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer};
 pub use draw::Draw;
 pub use excluded::ExcludedEdges;
-pub use expansion::{Expansion, Reach};
+pub use expansion::{Expansion, ReceptiveField};
 pub use fanout::Fanout;
+pub(crate) use fanout::serde_by_text;
 pub use graph::Graph;
-pub use near::Near;
+pub use preferred::PreferredVertices;
 pub use record::EdgeIds;
 pub use sampler::{SampledCsc, Sampler};
 pub use subgraph::DeviceSubgraph;

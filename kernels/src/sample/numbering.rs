@@ -43,11 +43,11 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Forgets the vertices of `mixed`, the mixed frontier of the last mini-batch, and makes room for another graph.
-    pub(super) fn restart(&mut self, mixed: &[u32], num_vertices: usize) {
+    /// Forgets the vertices of `mixed_frontier`, the mixed frontier of the last mini-batch, and makes room for another graph.
+    pub(super) fn restart(&mut self, mixed_frontier: &[u32], num_vertices: usize) {
         let words = num_vertices.div_ceil(64);
         let few = self.known < self.members.len() / 16;
-        match mixed.get(..self.known) {
+        match mixed_frontier.get(..self.known) {
             Some(known) if few && self.members.len() == words => {
                 known.iter().for_each(|&v| self.members[v as usize / 64] = 0);
             }
@@ -59,10 +59,10 @@ impl Bits {
         self.known = 0;
     }
 
-    /// The bits of `mixed`, whose vertices must be below `num_vertices`.
-    pub(super) fn members(&mut self, mixed: &[u32], num_vertices: usize) -> Result<&[u64], KernelError> {
+    /// The bits of `mixed_frontier`, whose vertices must be below `num_vertices`.
+    pub(super) fn members(&mut self, mixed_frontier: &[u32], num_vertices: usize) -> Result<&[u64], KernelError> {
         self.members.resize(num_vertices.div_ceil(64), 0);
-        for &vertex in &mixed[self.known..] {
+        for &vertex in &mixed_frontier[self.known..] {
             if vertex as usize >= num_vertices {
                 return Err(KernelError::VertexOutOfRange { vertex, num_vertices });
             }
@@ -77,17 +77,17 @@ impl Bits {
         Ok(&self.members)
     }
 
-    /// Extends `mixed` and writes the position of every source to `local`.
-    pub(super) fn number(&mut self, segments: &mut [Segment], mixed: &mut Vec<u32>, local: &mut [u32]) {
+    /// Extends `mixed_frontier` and writes the position of every source to `local`.
+    pub(super) fn number(&mut self, segments: &mut [Segment], mixed_frontier: &mut Vec<u32>, local: &mut [u32]) {
         let kept = self.sweep(segments);
-        let frontier = mixed.len();
+        let frontier = mixed_frontier.len();
         let total = frontier + kept.iter().sum::<usize>();
-        mixed.resize(total, 0);
+        mixed_frontier.resize(total, 0);
         self.known = total;
         if self.positions.len() < total {
             self.positions.resize_with(total + total / 4, AtomicU32::default);
         }
-        let (above, mut below) = mixed.split_at_mut(frontier);
+        let (above, mut below) = mixed_frontier.split_at_mut(frontier);
         let portion = frontier.div_ceil(segments.len()).max(1);
         let portions = above.chunks(portion).chain(std::iter::repeat(&[][..]));
         let mut tasks = Vec::with_capacity(segments.len());
@@ -113,29 +113,23 @@ impl Bits {
             rest = others;
         }
         each(tasks, |(segment, local)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let positions = &this.positions[..];
-                    for (local, rank) in local.iter_mut().zip(this.ranks_of(&segment.sources)) {
-                        *local = positions[rank].load(Relaxed);
-                    }
-                },
-            );
+            vectorised!({
+                let positions = &this.positions[..];
+                for (local, rank) in local.iter_mut().zip(this.ranks_of(&segment.sources)) {
+                    *local = positions[rank].load(Relaxed);
+                }
+            });
         });
     }
 
     /// Gives `members` the positions from `first` on.
     fn place(&self, first: usize, members: &[u32]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                let positions = &self.positions[..];
-                for (position, rank) in (first as u32..).zip(self.ranks_of(members)) {
-                    positions[rank].store(position, Relaxed);
-                }
-            },
-        );
+        vectorised!({
+            let positions = &self.positions[..];
+            for (position, rank) in (first as u32..).zip(self.ranks_of(members)) {
+                positions[rank].store(position, Relaxed);
+            }
+        });
     }
 
     /// Leaves in each segment's bitmap only the vertices that no earlier segment has, adds them to the members, and
@@ -245,9 +239,9 @@ impl Sparse {
         self.known = 0;
     }
 
-    /// Puts `mixed`, whose vertices are below `num_vertices`, into the table.
-    pub(super) fn add(&mut self, mixed: &[u32], num_vertices: usize) -> Result<(), KernelError> {
-        for (position, &vertex) in (0..).zip(mixed).skip(self.known) {
+    /// Puts `mixed_frontier`, whose vertices are below `num_vertices`, into the table.
+    pub(super) fn add(&mut self, mixed_frontier: &[u32], num_vertices: usize) -> Result<(), KernelError> {
+        for (position, &vertex) in (0..).zip(mixed_frontier).skip(self.known) {
             if vertex as usize >= num_vertices {
                 return Err(KernelError::VertexOutOfRange { vertex, num_vertices });
             }
@@ -255,12 +249,12 @@ impl Sparse {
                 return Err(KernelError::RepeatedVertex { vertex });
             }
         }
-        self.known = mixed.len();
+        self.known = mixed_frontier.len();
         Ok(())
     }
 
-    /// Extends `mixed`, which the table knows, and writes the position of every source to `local`.
-    pub(super) fn number(&mut self, segments: &[Segment], mixed: &mut Vec<u32>, local: &mut [u32]) {
+    /// Extends `mixed_frontier`, which the table knows, and writes the position of every source to `local`.
+    pub(super) fn number(&mut self, segments: &[Segment], mixed_frontier: &mut Vec<u32>, local: &mut [u32]) {
         let mut rest = local;
         for Segment { sources, .. } in segments {
             let (local, others) = rest.split_at_mut(sources.len());
@@ -269,13 +263,13 @@ impl Sparse {
                 if let Some(&later) = sources.get(i + AHEAD) {
                     self.table.prefetch(later);
                 }
-                let next = mixed.len() as u32;
+                let next = mixed_frontier.len() as u32;
                 *local = self.table.get_or_insert(source, next);
                 if *local == next {
-                    mixed.push(source);
+                    mixed_frontier.push(source);
                 }
             }
         }
-        self.known = mixed.len();
+        self.known = mixed_frontier.len();
     }
 }

@@ -31,7 +31,7 @@ pub struct SampledCsc {
     /// [kept](EdgeIds::Keep).
     pub edges: Vec<u64>,
     /// Factor of each edge in sums over the edges: its factor in the graph ([`Graph::with_factors`]), times the correction of a
-    /// draw by locality ([`Draw::near`]) or by weight ([`Graph::correcting`]). Empty where all are 1.
+    /// draw by locality ([`Draw::prefer`]) or by weight ([`Graph::correcting`]). Empty where all are 1.
     pub factors: Vec<f32>,
 }
 
@@ -62,14 +62,14 @@ impl SampledCsc {
 ///     let draw = Draw::new(Fanout::Take(fanout));
 ///     sampler.layer(&graph, &draw, &step.layer_key(depth as u8), EdgeIds::Drop, &mut layer)?;
 /// }
-/// assert_eq!(sampler.mixed(), [1, 0, 2]);
+/// assert_eq!(sampler.mixed_frontier(), [1, 0, 2]);
 /// assert_eq!((layer.indptr, layer.local), (vec![0, 1, 3], vec![1, 0, 2]));
 /// # Ok::<(), gsplit_kernels::KernelError>(())
 /// ```
 pub struct Sampler {
     threads: usize,
     tuning: Tuning,
-    mixed: Vec<u32>,
+    mixed_frontier: Vec<u32>,
     num_vertices: usize,
     segments: Vec<Segment>,
     bits: Bits,
@@ -104,7 +104,7 @@ impl Sampler {
         Self {
             threads: threads.max(1),
             tuning: Tuning::default(),
-            mixed: Vec::new(),
+            mixed_frontier: Vec::new(),
             num_vertices: 0,
             segments: Vec::new(),
             bits: Bits::default(),
@@ -119,15 +119,15 @@ impl Sampler {
 
     /// Begins a mini-batch: `frontier` is the frontier of its first layer.
     pub fn start(&mut self, frontier: &[u32]) {
-        self.bits.restart(&self.mixed, self.num_vertices);
+        self.bits.restart(&self.mixed_frontier, self.num_vertices);
         self.sparse.restart();
-        self.mixed.clear();
-        self.mixed.extend_from_slice(frontier);
+        self.mixed_frontier.clear();
+        self.mixed_frontier.extend_from_slice(frontier);
     }
 
     /// The frontier of the next layer: after a layer, its mixed frontier, which starts with that layer's frontier.
-    pub fn mixed(&self) -> &[u32] {
-        &self.mixed
+    pub fn mixed_frontier(&self) -> &[u32] {
+        &self.mixed_frontier
     }
 
     /// Samples the next layer into `layer`, and extends the mixed frontier.
@@ -148,9 +148,11 @@ impl Sampler {
     ) -> Result<(), KernelError> {
         let fanout = draw.fanout;
         let (to_draw, indices) = (*draw, graph.drawn());
-        match (graph.weights(), draw.near) {
+        match (graph.weights(), draw.preferred) {
             (None, None) => self.layer_by(graph, fanout, &Uniform(to_draw), key, edges, layer),
-            (None, Some(near)) => self.layer_by(graph, fanout, &Locality { to_draw, near, indices }, key, edges, layer),
+            (None, Some(preferred)) => {
+                self.layer_by(graph, fanout, &Locality { to_draw, preferred, indices }, key, edges, layer)
+            }
             (Some(weights), _) => {
                 let corrects = graph.tells_correction(fanout);
                 self.layer_by(graph, fanout, &Weighted { to_draw, weights, corrects }, key, edges, layer)
@@ -169,26 +171,26 @@ impl Sampler {
     ) -> Result<(), KernelError> {
         fanout.check()?;
         if self.num_vertices != graph.num_vertices() {
-            self.bits.restart(&self.mixed, 0);
+            self.bits.restart(&self.mixed_frontier, 0);
             self.num_vertices = graph.num_vertices();
         }
-        let expected = expected_edges(graph, &self.mixed, fanout)?;
+        let expected = expected_edges(graph, &self.mixed_frontier, fanout)?;
         let num_segments = (expected / self.tuning.segment_edges).clamp(1, self.threads as u64) as usize;
         let dense = expected.saturating_mul(self.tuning.swept_per_edge) >= self.num_vertices as u64;
         while self.segments.len() < num_segments {
             self.segments.push(Segment::default());
         }
-        let Self { mixed, segments, bits, sparse, num_vertices, .. } = self;
+        let Self { mixed_frontier, segments, bits, sparse, num_vertices, .. } = self;
         let segments = &mut segments[..num_segments];
         let sample = || {
             let members = match dense {
-                true => Some(bits.members(mixed, *num_vertices)?),
+                true => Some(bits.members(mixed_frontier, *num_vertices)?),
                 false => {
-                    sparse.add(mixed, *num_vertices)?;
+                    sparse.add(mixed_frontier, *num_vertices)?;
                     None
                 }
             };
-            let frontier = Frontier { graph, mixed, members, draw, key };
+            let frontier = Frontier { graph, mixed_frontier, members, draw, key };
             let keep = matches!(edges, EdgeIds::Keep);
             match edges {
                 EdgeIds::Drop => frontier.draw(segments, || Nothing)?,
@@ -198,11 +200,11 @@ impl Sampler {
                     frontier.draw(segments, || counts)?;
                 }
             }
-            write_edges(segments, mixed.len(), keep, layer)?;
+            write_edges(segments, mixed_frontier.len(), keep, layer)?;
             if dense {
-                bits.number(segments, mixed, &mut layer.local);
+                bits.number(segments, mixed_frontier, &mut layer.local);
             } else {
-                sparse.number(segments, mixed, &mut layer.local);
+                sparse.number(segments, mixed_frontier, &mut layer.local);
             }
             Ok(())
         };
@@ -234,7 +236,7 @@ fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result
 /// State that all segments of a layer share.
 struct Frontier<'a, 'g, D> {
     graph: &'a Graph<'g>,
-    mixed: &'a [u32],
+    mixed_frontier: &'a [u32],
     members: Option<&'a [u64]>,
     draw: &'a D,
     key: &'a StreamKey,
@@ -243,10 +245,10 @@ struct Frontier<'a, 'g, D> {
 impl<D: DrawVertex> Frontier<'_, '_, D> {
     /// Draws a part of the frontier into each segment. The first error in the order of the frontier is returned.
     fn draw<R: Record>(&self, segments: &mut [Segment], record: impl Fn() -> R + Sync) -> Result<(), KernelError> {
-        let portion = self.mixed.len().div_ceil(segments.len()).max(1);
+        let portion = self.mixed_frontier.len().div_ceil(segments.len()).max(1);
         let draw = |(i, segment): (usize, &mut Segment)| {
-            let from = (i * portion).min(self.mixed.len());
-            let part = &self.mixed[from..(from + portion).min(self.mixed.len())];
+            let from = (i * portion).min(self.mixed_frontier.len());
+            let part = &self.mixed_frontier[from..(from + portion).min(self.mixed_frontier.len())];
             segment.draw(self.graph, part, self.members, self.draw, self.key, &mut record())
         };
         match segments {

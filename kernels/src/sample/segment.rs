@@ -10,7 +10,7 @@
 //! Cost: one cache miss for each few edges of a vertex, most of which overlap.
 
 use super::Graph;
-use super::draw::{DrawVertex, GROUP, Kept, Picks, Scratch, Vertex};
+use super::draw::{DrawVertex, GROUP, Kept, Scratch, Vertex};
 use super::record::Record;
 use crate::error::KernelError;
 use crate::philox::StreamKey;
@@ -41,7 +41,6 @@ pub(super) struct Segment {
     pub num_fresh: usize,
     /// Number of sources whose bits are set, if `seen` is wanted.
     marked: usize,
-    picks: Picks,
     scratch: Scratch,
 }
 
@@ -101,13 +100,13 @@ impl Segment {
         for &v in vertices {
             let vertex = look_up(graph, v)?;
             let start = vertex.start as usize;
-            self.picks.clear();
-            if D::READS_ALL || draw.draw(vertex, key, &mut self.scratch, &mut self.picks)? == Kept::All {
+            self.scratch.picks.clear();
+            if D::READS_ALL || draw.draw(vertex, key, &mut self.scratch)? == Kept::All {
                 graph.expect(start..start + vertex.degree as usize);
                 continue;
             }
             let mut asked = None;
-            for edge in self.picks.as_slice().iter().map(|&offset| start + offset as usize) {
+            for edge in self.scratch.picks.as_slice().iter().map(|&offset| start + offset as usize) {
                 let page = Some(page_of(graph.drawn(), edge));
                 if page != asked {
                     graph.expect(edge..edge + 1);
@@ -145,9 +144,9 @@ impl Segment {
         }
         let mut drawn = [Kept::All; GROUP];
         let vertices = &vertices[..group.len()];
-        self.picks.clear();
-        draw.draw_group(graph.drawn(), vertices, key, &mut self.scratch, &mut self.picks, &mut drawn)?;
-        let mut picks = self.picks.as_slice();
+        self.scratch.picks.clear();
+        draw.draw_group(graph.drawn(), vertices, key, &mut self.scratch, &mut drawn)?;
+        let mut picks = self.scratch.picks.as_slice();
         let mut total = 0;
         for (vertex, &kept) in vertices.iter().zip(&drawn) {
             let count = match kept {
@@ -169,7 +168,7 @@ impl Segment {
             total += count as usize;
         }
         self.mark();
-        let mut picks = self.picks.as_slice();
+        let mut picks = self.scratch.picks.as_slice();
         let mut at = self.sources.len();
         let end = at + total;
         self.sources.resize(end + LINE, 0);

@@ -36,13 +36,7 @@ impl DrawVertex for Uniform<'_> {
     const READS_ALL: bool = false;
 
     #[inline(always)]
-    fn draw(
-        &self,
-        vertex: Vertex,
-        key: &StreamKey,
-        scratch: &mut Scratch,
-        picks: &mut Picks,
-    ) -> Result<Kept, KernelError> {
+    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError> {
         let Self(to_draw) = self;
         let excluded = to_draw.excluded_of(vertex);
         let candidates = vertex.degree - excluded.len() as u32;
@@ -51,10 +45,11 @@ impl DrawVertex for Uniform<'_> {
             _ if excluded.is_empty() => return Ok(Kept::All),
             _ => candidates,
         };
+        let Scratch { picks, seen, .. } = scratch;
         if count == candidates {
             picks.places(count as usize).iter_mut().zip(0..).for_each(|(pick, rank)| *pick = rank);
         } else {
-            floyd(candidates, count as usize, key, vertex.id, &mut scratch.seen, picks);
+            floyd(candidates, count as usize, key, vertex.id, seen, picks);
         }
         if !excluded.is_empty() {
             skip(picks.last(count as usize), vertex.start, excluded);
@@ -69,7 +64,6 @@ impl DrawVertex for Uniform<'_> {
         vertices: &[Vertex],
         key: &StreamKey,
         scratch: &mut Scratch,
-        picks: &mut Picks,
         kept: &mut [Kept; GROUP],
     ) -> Result<(), KernelError> {
         let Self(to_draw) = self;
@@ -80,13 +74,10 @@ impl DrawVertex for Uniform<'_> {
                     && to_draw.excludes_none()
                     && vertices.iter().all(|vertex| vertex.degree <= MOST) =>
             {
-                draw_side_by_side(fanout, indices, vertices, key, picks, kept);
+                draw_side_by_side(fanout, indices, vertices, key, &mut scratch.picks, kept);
                 Ok(())
             }
-            _ => vectorised(
-                #[inline(always)]
-                || draw_each(self, indices, vertices, key, scratch, picks, kept),
-            ),
+            _ => vectorised!(draw_each(self, indices, vertices, key, scratch, kept)),
         }
     }
 }
@@ -109,54 +100,51 @@ fn draw_side_by_side(
     picks: &mut Picks,
     kept: &mut [Kept; GROUP],
 ) {
-    vectorised(
-        #[inline(always)]
-        || {
-            let count = fanout as usize;
-            // The vertices whose set is one word, and the others.
-            let (mut few, mut many) = ([Lane::default(); GROUP], [Lane::default(); GROUP]);
-            let (mut num_few, mut num_many) = (0, 0);
-            for (vertex, kept) in vertices.iter().zip(kept) {
-                let n = vertex.degree;
-                let lane = Lane { id: vertex.id, n, start: vertex.start, place: num_few + num_many };
-                *kept = if n <= fanout { Kept::All } else { Kept::Picked(fanout) };
-                // Written in any case, and kept if it needs a draw.
-                few[num_few] = lane;
-                many[num_many] = lane;
-                num_few += usize::from(n > fanout && n <= u64::BITS);
-                num_many += usize::from(n > fanout && n > u64::BITS);
-            }
-            let mut drawn = [[0; SIDE_BY_SIDE]; LANES];
-            let places = picks.places((num_few + num_many) * count);
-            for (lanes, first) in few.as_chunks().0.iter().zip((0..num_few).step_by(SIDE_BY_SIDE)) {
-                draw_lanes(lanes, count, key, &mut drawn);
-                let (mut sets, mut last) = ([0u64; SIDE_BY_SIDE], lowest(lanes, count));
-                for drawn in &drawn[..count] {
-                    for lane in 0..SIDE_BY_SIDE {
-                        // All ones if the pick repeats.
-                        let repeats = 0u64.wrapping_sub(sets[lane] >> (drawn[lane] & 63) & 1);
-                        let pick = drawn[lane] ^ ((drawn[lane] ^ last[lane]) & repeats);
-                        sets[lane] |= 1 << (pick & 63);
-                        last[lane] = last[lane].wrapping_add(1);
-                    }
-                }
-                for (lane, set) in lanes.iter().zip(sets).take(num_few - first) {
-                    let places = &mut places[lane.place * count..][..count];
-                    write_set(set, places);
-                    fetch(indices, lane.start, places);
+    vectorised!({
+        let count = fanout as usize;
+        // The vertices whose set is one word, and the others.
+        let (mut few, mut many) = ([Lane::default(); GROUP], [Lane::default(); GROUP]);
+        let (mut num_few, mut num_many) = (0, 0);
+        for (vertex, kept) in vertices.iter().zip(kept) {
+            let n = vertex.degree;
+            let lane = Lane { id: vertex.id, n, start: vertex.start, place: num_few + num_many };
+            *kept = if n <= fanout { Kept::All } else { Kept::Picked(fanout) };
+            // Written in any case, and kept if it needs a draw.
+            few[num_few] = lane;
+            many[num_many] = lane;
+            num_few += usize::from(n > fanout && n <= u64::BITS);
+            num_many += usize::from(n > fanout && n > u64::BITS);
+        }
+        let mut drawn = [[0; SIDE_BY_SIDE]; LANES];
+        let places = picks.places((num_few + num_many) * count);
+        for (lanes, first) in few.as_chunks().0.iter().zip((0..num_few).step_by(SIDE_BY_SIDE)) {
+            draw_lanes(lanes, count, key, &mut drawn);
+            let (mut sets, mut last) = ([0u64; SIDE_BY_SIDE], lowest(lanes, count));
+            for drawn in &drawn[..count] {
+                for lane in 0..SIDE_BY_SIDE {
+                    // All ones if the pick repeats.
+                    let repeats = 0u64.wrapping_sub(sets[lane] >> (drawn[lane] & 63) & 1);
+                    let pick = drawn[lane] ^ ((drawn[lane] ^ last[lane]) & repeats);
+                    sets[lane] |= 1 << (pick & 63);
+                    last[lane] = last[lane].wrapping_add(1);
                 }
             }
-            for (lanes, first) in many.as_chunks().0.iter().zip((0..num_many).step_by(SIDE_BY_SIDE)) {
-                draw_lanes(lanes, count, key, &mut drawn);
-                for (i, lane) in lanes.iter().enumerate().take(num_many - first) {
-                    let drawn = std::array::from_fn(|step| drawn[step][i] as u32);
-                    let places = &mut places[lane.place * count..][..count];
-                    settle(drawn, lane.n, places);
-                    fetch(indices, lane.start, places);
-                }
+            for (lane, set) in lanes.iter().zip(sets).take(num_few - first) {
+                let places = &mut places[lane.place * count..][..count];
+                write_set(set, places);
+                fetch(indices, lane.start, places);
             }
-        },
-    );
+        }
+        for (lanes, first) in many.as_chunks().0.iter().zip((0..num_many).step_by(SIDE_BY_SIDE)) {
+            draw_lanes(lanes, count, key, &mut drawn);
+            for (i, lane) in lanes.iter().enumerate().take(num_many - first) {
+                let drawn = std::array::from_fn(|step| drawn[step][i] as u32);
+                let places = &mut places[lane.place * count..][..count];
+                settle(drawn, lane.n, places);
+                fetch(indices, lane.start, places);
+            }
+        }
+    });
 }
 
 /// The candidates that are not among the last `count`.
@@ -305,12 +293,12 @@ mod tests {
                 let vertex = |id: u32| Vertex { id, start: 0, degree: degrees[(id + fanout) as usize % degrees.len()] };
                 let vertices: Vec<Vertex> = (0..num_vertices as u32).map(vertex).collect();
                 let draw = Uniform(Draw::new(Fanout::Take(fanout)));
-                let [mut one, mut other] = [Picks::default(), Picks::default()];
+                let (mut one, mut other) = (Scratch::default(), Picks::default());
                 let [mut kept, mut kept_other] = [[Kept::All; GROUP]; 2];
-                draw_each(&draw, &[], &vertices, &key, &mut Scratch::default(), &mut one, &mut kept).unwrap();
+                draw_each(&draw, &[], &vertices, &key, &mut one, &mut kept).unwrap();
                 draw_side_by_side(fanout, &[], &vertices, &key, &mut other, &mut kept_other);
                 assert_eq!(kept, kept_other, "fanout {fanout}, {num_vertices} vertices, {key:?}");
-                assert_eq!(one.as_slice(), other.as_slice(), "fanout {fanout}, {num_vertices} vertices, {key:?}");
+                assert_eq!(one.picks.as_slice(), other.as_slice(), "fanout {fanout}, {num_vertices} vertices, {key:?}");
             }
         }
     }

@@ -22,7 +22,7 @@
 //! Cost: one random word and one logarithm for each in-edge of a vertex that has more than the fanout.
 
 use super::Fanout;
-use super::draw::{Draw, DrawVertex, Kept, Picks, Scratch, Vertex};
+use super::draw::{Draw, DrawVertex, Kept, Scratch, Vertex};
 use crate::error::KernelError;
 use crate::philox::{BLOCKS, StreamKey};
 use crate::simd::exp_m1_below_zero;
@@ -60,8 +60,7 @@ impl Weighted<'_> {
         vertex: Vertex,
         fanout: u32,
         key: &StreamKey,
-        Scratch { keys, factors, .. }: &mut Scratch,
-        picks: &mut Picks,
+        Scratch { keys, factors, picks, .. }: &mut Scratch,
     ) -> Result<u32, KernelError> {
         keys.clear();
         let mut words = Words::new(key, vertex.id);
@@ -101,17 +100,11 @@ impl Weighted<'_> {
 impl DrawVertex for Weighted<'_> {
     const READS_ALL: bool = true;
 
-    fn draw(
-        &self,
-        vertex: Vertex,
-        key: &StreamKey,
-        scratch: &mut Scratch,
-        picks: &mut Picks,
-    ) -> Result<Kept, KernelError> {
+    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError> {
         let count = match self.to_draw.fanout {
-            Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, scratch, picks)?,
+            Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, scratch)?,
             _ => {
-                let Scratch { keys, factors, .. } = scratch;
+                let Scratch { keys, factors, picks, .. } = scratch;
                 keys.clear();
                 let count = self.candidates(vertex, |offset, _| keys.push(u64::from(offset)))?;
                 self.count_once(count, factors);

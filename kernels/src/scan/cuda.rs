@@ -4,7 +4,7 @@
 //! them once; one launch for up to 2048. Two lists share the launches of one. Why not one pass that looks back at the blocks before
 //! it: that saves a third of the traffic, which is small compared with sampling, and needs blocks that wait for each other.
 
-use crate::cuda::{Argument, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceSliceMut, Gpu, GpuError, Module, Shape};
 use crate::error::KernelError;
 
 pub(crate) static MODULE: Module = Module { name: "scan", source: include_str!("cuda.cu") };
@@ -12,10 +12,6 @@ pub(crate) static MODULE: Module = Module { name: "scan", source: include_str!("
 const THREADS: u32 = 256;
 /// Numbers of one block.
 const CHUNK: usize = THREADS as usize * 8;
-
-fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &MODULE, name }
-}
 
 /// Replaces every one of `values` except the last by the sum of those before it, and the last by the sum of all others,
 /// which `total` gets too; its 64 bits show an overflow.
@@ -54,10 +50,10 @@ pub(crate) fn sums_before<const N: usize>(
     }
     let shape = Shape { blocks: all as u32, threads: THREADS, shared: 0 };
     if sums.is_some() {
-        gpu.launch(kernel("scan_sums"), shape, &scans)?;
-        gpu.launch(kernel("scan_of_sums"), Shape { blocks: N as u32, ..shape }, &scans)?;
+        gpu.launch(MODULE.kernel("scan_sums"), shape, &scans)?;
+        gpu.launch(MODULE.kernel("scan_of_sums"), Shape { blocks: N as u32, ..shape }, &scans)?;
     }
-    gpu.launch(kernel("scan_write"), shape, &scans)
+    gpu.launch(MODULE.kernel("scan_write"), shape, &scans)
 }
 
 #[cfg(test)]

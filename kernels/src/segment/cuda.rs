@@ -4,7 +4,7 @@
 //! more than 512 rows. Cost: three passes over the values, which are in the nearest cache after the first if segments
 //! are short; the host does not wait.
 
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
 use crate::dropout::RowMask;
 use crate::edges::DeviceSegments;
 use crate::error::KernelError;
@@ -51,11 +51,11 @@ pub(crate) struct SegmentSoftmax<'a> {
 impl SegmentSoftmax<'_> {
     pub(crate) fn forward(&self, gpu: &Gpu, values: &DeviceSliceMut<'_, f32>) -> Result<(), GpuError> {
         let Some((vertices, rate, key)) = self.dropout else {
-            return self.launch(gpu, "segment_softmax", &[values.into()]);
+            return self.launch(gpu, "segment_softmax", &arguments![values]);
         };
         KernelError::check_len("vertices of the targets", self.segments.count(), vertices.len())?;
         let (threshold, _) = RowMask::new(rate, 0, &key)?.threshold_and_factor();
-        self.launch(gpu, "segment_softmax_dropout", &[values.into(), vertices.into(), threshold.into(), (&key).into()])
+        self.launch(gpu, "segment_softmax_dropout", &arguments![values, vertices, threshold, &key])
     }
 
     /// Factor of the attention weights that dropout keeps.
@@ -72,11 +72,7 @@ impl SegmentSoftmax<'_> {
         totals: Option<&DeviceSliceMut<'_, f32>>,
     ) -> Result<(), GpuError> {
         let totals = totals.map_or(0, |totals| totals.address());
-        self.launch(
-            gpu,
-            "segment_softmax_backward",
-            &[weights.into(), self.keep().into(), gradient.into(), totals.into()],
-        )
+        self.launch(gpu, "segment_softmax_backward", &arguments![weights, self.keep(), gradient, totals])
     }
 
     fn launch(&self, gpu: &Gpu, name: &'static str, rest: &[Argument]) -> Result<(), GpuError> {
@@ -91,7 +87,7 @@ impl SegmentSoftmax<'_> {
             let widths = columns as u64 | u64::from(own) << 32;
             let count = segments.count() as u64;
             let words = [segments.slice().address(), count, lists[0], lists[1], widths, heavy.into(), 0, 0];
-            gpu.launch(Kernel { module: &MODULE, name }, shape, &[&[words.into(), scores.into()], rest].concat())
+            gpu.launch(MODULE.kernel(name), shape, &[&arguments![words, scores][..], rest].concat())
         };
         run(false, Shape::per_warp(segments.count(), THREADS))?;
         match pieces {

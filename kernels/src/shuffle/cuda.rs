@@ -6,7 +6,7 @@
 //! others ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
 //! written by the one item that knows it. Cost: a few numbers per vertex; ten launches, and a copy for each other rank.
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::sample::{DeviceGraph, DeviceLayer, DeviceSampler};
 use crate::split::DeviceOwners;
@@ -17,23 +17,15 @@ pub(crate) static MODULE: Module = Module { name: "shuffle", source: include_str
 
 const THREADS: u32 = 256;
 
-fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &MODULE, name }
-}
-
 /// Item `i` of the result is `values[positions[i]]`, or `u32::MAX` if that does not exist.
-///
-/// # Errors
-/// [`GpuError::OutOfMemory`]; errors of the GPU.
 pub fn select_on_device(
     gpu: &Gpu,
     values: DeviceSlice<'_, u32>,
     positions: DeviceSlice<'_, u32>,
 ) -> Result<DeviceBuffer<u32>, GpuError> {
     let out = gpu.alloc(positions.len())?;
-    let sizes = [(values.len() as u64).into(), (positions.len() as u64).into()];
-    let arguments = [values.into(), sizes[0], positions.into(), sizes[1], (&out).into()];
-    gpu.launch(kernel("shuffle_select"), Shape::per_item(positions.len(), THREADS), &arguments)?;
+    let of = arguments![values, values.len(), positions, positions.len(), &out];
+    gpu.launch(MODULE.kernel("shuffle_select"), Shape::per_item(positions.len(), THREADS), &of)?;
     Ok(out)
 }
 
@@ -76,23 +68,20 @@ impl DeviceSplit {
         let status = len + size_of::<u64>() as u64;
         let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(gpu)?;
         let [words, starts] = gpu.read([words.slice().as_bytes(), groups.starts.slice().as_bytes()])?;
-        check(gpu, ids, (owners, ranks), words.values::<u64>()[1])?;
+        check(gpu, ids, owners, ranks, words.values::<u64>()[1])?;
         Ok(Self::of(groups, &starts.values(), me))
     }
 
     fn of(Groups { mut order, mut ids, .. }: Groups, starts: &[u32], me: usize) -> Self {
         let counts = counts(starts, me);
-        let mixed: usize = counts.iter().sum();
-        order.truncate(mixed);
-        ids.truncate(mixed);
-        let others = mixed - counts[me];
+        let mixed_frontier: usize = counts.iter().sum();
+        order.truncate(mixed_frontier);
+        ids.truncate(mixed_frontier);
+        let others = mixed_frontier - counts[me];
         Self { counts, order, ids, others }
     }
 
     /// The vertices that other ranks own, by rank.
-    ///
-    /// # Errors
-    /// None: the list is long enough.
     pub fn needed(&self) -> Result<DeviceSlice<'_, u32>, GpuError> {
         self.ids.slice().part(0, self.others)
     }
@@ -125,14 +114,11 @@ impl DeviceSplit {
         let most = slots.len() + self.others;
         u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
         let (read, source, asked) = (gpu.alloc(most)?, gpu.alloc(self.order.len())?, gpu.alloc(slots.len() - own)?);
-        let number = |number: usize| Argument::from(number as u64);
-        let items = [slots.into(), number(own), number(asked.len())];
-        let rows = [numbering.len().into(), numbering.ids().into()];
-        let mixed = [(&self.order).into(), self.needed()?.into(), number(self.others)];
-        let out = [(&source).into(), (&asked).into(), (&read).into()];
-        let arguments = [&items[..], &numbering.table.arguments(), &rows, &mixed, &out].concat();
-        let shape = Shape::per_item(slots.len().max(self.others), THREADS);
-        gpu.launch(kernel("shuffle_index"), shape, &arguments)?;
+        let items = arguments![slots, own, asked.len()];
+        let rows = arguments![numbering.len(), numbering.ids(), &self.order, self.needed()?, self.others];
+        let out = arguments![&source, &asked, &read];
+        let of = [&items[..], &numbering.table.arguments(), &rows, &out].concat();
+        gpu.launch(MODULE.kernel("shuffle_index"), Shape::per_item(slots.len().max(self.others), THREADS), &of)?;
         Ok(DeviceShuffle { read, source, asked })
     }
 }
@@ -149,10 +135,10 @@ impl DeviceSampler {
         [me, ranks]: [usize; 2],
     ) -> Result<(Vec<DeviceLayer>, DeviceSplit), GpuError> {
         let (gpu, status) = (self.gpu().clone(), self.split_status());
-        let (ids, len) = (self.mixed(), self.numbering().len());
+        let (ids, len) = (self.mixed_frontier(), self.numbering().len());
         let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(&gpu)?;
         let read = self.finish_with(graph, groups.starts.slice().as_bytes())?;
-        check(&gpu, self.mixed(), (owners, ranks), read.split_status)?;
+        check(&gpu, self.mixed_frontier(), owners, ranks, read.split_status)?;
         Ok((read.layers, DeviceSplit::of(groups, &read.others.values(), me)))
     }
 
@@ -181,18 +167,18 @@ mod tests {
     #[test]
     fn differential_indices_of_the_host() {
         let cases = [(1, 0, 0), (2, 0, 0), (3, 1, 900), (2, 900, 0), (4, 700, 1300), (5, 3, 2)];
-        for (case, (ranks, mixed, asked)) in cases.into_iter().enumerate() {
+        for (case, (ranks, mixed_frontier, asked)) in cases.into_iter().enumerate() {
             let gpu = Gpu::under_test(case as u32 % 4);
             let vertices = crate::permute(3000, &StreamKey::new(case as u64, Stream::Split));
             let (me, owner) = (case % ranks, |v: u32| v as usize % ranks);
-            let mixed = &vertices[..mixed];
+            let mixed_frontier = &vertices[..mixed_frontier];
             let mut asked: Vec<u32> =
-                vertices.iter().rev().chain(mixed).copied().filter(|&v| owner(v) == me).take(asked).collect();
+                vertices.iter().rev().chain(mixed_frontier).copied().filter(|&v| owner(v) == me).take(asked).collect();
             asked.extend_from_within(..asked.len() / 2);
             let (indptr, nothing) = (gpu.zeros(3001).unwrap(), gpu.alloc(0).unwrap());
             let graph = DeviceGraph::new(&gpu, indptr.slice(), nothing.slice()).unwrap();
             let mut sampler = DeviceSampler::new(&gpu).unwrap();
-            sampler.start(&graph, gpu.upload(mixed).unwrap().slice()).unwrap();
+            sampler.start(&graph, gpu.upload(mixed_frontier).unwrap().slice()).unwrap();
             let waits = gpu.counts().waits;
             let owners: Vec<u16> = (0..3000).map(|v| owner(v) as u16).collect();
             let owners = gpu.upload(&owners).unwrap();
@@ -205,26 +191,26 @@ mod tests {
                 assert_eq!(gpu.counts().waits - waits, 2);
             }
 
-            let expected = crate::split_by_owner(mixed, ranks, owner).unwrap();
+            let expected = crate::split_by_owner(mixed_frontier, ranks, owner).unwrap();
             assert!(layers.is_empty() && split.counts == expected.counts, "case {case}");
             let parts: Vec<&[u32]> = expected.parts().collect();
             let others: Vec<u32> = [parts[..me].concat(), parts[me + 1..].concat()].concat();
-            let vertex = |&at: &u32| mixed[at as usize];
+            let vertex = |&at: &u32| mixed_frontier[at as usize];
             let (ours, needed): (Vec<u32>, Vec<u32>) =
                 (parts[me].iter().map(vertex).collect(), others.iter().map(vertex).collect());
             assert_eq!(split.needed().unwrap().to_vec(&gpu).unwrap(), needed);
             let (frontier, positions) = crate::unique(&[&ours, &asked]);
-            assert_eq!(sampler.mixed().to_vec(&gpu).unwrap(), frontier, "case {case}");
+            assert_eq!(sampler.mixed_frontier().to_vec(&gpu).unwrap(), frontier, "case {case}");
             let read = [frontier.clone(), needed].concat();
             assert_eq!(found.read.slice().part(0, read.len()).unwrap().to_vec(&gpu).unwrap(), read);
             assert_eq!(found.asked.to_vec().unwrap(), positions[ours.len()..]);
-            let mut source = vec![0; mixed.len()];
+            let mut source = vec![0; mixed_frontier.len()];
             for (&at, row) in parts[me].iter().zip(positions).chain(others.iter().zip(frontier.len() as u32..)) {
                 source[at as usize] = row;
             }
             assert_eq!(found.source.to_vec().unwrap(), source, "case {case}");
             // Splits a list by itself.
-            let list = gpu.upload(mixed).unwrap();
+            let list = gpu.upload(mixed_frontier).unwrap();
             let split = DeviceSplit::new(&gpu, list.slice(), owners, [me, ranks]).unwrap();
             let (alone, rows) = split.shuffle(&gpu, asked_there.slice()).unwrap();
             assert_eq!((split.counts, rows), (expected.counts, frontier.len()));

@@ -4,7 +4,7 @@
 //! is on the GPU, and the owner of every vertex. Idea: a counting sort in which each warp has a stretch of the ids and its own counts. Cost:
 //! two reads of the ids and of their owners, which are at random places; 4 bytes for each rank and stretch. The host does not wait.
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::scan::cuda::sum_before;
 
@@ -13,10 +13,6 @@ pub(crate) static MODULE: Module = Module { name: "split", source: include_str!(
 const THREADS: u32 = 256;
 /// Ids per warp; more if there are enough ranks that their counts would take more memory than the ids.
 const STRETCH: usize = 512;
-
-fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &MODULE, name }
-}
 
 /// Owners of vertices.
 #[derive(Clone, Copy, Debug)]
@@ -78,15 +74,13 @@ impl ByOwner<'_> {
         let mut counts = gpu.alloc::<u32>(ranks * stretches + 1)?;
         let (order, grouped) = (gpu.alloc::<u32>(ids.len())?, gpu.alloc::<u32>(ids.len())?);
         let starts = gpu.alloc::<u32>(ranks + 1)?;
-        let of_ranks: [Argument; 3] = [(ranks as u32).into(), (last as u32).into(), (stretch as u32).into()];
-        let vertices: [Argument; 4] = [ids.into(), len.into(), listed.into(), (num_vertices as u64).into()];
-        let rest: [Argument; 3] = [(stretches as u64).into(), status.into(), (&counts).into()];
-        let shared = [&vertices[..], &of_ranks, &rest].concat();
+        let of_ranks = arguments![ids, len, listed, num_vertices, ranks as u32, last as u32, stretch as u32];
+        let shared = [&of_ranks[..], &arguments![stretches, status, &counts]].concat();
         let shape = Shape::per_warp(stretches, THREADS);
-        gpu.launch(kernel("split_count"), shape, &shared)?;
+        gpu.launch(MODULE.kernel("split_count"), shape, &shared)?;
         sum_before(gpu, &mut counts.slice_mut(), None)?;
-        let to = [(&order).into(), (&grouped).into(), (&starts).into()];
-        gpu.launch(kernel("split_place"), shape, &[&shared[..], &to].concat())?;
+        let to = arguments![&order, &grouped, &starts];
+        gpu.launch(MODULE.kernel("split_place"), shape, &[&shared[..], &to].concat())?;
         Ok(Groups { order, ids: grouped, starts })
     }
 }
@@ -107,7 +101,8 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
 pub(crate) fn check(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,
-    (owners, ranks): (DeviceOwners<'_>, usize),
+    owners: DeviceOwners<'_>,
+    ranks: usize,
     status: u64,
 ) -> Result<(), GpuError> {
     match (owners, status) {
@@ -149,7 +144,7 @@ mod tests {
         let by_owner = ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };
         let Groups { order, ids: grouped, starts } = by_owner.group(gpu)?;
         assert_eq!(gpu.counts().waits, waits);
-        check(gpu, on_gpu.slice(), (owners, ranks), words.to_vec()?[1])?;
+        check(gpu, on_gpu.slice(), owners, ranks, words.to_vec()?[1])?;
         let counts = counts(&starts.to_vec()?, last);
         let [mut order, grouped] =
             [order, grouped].map(|list| list.slice().part(0, ids.len()).unwrap().to_vec(gpu).unwrap());

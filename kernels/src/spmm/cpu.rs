@@ -8,7 +8,8 @@
 use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::gather::StoredRow;
-use crate::simd::{Prefetch, ahead, dot, vectorised};
+use crate::prefetch::prefetch_all;
+use crate::simd::{ahead, dot};
 
 /// Reduction of the rows of a target's sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct Aggregation<'a> {
     pub weights: Option<&'a [f32]>,
     /// Whether the target's own row comes first: output rows are then twice as wide. Row `t` of the sources is target
     /// `t`'s own.
-    pub beside_own: bool,
+    pub concat_self: bool,
 }
 
 impl Aggregation<'_> {
@@ -73,27 +74,21 @@ impl Aggregation<'_> {
             return Ok(());
         }
         let sources = edges.sources();
-        for_balanced_rows(edges.indptr(), dim, Part::rows(out, self.out_dim(dim)), &|targets, out| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    for (target, out) in targets.zip(out.values.chunks_exact_mut(self.out_dim(dim))) {
-                        let (own, sum) = out.split_at_mut(self.own_dim(dim));
-                        if self.beside_own {
-                            rows(target as u32).write_to(own);
-                        }
-                        sum.fill(0.0);
-                        let scale = self.scale(target);
-                        for edge in edges.of(target) {
-                            if let Some(&next) = sources.get(edge + ahead(dim)) {
-                                prefetch.slice(rows(next).bytes());
-                            }
-                            rows(sources[edge]).add_to(self.factor(edge, scale), sum);
-                        }
+        for_balanced_rows!(edges.indptr(), dim, Part::rows(out, self.out_dim(dim)), |targets, out| {
+            for (target, out) in targets.zip(out.values.chunks_exact_mut(self.out_dim(dim))) {
+                let (own, sum) = out.split_at_mut(self.own_dim(dim));
+                if self.concat_self {
+                    rows(target as u32).write_to(own);
+                }
+                sum.fill(0.0);
+                let scale = self.scale(target);
+                for edge in edges.of(target) {
+                    if let Some(&next) = sources.get(edge + ahead(dim)) {
+                        prefetch_all(rows(next).bytes());
                     }
-                },
-            );
+                    rows(sources[edge]).add_to(self.factor(edge, scale), sum);
+                }
+            }
         });
         Ok(())
     }
@@ -113,26 +108,20 @@ impl Aggregation<'_> {
         }
         let by_source = edges.by_source();
         let row = |target: u32| &gradient[target as usize * stride + self.own_dim(dim)..][..dim];
-        for_balanced_rows(&by_source.indptr, dim, Part::rows(out, dim), &|sources, out| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let prefetch = Prefetch::new();
-                    for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
-                        match self.beside_own && source < edges.num_targets() {
-                            true => out.copy_from_slice(&gradient[source * stride..][..dim]),
-                            false => out.fill(0.0),
-                        }
-                        for place in by_source.of(source) {
-                            if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
-                                prefetch.slice(row(next));
-                            }
-                            let (target, edge) = (by_source.targets[place], by_source.edges[place] as usize);
-                            row(target).add_to(self.factor(edge, self.scale(target as usize)), out);
-                        }
+        for_balanced_rows!(&by_source.indptr, dim, Part::rows(out, dim), |sources, out| {
+            for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
+                match self.concat_self && source < edges.num_targets() {
+                    true => out.copy_from_slice(&gradient[source * stride..][..dim]),
+                    false => out.fill(0.0),
+                }
+                for place in by_source.of(source) {
+                    if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
+                        prefetch_all(row(next));
                     }
-                },
-            );
+                    let (target, edge) = (by_source.targets[place], by_source.edges[place] as usize);
+                    row(target).add_to(self.factor(edge, self.scale(target as usize)), out);
+                }
+            }
         });
         Ok(())
     }
@@ -155,22 +144,17 @@ impl Aggregation<'_> {
         KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
         KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
         let row = |source: u32| &rows[source as usize * dim..][..dim];
-        for_balanced_rows(edges.indptr(), dim, Part::edges(out, 1, 0), &|targets, out| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let mut left = out.values;
-                    for target in targets {
-                        let gradient = &gradient[target * stride + self.own_dim(dim)..][..dim];
-                        let (scale, of) = (self.scale(target), edges.of(target));
-                        let (mine, rest) = left.split_at_mut(of.len());
-                        for (edge, out) in of.zip(mine) {
-                            *out = scale * dot(row(edges.sources()[edge]), gradient);
-                        }
-                        left = rest;
-                    }
-                },
-            );
+        for_balanced_rows!(edges.indptr(), dim, Part::edges(out, 1, 0), |targets, out| {
+            let mut left = out.values;
+            for target in targets {
+                let gradient = &gradient[target * stride + self.own_dim(dim)..][..dim];
+                let (scale, of) = (self.scale(target), edges.of(target));
+                let (mine, rest) = left.split_at_mut(of.len());
+                for (edge, out) in of.zip(mine) {
+                    *out = scale * dot(row(edges.sources()[edge]), gradient);
+                }
+                left = rest;
+            }
         });
         Ok(())
     }
@@ -182,7 +166,7 @@ impl Aggregation<'_> {
 
     #[inline(always)]
     fn own_dim(&self, dim: usize) -> usize {
-        if self.beside_own { dim } else { 0 }
+        if self.concat_self { dim } else { 0 }
     }
 
     #[inline(always)]
@@ -202,10 +186,6 @@ impl Aggregation<'_> {
         if let Some(weights) = self.weights {
             KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
-        let (targets, rows) = (self.edges.num_targets(), self.edges.num_sources());
-        match self.beside_own && targets > rows {
-            true => Err(KernelError::RowOutOfRange { position: rows as u32, rows }),
-            false => Ok(()),
-        }
+        self.edges.check_own_rows(self.concat_self)
     }
 }

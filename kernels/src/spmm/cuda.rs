@@ -7,11 +7,11 @@
 //! aligned (100 columns, for example) a thread still sums eight columns, by two loads. Backwards the edges are grouped by source
 //! (once), so nothing is scattered. Cost: one read of a row for each edge, one write of each output row; the host does not wait.
 
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
 use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
-use crate::gather::{DeviceRow, DeviceTable, DeviceValue};
+use crate::gather::{DeviceRow, DeviceTable, DeviceValue, row_kernel};
 
 use super::Reduce;
 use super::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
@@ -48,7 +48,7 @@ pub struct DeviceAggregation<'a> {
     /// A factor for the row of each edge; 1 when `None`.
     pub weights: Option<DeviceSlice<'a, f32>>,
     /// Whether the target's own row comes first.
-    pub beside_own: bool,
+    pub concat_self: bool,
 }
 
 impl DeviceAggregation<'_> {
@@ -106,7 +106,8 @@ impl DeviceAggregation<'_> {
         &self,
         gpu: &Gpu,
         gradient: DeviceSlice<'_, T>,
-        (rows, keep): (DeviceSlice<'_, O>, f32),
+        rows: DeviceSlice<'_, O>,
+        keep: f32,
         dim: usize,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
@@ -158,9 +159,8 @@ impl DeviceAggregation<'_> {
         KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
         KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
         let ends = EndProducts { edges, heads: 1, head_dim: dim, own: false, mean: self.reduce == Reduce::Mean };
-        let place = [(stride as u64).into(), (self.own_dim(dim) as u64).into()];
         let aligned = [rows.address(), gradient.address(), self.own_dim(dim) as u64 * 4];
-        let rest = [rows.into(), gradient.into(), place[0], place[1]];
+        let rest = arguments![rows, gradient, stride, self.own_dim(dim)];
         ends.launch(gpu, products_of::<f32>(), &aligned, &rest, out)
     }
 
@@ -170,11 +170,11 @@ impl DeviceAggregation<'_> {
     }
 
     fn own_dim(&self, dim: usize) -> usize {
-        if self.beside_own { dim } else { 0 }
+        if self.concat_self { dim } else { 0 }
     }
 
     fn factors(&self, num_own: usize) -> Factors {
-        let own = if self.beside_own { Own::Beside } else { Own::Nothing };
+        let own = if self.concat_self { Own::Beside } else { Own::Nothing };
         let weights = self.weights.map_or(0, |weights| weights.address());
         Factors { weights, num_own, own, mean: self.reduce == Reduce::Mean, ..Factors::default() }
     }
@@ -183,11 +183,7 @@ impl DeviceAggregation<'_> {
         if let Some(weights) = self.weights {
             KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
-        let (targets, rows) = (self.edges.num_targets(), self.edges.num_sources());
-        match self.beside_own && targets > rows {
-            true => Err(KernelError::RowOutOfRange { position: rows as u32, rows }),
-            false => Ok(()),
-        }
+        self.edges.check_own_rows(self.concat_self)
     }
 }
 
@@ -213,7 +209,7 @@ fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize)
 
 /// The kernel of [`EndProducts`] for rows of `T` and gradients of f32.
 pub(crate) fn products_of<T: DeviceRow>() -> Kernel {
-    Kernel { module: &MODULE, name: T::of(["end_products_f32", "end_products_bf16", "end_products_f16"]) }
+    row_kernel!(MODULE, "end_products", T)
 }
 
 /// Products of the rows at both ends of each edge, a number for each head: `Ends` of `rows.cuh`.
@@ -235,7 +231,7 @@ impl EndProducts<'_> {
         gpu: &Gpu,
         kernel: Kernel,
         aligned: &[u64],
-        rest: &[crate::cuda::Argument],
+        rest: &[Argument],
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let Self { edges, heads, head_dim, own, mean } = *self;
@@ -253,7 +249,7 @@ impl EndProducts<'_> {
             pair(lanes, wide.into()),
         ];
         let items = (edges.num_edges() + if own { edges.num_targets() } else { 0 }) * heads;
-        let arguments = [&[words.into(), out.into()], rest].concat();
+        let arguments = [&arguments![words, out][..], rest].concat();
         gpu.launch(kernel, Shape::per_item(items * lanes, THREADS), &arguments)
     }
 }
@@ -276,11 +272,8 @@ pub fn aggregate_max_on_device<T: DeviceRow>(
     let wide = dim.is_multiple_of(4)
         && [rows.address(), out.address(), picked.address()].iter().all(|at| at.is_multiple_of(16));
     let width = if wide { 4 } else { 1 };
-    let sizes = [(edges.num_sources() as u64).into(), (dim as u64).into()];
-    let outs = [(&*out).into(), (&*picked).into(), u32::from(wide).into()];
-    let rest = [rows.into(), sizes[0], sizes[1], edges.sources().into(), outs[0], outs[1], outs[2]];
-    let kernel = Kernel { module: &MAX, name: T::of(["max_forward_f32", "max_forward_bf16", "max_forward_f16"]) };
-    edges.by_target().sum(gpu, kernel, dim / width, 8 * width, &rest)
+    let rest = arguments![rows, edges.num_sources(), dim, edges.sources(), &*out, &*picked, u32::from(wide)];
+    edges.by_target().sum(gpu, row_kernel!(MAX, "max_forward", T), dim / width, 8 * width, &rest)
 }
 
 /// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded once to the gradient's type.
@@ -302,8 +295,6 @@ pub fn aggregate_max_backward_on_device<T: DeviceRow>(
         && [picked.address(), gradient.address(), out.address()].iter().all(|at| at.is_multiple_of(16));
     let width = if wide { 4 } else { 1 };
     let by = edges.by_source(gpu)?;
-    let lists = [(&by.targets).into(), (&by.edges).into(), (&*out).into(), u32::from(wide).into()];
-    let rest = [&[picked.into(), gradient.into(), (dim as u64).into()], &lists[..]].concat();
-    let kernel = Kernel { module: &MAX, name: T::of(["max_backward_f32", "max_backward_bf16", "max_backward_f16"]) };
-    by.rows.sum(gpu, kernel, dim / width, 4 * width, &rest)
+    let rest = arguments![picked, gradient, dim, &by.targets, &by.edges, &*out, u32::from(wide)];
+    by.rows.sum(gpu, row_kernel!(MAX, "max_backward", T), dim / width, 4 * width, &rest)
 }

@@ -6,7 +6,8 @@
 
 use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
-use crate::simd::{Prefetch, ahead, vectorised};
+use crate::prefetch::prefetch_all;
+use crate::simd::ahead;
 
 /// The edge of a maximum over no values.
 const NONE: u32 = u32::MAX;
@@ -31,25 +32,19 @@ pub fn aggregate_max(
     }
     let row = |source: u32| &rows[source as usize * dim..][..dim];
     let parts = (Part::rows(out, dim), Part::rows(picked, dim));
-    for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, picked)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let prefetch = Prefetch::new();
-                let pairs = out.values.chunks_exact_mut(dim).zip(picked.values.chunks_exact_mut(dim));
-                for (target, (out, picked)) in targets.zip(pairs) {
-                    let of = edges.of(target);
-                    out.fill(if of.is_empty() { 0.0 } else { f32::NEG_INFINITY });
-                    picked.fill(if of.is_empty() { NONE } else { of.start as u32 });
-                    for edge in of {
-                        if let Some(&next) = edges.sources().get(edge + ahead(dim)) {
-                            prefetch.slice(row(next));
-                        }
-                        raise(out, picked, row(edges.sources()[edge]), edge as u32);
-                    }
+    for_balanced_rows!(edges.indptr(), dim, parts, |targets, (out, picked)| {
+        let pairs = out.values.chunks_exact_mut(dim).zip(picked.values.chunks_exact_mut(dim));
+        for (target, (out, picked)) in targets.zip(pairs) {
+            let of = edges.of(target);
+            out.fill(if of.is_empty() { 0.0 } else { f32::NEG_INFINITY });
+            picked.fill(if of.is_empty() { NONE } else { of.start as u32 });
+            for edge in of {
+                if let Some(&next) = edges.sources().get(edge + ahead(dim)) {
+                    prefetch_all(row(next));
                 }
-            },
-        );
+                raise(out, picked, row(edges.sources()[edge]), edge as u32);
+            }
+        }
     });
     Ok(())
 }
@@ -83,22 +78,17 @@ pub fn aggregate_max_backward(
         return Ok(());
     }
     let by_source = edges.by_source();
-    for_balanced_rows(&by_source.indptr, dim, Part::rows(out, dim), &|sources, out| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
-                    out.fill(0.0);
-                    for place in by_source.of(source) {
-                        let (target, edge) = (by_source.targets[place] as usize * dim, by_source.edges[place]);
-                        let (picked, gradient) = (&picked[target..][..dim], &gradient[target..][..dim]);
-                        for ((sum, &from), &value) in out.iter_mut().zip(picked).zip(gradient) {
-                            *sum += if from == edge { value } else { 0.0 };
-                        }
-                    }
+    for_balanced_rows!(&by_source.indptr, dim, Part::rows(out, dim), |sources, out| {
+        for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
+            out.fill(0.0);
+            for place in by_source.of(source) {
+                let (target, edge) = (by_source.targets[place] as usize * dim, by_source.edges[place]);
+                let (picked, gradient) = (&picked[target..][..dim], &gradient[target..][..dim]);
+                for ((sum, &from), &value) in out.iter_mut().zip(picked).zip(gradient) {
+                    *sum += if from == edge { value } else { 0.0 };
                 }
-            },
-        );
+            }
+        }
     });
     Ok(())
 }

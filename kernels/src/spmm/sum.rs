@@ -5,7 +5,7 @@
 
 use bytemuck::Pod;
 
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments};
 use crate::edges::cuda::{DeviceBySource, DeviceSegments};
 use crate::gather::{DeviceRow, values_at_once};
 
@@ -119,9 +119,7 @@ impl SumRows<'_> {
         let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
         let keep = u64::from(factors.keep.to_bits()) | u64::from(relu_keep.to_bits()) << 32;
         let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, keep, relu];
-        let place = [(stride as u64).into(), (offset as u64).into()];
-        let matrices = [table.words(dim).into(), words.into(), list.into(), out.into()];
-        let rest = [&matrices[..], &place, &[(part as u32).into()]].concat();
+        let rest = arguments![table.words(dim), words, list, out, stride, offset, part as u32];
         let width = if part == 1 { 1 } else { wide };
         let plain = table.values != 0 && [table.positions, table.scales, factors.weights] == [0; 3];
         let name = match self.kernel {
@@ -133,8 +131,13 @@ impl SumRows<'_> {
             "sum_by_source_f32_to_f32" if plain => "sum_by_source_f32_to_f32_plain",
             other => other,
         };
-        let kernel = Kernel { module: O::of([&MODULE, &NARROW, &NARROW]), name };
-        rows.sum(gpu, kernel, dim.div_ceil(width), width * size_of::<f32>(), &rest)
+        rows.sum(
+            gpu,
+            O::of([&MODULE, &NARROW, &NARROW]).kernel(name),
+            dim.div_ceil(width),
+            width * size_of::<f32>(),
+            &rest,
+        )
     }
 }
 

@@ -116,7 +116,7 @@ fn kinds() -> Vec<(Reduce, bool, bool)> {
 fn naive(op: &Aggregation<'_>, rows: &[f64], weights: Option<&[f64]>, dim: usize) -> Vec<f64> {
     let mut out = Vec::new();
     for target in 0..op.edges.num_targets() {
-        if op.beside_own {
+        if op.concat_self {
             out.extend_from_slice(&rows[target * dim..][..dim]);
         }
         let count = op.edges.of(target).len().max(1) as f64;
@@ -135,13 +135,13 @@ fn naive(op: &Aggregation<'_>, rows: &[f64], weights: Option<&[f64]>, dim: usize
 fn for_each_case(body: impl Fn(&str, &Aggregation<'_>, &[f32], usize)) {
     for (name, edges, dim) in cases() {
         let (rows, weights) = (values(1, edges.num_sources() * dim), values(2, edges.num_edges()));
-        for (reduce, weighted, beside_own) in kinds() {
-            if beside_own && edges.num_targets() > edges.num_sources() {
+        for (reduce, weighted, concat_self) in kinds() {
+            if concat_self && edges.num_targets() > edges.num_sources() {
                 continue;
             }
             let weights = weighted.then_some(&weights[..]);
-            let op = Aggregation { edges: &edges, reduce, weights, beside_own };
-            body(&format!("{name}, {reduce:?}, weighted {weighted}, beside own {beside_own}"), &op, &rows, dim);
+            let op = Aggregation { edges: &edges, reduce, weights, concat_self };
+            body(&format!("{name}, {reduce:?}, weighted {weighted}, beside own {concat_self}"), &op, &rows, dim);
         }
     }
 }
@@ -261,7 +261,7 @@ fn the_first_of_equals_and_any_nan_is_the_maximum() {
 #[test]
 fn stored_rows_are_aggregated_where_they_lie() {
     let (edges, dim) = (edges(4, 30, 50, 6, 0), 19);
-    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
+    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, concat_self: true };
     let numbers: Vec<f32> = values(5, 200 * dim).iter().map(|value| (value * 250.0).round()).collect();
     // Row s of the layer is vertex 3s + 1 of the table.
     let at = |source: u32| (3 * source as usize + 1) * dim;
@@ -288,7 +288,7 @@ fn stored_rows_are_aggregated_where_they_lie() {
 #[test]
 fn wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 1, 2], vec![0, 0], 1).unwrap();
-    let op = Aggregation { edges: &edges, reduce: Reduce::Sum, weights: None, beside_own: false };
+    let op = Aggregation { edges: &edges, reduce: Reduce::Sum, weights: None, concat_self: false };
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
     let row = |_| &[1.0f32, 2.0][..];
     assert!(length(op.forward(row, 2, &mut [0.0; 3])));
@@ -297,7 +297,7 @@ fn wrong_sizes_are_refused() {
     assert!(length(op.weights_backward(&[0.0; 2], &[0.0; 4], 2, &mut [0.0; 3])));
     let weighted = Aggregation { weights: Some(&[1.0]), ..op };
     assert!(length(weighted.forward(row, 2, &mut [0.0; 4])));
-    let own = Aggregation { beside_own: true, ..op };
+    let own = Aggregation { concat_self: true, ..op };
     let beyond = Err(KernelError::RowOutOfRange { position: 1, rows: 1 });
     assert_eq!(own.forward(row, 2, &mut [0.0; 8]), beyond);
     assert!(length(aggregate_max(&edges, &[0.0; 2], 2, &mut [0.0; 4], &mut [0; 3])));

@@ -8,30 +8,17 @@ use crate::id_map::IdMap;
 
 /// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list after list.
 pub fn unique(lists: &[&[u32]]) -> (Vec<u32>, Vec<u32>) {
-    let mut numbering = Numbering { table: IdMap::default(), ids: Vec::new() };
+    let (mut table, mut ids) = (IdMap::default(), Vec::new());
     let mut positions = Vec::with_capacity(lists.iter().map(|list| list.len()).sum());
-    for list in lists {
-        positions.extend(list.iter().map(|&id| numbering.position(id)));
-    }
-    (numbering.ids, positions)
-}
-
-/// Numbers ids from 0 as they come.
-struct Numbering {
-    table: IdMap,
-    ids: Vec<u32>,
-}
-
-impl Numbering {
-    #[inline]
-    fn position(&mut self, id: u32) -> u32 {
-        let next = self.ids.len() as u32;
-        let position = self.table.get_or_insert(id, next);
+    for &id in lists.iter().copied().flatten() {
+        let next = ids.len() as u32;
+        let position = table.get_or_insert(id, next);
         if position == next {
-            self.ids.push(id);
+            ids.push(id);
         }
-        position
+        positions.push(position);
     }
+    (ids, positions)
 }
 
 #[cfg(test)]

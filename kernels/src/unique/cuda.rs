@@ -9,7 +9,7 @@
 //! [`DIRECT_BYTES`], and is a hash table of the mini-batch's size beyond. Only the GPU knows the number of ids: the
 //! host knows a bound, and does not wait.
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::scan::cuda::sums_before;
 
@@ -18,10 +18,6 @@ pub(crate) static MODULE: Module = Module { name: "unique", source: include_str!
 const THREADS: u32 = 256;
 /// Up to this size, a table has a word for each vertex of the graph.
 const DIRECT_BYTES: usize = 1 << 30;
-
-fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &MODULE, name }
-}
 
 /// Map from ids to positions.
 #[derive(Debug)]
@@ -35,8 +31,8 @@ pub(crate) enum DeviceIdMap {
 impl DeviceIdMap {
     pub(crate) fn arguments(&self) -> [Argument; 3] {
         match self {
-            Self::Direct(words) => [words.into(), 0u64.into(), 0u32.into()],
-            Self::Hash(slots) => [0u64.into(), slots.into(), ((slots.len() - 1) as u32).into()],
+            Self::Direct(words) => arguments![words, 0u64, 0u32],
+            Self::Hash(slots) => arguments![0u64, slots, (slots.len() - 1) as u32],
         }
     }
 }
@@ -53,7 +49,7 @@ pub(crate) struct Items<'a> {
 
 impl Items<'_> {
     fn arguments(&self) -> [Argument; 3] {
-        [self.slots.into(), self.rows.unwrap_or(0).into(), (self.width as u64).into()]
+        arguments![self.slots, self.rows.unwrap_or(0), self.width]
     }
 }
 
@@ -109,9 +105,8 @@ impl DeviceNumbering {
             // Zeroing the whole table costs as much as zeroing a few scattered words.
             DeviceIdMap::Direct(words) if spoilt || most * 8 > words.len() => words.slice_mut().zero(&self.gpu),
             DeviceIdMap::Direct(words) => {
-                let limit = (self.limit as u64).into();
-                let arguments = [self.ids.slice().into(), self.len.into(), limit, (&*words).into()];
-                self.gpu.launch(kernel("number_forget"), Shape::per_item(most, THREADS), &arguments)
+                let of = arguments![&self.ids, self.len, self.limit, &*words];
+                self.gpu.launch(MODULE.kernel("number_forget"), Shape::per_item(most, THREADS), &of)
             }
             DeviceIdMap::Hash(slots) if spoilt || most > 0 => slots.slice_mut().zero(&self.gpu),
             DeviceIdMap::Hash(_) => Ok(()),
@@ -150,18 +145,16 @@ impl DeviceNumbering {
             true => DeviceIdMap::Direct(self.gpu.zeros(self.limit)?),
             false => DeviceIdMap::Hash(self.gpu.zeros(slots)?),
         };
-        let ids: [Argument; 3] = [self.ids.slice().into(), self.len.into(), (self.limit as u64).into()];
-        let arguments = [&ids[..], &self.table.arguments()].concat();
-        self.gpu.launch(kernel("number_again"), Shape::per_item(self.most, THREADS), &arguments)
+        let of = [arguments![&self.ids, self.len, self.limit], self.table.arguments()].concat();
+        self.gpu.launch(MODULE.kernel("number_again"), Shape::per_item(self.most, THREADS), &of)
     }
 
     /// Sets the ids to `ids` after a restart. The word at `len` gets their number; invalid ids are reported to
     /// `status`, except repeated ones.
     pub(crate) fn know(&mut self, ids: DeviceSlice<'_, u32>, [len, status]: [u64; 2]) -> Result<(), GpuError> {
-        let from: [Argument; 2] = [ids.into(), (ids.len() as u64).into()];
-        let to: [Argument; 3] = [(&self.ids).into(), len.into(), (self.limit as u64).into()];
-        let arguments = [&from[..], &to, &self.table.arguments(), &[status.into()]].concat();
-        self.gpu.launch(kernel("number_known"), Shape::per_item(ids.len().max(1), THREADS), &arguments)?;
+        let lists = arguments![ids, ids.len(), &self.ids, len, self.limit];
+        let of = [&lists[..], &self.table.arguments(), &arguments![status]].concat();
+        self.gpu.launch(MODULE.kernel("number_known"), Shape::per_item(ids.len().max(1), THREADS), &of)?;
         (self.len, self.most) = (len, ids.len());
         Ok(())
     }
@@ -170,10 +163,9 @@ impl DeviceNumbering {
     fn note(&mut self, lists: [DeviceSlice<'_, u32>; 2], status: u64) -> Result<DeviceBuffer<u32>, GpuError> {
         self.spoil();
         let slots = self.gpu.alloc(lists[0].len() + lists[1].len())?;
-        let lists = lists.map(|list| [list.into(), (list.len() as u64).into()]).concat();
-        let rest: [Argument; 3] = [(self.limit as u64).into(), (&slots).into(), status.into()];
-        let arguments = [&lists[..], &self.table.arguments(), &rest].concat();
-        self.gpu.launch(kernel("number_note"), Shape::per_item(slots.len(), THREADS), &arguments)?;
+        let lists = lists.map(|list| arguments![list, list.len()]).concat();
+        let of = [&lists[..], &self.table.arguments(), &arguments![self.limit, &slots, status]].concat();
+        self.gpu.launch(MODULE.kernel("number_note"), Shape::per_item(slots.len(), THREADS), &of)?;
         Ok(slots)
     }
 
@@ -188,18 +180,18 @@ impl DeviceNumbering {
         let (gpu, room) = (&self.gpu, items.slots.len());
         let words = room.div_ceil(32);
         let (firsts, mut before) = (gpu.alloc::<u32>(words)?, gpu.alloc::<u32>(words + 1)?);
-        let found: [Argument; 2] = [(&firsts).into(), (&before).into()];
         // If none are known, `len` was not written yet.
-        let known = if self.most == 0 { 0 } else { self.len };
-        let shared = [&items.arguments()[..], &[known.into()], &self.table.arguments(), &found].concat();
-        let arguments = [&shared[..], &[(words as u64).into()]].concat();
-        gpu.launch(kernel("number_first"), Shape::per_item(room, THREADS), &arguments)?;
+        let known = arguments![if self.most == 0 { 0 } else { self.len }];
+        let found = arguments![&firsts, &before];
+        let shared = [&items.arguments()[..], &known, &self.table.arguments(), &found].concat();
+        let of = [&shared[..], &arguments![words]].concat();
+        gpu.launch(MODULE.kernel("number_first"), Shape::per_item(room, THREADS), &of)?;
         match also {
             Some((values, total)) => sums_before(gpu, [(&before.slice_mut(), new), (&values.slice_mut(), total)])?,
             None => sums_before(gpu, [(&before.slice_mut(), new)])?,
         }
-        let arguments = [&shared[..], &[(&self.ids).into(), new.into(), len.into()]].concat();
-        gpu.launch(kernel("number_place"), Shape::per_item(room.max(1), THREADS), &arguments)?;
+        let of = [&shared[..], &arguments![&self.ids, new, len]].concat();
+        gpu.launch(MODULE.kernel("number_place"), Shape::per_item(room.max(1), THREADS), &of)?;
         (self.len, self.most) = (len, (self.most + room).min(self.cap));
         Ok(())
     }
@@ -219,8 +211,8 @@ impl DeviceNumbering {
 
     /// Replaces numbered slots by numbers.
     pub(crate) fn look_up(&self, items: &Items<'_>) -> Result<(), GpuError> {
-        let arguments = [&items.arguments()[..], &self.table.arguments()].concat();
-        self.gpu.launch(kernel("number_all"), Shape::per_item(items.slots.len(), THREADS), &arguments)
+        let of = [items.arguments(), self.table.arguments()].concat();
+        self.gpu.launch(MODULE.kernel("number_all"), Shape::per_item(items.slots.len(), THREADS), &of)
     }
 
     /// States that there are `len` ids, and that the table holds exactly these.

@@ -4,7 +4,7 @@
 //! divided by the number of pre-sampled mini-batches. That holds for a map chosen without looking at these counters. A map
 //! made to cut few of them does cut edges that just happened not to be drawn, so fresh mini-batches cross more than it
 //! promised: the more so the fewer epochs were pre-sampled and the rarer edges are drawn.
-//! Cost: one pass over edges and counters, and a look-up for each map where a counter is not 0.
+//! Cost: a pass over edges and counters for each map.
 
 use gsplit_store::{Presample, Progress, Topology, Unit};
 use rayon::prelude::*;
@@ -12,9 +12,7 @@ use serde::Serialize;
 
 use super::schedule::{Measured, Record};
 use super::{MeasuredMap, imbalance, ratio};
-
-/// Vertices that one task handles together.
-const VERTICES_PER_TASK: usize = 1 << 14;
+use crate::report::max_over_target;
 
 /// Expected and measured, for one map.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,55 +49,25 @@ pub(super) fn expect(
     candidates: &[MeasuredMap<'_>],
     progress: &dyn Progress,
 ) -> Expected {
-    let n = topology.num_vertices();
-    let stage = progress.stage("expected", Some(n as u64), Unit::Items("vertices"));
-    let tasks = (0..n.div_ceil(VERTICES_PER_TASK)).into_par_iter().map(|task| {
-        let vertices = task * VERTICES_PER_TASK..n.min((task + 1) * VERTICES_PER_TASK);
-        stage.advance(vertices.len() as u64);
-        weigh(topology, presample, candidates, vertices)
+    let stage = progress.stage("expected", Some(candidates.len() as u64), Unit::Items("maps"));
+    let cross = candidates.iter().map(|candidate| {
+        let part = |v: u32| candidate.assignment[v as usize];
+        let of_vertex = |v: u32| {
+            let counts = &presample.edge()[topology.indptr()[v as usize] as usize..];
+            let edges = topology.in_neighbours(v).iter().zip(counts);
+            edges.filter(|&(&u, _)| part(u) != part(v)).map(|(_, &count)| u64::from(count)).sum::<u64>()
+        };
+        let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(1024);
+        let cross = vertices.map(of_vertex).sum();
+        stage.advance(1);
+        cross
     });
-    let sums = tasks.reduce_with(|mut a, b| {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-        a
-    });
-    let mut cross = sums.unwrap_or_else(|| vec![0; candidates.len() + 1]);
-    let total = cross.pop().unwrap_or(0);
-    let work_balance = candidates.iter().map(|candidate| {
-        let mut loads = vec![0u64; candidate.layout.parts() as usize];
-        for (&part, &work) in candidate.assignment.iter().zip(presample.work()) {
-            loads[part as usize] += u64::from(work);
-        }
-        balance(&loads)
-    });
-    Expected { num_batches: presample.meta().num_batches.max(1), total, cross, work_balance: work_balance.collect() }
-}
-
-/// Counts of the edges between parts, for each candidate, and after them the count of all edges, over the in-edges of
-/// `vertices`.
-fn weigh(
-    topology: &Topology,
-    presample: &Presample,
-    candidates: &[MeasuredMap<'_>],
-    vertices: std::ops::Range<usize>,
-) -> Vec<u64> {
-    let mut sums = vec![0u64; candidates.len() + 1];
-    for v in vertices {
-        let edges = topology.indptr()[v] as usize..topology.indptr()[v + 1] as usize;
-        let counts = &presample.edge()[edges.clone()];
-        for (&u, &count) in topology.indices()[edges].iter().zip(counts).filter(|&(_, &count)| count > 0) {
-            let count = u64::from(count);
-            for (sum, candidate) in sums.iter_mut().zip(candidates) {
-                let cross = candidate.assignment[u as usize] != candidate.assignment[v];
-                *sum += if cross { count } else { 0 };
-            }
-            sums[candidates.len()] += count;
-        }
-    }
-    sums
-}
-
-fn balance(loads: &[u64]) -> f64 {
-    imbalance(loads.iter().copied().max().unwrap_or(0), loads.iter().sum(), loads.len() as u32)
+    let cross = cross.collect();
+    let total = presample.edge().par_iter().map(|&count| u64::from(count)).sum();
+    let work = |v: usize| u64::from(presample.work()[v]);
+    let work_balance =
+        candidates.iter().map(|candidate| max_over_target(&candidate.assignment, candidate.layout, &work)).collect();
+    Expected { num_batches: presample.meta().num_batches.max(1), total, cross, work_balance }
 }
 
 impl Expected {
@@ -107,13 +75,14 @@ impl Expected {
     pub fn beside(&self, measured: &Measured, i: usize) -> Expectation {
         let sum = |of: &dyn Fn(&Record) -> u64| measured.records.iter().map(of).sum::<u64>();
         let (cross, edges) = (sum(&|record| record.cross(i)), sum(&Record::edges));
+        let (work, parts) = (&measured.work[i], measured.work[i].len() as u32);
         Expectation {
             expected_cross_edges: self.cross[i] as f64 / self.num_batches as f64,
             measured_cross_edges: ratio(cross, measured.records.len() as u64, 0.0),
             expected_cross_share: ratio(self.cross[i], self.total, 0.0),
             measured_cross_share: ratio(cross, edges, 0.0),
             expected_work_balance: self.work_balance[i],
-            measured_work_balance: balance(&measured.work[i]),
+            measured_work_balance: imbalance(work.iter().copied().max().unwrap_or(0), work.iter().sum(), parts),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
 //!                                    ├─▶ split in part: rows, edges, rows exchanged        a map
 //!                                    └─▶ data: rows and edges of separate micro-batches    a number of parts
-//! server's graph (`cooperative`), draws of kept rows (`locality`) ─▶ work                  for `gsplit plan` alone
+//! server's graph (`cooperative`) ─▶ work                                                   for `gsplit plan` alone
 //! presample ─▶ expectation ──────────────▶ report
 //! ```
 //!
@@ -16,12 +16,11 @@
 //! averaged: the same for any number of threads.
 //! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1: redundancy).
 //! Cost: a mini-batch costs its sampling, two passes over its edges for each map and one for each map and layer (more for every 64
-//! parts); the expectation is one pass over the graph. Memory: 2 bytes a vertex for each random partition, one
+//! parts); the expectation is one pass over the graph for each map. Memory: 2 bytes a vertex for each random partition, one
 //! shuffled training split and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
 
 mod cooperative;
 mod expectation;
-mod locality;
 mod options;
 mod report;
 mod sample;
@@ -34,14 +33,14 @@ mod volume;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use gsplit_kernels::{Graph, Stream, StreamKey, permute};
+use gsplit_kernels::Graph;
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, Split};
 
+use crate::baseline::deal;
 use crate::{Layout, Result};
 
 pub use cooperative::{Cooperative, cooperative};
 pub use expectation::Expectation;
-pub use locality::{Local, locality};
 pub use options::{Options, Setting};
 pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Work};
 
@@ -97,17 +96,10 @@ fn candidates<'a>(dataset: &Dataset, maps: &'a [PartitionMap], seed: u64) -> Vec
     let random = parts.into_iter().map(|parts| MeasuredMap {
         key: None,
         layout: parts.into(),
-        assignment: random_assignment(dataset.num_vertices(), parts, seed).into(),
+        // What `--partitioner random` makes with that seed.
+        assignment: deal(dataset.num_vertices(), seed, |i| (i % parts) as u16).into(),
     });
     stored.chain(random).collect()
-}
-
-/// Equal parts at random: what `--partitioner random` makes with that seed.
-fn random_assignment(n: usize, parts: u32, seed: u64) -> Vec<u16> {
-    let mut assignment = vec![0; n];
-    let order = permute(n as u32, &StreamKey::new(seed, Stream::Assign));
-    (0..).zip(order).for_each(|(i, v): (u32, u32)| assignment[v as usize] = (i % parts) as u16);
-    assignment
 }
 
 /// `part / whole`, and `otherwise` of nothing.

@@ -12,23 +12,24 @@ use crate::{Error, Result};
 const MAX_BATCHES: u32 = 100_000;
 
 /// Options of a user; those left out come from the presample.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct Options {
     /// Mini-batches to measure on
-    #[arg(long, value_name = "N", default_value_t = Self::default().batches, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCHES)))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = Self::default().batches, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCHES))))]
     pub batches: u32,
     /// In-neighbours sampled for a vertex at each layer, from the seeds downwards [default: the presample's]
-    #[arg(long, value_name = "F1,F2,..")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "F1,F2,.."))]
     pub fanouts: Option<Fanouts>,
     /// Seeds of a mini-batch [default: the presample's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)))]
     pub batch_size: Option<u64>,
     /// Seed of the mini-batches and of the random partition; training with it begins with the same mini-batches [default:
     /// one more than the presample's]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub seed: Option<u64>,
     /// Draw in-neighbours with probabilities that grow with this edge column [default: the presample's, or all alike]
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub draw_by: Option<String>,
 }
 

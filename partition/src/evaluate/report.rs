@@ -189,25 +189,23 @@ fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: us
         parts,
         servers,
         all: LayerEvaluation::of(records, candidate.layout, &|record| {
-            let counts = &record.split[i];
-            let total = |of: &dyn Fn(&SplitLayer) -> u64| counts.layers.iter().map(of).sum();
+            let (counts, whole) = (&record.split[i], record.whole(i));
             let layer = SplitLayer {
-                cross: total(&|layer| layer.cross),
-                cross_servers: total(&|layer| layer.cross_servers),
-                exchanged: total(&|layer| layer.exchanged),
-                max_edges: counts.max_edges,
+                cross: record.cross(i),
+                cross_servers: counts.layers.iter().map(|layer| layer.cross_servers).sum(),
+                max_edges: whole.most_edges,
                 max_vertices: counts.max_vertices,
             };
-            (layer, record.size())
+            (layer, whole.layers.iter().map(|layer| layer.exchanged).sum(), record.size())
         }),
         layers: (0..setting.fanouts.len())
             .map(|layer| {
                 LayerEvaluation::of(records, candidate.layout, &|record| {
-                    (record.split[i].layers[layer], record.layers[layer])
+                    (record.split[i].layers[layer], record.whole(i).layers[layer].exchanged, record.layers[layer])
                 })
             })
             .collect(),
-        input_imbalance: mean(records.iter().map(|record| imbalance(record.split[i].max_input, record.input, parts))),
+        input_imbalance: mean(records.iter().map(|record| imbalance(record.whole(i).most_rows, record.input, parts))),
         data: work(&|record| &record.data[i]),
         split_layers: (0..=setting.fanouts.len()).map(|layers| work(&|record| &record.in_part[i][layers])).collect(),
         expectation: None,
@@ -215,22 +213,22 @@ fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: us
 }
 
 impl LayerEvaluation {
-    /// `of` returns a layer's counts and its size.
-    fn of(records: &[Record], layout: Layout, of: &dyn Fn(&Record) -> (SplitLayer, Size)) -> Self {
-        let over = |measure: &dyn Fn(SplitLayer, Size) -> f64| {
+    /// `of` returns a layer's counts, the rows that it exchanges, and its size.
+    fn of(records: &[Record], layout: Layout, of: &dyn Fn(&Record) -> (SplitLayer, u64, Size)) -> Self {
+        let over = |measure: &dyn Fn(SplitLayer, u64, Size) -> f64| {
             mean(records.iter().map(|record| {
-                let (counts, size) = of(record);
-                measure(counts, size)
+                let (counts, exchanged, size) = of(record);
+                measure(counts, exchanged, size)
             }))
         };
         let parts = layout.parts();
         Self {
             cross_server_share: (layout.servers() > 1)
-                .then(|| over(&|counts, size| ratio(counts.cross_servers, size.edges, 0.0))),
-            cross_share: over(&|counts, size| ratio(counts.cross, size.edges, 0.0)),
-            edge_imbalance: over(&|counts, size| imbalance(counts.max_edges, size.edges, parts)),
-            vertex_imbalance: over(&|counts, size| imbalance(counts.max_vertices, size.vertices, parts)),
-            rows_exchanged: over(&|counts, _| counts.exchanged as f64),
+                .then(|| over(&|counts, _, size| ratio(counts.cross_servers, size.edges, 0.0))),
+            cross_share: over(&|counts, _, size| ratio(counts.cross, size.edges, 0.0)),
+            edge_imbalance: over(&|counts, _, size| imbalance(counts.max_edges, size.edges, parts)),
+            vertex_imbalance: over(&|counts, _, size| imbalance(counts.max_vertices, size.vertices, parts)),
+            rows_exchanged: over(&|_, exchanged, _| exchanged as f64),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The mini-batch that a single rank would sample, which is also the union of the samples of all ranks.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{Draw, EdgeIds, Graph, Near, SampledCsc, Sampler};
+use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
 
 use crate::Result;
 
@@ -11,11 +11,11 @@ pub(super) struct Layer {
     csc: SampledCsc,
     /// Mixed frontier: the vertices that this layer computes, then the others that it reads. It is the frontier of the layer
     /// below.
-    pub mixed: Vec<u32>,
+    pub mixed_frontier: Vec<u32>,
 }
 
 impl Layer {
-    /// Number of vertices that this layer computes: the first ones of `mixed`.
+    /// Number of vertices that this layer computes: the first ones of `mixed_frontier`.
     pub fn num_vertices(&self) -> usize {
         self.csc.num_vertices()
     }
@@ -25,7 +25,7 @@ impl Layer {
         self.csc.num_edges()
     }
 
-    /// The sampled in-neighbours of frontier position `i`, as positions in `mixed`.
+    /// The sampled in-neighbours of frontier position `i`, as positions in `mixed_frontier`.
     pub fn sources_of(&self, i: usize) -> &[u32] {
         &self.csc.local[self.csc.indptr[i] as usize..self.csc.indptr[i + 1] as usize]
     }
@@ -39,35 +39,32 @@ pub(super) struct MiniBatch {
 }
 
 impl MiniBatch {
-    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`, preferring vertices that are `near`.
+    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`.
     pub fn sample(
         sampler: &mut Sampler,
         graph: &Graph<'_>,
         seeds: &[u32],
         fanouts: &Fanouts,
         step: Step,
-        near: Option<&Near>,
     ) -> Result<Self> {
         let mut layers: Vec<Layer> = Vec::with_capacity(fanouts.len());
         sampler.start(seeds);
-        for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
+        for (key, fanout) in step.layers(fanouts) {
             let mut csc = SampledCsc::default();
-            let draw = Draw::new(fanout);
-            let draw = near.map_or(draw, |near| near.of(draw, depth));
-            sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut csc)?;
-            layers.push(Layer { csc, mixed: sampler.mixed().to_vec() });
+            sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+            layers.push(Layer { csc, mixed_frontier: sampler.mixed_frontier().to_vec() });
         }
         Ok(Self { layers })
     }
 
     /// The vertices whose feature rows are loaded.
     pub fn input(&self) -> &[u32] {
-        self.layers.last().map_or(&[], |bottom| &bottom.mixed)
+        self.layers.last().map_or(&[], |bottom| &bottom.mixed_frontier)
     }
 
     /// The seeds.
     pub fn seeds(&self) -> &[u32] {
-        self.layers.first().map_or(&[], |top| &top.mixed[..top.num_vertices()])
+        self.layers.first().map_or(&[], |top| &top.mixed_frontier[..top.num_vertices()])
     }
 
     /// Number of seeds.

@@ -52,6 +52,11 @@ impl Record {
         self.split[i].layers.iter().map(|layer| layer.cross).sum()
     }
 
+    /// Split parallelism under candidate `i`.
+    pub fn whole(&self, i: usize) -> &Counts {
+        &self.in_part[i][self.layers.len()]
+    }
+
     /// All layers together.
     pub fn size(&self) -> Size {
         Size { vertices: self.layers.iter().map(|layer| layer.vertices).sum(), edges: self.edges() }
@@ -76,7 +81,7 @@ pub(super) fn measure(
 ) -> Result<Measured> {
     let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
     let records = for_each_batch(train, setting, progress, |sampler, seeds, step| {
-        let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step, None)?;
+        let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step)?;
         Ok(count(&batch, candidates, &work))
     })?;
     let plain = |sums: Vec<AtomicU64>| sums.into_iter().map(AtomicU64::into_inner).collect();

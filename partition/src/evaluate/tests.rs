@@ -64,25 +64,20 @@ fn most(owners: impl Iterator<Item = u16>) -> u64 {
     counts.into_values().max().unwrap_or(0)
 }
 
-fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16], layout: Layout) -> SplitCounts {
+fn oracle_split(layers: &Sets, part: &[u16], layout: Layout) -> SplitCounts {
     let owner = |v: u32| part[v as usize];
     let of_layer = |(frontier, edges): &(BTreeSet<u32>, Vec<(u32, u32)>)| {
-        let cross: Vec<_> = edges.iter().filter(|(u, v)| owner(*u) != owner(*v)).collect();
         let server = |v: u32| u32::from(owner(v)) * layout.servers() / layout.parts();
-        let exchanged: BTreeSet<_> = cross.iter().map(|(u, v)| (*u, owner(*v))).collect();
         SplitLayer {
-            cross: cross.len() as u64,
+            cross: edges.iter().filter(|(u, v)| owner(*u) != owner(*v)).count() as u64,
             cross_servers: edges.iter().filter(|(u, v)| server(*u) != server(*v)).count() as u64,
-            exchanged: exchanged.len() as u64,
             max_edges: most(edges.iter().map(|edge| owner(edge.1))),
             max_vertices: most(frontier.iter().map(|&v| owner(v))),
         }
     };
     SplitCounts {
         layers: layers.iter().map(of_layer).collect(),
-        max_edges: most(layers.iter().flat_map(|layer| &layer.1).map(|edge| owner(edge.1))),
         max_vertices: most(layers.iter().flat_map(|layer| &layer.0).map(|&v| owner(v))),
-        max_input: most(input.iter().map(|&v| owner(v))),
     }
 }
 
@@ -152,7 +147,7 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
             // The number of servers is the least prime factor: one part per server if the number of parts is prime.
             let servers = (2..=parts).find(|&servers| parts % servers == 0).unwrap_or(1);
             let layout = Layout::new(parts, servers);
-            MeasuredMap { key: None, layout, assignment: random_assignment(n, parts, 3).into() }
+            MeasuredMap { key: None, layout, assignment: deal(n, 3, |i| (i % parts) as u16).into() }
         })
         .collect();
     let measured = measure(&graph, &train, setting, &candidates, &NoProgress).unwrap();
@@ -172,7 +167,7 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
         assert_eq!((record.seeds, &record.layers), (seeds.len() as u64, &sizes), "{what}");
         assert_eq!(record.input, input.len() as u64, "{what}");
         for (c, candidate) in candidates.iter().enumerate() {
-            let split = oracle_split(&layers, &input, &candidate.assignment, candidate.layout);
+            let split = oracle_split(&layers, &candidate.assignment, candidate.layout);
             assert_eq!(record.split[c], split, "{what}");
             let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, step);
             assert_eq!(record.data[c], data, "{what}");
@@ -280,7 +275,7 @@ fn the_random_column_is_the_random_partitioner() {
     let fixture = communities(4, 50);
     let dataset = fixture.dataset();
     let map = stored(&dataset, None, (Method::Random, None), 5);
-    assert_eq!(map.assignment(), random_assignment(dataset.num_vertices(), 5, 0));
+    assert_eq!(map.assignment(), deal(dataset.num_vertices(), 0, |i| (i % 5) as u16));
     let evaluation = evaluate(&dataset, &[map], None, &setting("5", 10, 4, 0), &NoProgress).unwrap();
     let [stored, random] = &evaluation.maps[..] else { panic!("{evaluation:?}") };
     assert_eq!((stored.key.as_deref(), &random.key), (Some("random-k5"), &None));

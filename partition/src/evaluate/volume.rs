@@ -88,7 +88,7 @@ pub(super) fn count(batch: &MiniBatch, layout: Layout, sharing: Sharing<'_>) -> 
         for (depth, (layer, sums)) in batch.layers.iter().zip(&mut counts.layers).enumerate() {
             // A vertex that joins at this layer is only computed at the next one.
             let mut below = having.clone();
-            below.resize(layer.mixed.len(), 0);
+            below.resize(layer.mixed_frontier.len(), 0);
             for (i, &ranks) in having.iter().enumerate() {
                 let sources = layer.sources_of(i);
                 sums.vertices += u64::from(ranks.count_ones());
@@ -98,7 +98,7 @@ pub(super) fn count(batch: &MiniBatch, layout: Layout, sharing: Sharing<'_>) -> 
             }
             match sharing {
                 Sharing::Owned(map, split_layers) if depth + split_layers >= batch.layers.len() => {
-                    for (ranks, &v) in below.iter_mut().zip(&layer.mixed) {
+                    for (ranks, &v) in below.iter_mut().zip(&layer.mixed_frontier) {
                         let owner = bit_of(map[v as usize]);
                         sums.exchanged += u64::from((*ranks & !owner).count_ones());
                         sums.abroad += u64::from((*ranks & !servers[map[v as usize] as usize]).count_ones());

@@ -91,7 +91,7 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// Lets every vertex choose once; how many moved.
-    fn round(&self, state: &mut Clusters, seed: u64, order: &[u32], pool: &Pool) -> usize {
+    fn round(&self, state: &mut Clusters, seed: u64, order: &[u32], pool: &Pool<LabelWeights>) -> usize {
         let n = state.labels.len();
         let stretch = STRETCH.min(n).next_multiple_of(STRIDE * RUN);
         let mut stretches: Vec<usize> = (0..n.div_ceil(stretch)).collect();
@@ -107,9 +107,8 @@ impl<G: Graph> Clustering<'_, G> {
                     let at = first + i / RUN * RUN * STRIDE + i % RUN;
                     (at < end).then(|| order.get(at).copied().unwrap_or(at as u32))
                 };
-                wanted.par_chunks_mut(TASK).enumerate().for_each_init(
-                    || pool.take(),
-                    |by_label, (task, wanted)| {
+                wanted.par_chunks_mut(TASK).enumerate().for_each(|(task, wanted)| {
+                    pool.with(LabelWeights::default, |by_label| {
                         for (i, wanted) in wanted.iter_mut().enumerate() {
                             let Some(v) = vertex(task * TASK + i) else { break };
                             if let Some(next) = vertex(task * TASK + i + 1) {
@@ -117,8 +116,8 @@ impl<G: Graph> Clustering<'_, G> {
                             }
                             *wanted = self.choose(state, v, seed, by_label);
                         }
-                    },
-                );
+                    });
+                });
                 for (i, &to) in wanted.iter().enumerate() {
                     moved += usize::from(vertex(i).is_some_and(|v| self.join(state, v, to)));
                 }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::graph::{Coarse, Graph, Segment};
 use super::in_order::InOrder;
-use super::label_weights::Pool;
+use super::label_weights::{InRuns, LabelWeights, Pool};
 use crate::VertexWeights;
 use crate::scramble::scramble;
 
@@ -78,7 +78,7 @@ struct Contraction<'a, G> {
     starts: Vec<u32>,
     members: Vec<u32>,
     rows_log2: u32,
-    pool: Pool,
+    pool: Pool<LabelWeights>,
     seed: u64,
 }
 
@@ -94,7 +94,11 @@ impl<G: Graph> Contraction<'_, G> {
 
     /// The rows from `first` on, of pairs that are kept under `threshold`.
     fn segment(&self, first: usize, threshold: u32) -> Segment {
-        let (mut by_label, mut segment) = (self.pool.take(), Segment::default());
+        self.pool.with(LabelWeights::default, |by_label| self.fill(first, threshold, by_label))
+    }
+
+    fn fill(&self, first: usize, threshold: u32, by_label: &mut InRuns<LabelWeights>) -> Segment {
+        let mut segment = Segment::default();
         for cluster in first..self.num_clusters().min(first + (1 << self.rows_log2)) {
             let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
             by_label.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
@@ -111,9 +115,9 @@ impl<G: Graph> Contraction<'_, G> {
             });
             match threshold {
                 1 => segment.arcs.extend(by_label.iter()),
-                _ => segment
-                    .arcs
-                    .extend(by_label.iter().filter_map(|arc| sample(cluster as u32, arc, (threshold, self.seed)))),
+                _ => segment.arcs.extend(
+                    by_label.iter().filter_map(|arc| sample(cluster as u32, arc.0, arc.1, threshold, self.seed)),
+                ),
             }
             segment.ends.push(segment.arcs.len() as u32);
         }
@@ -130,7 +134,7 @@ impl<G: Graph> Contraction<'_, G> {
 }
 
 /// The arc from `cluster`, if it is kept under a threshold and a seed, with the weight that it then has; the same for both ends of a pair.
-pub(super) fn sample(cluster: u32, (other, weight): (u32, u32), (threshold, seed): (u32, u64)) -> Option<(u32, u32)> {
+pub(super) fn sample(cluster: u32, other: u32, weight: u32, threshold: u32, seed: u64) -> Option<(u32, u32)> {
     let pair = u64::from(cluster.min(other)) << 32 | u64::from(cluster.max(other));
     let draw = scramble(pair ^ seed) >> 32;
     let kept = weight >= threshold || draw * u64::from(threshold) < u64::from(weight) << 32;

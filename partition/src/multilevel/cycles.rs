@@ -164,10 +164,10 @@ impl<'a> Cycles<'a> {
         let tight = if loose { self.epsilon } else { COARSE_EPSILON * self.epsilon };
         let layout = self.layout_of(levels.last().map_or(graph.num_vertices(), |level| level.weights.len()));
         let coarsest = match levels.last() {
-            Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), (layout, tight)),
-            None => self.cut_coarsest(graph, weights, servers.as_deref(), (layout, self.epsilon)),
+            Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), layout, tight),
+            None => self.cut_coarsest(graph, weights, servers.as_deref(), layout, self.epsilon),
         };
-        self.carry_back((graph, weights), levels, (coarsest, layout), tight)
+        self.carry_back(graph, weights, levels, coarsest, layout, tight)
     }
 
     /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too small.
@@ -184,7 +184,7 @@ impl<'a> Cycles<'a> {
         for cycle in 0..cycles {
             let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
             let coarsest = carry_down_all(&parts, &levels);
-            let improved = self.carry_back((graph, weights), levels, (coarsest, self.layout), self.epsilon);
+            let improved = self.carry_back(graph, weights, levels, coarsest, self.layout, self.epsilon);
             // A coarse graph that was sampled may have promised too much.
             if self.rank(graph, weights, self.layout, &improved) < self.rank(graph, weights, self.layout, &parts) {
                 parts = improved;
@@ -221,11 +221,11 @@ impl<'a> Cycles<'a> {
             let stage = (size > enough).then(|| self.stage(&format!("coarsen level {}", levels.len()), size));
             let (before, level) = match levels.last() {
                 None if graph.num_vertices() > enough => {
-                    (graph.num_vertices(), self.step((graph, weights), within.as_deref(), seed, (enough, max_arcs)))
+                    (graph.num_vertices(), self.step(graph, weights, within.as_deref(), seed, enough, max_arcs))
                 }
                 Some(last) if last.weights.len() > enough => {
-                    let of_last = (&last.graph, &last.weights);
-                    (last.weights.len(), self.step(of_last, within.as_deref(), seed, (enough, max_arcs)))
+                    let step = self.step(&last.graph, &last.weights, within.as_deref(), seed, enough, max_arcs);
+                    (last.weights.len(), step)
                 }
                 _ => break,
             };
@@ -243,10 +243,12 @@ impl<'a> Cycles<'a> {
     /// One level down: to about `enough` vertices where that can be, and to `max_arcs` arcs at most.
     fn step<G: Graph>(
         &self,
-        (graph, weights): (&G, &VertexWeights),
+        graph: &G,
+        weights: &VertexWeights,
         within: Option<&[u16]>,
         seed: u64,
-        (enough, max_arcs): (usize, u64),
+        enough: usize,
+        max_arcs: u64,
     ) -> Level {
         let small = graph.num_arcs() <= SMALL;
         let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
@@ -273,11 +275,12 @@ impl<'a> Cycles<'a> {
         graph: &G,
         weights: &VertexWeights,
         servers: Option<&[u16]>,
-        (layout, epsilon): (Layout<'a>, f64),
+        layout: Layout<'a>,
+        epsilon: f64,
     ) -> Vec<u16> {
         match servers {
             None => self.best_initial(graph, weights, layout, epsilon),
-            Some(servers) => initial_within(self, graph, weights, servers, (layout, epsilon)),
+            Some(servers) => initial_within(self, graph, weights, servers, layout, epsilon),
         }
     }
 
@@ -318,9 +321,11 @@ impl<'a> Cycles<'a> {
     /// as soon as a level has the vertices for it. Levels go as they are done.
     fn carry_back<G: Graph>(
         &self,
-        (graph, weights): (&G, &VertexWeights),
+        graph: &G,
+        weights: &VertexWeights,
         mut levels: Vec<Level>,
-        (mut parts, mut layout): (Vec<u16>, Layout<'a>),
+        mut parts: Vec<u16>,
+        mut layout: Layout<'a>,
         coarse_epsilon: f64,
     ) -> Vec<u16> {
         let mut known = String::new();
@@ -328,7 +333,7 @@ impl<'a> Cycles<'a> {
             let stage = self.stage(&format!("refine level {}{known}", levels.len() + 1), parts.len());
             self.refine(&coarse, &loads, layout, &mut parts, coarse_epsilon);
             let next = self.layout_of(parts.len());
-            layout = self.unbundle((&coarse, &loads), &mut parts, (layout, next), coarse_epsilon);
+            layout = self.unbundle(&coarse, &loads, &mut parts, layout, next, coarse_epsilon);
             stage.advance(parts.len() as u64);
             known = format!(", cut {}", cut(&coarse, &parts));
             drop((coarse, loads));
@@ -337,10 +342,10 @@ impl<'a> Cycles<'a> {
         }
         let stage = self.stage(&format!("refine level 0{known}"), parts.len());
         self.refine(graph, weights, layout, &mut parts, self.epsilon);
-        self.unbundle((graph, weights), &mut parts, (layout, self.layout), self.epsilon);
+        self.unbundle(graph, weights, &mut parts, layout, self.layout, self.epsilon);
         if graph.num_arcs() <= self.effort.fm_arcs {
             let loads = Loads::of(self.layout, weights, &parts);
-            join_pieces((graph, weights), &self.capacities(&loads, self.epsilon), &mut parts, loads);
+            join_pieces(graph, weights, &self.capacities(&loads, self.epsilon), &mut parts, loads);
         }
         stage.advance(parts.len() as u64);
         parts
@@ -349,9 +354,11 @@ impl<'a> Cycles<'a> {
     /// Cuts the bundles of a layout into the bundles of the next, and refines; returns the new layout of `parts`.
     fn unbundle<G: Graph>(
         &self,
-        (graph, weights): (&G, &VertexWeights),
+        graph: &G,
+        weights: &VertexWeights,
         parts: &mut [u16],
-        (layout, next): (Layout<'a>, Layout<'a>),
+        layout: Layout<'a>,
+        next: Layout<'a>,
         epsilon: f64,
     ) -> Layout<'a> {
         // A V-cycle begins with all parts.
@@ -361,7 +368,7 @@ impl<'a> Cycles<'a> {
         let seed = scramble(self.seed ^ u64::from(next.parts()));
         let capacities = self.capacities_of_one(weights);
         let halving = self.halving(next.per_server(), &capacities, initial::TRIES_OF_BUNDLE);
-        initial::unbundle((graph, weights), parts, (layout, next), halving, seed);
+        initial::unbundle(graph, weights, parts, layout, next, halving, seed);
         self.refine(graph, weights, next, parts, epsilon);
         next
     }

@@ -10,7 +10,7 @@ use crate::repair::Neighbours;
 const LONGEST_AHEAD: usize = 512;
 
 /// An undirected graph with weights.
-pub(super) trait Graph: Sync + Neighbours {
+pub(super) trait Graph: Sync {
     /// Number of vertices.
     fn num_vertices(&self) -> usize;
 
@@ -93,7 +93,7 @@ impl Graph for Coarse {
     }
 }
 
-impl Neighbours for Coarse {
+impl<G: Graph> Neighbours for G {
     fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64)) {
         self.for_each(v, |u, weight| visit(u, u64::from(weight)));
     }

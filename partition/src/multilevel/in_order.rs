@@ -125,7 +125,11 @@ impl<'a, G: Graph> InOrder<'a, G> {
         for same in arcs.chunk_by(|a, b| a >> 32 == b >> 32) {
             let weight = same.iter().fold(0u32, |sum, &arc| sum.saturating_add(arc as u32));
             let arc = ((same[0] >> 32) as u32, weight);
-            segment.arcs.extend(if threshold == 1 { Some(arc) } else { sample(cluster, arc, (threshold, self.seed)) });
+            segment.arcs.extend(if threshold == 1 {
+                Some(arc)
+            } else {
+                sample(cluster, arc.0, arc.1, threshold, self.seed)
+            });
         }
         segment.ends.push(segment.arcs.len() as u32);
     }

@@ -126,9 +126,11 @@ impl Members {
 
 /// Cuts the bundles of a layout into the bundles of the next, each separately, as `halving` cuts all.
 pub(super) fn unbundle<G: Graph>(
-    (graph, weights): (&G, &VertexWeights),
+    graph: &G,
+    weights: &VertexWeights,
     parts: &mut [u16],
-    (layout, next): (Layout, Layout),
+    layout: Layout,
+    next: Layout,
     halving: Halving<'_>,
     seed: u64,
 ) {

@@ -146,40 +146,22 @@ impl<S> DerefMut for InRuns<S> {
 }
 
 /// Tables that are used again: they keep the memory that a vertex of high degree once took.
-#[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<InRuns<LabelWeights>>>);
+pub(super) struct Pool<S>(Mutex<Vec<InRuns<S>>>);
 
-/// A table that goes back to its pool.
-pub(super) struct Lent<'a> {
-    by_label: InRuns<LabelWeights>,
-    pool: &'a Pool,
-}
-
-impl Pool {
-    /// A table for as long as it is needed.
-    pub fn take(&self) -> Lent<'_> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Lent { by_label: idle.pop().unwrap_or_default(), pool: self }
+impl<S> Default for Pool<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        let by_label = std::mem::take(&mut self.by_label);
-        self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).push(by_label);
-    }
-}
-
-impl Deref for Lent<'_> {
-    type Target = InRuns<LabelWeights>;
-
-    fn deref(&self) -> &InRuns<LabelWeights> {
-        &self.by_label
-    }
-}
-
-impl DerefMut for Lent<'_> {
-    fn deref_mut(&mut self) -> &mut InRuns<LabelWeights> {
-        &mut self.by_label
+impl<S: Sums> Pool<S> {
+    /// Lends a table to `work`: one that is idle, or else one of `new` sums.
+    pub fn with<R>(&self, new: impl FnOnce() -> S, work: impl FnOnce(&mut InRuns<S>) -> R) -> R {
+        let idle = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = idle().pop();
+        let mut table = table.unwrap_or_else(|| InRuns::new(new()));
+        let result = work(&mut table);
+        idle().push(table);
+        result
     }
 }

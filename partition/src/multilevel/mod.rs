@@ -42,7 +42,8 @@ use room::Room;
 use undirected::Undirected;
 
 /// How much work goes into a small cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
     /// Few rounds and one initial cut

@@ -15,7 +15,8 @@ use crate::{VertexWeights, pieces};
 
 /// Moves pieces of `parts`, whose loads are `loads`.
 pub(super) fn join_pieces<G: Graph>(
-    (graph, weights): (&G, &VertexWeights),
+    graph: &G,
+    weights: &VertexWeights,
     capacities: &[u64],
     parts: &mut [u16],
     mut loads: Loads,

@@ -7,12 +7,10 @@
 //! moment. So every move is a true gain, and the result does not depend on the number of threads. From the second round
 //! on, only neighbours of moved vertices are checked. Cost: O(m) in the first round; 1 byte per vertex.
 
-use std::sync::{Mutex, PoisonError};
-
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::label_weights::{InRuns, Sums};
+use super::label_weights::{InRuns, Pool, Sums};
 use crate::VertexWeights;
 use crate::loads::Loads;
 
@@ -27,9 +25,8 @@ const SETTLED: u64 = 50;
 pub(super) fn move_in_rounds<G: Graph>(moves: &Cut<'_, G>, rounds: usize, parts: &mut [u16], loads: &mut Loads) -> u64 {
     let mut active = vec![true; parts.len()];
     let mut wanted = vec![false; BATCH.min(parts.len())];
-    let mut own = moves.scratch();
-    // Scratch memory of tasks that are done.
-    let idle = Mutex::new(Vec::new());
+    let mut own = InRuns::new(Ties::new(moves.parts));
+    let pool = Pool::default();
     let mut gained = 0;
     for _ in 0..rounds {
         let before = gained;
@@ -39,14 +36,16 @@ pub(super) fn move_in_rounds<G: Graph>(moves: &Cut<'_, G>, rounds: usize, parts:
             let (now, state, looked_at) = (&*loads, &*parts, &active[batch.clone()]);
             let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
             tasks.for_each(|(task, (wanted, active))| {
-                let lent = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                let mut scratch = lent.unwrap_or_else(|| moves.scratch());
-                for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
-                    let v = (first + task * TASK + i) as u32;
-                    moves.graph.fetch_ahead(v + 1, state);
-                    *wanted = active && moves.best(v, state, now, &mut scratch).is_some();
-                }
-                idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+                pool.with(
+                    || Ties::new(moves.parts),
+                    |ties| {
+                        for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
+                            let v = (first + task * TASK + i) as u32;
+                            moves.graph.fetch_ahead(v + 1, state);
+                            *wanted = active && moves.best(v, state, now, ties).is_some();
+                        }
+                    },
+                );
             });
             active[batch].fill(false);
             for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
@@ -108,11 +107,6 @@ impl Sums for Ties {
 }
 
 impl<G: Graph> Cut<'_, G> {
-    /// Memory of one thread for [`Cut::best`].
-    fn scratch(&self) -> InRuns<Ties> {
-        InRuns::new(Ties::new(self.parts))
-    }
-
     /// The best part for `v` to go to, and by how much the cut falls.
     fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut InRuns<Ties>) -> Option<(u16, u64)> {
         ties.clear();

@@ -83,7 +83,8 @@ pub(super) fn initial_within<G: Graph>(
     graph: &G,
     weights: &VertexWeights,
     servers: &[u16],
-    (layout, epsilon): (Layout, f64),
+    layout: Layout,
+    epsilon: f64,
 ) -> Vec<u16> {
     let members = members(servers, layout.servers());
     let mut parts = vec![0; servers.len()];

@@ -138,7 +138,7 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
         let mut draws = draws(seed);
         for way in ["rounds", "FM", "Jet"] {
             let mut parts: Vec<u16> = (0..n).map(|_| draws.below(k as u32) as u16).collect();
-            let mut loads = Loads::of(k as u32, &weights, &parts);
+            let mut loads = Loads::of((k as u32).into(), &weights, &parts);
             let before = cut(&finest, &parts);
             let capacities = vec![loads.sizes().iter().copied().max().unwrap_or(0) + 1; k];
             let gained = match way {
@@ -153,7 +153,7 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
                 }
             };
             assert_eq!(before - cut(&finest, &parts), gained, "{} {way}", graph.name);
-            assert_eq!(Loads::of(k as u32, &weights, &parts).sizes(), loads.sizes(), "{}", graph.name);
+            assert_eq!(Loads::of((k as u32).into(), &weights, &parts).sizes(), loads.sizes(), "{}", graph.name);
             assert!(loads.sizes().iter().all(|&size| size <= capacities[0]), "{}: {loads:?}", graph.name);
         }
     }

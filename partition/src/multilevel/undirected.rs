@@ -14,7 +14,6 @@ use super::arc_weights::{EdgeCounts, decode};
 use super::graph::Graph;
 use super::one_way::OneWayEdges;
 use crate::Result;
-use crate::repair::Neighbours;
 use crate::symmetric::is_symmetric;
 
 /// The topology, undirected and weighted.
@@ -84,11 +83,5 @@ impl Graph for Undirected<'_> {
                 }
             }
         }
-    }
-}
-
-impl Neighbours for Undirected<'_> {
-    fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64)) {
-        self.for_each(v, |u, weight| visit(u, u64::from(weight)));
     }
 }

@@ -1,10 +1,10 @@
 //! Demand for rows: which rank loads which row, and how often. A placement has to serve it.
 
-use gsplit_store::{Dataset, MAX_DEVICES, PartitionMap, Presample, Readers, hottest_rows};
+use gsplit_store::{Dataset, PartitionMap, Presample, Readers, hottest_rows};
 use rayon::prelude::*;
 
 use super::Ranking;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Counters from here on are turned into loads whenever they are met; those below once.
 const TABLE: u32 = 1 << 16;
@@ -18,16 +18,19 @@ pub struct Demand<'a> {
     batches: u64,
     /// The loads that go with small counters.
     table: Vec<f64>,
-    order: Vec<u32>,
-    all: Ranking,
-    parts: Vec<Ranking>,
+    /// All vertices by falling loads, ties by id.
+    pub(crate) order: Vec<u32>,
+    /// The loads of the rows in that order, by each reader.
+    pub(crate) all: Ranking,
+    /// The loads of each part's rows, hottest first, by their owner. Split parallelism only.
+    pub(crate) parts: Vec<Ranking>,
 }
 
 impl<'a> Demand<'a> {
     /// The demand of `dataset` with one device for each part of `map`.
     ///
-    /// Fails when the presample has no mini-batch or claims more loads of a row than mini-batches, when a cache order does not
-    /// hold its part's vertices, and with more devices than a placement can have.
+    /// Fails when the presample has no mini-batch or claims more loads of a row than mini-batches, and when a cache order does not
+    /// hold its part's vertices.
     pub fn new(
         dataset: &Dataset,
         presample: &'a Presample,
@@ -41,11 +44,6 @@ impl<'a> Demand<'a> {
             return Err(
                 gsplit_store::Error::Corrupt { path: Presample::folder(dataset, presample.key()), problem }.into()
             );
-        }
-        if map.num_parts() > MAX_DEVICES {
-            let (parts, key) = (map.num_parts(), map.key());
-            let problem = format!("partition `{key}` has {parts} parts: a placement has at most {MAX_DEVICES} devices");
-            return Err(Error::Option(format!("{problem}; choose one of fewer parts")));
         }
         map.check_cache_order()?;
         let order = hottest_rows(input, input.len());
@@ -116,21 +114,6 @@ impl<'a> Demand<'a> {
     /// The mini-batches that loads are counted over.
     pub(crate) fn batches(&self) -> f64 {
         self.batches as f64
-    }
-
-    /// All vertices by falling loads, ties by id.
-    pub(crate) fn order(&self) -> &[u32] {
-        &self.order
-    }
-
-    /// The loads of the rows in that order, by each reader.
-    pub(crate) fn all(&self) -> &Ranking {
-        &self.all
-    }
-
-    /// The loads of each part's rows, hottest first, by their owner. Split parallelism only.
-    pub(crate) fn parts(&self) -> &[Ranking] {
-        &self.parts
     }
 
     /// Loads of the row of `v` by each of its readers.

@@ -42,4 +42,4 @@ pub use demand::Demand;
 pub use options::{Costs, PlaceOptions, PlacementRule};
 pub(crate) use ranking::Ranking;
 pub use rows::{expected_loads, place};
-pub use size::{Bandwidth, CacheSize, row_bytes};
+pub use size::{Bandwidth, row_bytes};

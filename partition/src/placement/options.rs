@@ -1,10 +1,11 @@
 //! Options of a placement.
 
-use clap::ValueEnum;
 use gsplit_store::{PlacementConfig, Readers};
 use serde::Serialize;
 
-use super::{Bandwidth, CacheSize};
+use gsplit_store::Size;
+
+use super::Bandwidth;
 use crate::options::value_name;
 use crate::{Error, Result};
 
@@ -12,7 +13,8 @@ use crate::{Error, Result};
 const DEFAULT_ALPHA: f64 = 0.3;
 
 /// Rule by which rows are cached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementRule {
     /// The cheapest by the cost model, for the parallelism
@@ -54,25 +56,26 @@ pub struct Costs {
 }
 
 /// Options of a placement.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct PlaceOptions {
     /// Cache of one device: a size such as 4GiB, or a share of all feature rows such as 20%
-    #[arg(long, value_name = "SIZE")]
-    pub cache: CacheSize,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
+    pub cache: Size,
     /// Ranks that load a row
-    #[arg(long, value_enum, default_value_t)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub parallelism: Readers,
     /// Placement to store
-    #[arg(long = "rule", value_enum, value_name = "RULE", default_value_t)]
+    #[cfg_attr(feature = "cli", arg(long = "rule", value_enum, value_name = "RULE", default_value_t))]
     pub placement: PlacementRule,
     /// Cost of reading a row from a peer, where reading it from the host costs 1 [default: 0.3]
-    #[arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"]))]
     pub alpha: Option<f64>,
     /// Bytes per second that a device reads from host memory, e.g. 25GB; with --peer-bandwidth, replaces --alpha
-    #[arg(long, value_name = "BYTES", requires = "peer_bandwidth")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BYTES", requires = "peer_bandwidth"))]
     pub host_bandwidth: Option<Bandwidth>,
     /// Bytes per second that a device reads from its peers, e.g. 300GB
-    #[arg(long, value_name = "BYTES", requires = "host_bandwidth")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BYTES", requires = "host_bandwidth"))]
     pub peer_bandwidth: Option<Bandwidth>,
 }
 

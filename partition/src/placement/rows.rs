@@ -12,7 +12,7 @@ use crate::Result;
 /// The rows of each device under `rule`, at most `capacity` a device. The same input gives the same rows, for any number of
 /// threads. `rule` must be one of [`PlacementRule::of`] the demand's parallelism; else it is `optimised`.
 pub fn place(demand: &Demand<'_>, rule: PlacementRule, capacity: usize, alpha: f64) -> CachedRows {
-    let (devices, order) = (demand.devices(), demand.order());
+    let (devices, order) = (demand.devices(), &demand.order);
     let first = |rows: &[u32]| rows[..rows.len().min(capacity)].to_vec();
     match rule {
         PlacementRule::Partitioned => CachedRows {
@@ -30,17 +30,17 @@ pub fn place(demand: &Demand<'_>, rule: PlacementRule, capacity: usize, alpha: f
 }
 
 fn place_copies(demand: &Demand<'_>, capacity: usize, alpha: f64, criterion: Criterion) -> CachedRows {
-    let copies = Copies::choose(demand.all(), demand.devices(), capacity, alpha, criterion);
-    copies.deal(demand.order(), demand.all(), criterion)
+    let copies = Copies::choose(&demand.all, demand.devices(), capacity, alpha, criterion);
+    copies.deal(&demand.order, &demand.all, criterion)
 }
 
 /// Each part's hottest rows at home, the next ones on the devices with room, so that each device serves its peers equally.
 fn place_owned(demand: &Demand<'_>, capacity: usize, alpha: f64) -> CachedRows {
-    let taken = owned::choose(demand.parts(), capacity, alpha);
+    let taken = owned::choose(&demand.parts, capacity, alpha);
     let mut own: Vec<Vec<u32>> = taken.home.iter().map(|&rows| Vec::with_capacity(rows)).collect();
     let mut seen = vec![0; own.len()];
     let mut away = Vec::new();
-    for &v in demand.order() {
+    for &v in &demand.order {
         let owner = demand.owner(v);
         seen[owner] += 1;
         if seen[owner] <= taken.home[owner] {
@@ -84,7 +84,7 @@ pub fn expected_loads(demand: &Demand<'_>, rows: &CachedRows, alpha: f64) -> Res
         }
         Readers::Data => {
             let loads_of = |cached: &[u32]| cached.iter().map(|&v| demand.loads(v)).sum::<f64>();
-            let all = demand.all().total();
+            let all = demand.all.total();
             let held: f64 = (0..).zip(&homes).filter(|&(_, &home)| home != HOST).map(|(v, _)| demand.loads(v)).sum();
             let shared = loads_of(&rows.shared);
             for (sums, own) in sums.iter_mut().zip(&rows.own) {

@@ -4,6 +4,7 @@ mod case;
 
 use std::collections::BTreeSet;
 
+use gsplit_store::Size;
 use gsplit_store::{CachedRows, HOST, PartitionMap, Readers, RowLoads, write_npy};
 
 use super::replicas::{Copies, Criterion};
@@ -165,15 +166,15 @@ fn the_hottest_rows_stay_and_devices_carry_alike() {
                 for rule in [PlacementRule::SongJiang, PlacementRule::Optimised] {
                     let rows = place(&demand, rule, capacity, alpha);
                     let caches = caches(&rows);
-                    let hottest = &demand.order()[..capacity.min(case.input.len())];
+                    let hottest = &demand.order[..capacity.min(case.input.len())];
                     assert!(hottest.iter().all(|v| caches.iter().any(|cache| cache.contains(v))), "{}", case.name);
-                    let rank = |v: &u32| demand.order().iter().position(|u| u == v).unwrap();
+                    let rank = |v: &u32| demand.order.iter().position(|u| u == v).unwrap();
                     assert!(rows.own.iter().all(|own| own.is_sorted_by_key(rank)), "{}: hottest first", case.name);
                     if rule == PlacementRule::Optimised {
                         let loads = |cache: &BTreeSet<u32>| cache.iter().map(|&v| demand.loads(v)).sum::<f64>();
                         let carried = caches.iter().map(loads);
                         let (least, most) = (carried.clone().fold(f64::MAX, f64::min), carried.fold(0.0, f64::max));
-                        assert!(most - least <= demand.all().loads(0) * (1.0 + 1e-9), "{}: {least} {most}", case.name);
+                        assert!(most - least <= demand.all.loads(0) * (1.0 + 1e-9), "{}: {least} {most}", case.name);
                     }
                 }
             }
@@ -187,14 +188,14 @@ fn the_devices_of_algorithm_1_gain_alike() {
         let case = Case::random(4000 + seed, 200, 6);
         let demand = case.demand(Readers::Data);
         let slots = 12.min(case.input.len());
-        let copies = Copies::choose(demand.all(), demand.devices(), slots, 0.2, Criterion::Published);
-        let rows = copies.deal(demand.order(), demand.all(), Criterion::Published);
-        let hottest: BTreeSet<u32> = demand.order()[..slots].iter().copied().collect();
+        let copies = Copies::choose(&demand.all, demand.devices(), slots, 0.2, Criterion::Published);
+        let rows = copies.deal(&demand.order, &demand.all, Criterion::Published);
+        let hottest: BTreeSet<u32> = demand.order[..slots].iter().copied().collect();
         let gained =
             |own: &Vec<u32>| own.iter().filter(|v| !hottest.contains(v)).map(|&v| demand.loads(v)).sum::<f64>();
         let (least, most) =
             (rows.own.iter().map(gained).fold(f64::MAX, f64::min), rows.own.iter().map(gained).fold(0.0, f64::max));
-        assert!(most - least <= demand.all().loads(slots) * (1.0 + 1e-9), "{}: {least} {most}", case.name);
+        assert!(most - least <= demand.all.loads(slots) * (1.0 + 1e-9), "{}: {least} {most}", case.name);
     }
 }
 
@@ -293,7 +294,7 @@ fn what_cannot_be_placed_is_one_line() {
 #[test]
 fn options_that_make_no_sense() {
     let options = |alpha: f64, placement, parallelism| PlaceOptions {
-        cache: CacheSize::Percent(20.0),
+        cache: Size::Percent(20.0),
         parallelism,
         placement,
         alpha: Some(alpha),

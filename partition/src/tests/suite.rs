@@ -337,7 +337,7 @@ fn a_vertex_heavier_than_a_part_is_explained() {
     let notes = Notes::default();
     partition(&dataset, None, &options(Method::Metis, Some(Weights::Degree), 4), &notes).unwrap();
     let notes = notes.lines();
-    assert!(notes.len() == 1 && notes[0].contains("vertex 0 alone weighs 4.000"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].contains("weighs 4.000 times the mean"), "{notes:?}");
 }
 
 #[test]
@@ -387,11 +387,14 @@ fn bad_input_is_one_clear_line() {
             (|options| options.targets = vec![1.0, f64::NAN], "--targets: number 2 is NaN"),
             (|options| options.targets = vec![1.0; 3], "--targets: 3 numbers for --parts 2"),
             (|options| options.targets = vec![f64::MAX; 2], "--targets: they do not add up"),
-            (|options| options.targets = vec![1.0, 1e12], "--targets: they do not add up: 1 is less"),
+            (|options| options.targets = vec![1.0, 1e12], "--targets: they do not add up"),
             (|options| options.tries = 0, "--tries 0"),
             (|options| options.tries = 1001, "expected 1 to 1000"),
-            (|options| (options.tries, options.partitioner) = (2, Method::Range), "range has no tries"),
-            (|options| options.servers = 2, "--servers 2: --partitioner metis knows no servers"),
+            (
+                |options| (options.tries, options.partitioner) = (2, Method::Range),
+                "--tries: --partitioner range has no such option",
+            ),
+            (|options| options.servers = 2, "--servers: --partitioner metis has no such option"),
         ],
     );
     all_refused(
@@ -406,15 +409,10 @@ fn bad_input_is_one_clear_line() {
     );
     let multilevel = PartitionOptions { partitioner: Method::Multilevel, ..unit.clone() };
     let contiguous = PartitionOptions { contiguous: true, ..multilevel.clone() };
-    refused(&contiguous, "--contiguous: --partitioner multilevel does not");
-    for (servers, parts, expected) in [
-        (0, 2, "--servers 0: expected at least 1"),
-        (2, 3, "--parts 3 is not a multiple of it"),
-        (2, 3, "ask for --parts 4"),
-        (4, 2, "ask for --parts 4, or fewer servers"),
-        (u32::MAX, 2, "ask for fewer servers"),
-        (2, 4, "3 vertices"),
-    ] {
+    refused(&contiguous, "--contiguous: --partitioner multilevel has no such option");
+    for (servers, parts, expected) in
+        [(0, 2, "--servers 0: expected at least 1"), (2, 3, "--parts 3 is not a multiple of it"), (2, 4, "3 vertices")]
+    {
         refused(&PartitionOptions { servers, parts, ..multilevel.clone() }, expected);
     }
     let apart = Fixture::new("two paths", 4, &[(0, 1), (2, 3)]).dataset();

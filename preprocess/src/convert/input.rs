@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use gsplit_store::{Dataset, DatasetWriter, EdgeRecipe, LabelShape, Progress, Provenance, Recipe, SourceFile, Stamp};
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use crate::csc::BuildOptions;
 use crate::export::ExportedLabels;
 pub use crate::read::detect::Format;
 use crate::read::detect::detect;
-use crate::read::listed::{ListedEnds, NoEdges};
+use crate::read::listed::{Listed, ListedEnds};
 use crate::read::options::{DateOrder, Fill, LabelKind, MissingRows, NodeTableOptions, Scale};
 use crate::read::pick::pick;
 use crate::read::raw::{Ids, Raw};
@@ -23,45 +22,32 @@ use crate::read::table::choice::IdKind;
 use crate::read::weights::weigh_vertices;
 use crate::{Error, Result, read};
 
-/// Refuses options that have no effect on this input. Options that its format never uses were refused before it was opened.
+/// Refuses options that have no effect on this input.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
-    let of_node_table = options.read.node_table.first_given();
-    let fill = options.read.node_table.fill;
-    let is_table = is_table(format);
-    let fills_edges = is_table && !raw.edges.columns().is_empty() && fill != Some(Fill::Mean);
-    let weighted = raw.edges.columns().iter().any(|column| column.name == "weight");
-    let refused = [
-        (
-            of_node_table.unwrap_or(""),
-            of_node_table.is_some() && raw.node_ids.is_none(),
-            "is for a table of vertices, e.g. one given by --nodes",
-        ),
-        (
-            "--fill",
-            fill.is_some() && raw.node_ids.is_none() && raw.features.is_none() && !fills_edges,
-            "is for a table of vertices, for features in arrays, and, a number, for columns of a table of edges",
-        ),
-        ("--na", options.read.node_table.na.is_some() && raw.node_ids.is_none() && !is_table, "is for tables"),
-        (
-            "--scale",
-            options.read.node_table.scale.is_some_and(|scale| scale != Scale::None)
-                && (raw.features.is_none() || options.features.is_some()),
-            "is for the features of the input, but the input has none, or they are replaced",
-        ),
-        (
-            "--label-kind",
-            options.read.node_table.label_kind.is_some() && raw.labels.is_none(),
-            "is for labels of the input, which has none",
-        ),
-        (
-            "--directed",
-            options.directed && !(is_table && raw.node_ids.is_some()),
-            "is for tables of edges with a table of vertices; other edges keep their direction",
-        ),
-        ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
+    let (read, table) = (&options.read, &options.read.node_table);
+    let (is_table, is_text, has_rows) = (is_table(format), format == Format::Csv, raw.node_ids.is_some());
+    let has_splits = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt) || read.nodes.is_some();
+    let fills_edges = is_table && !raw.edges.columns().is_empty() && table.fill != Some(Fill::Mean);
+    let scales = table.scale.is_some_and(|scale| scale != Scale::None);
+    let useless = [
+        (table.first_given().unwrap_or(""), table.first_given().is_some() && !has_rows),
+        ("--source-column", read.source_column.is_some() && !is_table),
+        ("--target-column", read.target_column.is_some() && !is_table),
+        ("--edge-weights", read.edge_weights.is_some() && !is_table),
+        ("--id-type", read.id_type.is_some() && !is_table && read.nodes.is_none()),
+        ("--header", read.header.is_some() && !is_text),
+        ("--delimiter", read.delimiter.is_some() && !is_text),
+        ("--split-name", read.split.is_some() && !has_splits),
+        ("--fill", table.fill.is_some() && !has_rows && raw.features.is_none() && !fills_edges),
+        ("--na", table.na.is_some() && !has_rows && !is_table),
+        ("--scale", scales && (raw.features.is_none() || options.features.is_some())),
+        ("--label-kind", table.label_kind.is_some() && raw.labels.is_none()),
+        ("--directed", options.directed && !(is_table && has_rows)),
     ];
-    match refused.iter().find(|(_, refused, _)| *refused) {
-        Some((option, _, why)) => Err(Error::Option(format!("{option} {why}; the input is {}", format.name()))),
+    match useless.iter().find(|(_, is_useless)| *is_useless) {
+        Some((option, _)) => {
+            Err(Error::Option(format!("{option} has no effect on this input ({format}): leave it out")))
+        }
         None => Ok(()),
     }
 }
@@ -136,7 +122,7 @@ fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOp
     let Recipe { edges, dates, na, .. } = Recipe::read(folder)?;
     let format = path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
     let read = &mut options.read;
-    read.date_order = read.date_order.or_else(|| DateOrder::from_str(&dates?, false).ok());
+    read.date_order = read.date_order.or_else(|| DateOrder::named(&dates?));
     read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
     if format.is_some_and(|format| format.is_ok_and(is_table)) {
         if read.source_column.is_none() && read.target_column.is_none() {
@@ -202,9 +188,6 @@ impl Input {
             return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
         let options = as_trained(Some(path), options)?;
-        read::refuse_address(path)?;
-        options.read.nodes.as_deref().map_or(Ok(()), read::refuse_address)?;
-        let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;
         let (format, raw) = open_graph(path, &options, progress)?;
         Self::built(path, format, raw, options, progress)
@@ -225,13 +208,13 @@ impl Input {
         let mut input = match new.edges {
             Some(edges) => Self::open(edges, &options, progress)?,
             None => {
-                let (options, path) = (as_trained(None, &options)?, read::named(nodes));
+                let options = as_trained(None, &options)?;
                 let (read, memory) = (&options.read, options.budget());
-                let table = read::nodes(&path, None, &read.node_table, read.text(), memory, progress)?;
-                let mut raw =
-                    Raw::of(NoEdges::new(table.ids.has_string_ids(), new.edge_columns), Ids::Sparse, Vec::new());
+                let table = read::nodes(nodes, None, &read.node_table, read.text(), memory, progress)?;
+                let edges = Listed::none(table.ids.has_string_ids(), new.edge_columns);
+                let mut raw = Raw::of(edges, Ids::Sparse, Vec::new());
                 table.attach(&mut raw)?;
-                Self::built(&path, Format::Csv, raw, options, progress)?
+                Self::built(nodes, Format::Csv, raw, options, progress)?
             }
         };
         // Predictions need no other columns.
@@ -240,7 +223,7 @@ impl Input {
         if let Some(older) = &new.older {
             let symmetrise = std::mem::take(&mut input.options.build.symmetrise);
             let edges = new.edges.unwrap_or(nodes);
-            input.raw = older.join(input.raw, (edges, new.edge_columns), &input.options, symmetrise, progress)?;
+            input.raw = older.join(input.raw, edges, new.edge_columns, &input.options, symmetrise, progress)?;
         }
         Ok(input)
     }

@@ -14,7 +14,7 @@ pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress:
         let width = rows.width();
         let mut out = writer.link_writer(*file, width)?;
         let mut vertices: Vec<u32> = Vec::new();
-        rows.read(progress, &mut |found| {
+        rows.read(&mut |found| {
             vertices.clear();
             for &id in found {
                 let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < n);

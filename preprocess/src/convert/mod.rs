@@ -40,41 +40,42 @@ pub use plan::{Plan, PlannedStage, plan};
 pub use random_split::RandomSplit;
 
 /// Options of every raw format.
-#[derive(Clone, Debug, Serialize, clap::Args)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ConvertOptions {
     /// Format of the input [default: detected]
-    #[arg(long, value_name = "FORMAT")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FORMAT"))]
     pub format: Option<Format>,
     /// How the input is read.
-    #[command(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub read: ReadOptions,
     /// Options of the CSC build.
-    #[command(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub build: BuildOptions,
     /// Tables: keep the direction of the edges, where hardly any has its reverse
-    #[arg(long, conflicts_with = "symmetrise")]
+    #[cfg_attr(feature = "cli", arg(long, conflicts_with = "symmetrise"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub directed: bool,
     /// Draw splits at random: fractions of the labelled vertices of each class (of all vertices without classes) for
     /// training, validation and test, e.g. 0.6,0.2,0.2; auto does so only if the input has labels and no splits
-    #[arg(long, value_name = "TRAIN,VALID,TEST|auto")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TRAIN,VALID,TEST|auto"))]
     pub random_split: Option<RandomSplit>,
     /// Seed of the random split and of generated features
-    #[arg(long, default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
     /// Type to store features in: f32, f16, bf16, or i8 with a scale for every row
-    #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32))]
     pub feature_dtype: FeatureDtype,
     /// Generate features, in place of the input's own: random:D (noise) or fastrp:D (an embedding of the structure by
     /// random projections: Chen et al., CIKM 2019), D values per vertex
-    #[arg(long, value_name = "KIND:D")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KIND:D"))]
     pub features: Option<GeneratedFeatures>,
     /// Compute fastrp without the links that train --task link holds out for its scores, which would be too good
     /// otherwise: the share of links (--valid-edges plus --test-edges), and after a comma its --edge-seed [default:
     /// 0.15, from train's defaults, with --bipartite; otherwise 0]
-    #[arg(long, value_name = "SHARE[,SEED]")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE[,SEED]"))]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub held_out_links: Option<HeldOutLinks>,
 }

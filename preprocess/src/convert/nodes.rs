@@ -1,6 +1,6 @@
 //! The second stage: labels, other columns and splits of the vertices, and the split of links.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use gsplit_store::{DatasetWriter, LabelShape, Progress, Split};
@@ -83,11 +83,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         ));
     }
     let splits = match (&drawn, &raw.splits) {
-        (Some(split), _) => {
-            let drawn = split.draw(n as usize, labelled.as_deref(), options.seed);
-            classes.iter().for_each(|classes| note_rare_classes(classes, raw.class_names.as_deref(), &drawn, progress));
-            Some(drawn)
-        }
+        (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
         (None, Some(splits)) => {
             let found = vertices(splits, &IdMap::of(writer)?, n);
             Some(found.map_err(|error| in_nodes(error, options.read.nodes.as_deref()))?)
@@ -180,22 +176,6 @@ fn note_empty_classes(labels: &[i32], names: Option<&[String]>, progress: &dyn P
             "note: labels: {empty} of {count} classes {have} no vertex, e.g. class {name}: gaps in class numbers make outputs that are never trained"
         ));
     }
-}
-
-/// Notes the classes that are missing from one of the drawn `splits`.
-fn note_rare_classes(labels: &[i32], names: Option<&[String]>, splits: &[Vec<u32>; 3], progress: &dyn Progress) {
-    let mut counts: BTreeMap<i32, [usize; 4]> = BTreeMap::new();
-    labels.iter().filter(|&&label| label >= 0).for_each(|&label| counts.entry(label).or_default()[3] += 1);
-    for (split, at) in splits.iter().zip(0..) {
-        split.iter().for_each(|&v| counts.entry(labels[v as usize]).or_default()[at] += 1);
-    }
-    let lacking = |counts: &[usize; 4]| (0..3).find(|&at| counts[at] == 0 && !splits[at].is_empty());
-    let mut rare = counts.iter().filter_map(|(&class, counts)| Some((class, counts[3], lacking(counts)?)));
-    let Some((class, vertices, at)) = rare.next() else { return };
-    let name = names.and_then(|names| names.get(class as usize)).map_or(class.to_string(), |name| format!("`{name}`"));
-    let (split, more, of) = (Split::ALL[at].name(), rare.count(), if vertices == 1 { "vertex" } else { "vertices" });
-    let others = if more > 0 { format!(" ({more} more classes are missing from a split too)") } else { String::new() };
-    progress.note(&format!("note: splits: class {name} has {vertices} {of} and none in the {split} split{others}"));
 }
 
 /// Writes one number per vertex as its label. Returns 0 for each vertex that has a number and -1 for the others: 8 bytes per vertex.

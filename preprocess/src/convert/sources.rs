@@ -14,6 +14,7 @@ use std::{panic, thread};
 use gsplit_store::{Checksum, Progress, Provenance, SourceFile, Unit, checksum_stream, open_file, other_option};
 use serde_json::Value;
 
+use crate::read::text::some;
 use crate::{Error, Result};
 
 /// The identity of a dataset: everything that decides its bytes, as its writer records it.
@@ -33,13 +34,7 @@ pub fn difference(files: &[PathBuf], was: &Provenance, now: &mut Provenance) -> 
     let names = |sources: &[SourceFile]| sources.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
     let (before, after) = (names(&was.sources), names(&now.sources));
     if before != after {
-        let missing = before.iter().find(|name| !after.contains(name));
-        let added = after.iter().find(|name| !before.contains(name));
-        return Ok(Some(match (missing, added) {
-            (Some(missing), _) => format!("it was made from {missing}, too"),
-            (None, Some(added)) => format!("it was made without {added}"),
-            (None, None) => "its files were read in another order".into(),
-        }));
+        return Ok(Some(format!("it was made from {}, now there are {}", some(&before), some(&after))));
     }
     for ((path, was), now) in files.iter().zip(&was.sources).zip(&mut now.sources) {
         if let Some(difference) = other_content(path, was, now)? {

@@ -17,7 +17,7 @@ use super::Build;
 use super::ingest::num_threads;
 use super::pieces::{for_each_parallel, lock};
 use super::table::IdTable;
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, row_bytes};
+use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, pass_on, row_bytes};
 use crate::memory::shown;
 use crate::read::bipartite::TARGET;
 use crate::{Error, Result};
@@ -216,13 +216,7 @@ impl Ranked<'_> {
 }
 
 impl EdgeSource for Ranked<'_> {
-    fn rewind(&self) -> Result<()> {
-        self.source.rewind()
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        self.source.next(piece)
-    }
+    pass_on!(source: rewind, next, columns, bytes_done);
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         self.source.parse(piece, batch)?;
@@ -237,16 +231,8 @@ impl EdgeSource for Ranked<'_> {
         Ok(Ending { first, ..Ending::default() })
     }
 
-    fn columns(&self) -> &[EdgeColumn] {
-        self.source.columns()
-    }
-
     fn estimate(&self) -> Result<Estimate> {
         Ok(Estimate { vertices: self.keys.num_ids(), ..self.source.estimate()? })
-    }
-
-    fn bytes_done(&self) -> u64 {
-        self.source.bytes_done()
     }
 }
 

@@ -53,20 +53,21 @@ use crate::read::raw::Ids;
 use crate::{Error, Result};
 
 /// Options of what happens to the edges on the way.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, clap::Args)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct BuildOptions {
     /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and vertices in which hardly
     /// any edge has its reverse]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub symmetrise: bool,
     /// Leave out edges from a vertex to itself
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub drop_self_loops: bool,
     /// Keep edges that occur several times, instead of merging them into the first
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub keep_duplicates: bool,
-    /// Add up the weights of merged edges, instead of keeping the first one's
-    #[arg(long, conflicts_with = "keep_duplicates")]
+    /// Whether the weights of merged edges are added up, instead of keeping the first one's: with `--edge-weights`.
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub sum_weights: bool,
 }
 

@@ -71,14 +71,13 @@ fn push_hub(stored: &Stored, parts: &Parts, rules: &Rules<'_>, target: u16, fits
         if total == 0 {
             continue;
         }
-        let wanted = |source: u32, to: u16| to == target && range.contains(&((source >> SOURCE_SHIFT) as usize));
         if total > fits {
-            push_crowd(stored, parts, rules, range.start as u32, &wanted, sink)?;
-            continue;
+            let problem = "too many parallel edges between a few vertices for this memory: raise --memory";
+            return Err(Error::Graph(problem.into()));
         }
         let mut edges = BucketEdges::default();
         read(stored, parts, |source, to, value| {
-            if wanted(source, to) {
+            if to == target && range.contains(&((source >> SOURCE_SHIFT) as usize)) {
                 edges.sources.push(source);
                 edges.targets.push(target);
                 edges.values.extend_from_slice(value);
@@ -88,36 +87,6 @@ fn push_hub(stored: &Stored, parts: &Parts, rules: &Rules<'_>, target: u16, fits
         sink.push_part(&lists)?;
     }
     sink.topology.end_vertex()?;
-    Ok(())
-}
-
-/// Pushes more parallel edges than fit, from sources that share their high bits: counted instead of listed.
-fn push_crowd(
-    stored: &Stored,
-    parts: &Parts,
-    rules: &Rules<'_>,
-    high: u32,
-    wanted: &dyn Fn(u32, u16) -> bool,
-    sink: &mut Sink,
-) -> Result<()> {
-    if rules.value_bytes > 0 {
-        let problem = "too many parallel edges with values between a few vertices for this memory: raise --memory";
-        return Err(Error::Graph(problem.into()));
-    }
-    let mut counts = vec![0u64; 1 << SOURCE_SHIFT];
-    read(stored, parts, |source, to, _| {
-        counts[(source & ((1 << SOURCE_SHIFT) - 1)) as usize] += u64::from(wanted(source, to));
-    })?;
-    for (low, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let mut source = [high << SOURCE_SHIFT | low as u32];
-        rules.rank(&mut source);
-        let mut missing = if rules.options.keep_duplicates { count } else { 1 };
-        while missing > 0 {
-            let now = missing.min(AT_A_TIME as u64);
-            sink.topology.push_part(&vec![source[0]; now as usize])?;
-            missing -= now;
-        }
-    }
     Ok(())
 }
 

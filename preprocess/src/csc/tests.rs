@@ -277,17 +277,6 @@ fn oracle_edges_wait_on_disk_and_hubs_do_not_fit() {
 }
 
 #[test]
-fn parallel_edges_beyond_memory_are_counted() {
-    let mut edges = vec![(7, 3); 200_000];
-    edges.extend(random_edges(1, 5000, 500, 1));
-    for keep_duplicates in [false, true] {
-        let listed = EdgesInMemory { edges: edges.clone(), per_piece: 5000, ..EdgesInMemory::default() };
-        let options = BuildOptions { keep_duplicates, ..BuildOptions::default() };
-        compare(&listed, Ids::Dense(None), options, Some(10_000), "parallel edges");
-    }
-}
-
-#[test]
 fn threads_and_budgets_change_nothing() {
     let edges = random_edges(9, 20_000, 2000, 5);
     let listed = EdgesInMemory { edges, values: true, strings: false, per_piece: 100, first: None };

@@ -16,7 +16,7 @@ pub const TEXT_PER_PIECE: usize = 1 << 20;
 pub struct Piece {
     /// Start, in units of the reader: a line, an edge, a row group.
     pub start: u64,
-    /// End, in the same units; the start where the reader does not know.
+    /// End, in the same units, or another number that the reader needs for the piece.
     pub end: u64,
     /// Bytes that were read in sequence, if any.
     pub bytes: Vec<u8>,
@@ -196,6 +196,42 @@ pub trait EdgeSource: Send + Sync {
     /// Bytes of the input before the end of the pieces handed out so far, for progress: at most [`Estimate::bytes`].
     fn bytes_done(&self) -> u64;
 }
+
+/// Implements methods of [`EdgeSource`] by the methods of the same names of a field.
+macro_rules! pass_on {
+    ($field:ident: $($method:ident),*) => { $($crate::edges::pass_on!(@$method $field);)* };
+    (@rewind $field:ident) => {
+        fn rewind(&self) -> $crate::Result<()> {
+            self.$field.rewind()
+        }
+    };
+    (@next $field:ident) => {
+        fn next(&self, piece: &mut $crate::edges::Piece) -> $crate::Result<bool> {
+            self.$field.next(piece)
+        }
+    };
+    (@columns $field:ident) => {
+        fn columns(&self) -> &[$crate::edges::EdgeColumn] {
+            self.$field.columns()
+        }
+    };
+    (@has_string_ids $field:ident) => {
+        fn has_string_ids(&self) -> bool {
+            self.$field.has_string_ids()
+        }
+    };
+    (@estimate $field:ident) => {
+        fn estimate(&self) -> $crate::Result<$crate::edges::Estimate> {
+            self.$field.estimate()
+        }
+    };
+    (@bytes_done $field:ident) => {
+        fn bytes_done(&self) -> u64 {
+            self.$field.bytes_done()
+        }
+    };
+}
+pub(crate) use pass_on;
 
 /// Hands every batch of `source` to `take`, in the order of the input, on this thread.
 pub fn for_each_batch(source: &dyn EdgeSource, mut take: impl FnMut(&EdgeBatch) -> Result<()>) -> Result<()> {

@@ -8,10 +8,9 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use gsplit_store::{FeatureTable, NpyWriter, Progress, Split, Stage, Unit};
-use rayon::prelude::*;
+use gsplit_store::{FeatureTable, NpyWriter, Progress, Split, Unit};
 
-use super::edges::{for_each_edge, pieces};
+use super::edges::{for_each_edge, in_order, pieces};
 use super::output::Target;
 use super::source::{Labels, Source, f32_rows};
 use crate::{Error, Result};
@@ -29,32 +28,18 @@ pub(super) fn write_edges(source: &Source<'_>, target: &Target, name: &str, prog
     }
     let stage = progress.stage("writing the edges", Some(2 * m as u64), Unit::Items("ids"));
     let mut out = NpyWriter::<i64>::create_rows(&path, m as u64)?;
-    write_ends(topology.num_edges(), &mut out, &*stage, |range| {
+    let sources = |range: Range<usize>| -> Result<Vec<i64>> {
         source.check(range.clone())?;
         Ok(topology.indices()[range].iter().map(|&u| i64::from(u)).collect())
-    })?;
-    write_ends(topology.num_edges(), &mut out, &*stage, |range| {
+    };
+    in_order(pieces(m, PIECE), &*stage, sources, |ids| Ok(out.push(&ids)?))?;
+    let targets = |range: Range<usize>| {
         let mut targets = Vec::with_capacity(range.len());
         for_each_edge(topology, range, |_, _, v| targets.push(i64::from(v)));
         Ok(targets)
-    })?;
+    };
+    in_order(pieces(m, PIECE), &*stage, targets, |ids| Ok(out.push(&ids)?))?;
     out.finish()?;
-    Ok(())
-}
-
-fn write_ends(
-    m: usize,
-    out: &mut NpyWriter<i64>,
-    stage: &dyn Stage,
-    ends: impl Fn(Range<usize>) -> Result<Vec<i64>> + Sync,
-) -> Result<()> {
-    let all: Vec<Range<usize>> = pieces(m, PIECE).collect();
-    for window in all.chunks(2 * rayon::current_num_threads()) {
-        for values in window.par_iter().map(|range| ends(range.clone())).collect::<Result<Vec<_>>>()? {
-            out.push(&values)?;
-            stage.advance(values.len() as u64);
-        }
-    }
     Ok(())
 }
 
@@ -76,16 +61,9 @@ pub(super) fn write_features(
     let n = source.topology().num_vertices();
     let stage = progress.stage("writing features", Some(n as u64), Unit::Items("rows"));
     let mut out = NpyWriter::<f32>::create_rows(path, table.dim() as u64)?;
-    let rows = (PIECE / table.dim()).max(1);
-    let all: Vec<Range<usize>> = pieces(n, rows).collect();
-    for window in all.chunks(2 * rayon::current_num_threads()) {
-        let values: Vec<Vec<f32>> =
-            window.par_iter().map(|piece| f32_rows(table, piece.start as u32..piece.end as u32)).collect();
-        for values in values {
-            out.push(&values)?;
-            stage.advance((values.len() / table.dim()) as u64);
-        }
-    }
+    let rows = |piece: Range<usize>| Ok(f32_rows(table, piece.start as u32..piece.end as u32));
+    let pieces = pieces(n, (PIECE / table.dim()).max(1));
+    in_order(pieces, &*stage, rows, |values| Ok(out.push(&values)?))?;
     out.finish()?;
     Ok(())
 }

@@ -20,14 +20,14 @@ use rayon::prelude::*;
 use super::Written;
 use super::edges::{for_each_edge, pieces};
 use super::output::{SyncedFile, Target};
-use super::source::{Source, WEIGHT, Weights};
+use super::source::{Part, Source, WEIGHT, Weights};
 use super::text::{push_int, write_pieces};
 use crate::memory::Memory;
 use crate::{Error, Result};
 
 mod scale;
 
-use scale::{Factor, LARGEST, PairWeights};
+use scale::{LARGEST, PairWeights, whole};
 
 /// Bytes of the first line, blanks included: two 20-digit counts and the format fit.
 const HEADER: usize = 64;
@@ -49,11 +49,12 @@ pub(super) fn write(
     let (starts, odd) = out_starts(source, weights.as_ref(), progress)?;
     let entry = if weights.is_some() { 12 } else { 4 };
     let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
-    let scaled = weights.as_ref().map(|weights| scale(source, &starts, &ranges, weights, progress)).transpose()?;
+    let factor = weights.as_ref().map(|weights| scale(source, &starts, &ranges, weights, progress)).transpose()?;
 
     let mut sink = SyncedFile::create(target.file())?;
-    let comment = scaled.filter(|&(factor, _)| factor.times(1.0) != 1.0);
-    let comment = comment.map_or(String::new(), |(factor, _)| format!("% edge weights are multiplied by {factor}\n"));
+    let scaled =
+        factor.filter(|&factor| factor != 1.0).map(|factor| format!("edge weights are multiplied by {factor}"));
+    let comment = scaled.as_ref().map_or(String::new(), |scaled| format!("% {scaled}\n"));
     sink.push(comment.as_bytes())?;
     sink.push(&[b' '; HEADER])?;
     let neighbours = AtomicU64::new(0);
@@ -69,8 +70,8 @@ pub(super) fn write(
                 loads.iter().for_each(|load| push_number(text, load.values[v]));
                 for &(u, weight) in &line {
                     push_number(text, u64::from(u) + 1);
-                    if let Some((factor, _)) = scaled {
-                        push_number(text, factor.whole(weight));
+                    if let Some(factor) = factor {
+                        push_number(text, whole(weight, factor));
                     }
                 }
                 end_line(text);
@@ -89,22 +90,15 @@ pub(super) fn write(
     let written = file.seek(SeekFrom::Start(comment.len() as u64)).and_then(|_| file.write_all(header.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
     say(source, m as u64, edges, &odd, scaled, progress);
-    let mut holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
     let named = &source.dataset().manifest().vertex_weights;
-    holds.extend(named.iter().map(|name| source.node_part(name)));
-    holds.extend((named.is_empty() && !loads.is_empty()).then(|| source.node_part(VERTEX_WEIGHT)));
+    let mut holds: Vec<Part> = weights.iter().map(|_| Part::EdgeColumn(WEIGHT.into())).collect();
+    holds.extend(named.iter().cloned().map(Part::NodeColumn));
+    holds.extend((named.is_empty() && !loads.is_empty()).then(|| Part::NodeColumn(VERTEX_WEIGHT.into())));
     holds.extend(source.part_from_one());
     Ok(Written { num_edges: edges, holds })
 }
 
-fn say(
-    source: &Source<'_>,
-    m: u64,
-    edges: u64,
-    odd: &OddEdges,
-    scaled: Option<(Factor, bool)>,
-    progress: &dyn Progress,
-) {
+fn say(source: &Source<'_>, m: u64, edges: u64, odd: &OddEdges, scaled: Option<String>, progress: &dyn Progress) {
     let name = source.one_line_name();
     let loops = match odd.self_loops {
         0 => String::new(),
@@ -113,14 +107,8 @@ fn say(
     progress.note(&format!(
         "note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of vertices{loops}"
     ));
-    match scaled {
-        Some((factor, true)) if factor.times(1.0) != 1.0 => progress.note(&format!(
-            "note: METIS takes whole numbers: edge weights are multiplied by {factor}, which keeps their ratios exactly"
-        )),
-        Some((factor, false)) => progress.note(&format!(
-            "note: METIS takes whole numbers with a sum below 2^31: edge weights are multiplied by {factor} and rounded"
-        )),
-        _ => {}
+    if let Some(scaled) = scaled {
+        progress.note(&format!("note: METIS takes whole numbers with a sum below 2^31: {scaled} and rounded"));
     }
     if odd.zero > 0 {
         progress.note(&format!(
@@ -181,23 +169,22 @@ impl OddEdges {
     }
 }
 
-/// The factor by which weights become whole numbers, and whether it keeps their ratios exactly.
+/// The factor by which weights become whole numbers.
 fn scale(
     source: &Source<'_>,
     starts: &[u64],
     ranges: &[Range<usize>],
     weights: &Weights<'_>,
     progress: &dyn Progress,
-) -> Result<(Factor, bool)> {
+) -> Result<f64> {
     let n = source.topology().num_vertices() as u64;
     let stage = progress.stage("adding up weights", Some(n), Unit::Items("vertices"));
-    let none = PairWeights::new(matches!(weights, Weights::F32(_)));
-    let mut all = none;
+    let mut all = PairWeights::default();
     for range in ranges {
         let out = OutLists::gather(source, starts, range.clone(), Some(weights));
         let chunks = cut_lines(source, starts, range.clone());
         let found = chunks.into_par_iter().map(|vertices| {
-            let (mut found, mut line) = (none, Vec::new());
+            let (mut found, mut line) = (PairWeights::default(), Vec::new());
             for v in vertices {
                 out.line(source, v, Some(weights), &mut line);
                 line.iter().filter(|(u, _)| (*u as usize) < v).for_each(|&(_, weight)| found.add(weight));

@@ -41,11 +41,12 @@ mod tests;
 
 pub(crate) use output::ExportedLabels;
 use output::{Record, Target};
-use source::Source;
 pub(crate) use source::f32_rows;
+use source::{Part, Source};
 
 /// Format to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum ExportFormat {
     /// Arrays and load.py, whose load() returns a torch_geometric.data.Data
     Pyg,
@@ -84,16 +85,17 @@ impl fmt::Display for ExportFormat {
 }
 
 /// How to write it.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ExportOptions {
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub original_ids: bool,
     /// metis: buffer for reversed edges, e.g. 4GiB or 50%; a larger one means fewer scans of the graph [default: 1GiB]
-    #[arg(long = "buffer", value_name = "SIZE")]
+    #[cfg_attr(feature = "cli", arg(long = "buffer", value_name = "SIZE"))]
     pub memory: Option<Memory>,
     /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub force: bool,
 }
 
@@ -140,7 +142,8 @@ pub fn export(
         ExportFormat::Parquet => parquet::write(&source, &mut target, options, progress),
         ExportFormat::Snap => snap::write(&source, &mut target, options, progress),
     }?;
-    let left_out = source.parts().into_iter().filter(|part| !written.holds.contains(part)).collect::<Vec<_>>();
+    let left_out = source.parts().into_iter().filter(|part| !written.holds.contains(part));
+    let left_out: Vec<String> = left_out.map(|part| part.to_string()).collect();
     if !left_out.is_empty() {
         progress.note(&format!("note: {format} has no place for {}: left out", left_out.join(", ")));
     }
@@ -151,8 +154,8 @@ pub fn export(
 struct Written {
     /// Edges written.
     num_edges: u64,
-    /// Names, among [`Source::parts`], of the parts in the output.
-    holds: Vec<String>,
+    /// Parts of the dataset in the output.
+    holds: Vec<Part>,
 }
 
 impl ExportOptions {

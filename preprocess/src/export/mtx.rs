@@ -9,7 +9,7 @@ use gsplit_store::{Progress, Unit};
 use super::Written;
 use super::edges::for_each_edge;
 use super::output::{SyncedFile, Target};
-use super::source::{Source, WEIGHT, Weights};
+use super::source::{Part, Source, WEIGHT, Weights};
 use super::text::{push_float, push_int, write_lines};
 use crate::Result;
 
@@ -47,7 +47,7 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
         Ok(())
     })?;
     sink.finish()?;
-    let mut holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    let mut holds: Vec<Part> = weights.iter().map(|_| Part::EdgeColumn(WEIGHT.into())).collect();
     holds.extend(source.part_from_one());
     Ok(Written { num_edges: m as u64, holds })
 }

@@ -244,7 +244,7 @@ fn original_ids(source: &Source<'_>, original: &Original, vertices: impl Iterato
             let signed = |v: u32| {
                 let id = ids.get(v as usize);
                 i64::try_from(id).map_err(|_| {
-                    let path = source.file("nodes/original_id.npy");
+                    let path = source.dataset().path().join("nodes/original_id.npy");
                     let problem = format!("vertex {v} has the original id {id}, tables hold ids below 2^63");
                     Error::from(StoreError::Corrupt { path, problem })
                 })

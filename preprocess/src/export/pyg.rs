@@ -16,7 +16,7 @@ use serde_json::json;
 use super::Written;
 use super::arrays::{copy, mask_name, write_edges, write_features, write_labels, write_mask};
 use super::output::Target;
-use super::source::{Source, WEIGHT};
+use super::source::{Part, Source, WEIGHT};
 use crate::Result;
 
 /// The loader.
@@ -29,33 +29,26 @@ const TAKEN: [&str; 9] =
 pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Progress) -> Result<Written> {
     let n = source.topology().num_vertices();
     write_edges(source, target, "edge_index.npy", progress)?;
-    let mut holds = Vec::new();
     if let Some(table) = &source.features {
         write_features(source, table, &target.path("x.npy")?, progress)?;
-        holds.push(source.feature_part());
     }
     if let Some(labels) = &source.labels {
         write_labels(labels, &target.path("y.npy")?, n)?;
-        holds.push(source.label_part());
     }
     if let Some(names) = source.class_names() {
         target.write("class_names.json", &format!("{}\n", json!(names)))?;
-        holds.push(source.class_part());
     }
     if let Some(names) = source.feature_names() {
         target.write("feature_names.json", &format!("{}\n", json!(names)))?;
-        holds.push(source.feature_names_part());
     }
     for (split, vertices) in &source.splits {
         write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, n)?;
-        holds.push(source.split_part(*split));
     }
     for (name, column) in &source.node_columns {
         // A column that begins with edge_ would be taken for one of the edges.
         let taken = TAKEN.contains(&name.as_str()) || name.starts_with("edge_");
         let attribute = attribute(if taken { "node_" } else { "" }, name);
         copy(column.path(), &target.path(&format!("{attribute}.npy"))?)?;
-        holds.push(source.node_part(name));
     }
     for (name, column) in &source.edge_columns {
         let attribute = match name.as_str() {
@@ -64,10 +57,11 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
             name => attribute("edge_", name),
         };
         copy(column.path(), &target.path(&format!("{attribute}.npy"))?)?;
-        holds.push(source.edge_part(name));
     }
     target.write("num_nodes.txt", &format!("{n}\n"))?;
     target.write("load.py", LOAD)?;
+    let mut holds = source.parts();
+    holds.retain(|part| !matches!(part, Part::Links | Part::OriginalIds));
     Ok(Written { num_edges: source.topology().num_edges() as u64, holds })
 }
 

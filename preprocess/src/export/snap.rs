@@ -7,7 +7,7 @@ use gsplit_store::{Progress, Unit};
 
 use super::edges::for_each_edge;
 use super::output::{SyncedFile, Target};
-use super::source::{Original, Source};
+use super::source::{Original, Part, Source};
 use super::text::{compress, push_int, write_lines};
 use super::{ExportOptions, Written};
 use crate::{Error, Result};
@@ -42,7 +42,7 @@ pub(super) fn write(
         problem.map_or(Ok(()), Err)
     })?;
     sink.finish()?;
-    let holds = original.map_or_else(Vec::new, |_| vec![source.original_part()]);
+    let holds = original.into_iter().map(|_| Part::OriginalIds).collect();
     Ok(Written { num_edges: m as u64, holds })
 }
 

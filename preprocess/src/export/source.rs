@@ -1,7 +1,7 @@
 //! Contents of a dataset, opened once for an export.
 
+use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
 
 use gsplit_store::{
     Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype, FeatureTable, LabelShape,
@@ -11,8 +11,7 @@ use half::{bf16, f16};
 
 use crate::{Error, Result};
 
-/// Name of the edge column that is a weight.
-pub(super) const WEIGHT: &str = "weight";
+pub(super) use crate::edges::WEIGHT;
 
 /// A dataset and its opened parts.
 pub(super) struct Source<'a> {
@@ -29,6 +28,36 @@ pub(super) struct Source<'a> {
     pub edge_columns: Vec<(String, ColumnFile)>,
     /// The raw input's ids, where they were changed.
     pub original: Option<Original>,
+}
+
+/// A part of a dataset beyond the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part {
+    Features,
+    Labels,
+    ClassNames,
+    FeatureNames,
+    Split(Split),
+    NodeColumn(String),
+    EdgeColumn(String),
+    Links,
+    OriginalIds,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Features => f.write_str("features"),
+            Self::Labels => f.write_str("labels"),
+            Self::ClassNames => f.write_str("class names"),
+            Self::FeatureNames => f.write_str("feature names"),
+            Self::Split(split) => write!(f, "the {} split", split.name()),
+            Self::NodeColumn(name) => write!(f, "node column {name}"),
+            Self::EdgeColumn(name) => write!(f, "edge column {name}"),
+            Self::Links => f.write_str("the split of links"),
+            Self::OriginalIds => f.write_str("original ids"),
+        }
+    }
 }
 
 /// Labels of the vertices.
@@ -127,39 +156,19 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Path of a file of the dataset.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.dataset.path().join(name)
-    }
-
-    /// The names of all parts beyond the graph, as they are said to the user.
-    pub fn parts(&self) -> Vec<String> {
+    /// All parts beyond the graph.
+    pub fn parts(&self) -> Vec<Part> {
         let mut parts = Vec::new();
-        parts.extend(self.features.as_ref().map(|_| self.feature_part()));
-        parts.extend(self.labels.as_ref().map(|_| self.label_part()));
-        parts.extend(self.class_names().map(|_| self.class_part()));
-        parts.extend(self.feature_names().map(|_| self.feature_names_part()));
-        parts.extend(self.splits.iter().map(|(split, _)| self.split_part(*split)));
-        parts.extend(self.node_columns.iter().map(|(name, _)| self.node_part(name)));
-        parts.extend(self.edge_columns.iter().map(|(name, _)| self.edge_part(name)));
-        parts.extend(self.dataset.manifest().links.as_ref().map(|_| "the split of links".to_string()));
-        parts.extend(self.original.as_ref().map(|_| self.original_part()));
+        parts.extend(self.features.as_ref().map(|_| Part::Features));
+        parts.extend(self.labels.as_ref().map(|_| Part::Labels));
+        parts.extend(self.class_names().map(|_| Part::ClassNames));
+        parts.extend(self.feature_names().map(|_| Part::FeatureNames));
+        parts.extend(self.splits.iter().map(|(split, _)| Part::Split(*split)));
+        parts.extend(self.node_columns.iter().map(|(name, _)| Part::NodeColumn(name.clone())));
+        parts.extend(self.edge_columns.iter().map(|(name, _)| Part::EdgeColumn(name.clone())));
+        parts.extend(self.dataset.manifest().links.as_ref().map(|_| Part::Links));
+        parts.extend(self.original.as_ref().map(|_| Part::OriginalIds));
         parts
-    }
-
-    /// Name of the features among [`Source::parts`].
-    pub fn feature_part(&self) -> String {
-        "features".into()
-    }
-
-    /// Name of the labels.
-    pub fn label_part(&self) -> String {
-        "labels".into()
-    }
-
-    /// Name of the names of the classes.
-    pub fn class_part(&self) -> String {
-        "class names".into()
     }
 
     /// Names of the classes, where they have names.
@@ -167,39 +176,14 @@ impl<'a> Source<'a> {
         self.dataset.manifest().class_names.as_deref()
     }
 
-    /// Name of the names of the features.
-    pub fn feature_names_part(&self) -> String {
-        "feature names".into()
-    }
-
     /// Names of the features, where they have names.
     pub fn feature_names(&self) -> Option<&[String]> {
         self.dataset.manifest().features.as_ref().and_then(|features| features.names.as_deref())
     }
 
-    /// Name of a split.
-    pub fn split_part(&self, split: Split) -> String {
-        format!("the {} split", split.name())
-    }
-
-    /// Name of a node column.
-    pub fn node_part(&self, name: &str) -> String {
-        format!("node column {name}")
-    }
-
-    /// Name of an edge column.
-    pub fn edge_part(&self, name: &str) -> String {
-        format!("edge column {name}")
-    }
-
-    /// Name of the original ids.
-    pub fn original_part(&self) -> String {
-        "original ids".into()
-    }
-
-    /// Like [`original_part`](Self::original_part), for formats that count from 1, such as Matrix Market and METIS.
-    pub fn part_from_one(&self) -> Option<String> {
-        (self.dataset.manifest().first_id == 1).then(|| self.original_part())
+    /// The original ids, if they count from 1, as Matrix Market and METIS do.
+    pub fn part_from_one(&self) -> Option<Part> {
+        (self.dataset.manifest().first_id == 1).then_some(Part::OriginalIds)
     }
 
     /// The weights of the edges, where there is a column `weight` of one value an edge.

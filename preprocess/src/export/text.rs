@@ -1,6 +1,6 @@
 //! Text by chunks: formatted in parallel, written in order.
 //!
-//! At most [`WINDOW`] chunks for each thread are in memory. Numbers are formatted by itoa and zmij (the shortest decimal that
+//! Numbers are formatted by itoa and zmij (the shortest decimal that
 //! reads back to the same float), never by a `format!` a line.
 
 use std::io::Write;
@@ -9,16 +9,13 @@ use std::ops::Range;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gsplit_store::Stage;
-use rayon::prelude::*;
 
-use super::edges::pieces;
+use super::edges::{in_order, pieces};
 use super::output::SyncedFile;
 use crate::{Error, Result};
 
 /// Lines of a chunk.
 const CHUNK: usize = 1 << 16;
-/// Chunks in memory for each thread.
-const WINDOW: usize = 2;
 
 /// Appends an integer in decimal.
 pub(super) fn push_int(text: &mut Vec<u8>, value: impl itoa::Integer) {
@@ -44,28 +41,17 @@ pub(super) fn write_lines(
 /// [`write_lines`] for given ranges. With `gzip` every chunk is a gzip member of its own: readers see one text.
 pub(super) fn write_pieces(
     sink: &mut SyncedFile,
-    mut ranges: impl Iterator<Item = Range<usize>>,
+    ranges: impl Iterator<Item = Range<usize>>,
     gzip: bool,
     stage: &dyn Stage,
     format: impl Fn(Range<usize>, &mut Vec<u8>) -> Result<()> + Sync,
 ) -> Result<()> {
-    let at_once = WINDOW * rayon::current_num_threads();
-    loop {
-        let window: Vec<Range<usize>> = ranges.by_ref().take(at_once).collect();
-        if window.is_empty() {
-            return Ok(());
-        }
-        let lines: u64 = window.iter().map(|range| range.len() as u64).sum();
-        let texts = window.into_par_iter().map(|range| {
-            let mut text = Vec::new();
-            format(range, &mut text)?;
-            if gzip { compress(&text) } else { Ok(text) }
-        });
-        for text in texts.collect::<Result<Vec<_>>>()? {
-            sink.push(&text)?;
-        }
-        stage.advance(lines);
-    }
+    let formatted = |range| {
+        let mut text = Vec::new();
+        format(range, &mut text)?;
+        if gzip { compress(&text) } else { Ok(text) }
+    };
+    in_order(ranges, stage, formatted, |text| sink.push(&text))
 }
 
 /// `text` as one gzip member.

@@ -26,32 +26,33 @@ use crate::{Error, Result};
 const MAX_CLASSES: u32 = 1 << 16;
 
 /// Options of `generate community`.
-#[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct CommunityOptions {
     /// The graph.
-    #[command(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub graph: GraphOptions,
     /// Number of communities, which are the labels
-    #[arg(long, value_name = "C", default_value_t = 16)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "C", default_value_t = 16))]
     pub classes: u32,
     /// Exponent of the power law of degrees: 2.1 is very skewed, 100 nearly regular
-    #[arg(long, default_value_t = 2.5)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 2.5))]
     pub exponent: f64,
     /// Share of the edges that lead to another community
-    #[arg(long, default_value_t = 0.2)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0.2))]
     pub mixing: f64,
     /// Values of a feature row
-    #[arg(long, value_name = "D", default_value_t = 64)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "D", default_value_t = 64))]
     pub feature_dim: u32,
     /// Noise of the features: 1 is half the distance between the centres of two classes
-    #[arg(long, default_value_t = 0.7)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0.7))]
     pub noise: f64,
     /// Share of the vertices whose label is drawn at random
-    #[arg(long, default_value_t = 0.0)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0.0))]
     pub label_noise: f64,
     /// Shares of the vertices for training, validation and testing, chosen at random
-    #[arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.5,0.25,0.25")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.5,0.25,0.25"))]
     pub random_split: RandomSplit,
 }
 

@@ -40,36 +40,37 @@ impl Purpose {
 }
 
 /// Options of every generated graph.
-#[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct GraphOptions {
     /// Number of vertices
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..)))]
     pub vertices: u32,
     /// Number of edges drawn: stored once in each direction, less self-loops and duplicates
-    #[arg(long, value_name = "M")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
     pub edges: u64,
     /// Seed of all draws
-    #[arg(long, default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
     /// Store edges in the direction in which they are drawn only
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub directed: bool,
     /// Keep edges from a vertex to itself
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub keep_self_loops: bool,
     /// Keep edges that are drawn several times, instead of merging them into one
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub keep_duplicates: bool,
     /// Features made up from the graph, in place of any that the generator has: random:D or fastrp:D (a structural
     /// embedding) of D values a row
-    #[arg(long, value_name = "KIND:D")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KIND:D"))]
     pub features: Option<GeneratedFeatures>,
     /// Type of the stored feature values: f32, f16, bf16, or i8 (bytes with a scale for each row)
-    #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32))]
     pub feature_dtype: FeatureDtype,
     /// Memory limit for the edges, e.g. 4GiB or 50%; data that does not fit is kept on disk next to the output. The
     /// result does not depend on it [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     #[serde(skip)]
     pub memory: Option<Memory>,
 }
@@ -239,7 +240,7 @@ fn edge_key(seed: u64, i: u64) -> (StreamKey, u32) {
 }
 
 /// The edges of a model: position `p` is vertex `order[p]`.
-struct Drawn<'a, M> {
+struct ModelEdges<'a, M> {
     model: M,
     order: &'a [u32],
     edges: u64,
@@ -247,7 +248,7 @@ struct Drawn<'a, M> {
     next: AtomicU64,
 }
 
-impl<M: Model + Send> EdgeSource for Drawn<'_, M> {
+impl<M: Model + Send> EdgeSource for ModelEdges<'_, M> {
     fn rewind(&self) -> Result<()> {
         self.next.store(0, Relaxed);
         Ok(())
@@ -292,7 +293,7 @@ fn build(
         sum_weights: false,
     };
     let build = Build {
-        source: &Drawn { model, order, edges: graph.edges, next: AtomicU64::new(0) },
+        source: &ModelEdges { model, order, edges: graph.edges, next: AtomicU64::new(0) },
         ids: Ids::Dense(Some(order.len() as u64)),
         node_ids: None,
         table: Path::new(""),

@@ -12,14 +12,15 @@ use super::{GraphOptions, Model, edge_key};
 use crate::convert::RandomSplit;
 
 /// Options of `generate rmat`.
-#[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct RmatOptions {
     /// The graph.
-    #[command(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub graph: GraphOptions,
     /// Shares of the vertices for training, validation and testing, chosen at random
-    #[arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.1,0.05,0.05")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.1,0.05,0.05"))]
     pub random_split: RandomSplit,
 }
 

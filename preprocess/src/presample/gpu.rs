@@ -87,8 +87,8 @@ fn count_from(
                 sampler.launch(graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Count(&mut counters))?;
             }
             let layers = sampler.finish(graph)?;
-            sizes.extend(layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([sampler.mixed().len()]));
-            counters.count_vertices(sampler.mixed(), &sizes)?;
+            sizes.extend(layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([sampler.mixed_frontier().len()]));
+            counters.count_vertices(sampler.mixed_frontier(), &sizes)?;
             stage.advance(1);
         }
     }

@@ -19,7 +19,8 @@ use crate::{Error, Result};
 /// Counts the mini-batches of `options`.
 pub(super) fn count(
     graph: &Graph<'_>,
-    (links, kinds): (Option<&Links>, Kinds),
+    links: Option<&Links>,
+    kinds: Kinds,
     options: &Options,
     stage: &dyn Stage,
 ) -> Result<CounterParts> {
@@ -37,8 +38,8 @@ pub(super) fn count(
             let ends = batch
                 .iter()
                 .map(|&item| (item, given.map_or_else(|| ends(graph, kinds, item), |given| given[item as usize])));
-            let (seeds, excluded) = draw((graph, kinds), options.negatives, ends.filter(|(_, [u, v])| u != v), step);
-            count_batch(graph, options, (epoch, step.step), (&seeds, Some(&excluded)), &mut sampler, &mut counters)?;
+            let (seeds, excluded) = draw(graph, kinds, options.negatives, ends.filter(|(_, [u, v])| u != v), step);
+            count_batch(graph, options, epoch, step.step, &seeds, Some(&excluded), &mut sampler, &mut counters)?;
             stage.advance(1);
         }
     }
@@ -47,7 +48,8 @@ pub(super) fn count(
 
 /// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not sampled.
 pub(super) fn draw(
-    (graph, kinds): (&Graph<'_>, Kinds),
+    graph: &Graph<'_>,
+    kinds: Kinds,
     negatives: u32,
     edges: impl Iterator<Item = (u32, [u32; 2])>,
     step: Step,

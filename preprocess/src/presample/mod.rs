@@ -33,38 +33,40 @@ const VERTEX_COUNTERS: u64 = 12;
 const EDGE_COUNTER: u64 = 4;
 
 /// Options of the mini-batches to sample.
-#[derive(Clone, Debug, PartialEq, clap::Args)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct Options {
     /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes every one
-    #[arg(long, value_name = "F1,F2,..", default_value = "15,10,5")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "F1,F2,..", default_value = "15,10,5"))]
     pub fanouts: Fanouts,
     /// Seeds of a mini-batch
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..)))]
     pub batch_size: u64,
     /// Passes over the training vertices, or edges with --task link; GSplit found ten to be enough [default: 10, of edges 1]
-    #[arg(long, value_name = "N", default_value_t = 10, default_value_if("task", "link", "1"), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..1 << 31))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 10, default_value_if("task", "link", "1"), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..1 << 31)))]
     pub epochs: u32,
     /// Seed of all draws
-    #[arg(long, default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
     /// Draw in-neighbours with probabilities that grow with this edge column, e.g. `weight`, without replacement; edges
     /// of 0 never [default: all alike]
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub draw_by: Option<String>,
     /// Task of the training: mini-batches consist of training vertices, or of the ends of edges and of negative pairs
-    #[arg(long, value_enum, default_value_t = Task::Node)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t = Task::Node))]
     pub task: Task,
     /// Negative pairs drawn for each edge of a mini-batch, with --task link
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000)))]
     pub negatives: u32,
     /// Memory limit of the counters: 4GiB, 50% of the machine's; a graph whose counters take more is refused. Edges
     /// that do not fit as well are read as they are drawn [default: four fifths of the free memory]
-    #[arg(long, value_name = "SIZE")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     pub memory: Option<Memory>,
 }
 
 /// Task of a training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Task {
     /// Labels of vertices
     #[default]
@@ -247,9 +249,7 @@ fn count(
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
     let counts = match placed {
         Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
-        None if options.task == Task::Link => {
-            links::count(&graph, (links.as_ref(), dataset.kinds()?), options, &*stage)?
-        }
+        None if options.task == Task::Link => links::count(&graph, links.as_ref(), dataset.kinds()?, options, &*stage)?,
         None => count_on_host(&graph, &train, options, &*stage)?,
     };
     let CounterParts { input, appear, work, edge } = counts;
@@ -262,7 +262,7 @@ fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dy
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
         let seeds = epoch_seeds(train, options.seed, epoch)?;
         for (step, seeds) in (0..).zip(seeds.chunks(options.batch_of(train.len()))) {
-            count_batch(graph, options, (epoch, step), (seeds, None), &mut sampler, &mut counters)?;
+            count_batch(graph, options, epoch, step, seeds, None, &mut sampler, &mut counters)?;
             stage.advance(1);
         }
     }
@@ -273,8 +273,10 @@ fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dy
 fn count_batch(
     graph: &Graph<'_>,
     options: &Options,
-    (epoch, step): (u32, u32),
-    (seeds, excluded): (&[u32], Option<&ExcludedEdges>),
+    epoch: u32,
+    step: u32,
+    seeds: &[u32],
+    excluded: Option<&ExcludedEdges>,
     sampler: &mut Sampler,
     counters: &mut Counters,
 ) -> Result<()> {
@@ -284,9 +286,9 @@ fn count_batch(
     for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
         let draw = excluded.into_iter().fold(Draw::new(fanout), Draw::without);
         sampler.layer(graph, &draw, &key, EdgeIds::Count(counters), &mut layer)?;
-        sizes.push(sampler.mixed().len());
+        sizes.push(sampler.mixed_frontier().len());
     }
-    Ok(counters.count_vertices(sampler.mixed(), &sizes)?)
+    Ok(counters.count_vertices(sampler.mixed_frontier(), &sizes)?)
 }
 
 #[cfg(test)]

@@ -307,7 +307,7 @@ fn negatives_are_of_the_targets_kind() {
     let graph = Graph::new(&indptr, dataset.topology().indices()).unwrap();
     let step = Step { seed: 9, epoch: 1, step: 0 };
     let batch = [(0, [0, 5]), (8, [3, 6])].into_iter();
-    let (seeds, excluded) = links::draw((&graph, dataset.kinds().unwrap()), 50, batch, step);
+    let (seeds, excluded) = links::draw(&graph, dataset.kinds().unwrap(), 50, batch, step);
     assert_eq!(seeds.iter().copied().collect::<BTreeSet<u32>>(), [0, 3, 5, 6, 7].into());
     assert_eq!(excluded.as_slice().len(), 4, "both ways");
     // Of an edge that leads back to a source its reverse is learnt, so all targets and few sources are seeds of any mini-batch of one.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::edges::{EdgeBatch, EdgeSource, Ending, Piece, Seen, pass_on};
 use crate::{Error, Result};
 
 /// Bit that the ids of targets have.
@@ -48,13 +48,7 @@ impl TwoKinds {
 }
 
 impl EdgeSource for TwoKinds {
-    fn rewind(&self) -> Result<()> {
-        self.edges.rewind()
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        self.edges.next(piece)
-    }
+    pass_on!(edges: rewind, next, columns, has_string_ids, estimate, bytes_done);
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         self.edges.parse(piece, batch)?;
@@ -69,76 +63,16 @@ impl EdgeSource for TwoKinds {
         Ok(ending)
     }
 
-    fn columns(&self) -> &[EdgeColumn] {
-        self.edges.columns()
-    }
-
-    fn has_string_ids(&self) -> bool {
-        self.edges.has_string_ids()
-    }
-
     fn has_two_kinds(&self) -> bool {
         true
-    }
-
-    fn estimate(&self) -> Result<Estimate> {
-        self.edges.estimate()
-    }
-
-    fn bytes_done(&self) -> u64 {
-        self.edges.bytes_done()
     }
 }
 
 /// Words for kinds of vertices, in the singular: two columns named by two of them hold ids of two kinds.
-const KINDS: [&str; 46] = [
-    "user",
-    "item",
-    "product",
-    "movie",
-    "film",
-    "book",
-    "author",
-    "paper",
-    "article",
-    "customer",
-    "artist",
-    "track",
-    "song",
-    "album",
-    "playlist",
-    "actor",
-    "merchant",
-    "store",
-    "shop",
-    "business",
-    "venue",
-    "tag",
-    "document",
-    "word",
-    "term",
-    "drug",
-    "disease",
-    "gene",
-    "subreddit",
-    "group",
-    "event",
-    "reviewer",
-    "reader",
-    "viewer",
-    "category",
-    "account",
-    "device",
-    "host",
-    "patient",
-    "doctor",
-    "student",
-    "course",
-    "company",
-    "investor",
-    "buyer",
-    "seller",
-];
+const KINDS: &str = "user item product movie film book author paper article customer artist track song album \
+    playlist actor merchant store shop business venue tag document word term drug disease gene \
+    subreddit group event reviewer reader viewer category account device host patient doctor \
+    student course company investor buyer seller";
 
 /// Whether columns of these names hold ids of two kinds: names of two kinds, or two names that end in `id` and else differ.
 pub fn are_two_kinds(source: &str, target: &str) -> bool {
@@ -148,7 +82,7 @@ pub fn are_two_kinds(source: &str, target: &str) -> bool {
         stem.strip_suffix('s').filter(|stem| stem.len() > 2).map(str::to_string).unwrap_or(stem)
     };
     let [source, target] = [stem(source), stem(target)];
-    source != target && [source, target].iter().all(|stem| KINDS.contains(&stem.as_str()))
+    source != target && [source, target].iter().all(|stem| KINDS.split(' ').any(|kind| kind == stem))
 }
 
 #[cfg(test)]

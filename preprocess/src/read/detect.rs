@@ -14,7 +14,7 @@
 //! | `parquet` | only `.parquet` files, or folders of them, and hidden or `_` ones | magic `PAR1` |
 //! | `arrow` | the same with `.arrow`, `.arrows`, `.feather` or `.ipc` | magic `ARROW1`, or so called |
 //! | `mtx` | | `%%MatrixMarket` at the start |
-//! | `webgraph` | `.graph` next to `.properties` of BVGraph | `.graph` next to `.properties` of BVGraph, either of them or their common name |
+//! | `webgraph` | `.graph` next to `.properties` of BVGraph | `.graph` next to `.properties` of BVGraph, either of them |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
 //! | `dimacs` | | first line that is not a comment: `p sp N M` or `p edge N M` |
 //! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--header` or `--delimiter` is given |
@@ -32,7 +32,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::arrays::folders::{graphsaint, igb, mag240m, ogb, planetoid};
+use super::arrays::folders::{graphsaint, ogb, papers, planetoid};
 use super::arrays::{npy, npz, pt, webgraph};
 use super::options::TextOptions;
 use super::table;
@@ -49,11 +49,12 @@ const HEAD_BYTES: usize = 1 << 16;
 macro_rules! formats {
     ($($format:ident $name:literal $what:literal;)*) => {
         /// A raw format.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
         #[serde(rename_all = "lowercase")]
         pub enum Format { $(
             #[doc = $what]
-            #[value(name = $name)]
+            #[cfg_attr(feature = "cli", value(name = $name))]
             $format,
         )* }
 
@@ -86,8 +87,8 @@ formats! {
     Arrow "arrow" "Arrow table of edges";
     Mtx "mtx" "Matrix Market coordinate file";
     Webgraph "webgraph" "WebGraph's BVGraph";
-    Metis "metis" "METIS graph file";
     Dimacs "dimacs" "DIMACS graph file";
+    Metis "metis" "METIS graph file";
     Csv "csv" "table of edges in text, e.g. CSV or TSV";
     Adjlist "adjlist" "adjacency list";
     Snap "snap" "edge list as of SNAP";
@@ -139,19 +140,12 @@ pub fn not_read(path: &Path) -> Error {
 
 /// Whether `head` is the start of a text document in a format without a reader: XML, JSON, Pajek, GML, Turtle, or Ligra.
 fn is_document(head: &[u8]) -> bool {
+    const STARTS: &str = "<?xml <graphml <gexf <rdf:rdf @prefix adjacencygraph weightedadjacencygraph {\" [{ [[ [\" graph[ creator\" \
+        version\" *vertices *network";
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let text = head[..head.len().min(4096)].trim_ascii_start();
-    let starts =
-        [&b"<?xml"[..], b"<graphml", b"<gexf", b"<rdf:RDF", b"@prefix", b"AdjacencyGraph", b"WeightedAdjacencyGraph"];
-    let packed: Vec<u8> =
-        text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(u8::to_ascii_lowercase).take(9).collect();
-    let starts_packed = [&b"{\""[..], b"[{", b"[[", b"[\"", b"graph[", b"*vertices", b"*network"];
-    let is_creator = [&b"Creator"[..], b"Version"].iter().any(|word| text.starts_with(word));
-    starts.iter().any(|start| text.starts_with(start))
-        || starts_packed.iter().any(|start| packed.starts_with(start))
-        || is_creator
-            && memchr::memmem::find(text, b"graph")
-                .is_some_and(|at| text[at + 5..].trim_ascii_start().starts_with(b"["))
+    let packed = head.iter().take(4096).filter(|byte| !byte.is_ascii_whitespace()).map(u8::to_ascii_lowercase);
+    let packed: Vec<u8> = packed.take(32).collect();
+    STARTS.split(' ').any(|start| packed.starts_with(start.as_bytes()))
 }
 
 /// First look at a path, without reading much.
@@ -169,12 +163,7 @@ struct Looked {
 impl Looked {
     fn at(path: &Path, text: TextOptions) -> Result<Self> {
         let mut looked = Self { head: Vec::new(), name: plain_name(path), files: Vec::new(), shape: Ok(None) };
-        let metadata = match std::fs::metadata(path) {
-            // A BVGraph may be given by a name that is not a file.
-            Err(_) if webgraph::recognises(path, &[]) => return Ok(looked),
-            other => other.map_err(Error::io(path))?,
-        };
-        if metadata.is_dir() {
+        if std::fs::metadata(path).map_err(Error::io(path))?.is_dir() {
             looked.files = files_of_table(path)?;
             return Ok(looked);
         }
@@ -209,8 +198,8 @@ impl Looked {
                 let mut files = files.iter().chain(&ogb::HETEROGENEOUS);
                 files.any(|file| path.join("raw").join(file).is_file())
             }
-            Format::Igb => igb::recognises(path, head),
-            Format::Mag240m => mag240m::recognises(path, head),
+            Format::Igb => papers::IGB.recognises(path),
+            Format::Mag240m => papers::MAG240M.recognises(path),
             Format::Graphsaint => graphsaint::recognises(path, head),
             Format::Planetoid => planetoid::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
@@ -223,8 +212,8 @@ impl Looked {
             }
             Format::Mtx => mtx::recognises(path, head),
             Format::Webgraph => webgraph::recognises(path, head),
-            Format::Metis => metis::recognises(path, head),
             Format::Dimacs => dimacs::recognises(path, head),
+            Format::Metis => metis::recognises(path, head),
             Format::Csv => {
                 let edges = |name: &String| name.ends_with("_edges.csv");
                 let csv = table::TableFormat::Csv;
@@ -272,8 +261,6 @@ fn plain_name(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
     use crate::read::golden::real;
 
@@ -285,7 +272,8 @@ mod tests {
     fn names_round_trip() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse::<Format>(), Ok(*format));
-            assert_eq!(<Format as ValueEnum>::from_str(format.name(), false), Ok(*format));
+            #[cfg(feature = "cli")]
+            assert_eq!(<Format as clap::ValueEnum>::from_str(format.name(), false), Ok(*format));
             assert_eq!(serde_json::to_value(format).unwrap(), format.name());
         }
         assert!("x".parse::<Format>().unwrap_err().contains("expected one of ogb, igb,"));

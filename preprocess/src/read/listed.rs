@@ -1,39 +1,58 @@
-//! Edges between listed vertices, for graphs whose other vertices are dropped; and an empty list of edges.
+//! Edges held in memory, and the edges between listed vertices, for graphs whose other vertices are dropped.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::Result;
+use crate::edges::{
+    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, for_each_batch,
+    pass_on, row_bytes,
+};
 use crate::read::text::field::counted;
 
-use crate::edges::{
-    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, for_each_batch, row_bytes,
-};
-
-/// A list without any edge, whose ids are strings or numbers.
-pub struct NoEdges {
-    has_string_ids: bool,
+/// Pairs of vertices, or only vertices.
+pub struct Listed {
+    /// Sources of the edges, or the vertices.
+    pub sources: Vec<u64>,
+    /// Empty if there are only vertices.
+    pub targets: Vec<u64>,
     columns: Vec<EdgeColumn>,
+    has_string_ids: bool,
+    next: AtomicUsize,
 }
 
-impl NoEdges {
-    /// A list without edges that has these columns of weights.
-    pub fn new(has_string_ids: bool, columns: &[String]) -> Self {
+impl Listed {
+    /// Creates a list of pairs, or of vertices if `targets` is empty.
+    pub fn new(sources: Vec<u64>, targets: Vec<u64>) -> Self {
+        Self { sources, targets, columns: Vec::new(), has_string_ids: false, next: AtomicUsize::new(0) }
+    }
+
+    /// Creates an empty list, whose ids are strings or numbers, with these columns of weights.
+    pub fn none(has_string_ids: bool, columns: &[String]) -> Self {
         let column = |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
-        Self { has_string_ids, columns: columns.iter().map(column).collect() }
+        let columns = columns.iter().map(column).collect();
+        Self { columns, has_string_ids, ..Self::new(Vec::new(), Vec::new()) }
     }
 }
 
-impl EdgeSource for NoEdges {
+impl EdgeSource for Listed {
     fn rewind(&self) -> Result<()> {
+        self.next.store(0, Relaxed);
         Ok(())
     }
 
-    fn next(&self, _piece: &mut Piece) -> Result<bool> {
-        Ok(false)
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        let start = self.next.load(Relaxed);
+        let end = self.sources.len().min(start + EDGES_PER_PIECE);
+        self.next.store(end, Relaxed);
+        (piece.start, piece.end) = (start as u64, end as u64);
+        Ok(start < end)
     }
 
-    fn parse(&self, _piece: &mut Piece, _batch: &mut EdgeBatch) -> Result<()> {
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        let range = piece.start as usize..piece.end as usize;
+        batch.sources.extend(&self.sources[range.clone()]);
+        batch.targets.extend(self.targets.get(range).unwrap_or(&[]));
         Ok(())
     }
 
@@ -46,11 +65,13 @@ impl EdgeSource for NoEdges {
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        Ok(Estimate::default())
+        let largest = self.sources.iter().chain(&self.targets).max();
+        let vertices = largest.map_or(0, |&largest| largest + 1);
+        Ok(Estimate { edges: self.sources.len() as u64, vertices, bytes: 16 * self.sources.len() as u64 })
     }
 
     fn bytes_done(&self) -> u64 {
-        0
+        16 * self.next.load(Relaxed) as u64
     }
 }
 
@@ -100,13 +121,11 @@ impl ListedEnds {
 }
 
 impl EdgeSource for ListedEnds {
+    pass_on!(edges: next, columns, has_string_ids, estimate, bytes_done);
+
     fn rewind(&self) -> Result<()> {
         self.dropped.store(0, Relaxed);
         self.edges.rewind()
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        self.edges.next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
@@ -126,21 +145,5 @@ impl EdgeSource for ListedEnds {
                 .push(format!("{} dropped, at vertices without a row in the table", counted(dropped, "edge")));
         }
         Ok(Ending { num_vertices: None, ..ending })
-    }
-
-    fn columns(&self) -> &[EdgeColumn] {
-        self.edges.columns()
-    }
-
-    fn has_string_ids(&self) -> bool {
-        self.edges.has_string_ids()
-    }
-
-    fn estimate(&self) -> Result<Estimate> {
-        self.edges.estimate()
-    }
-
-    fn bytes_done(&self) -> u64 {
-        self.edges.bytes_done()
     }
 }

@@ -3,8 +3,7 @@
 //! ```text
 //! path ─▶ file        pick::pick            finds the graph among the files of a folder
 //!      ─▶ format      detect::detect        the first format that recognises the path or its first bytes
-//!      ─▶ options     ReadOptions::check    refuses what no reader of the format understands;
-//!                     edge_list, edge_table, arrays, ogb, columns: the part that the reader is handed
+//!      ─▶ options     ReadOptions: edge_list, edge_table, arrays, columns: the part that the reader is handed
 //!      ─▶ Raw         open                  one `match`, a reader for each format: opens and checks headers and sizes
 //!                     bipartite::TwoKinds   keeps sources and targets apart, where they are of two kinds
 //!                     attach_nodes          adds what --nodes names
@@ -28,13 +27,13 @@
 //! raw       a graph, opened          options     the options of the user, and the subset for each reader
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use gsplit_store::{Progress, shell_word};
+use gsplit_store::Progress;
 
 use crate::{Error, Result};
 use arrays::catalog::Catalog;
-use arrays::folders::{graphsaint, igb, mag240m, ogb, planetoid};
+use arrays::folders::{graphsaint, ogb, papers, planetoid};
 use arrays::{npy, npz, pt, webgraph};
 use detect::Format;
 use options::{Answer, ReadOptions};
@@ -43,11 +42,7 @@ use text::{adjlist, dimacs, metis, mtx, snap};
 
 mod arrays;
 pub mod bipartite;
-#[cfg(test)]
-mod bombs;
 pub mod detect;
-#[cfg(test)]
-pub(crate) mod golden;
 pub mod listed;
 pub mod options;
 pub mod pick;
@@ -57,26 +52,12 @@ pub(crate) mod table;
 pub(crate) mod text;
 pub mod weights;
 
-pub use table::{PredictedClasses, nodes, predicted_classes};
+pub use table::nodes;
 
-/// Refuses an address of the web in place of a path.
-pub fn refuse_address(path: &Path) -> Result<()> {
-    let text = path.to_string_lossy();
-    let fetched = match text.split_once("://") {
-        Some(("http" | "https" | "ftp", _)) => format!("curl -fLO {}", shell_word(&*text)),
-        Some(("s3", _)) => format!("aws s3 cp {} .", shell_word(&*text)),
-        _ => return Ok(()),
-    };
-    Err(Error::Option(format!("{text}: an address, expected a file or folder: run {fetched} first")))
-}
-
-/// The input that `path` names: itself, or the properties of a BVGraph, whose common name is not a file.
-pub fn named(path: &Path) -> PathBuf {
-    match path.exists() {
-        false if webgraph::recognises(path, &[]) => webgraph::properties(path),
-        _ => path.to_path_buf(),
-    }
-}
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::golden;
 
 /// Opens the graph at `path`, which is of `format`; its splits only if they are wanted.
 pub fn open(
@@ -86,7 +67,6 @@ pub fn open(
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
-    options.check(format)?;
     let raw = open_as(path, format, options, with_splits, progress)?;
     if options.bipartite == Some(Answer::Yes) {
         progress.decide(&format!(
@@ -105,9 +85,9 @@ fn open_as(
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
-    let (columns, memory) = (options.columns(), options.budget());
+    let columns = options.columns();
     match format {
-        Format::Ogb => ogb::open(path, &options.ogb(with_splits), progress),
+        Format::Ogb => ogb::open(path, options.split.as_deref(), with_splits, progress),
         Format::Snap => snap::open(path, &options.edge_list()),
         Format::Adjlist => adjlist::open(path, &options.edge_list()),
         Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), &options.edge_table(), progress),
@@ -115,14 +95,14 @@ fn open_as(
         Format::Npy => npy::open(path, &options.arrays(), progress),
         Format::Npz => npz::open(path, &options.arrays(), progress),
         Format::Pt => pt::open(path, &options.arrays(), progress),
-        Format::Igb => igb::open(path, columns, progress),
-        Format::Mag240m => mag240m::open(path, columns, progress),
-        Format::Planetoid => planetoid::open(path, columns, memory, progress),
-        Format::Graphsaint => graphsaint::open(path, columns, memory),
-        Format::Mtx => mtx::open(path, columns, options.bipartite == Some(Answer::Yes)),
-        Format::Metis => metis::open(path, columns, options.ignore_header, progress),
+        Format::Igb => papers::IGB.open(path, columns, progress),
+        Format::Mag240m => papers::MAG240M.open(path, columns, progress),
+        Format::Planetoid => planetoid::open(path, columns, progress),
+        Format::Graphsaint => graphsaint::open(path, columns, options.budget()),
+        Format::Mtx => mtx::open(path, columns, options.bipartite == Some(Answer::Yes), options.ignore_header),
+        Format::Metis => metis::open(path, columns, options.ignore_header),
         Format::Dimacs => dimacs::open(path, columns, options.ignore_header),
-        Format::Webgraph => webgraph::open(path, columns, memory, progress),
+        Format::Webgraph => webgraph::open(path, columns, progress),
     }
 }
 
@@ -131,28 +111,16 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
             "--nodes names vertices of one kind, and with --bipartite there are two: leave one of them out; gsplit has no types of \
-             vertices with tables of their own yet (docs/limits.md)"
+             vertices with tables of their own yet (docs/reference.md)"
                 .into(),
         ));
     }
-    let memory = options.budget();
-    let catalog = Catalog::at(path, memory, progress)?;
+    let catalog = Catalog::at(path, progress)?;
     match catalog.has_rows() {
-        true => catalog.attach(raw, options.split.as_deref(), memory, progress),
-        false => table::nodes(path, Some(raw.edges.as_ref()), &options.node_table, options.text(), memory, progress)?
-            .attach(raw),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_to_be_fetched() {
-        let refusal = |text: &str| refuse_address(Path::new(text)).err().map(|error| error.to_string());
-        assert!(refusal("https://a.b/c?d=1&e").unwrap().ends_with("run curl -fLO 'https://a.b/c?d=1&e' first"));
-        assert!(refusal("s3://a/b c").unwrap().ends_with("run aws s3 cp 's3://a/b c' . first"));
-        assert_eq!(refusal("a://b").or(refusal("http/x")), None);
+        true => catalog.attach(raw, options.split.as_deref(), progress),
+        false => {
+            let (edges, memory) = (Some(raw.edges.as_ref()), options.budget());
+            table::nodes(path, edges, &options.node_table, options.text(), memory, progress)?.attach(raw)
+        }
     }
 }

@@ -7,179 +7,186 @@ use std::str::FromStr;
 use gsplit_store::{LabelShape, Recipe};
 use serde::{Serialize, Serializer};
 
-use super::detect::Format;
 use super::table::choice::{IdKind, NONE};
 use super::text::line::Delimiter;
-pub use super::text::style::DateOrder;
-use super::text::style::Decimal;
+pub use super::text::style::{DateOrder, Decimal};
 use crate::edges::EdgeColumn;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Options of how the input is read. Each reader gets only the options that it supports.
-#[derive(Clone, Debug, Default, Serialize, clap::Args)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ReadOptions {
     /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
-    #[arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split")]
+    #[cfg_attr(feature = "cli", arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split"))]
     pub split: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub keep_ids: bool,
-    /// Edge lists, METIS and DIMACS files: do not check the counts of a header, and read a bare first line `n m` of an edge list as an edge
-    #[arg(long)]
+    /// Edge lists, METIS and Matrix Market files: do not check the counts of a header, and read a bare first line `n m` of an edge list as an edge
+    #[cfg_attr(feature = "cli", arg(long))]
     pub ignore_header: bool,
     /// Text tables of edges: whether the first line names the columns [default: detected, or asked]
-    #[arg(long, value_name = "yes|no", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "yes|no", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<Answer>,
     /// Keep sources and targets apart, as vertices of two kinds: user 1 is not item 1. =no if the column names suggest
     /// two kinds, but they are of one kind [default: no, or asked]
-    #[arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
-    #[arg(hide_possible_values = true, conflicts_with = "keep_ids")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes"))]
+    #[cfg_attr(feature = "cli", arg(hide_possible_values = true, conflicts_with = "keep_ids"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<Answer>,
     /// Text tables of edges: field separator: tab, blank, ::, or one character, e.g. , or ; or | [default: detected]
-    #[arg(long, value_name = "MARK")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MARK"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<Delimiter>,
     /// Text tables: decimal mark of numbers, where a comma may also separate thousands [default: detected, or asked]
-    #[arg(long, value_name = "point|comma", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "point|comma", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal: Option<Decimal>,
     /// Tables: type of the ids. text keeps them as they are written, number takes 007 for 7 [default: numbers where the first rows have
     /// them, or asked]
-    #[arg(long, value_name = "text|number", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "text|number", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_type: Option<IdKind>,
     /// Text tables: the order of day, month and year in dates, if days up to 12 may be months [default: detected, or asked]
-    #[arg(long, value_name = "dmy|mdy", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "dmy|mdy", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub date_order: Option<DateOrder>,
     /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
     /// names that belong together, as src and dst, user_a and user_b, or asked]
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub source_column: Option<String>,
     /// Tables of edges: the column with the vertex that an edge leads to [default: as for --source-column]
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub target_column: Option<String>,
     /// Numeric columns to keep with the edges: names of a table's columns, or new names for the third, fourth ...
     /// column of an edge list, e.g. weight,time. A column called `weight` becomes the edge weight; amount=weight keeps
     /// the column amount as such; none keeps none [default: all of a table with a header; none of an edge list]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME,...", value_delimiter = ','))]
     pub edge_columns: Option<Vec<String>>,
     /// Tables of edges: the column with the weight of an edge, a number from 0, for partition --weights own and train.
     /// It is kept as `weight`; weights of merged edges are added up
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge_weights: Option<String>,
     /// Data of the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
     /// in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy, test.npy) whose row v is vertex v: the
     /// v-th smallest id, or id v with --keep-ids
-    #[arg(long, value_name = "PATH")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PATH"))]
     pub nodes: Option<PathBuf>,
     /// Options of the table of vertices.
-    #[command(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub node_table: NodeTableOptions,
     /// Memory limit, e.g. 4GiB, 512MiB or 50%; data that does not fit is kept on disk next to the output. The result
     /// does not depend on it [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     #[serde(skip)]
     pub memory: Option<Memory>,
 }
 
 /// Options of a table of vertices.
-#[derive(Clone, Debug, Default, Serialize, clap::Args)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct NodeTableOptions {
     /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the ids of the edges]
-    #[arg(long, value_name = "COLUMN")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub id_column: Option<String>,
     /// Label column of the table of vertices, with classes or numbers, or none. Several columns, e.g. 'likes_*', hold 0 and 1: a
     /// class each, of which a vertex can have any [default: label, class, target or y, or churned, fraud and the like, or asked]
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_column: Option<Vec<String>>,
     /// Kind of the label: class, or number, for train --task regression [default: number if some have a fraction;
     /// otherwise class, or asked]
-    #[arg(long, value_name = "class|number", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "class|number", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_kind: Option<LabelKind>,
     /// Value of the label column that means no label; none if each value is a class, even -1 [default: -1 together with
     /// class numbers from 0, or asked]
-    #[arg(long, value_name = "VALUE|none", allow_negative_numbers = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "VALUE|none", allow_negative_numbers = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unlabelled: Option<String>,
     /// The table of vertices' column that holds train, valid, test or nothing; or columns of 0 and 1 called by the splits, as
     /// train,valid,test; or none [default: split, fold, set, subset or mask, else train_mask, train and the like, or asked]
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_column: Option<Vec<String>>,
     /// Columns of the table of vertices, or arrays, that are vertex weights, for partition --weights own: whole numbers
     /// from 0. Weights of a METIS file are kept without it
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vertex_weights: Option<Vec<String>>,
     /// Columns of the table of vertices that become features, e.g. 'f*,age', or none [default: a list called feat,
     /// features, x ..., otherwise all numbers and categories that are not ids, labels, splits or identifiers]
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_columns: Option<Vec<String>>,
     /// How columns become features: city=onehot has a number for each category, city=code one number in all, the place among the
     /// categories in order, and city=none leaves the column out; none leaves out all categories that are not named [default: auto,
     /// one-hot; of more than 64 the most frequent and other]
-    #[arg(long, value_name = "auto|none|COLUMN=onehot|code|none,...", value_delimiter = ',')]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "auto|none|COLUMN=onehot|code|none,...", value_delimiter = ',')
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encode: Option<Vec<Encode>>,
     /// Number to take for a missing one among features and in the columns of a table of edges; or mean, for features, which get a
     /// further feature that is 1 where the value is missing. Missing categories become -1, or zeros where they are one-hot [default:
     /// refused]
-    #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
     /// Words for missing values, besides nothing, ?, NA, N/A, NaN, null and None: '#N/A,-', or a number, such as -9999;
     /// COLUMN=WORD is for one column. --fill says how missing values are replaced
-    #[arg(long, value_name = "WORD,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "WORD,...", value_delimiter = ',', allow_hyphen_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub na: Option<Vec<String>>,
     /// Strings that differ only in case or blanks, such as Yes and YES, as classes and as categories: fold takes them for one, spelled as
     /// most rows do; keep for several [default: asked]
-    #[arg(long, value_name = "fold|keep", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "fold|keep", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<CaseRule>,
     /// Scale of numbers that become features: standard (mean 0, deviation 1), minmax (0 to 1) or none [default: standard for the
     /// columns of a table, none for lists and arrays]
-    #[arg(long, value_name = "standard|minmax|none", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "standard|minmax|none", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
     /// Dataset or checkpoint whose recipe the table of vertices is converted by: the same columns, categories and scales
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["feature_columns", "encode", "scale"])]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DIR", conflicts_with_all = ["feature_columns", "encode", "scale"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipe: Option<PathBuf>,
     /// Categories that the recipe does not have: refuse them, or take them for other, none of those it has [default: refuse]
-    #[arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "recipe")]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "recipe")
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Unseen>,
     /// Row to take of a vertex that the table of vertices lists several times: first or last [default: refused]
-    #[arg(long, value_name = "first|last", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "first|last", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_duplicate: Option<OnDuplicate>,
     /// Vertices of the edges that the table of vertices does not list: fill gives them a row of missing values, drop leaves out
     /// their edges [default: refused]
-    #[arg(long, value_name = "fill|drop", hide_possible_values = true)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "fill|drop", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rows: Option<MissingRows>,
     /// Whether splits are drawn at random: the splits of the table are then ignored.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
     pub draws_splits: bool,
     /// Shape of the labels, if the record of an export has it.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
     pub label_shape: Option<LabelShape>,
 }
 
 /// Kind of the label of a vertex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum LabelKind {
     /// One of several classes.
@@ -189,7 +196,8 @@ pub enum LabelKind {
 }
 
 /// Scale of numbers that become features.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Less the mean, over the standard deviation.
@@ -201,7 +209,8 @@ pub enum Scale {
 }
 
 /// Treatment of strings that differ only in case or blanks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum CaseRule {
     /// They are one.
@@ -211,7 +220,8 @@ pub enum CaseRule {
 }
 
 /// Treatment of categories that a recipe does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Unseen {
     /// An error.
@@ -221,7 +231,8 @@ pub enum Unseen {
 }
 
 /// The row that counts if a vertex has several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum OnDuplicate {
     /// The first.
@@ -231,7 +242,8 @@ pub enum OnDuplicate {
 }
 
 /// Treatment of vertices without a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum MissingRows {
     /// A row of missing values.
@@ -254,7 +266,8 @@ pub struct EdgeListOptions<'a> {
 }
 
 /// Answer to a question that an input leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// It is so.
@@ -322,18 +335,6 @@ pub struct ArrayOptions<'a> {
     pub columns: WantedColumns<'a>,
     /// The number of a mask, from 0.
     pub split: Option<&'a str>,
-    /// The budget.
-    pub memory: Memory,
-}
-
-/// Options of OGB's folder.
-pub struct OgbOptions<'a> {
-    /// Name of the split below `split/`.
-    pub split: Option<&'a str>,
-    /// False if splits are drawn, so that none of several has to be chosen.
-    pub with_splits: bool,
-    /// The budget.
-    pub memory: Memory,
 }
 
 /// Names of the edge columns to keep; without a list all are.
@@ -371,31 +372,6 @@ impl ReadOptions {
     /// The named edge columns; empty if the word is `none`.
     fn edge_columns(&self) -> Option<&[String]> {
         self.edge_columns.as_deref().map(|names| if names == [NONE] { &[] } else { names })
-    }
-
-    /// Fails if an option is given that no reader of `format` supports.
-    pub fn check(&self, format: Format) -> Result<()> {
-        let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
-        let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt);
-        let named_columns = "is for tables of edges with named columns";
-        let of_text = "is for tables of edges in text";
-        let refused = [
-            ("--source-column", self.source_column.is_some() && !table, named_columns),
-            ("--target-column", self.target_column.is_some() && !table, named_columns),
-            ("--edge-weights", self.edge_weights.is_some() && !table, named_columns),
-            ("--id-type", self.id_type.is_some() && !table && self.nodes.is_none(), "is for tables"),
-            ("--header", self.header.is_some() && format != Format::Csv, of_text),
-            ("--delimiter", self.delimiter.is_some() && format != Format::Csv, of_text),
-            (
-                "--split-name",
-                self.split.is_some() && !arrays && self.nodes.is_none(),
-                "chooses among the splits of ogb, npy, npz and pt",
-            ),
-        ];
-        match refused.into_iter().find(|(_, refused, _)| *refused) {
-            Some((option, _, why)) => Err(Error::Option(format!("{option} {why}; the input is {}", format.name()))),
-            None => Ok(()),
-        }
     }
 
     /// The part for an edge list.
@@ -444,12 +420,7 @@ impl ReadOptions {
 
     /// The part for arrays by name.
     pub fn arrays(&self) -> ArrayOptions<'_> {
-        ArrayOptions { columns: self.columns(), split: self.split.as_deref(), memory: self.budget() }
-    }
-
-    /// The part for OGB's folder.
-    pub fn ogb(&self, with_splits: bool) -> OgbOptions<'_> {
-        OgbOptions { split: self.split.as_deref(), with_splits, memory: self.budget() }
+        ArrayOptions { columns: self.columns(), split: self.split.as_deref() }
     }
 
     /// The part for inputs whose edge columns have fixed names.
@@ -583,33 +554,6 @@ impl Serialize for Fill {
         match self {
             Self::Value(value) => serializer.collect_str(value),
             Self::Mean => serializer.serialize_str("mean"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_that_a_format_does_not_understand_are_refused() {
-        let text = || Some("x".to_string());
-        let source = ReadOptions { source_column: text(), ..Default::default() };
-        let target = ReadOptions { target_column: text(), ..Default::default() };
-        let split = ReadOptions { split: text(), ..Default::default() };
-        for format in Format::ALL.iter().copied() {
-            let refusal = |options: &ReadOptions| options.check(format).err().map(|error| error.to_string());
-            let table = [Format::Csv, Format::Parquet, Format::Arrow].contains(&format);
-            let splits = [Format::Ogb, Format::Npy, Format::Npz, Format::Pt].contains(&format);
-            let named = |option: &str| {
-                (!table).then(|| format!("{option} is for tables of edges with named columns; the input is {format}"))
-            };
-            assert_eq!(refusal(&source), named("--source-column"));
-            assert_eq!(refusal(&target), named("--target-column"));
-            let choice = "--split-name chooses among the splits of ogb, npy, npz and pt";
-            assert_eq!(refusal(&split), (!splits).then(|| format!("{choice}; the input is {format}")));
-            let beside = ReadOptions { nodes: Some("nodes".into()), ..split.clone() };
-            assert_eq!(refusal(&beside), None, "the split may be one of the arrays that --nodes names");
         }
     }
 }

@@ -164,6 +164,32 @@ pub trait Column: Send + Sync {
     }
 }
 
+/// Implements the methods of [`Column`] that describe it: its file, name, type, width and number of rows.
+macro_rules! describe_column {
+    ($self:ident: $path:expr, $name:expr, $descr:expr, $width:expr, $rows:expr) => {
+        fn path(&$self) -> &std::path::Path {
+            $path
+        }
+
+        fn name(&$self) -> &str {
+            $name
+        }
+
+        fn descr(&$self) -> &'static str {
+            $descr
+        }
+
+        fn width(&$self) -> usize {
+            $width
+        }
+
+        fn num_rows(&$self) -> Option<u64> {
+            $rows
+        }
+    };
+}
+pub(crate) use describe_column;
+
 /// Bytes of a number of NumPy's type `descr`.
 pub fn element_bytes(descr: &str) -> usize {
     descr.get(2..).and_then(|digits| digits.parse().ok()).unwrap_or(1)

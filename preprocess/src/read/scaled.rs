@@ -1,12 +1,10 @@
 //! Feature rows with each number scaled, if `--scale` asks for it, and missing ones filled, if `--fill` does. One more
 //! pass over the rows computes the scales and means; a constant to fill with needs no pass.
 
-use std::path::Path;
-
 use gsplit_store::Progress;
 
 use super::options::{Fill, Scale};
-use super::raw::{Column, numbers};
+use super::raw::{Column, describe_column, numbers};
 use super::table::Moments;
 use crate::Result;
 
@@ -71,25 +69,13 @@ impl Scaled {
 }
 
 impl Column for Scaled {
-    fn path(&self) -> &Path {
-        self.rows.path()
-    }
-
-    fn name(&self) -> &str {
-        self.rows.name()
-    }
-
-    fn descr(&self) -> &'static str {
-        "<f4"
-    }
-
-    fn width(&self) -> usize {
-        self.rows.width()
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        self.rows.path(),
+        self.rows.name(),
+        "<f4",
+        self.rows.width(),
         self.rows.num_rows()
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.rows.read(progress, &mut |bytes| take(&self.scale(bytes)))

@@ -1,10 +1,8 @@
 //! Weights of vertices that the user names among the columns, checked where they are read.
 
-use std::path::Path;
-
 use gsplit_store::{Progress, vertex_weight};
 
-use super::raw::{Column, Raw, numbers};
+use super::raw::{Column, Raw, describe_column, numbers};
 use super::table::choice::file_name;
 use crate::{Error, Result};
 
@@ -36,25 +34,13 @@ pub fn weigh_vertices(raw: &mut Raw, names: &[String]) -> Result<()> {
 struct WeightColumn(Box<dyn Column>);
 
 impl Column for WeightColumn {
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn descr(&self) -> &'static str {
-        self.0.descr()
-    }
-
-    fn width(&self) -> usize {
-        self.0.width()
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        self.0.path(),
+        self.0.name(),
+        self.0.descr(),
+        self.0.width(),
         self.0.num_rows()
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (width, mut at) = (self.width(), 0);

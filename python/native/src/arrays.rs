@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use gsplit_sample::{HostExchange, HostLayer};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use crate::batch::{Block, Edges, Made, MovedRows, Plan, Problem};
+use crate::batch::{Edges, Made, Plan, Problem, wide};
 use crate::links::EdgePairs;
 use crate::memory::{Memory, Pool};
 use crate::on_gpu::{Elsewhere, GpuArray, GpuLayers};
@@ -90,7 +91,7 @@ pub struct Moved {
 impl Batch {
     pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
         let Made { step, num_seeds, vertices, inputs, edges, pairs, rows, labels } = made;
-        let (gathered, hits) = rows.map_or((None, None), |Rows { gathered, hits }| (Some(gathered), hits));
+        let (features, hits) = rows.map_or((None, None), |Rows { features, hits }| (Some(features), hits));
         let array = |numbers: Vec<i64>| numbers.into_pyarray(py).unbind();
         let mut batch = Self {
             step,
@@ -103,8 +104,8 @@ impl Batch {
             num_sampled_edges: Vec::new(),
             layers: Vec::new(),
             pairs: pairs.map(|pairs| Py::new(py, Pairs::new(py, pairs)?)).transpose()?,
-            bf16: gathered.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
-            x: gathered.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
+            bf16: features.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
+            x: features.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
             hits: hits.map(|Hits { missed, places }| [missed, places].map(array)),
             y: labels.map(|labels| classes(py, labels)).transpose()?,
         };
@@ -116,7 +117,8 @@ impl Batch {
                 batch.num_sampled_edges = found.num_edges;
             }
             Edges::Blocks(blocks) => {
-                let layers = blocks.into_iter().rev().map(|block| Py::new(py, Layer::new(py, block, plan.edge_ids)?));
+                let layers = blocks.into_iter().rev();
+                let layers = layers.map(|(layer, src)| Py::new(py, Layer::new(py, layer, src, plan.edge_ids)?));
                 batch.layers = layers.collect::<PyResult<_>>()?;
             }
             Edges::OnGpu(layers) => {
@@ -130,17 +132,18 @@ impl Batch {
 }
 
 impl Layer {
-    fn new(py: Python<'_>, block: Block, edge_ids: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, layer: HostLayer, src: Vec<i64>, edge_ids: bool) -> PyResult<Self> {
         // There are fewer than 2^31: `batch` has checked it.
         let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind().into_any();
+        let (indptr, indices) = layer.edges.into_lists();
         Ok(Self {
-            indptr: of_i32(block.indptr),
-            indices: of_i32(block.indices),
-            e_id: edge_ids.then(|| signed(py, block.edge_ids).into_any()),
-            factors: (!block.factors.is_empty()).then(|| block.factors.into_pyarray(py).unbind()),
-            src: block.src.into_pyarray(py).unbind().into_any(),
-            num_dst: block.num_dst,
-            moved: Moved::new(py, block.moved)?,
+            indptr: of_i32(indptr),
+            indices: of_i32(indices),
+            e_id: edge_ids.then(|| signed(py, layer.edge_ids).into_any()),
+            factors: (!layer.factors.is_empty()).then(|| layer.factors.into_pyarray(py).unbind()),
+            src: src.into_pyarray(py).unbind().into_any(),
+            num_dst: layer.frontier.len(),
+            moved: Moved::new(py, layer.exchange)?,
         })
     }
 
@@ -164,17 +167,20 @@ impl Pairs {
         Ok(Self {
             ends: in_two(py, pairs.ends)?.unbind(),
             e_id: signed(py, pairs.edge_ids),
-            moved: Moved::new(py, pairs.moved)?,
+            moved: Moved::new(py, pairs.exchange)?,
         })
     }
 }
 
 impl Moved {
-    fn new(py: Python<'_>, moved: Option<MovedRows>) -> PyResult<Option<Py<Self>>> {
-        let new = |MovedRows { asked, counts }: MovedRows| {
-            Py::new(py, Self { asked: asked.into_pyarray(py).unbind(), sent: counts.send, received: counts.receive })
+    fn new(py: Python<'_>, exchange: Option<HostExchange>) -> PyResult<Option<Py<Self>>> {
+        let new = |HostExchange { asked, counts, .. }: HostExchange| {
+            Py::new(
+                py,
+                Self { asked: wide(&asked).into_pyarray(py).unbind(), sent: counts.send, received: counts.receive },
+            )
         };
-        moved.map(new).transpose()
+        exchange.map(new).transpose()
     }
 }
 

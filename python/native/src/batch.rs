@@ -11,15 +11,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Communicator, GpuError, Graph, KernelError, Sampler};
 use gsplit_sample::links::{EdgeBatch, HostPairs};
-use gsplit_sample::{
-    Frontiers, HostExchange, HostLayer, HostSample, HostSampler, Ownership, RowCounts, SampleError, Seeds,
-};
+use gsplit_sample::{Frontiers, HostLayer, HostSample, HostSampler, Ownership, SampleError, Seeds};
 use gsplit_store::{Dataset, EdgeWeights, FeatureTable, Reading};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::{Py, PyAny, PyErr};
 
 use crate::carried::Place;
 use crate::links::{EdgePairs, LinkPlan};
+use crate::loader::pool_of;
 use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph, GpuLayers, GpuSampler};
 use crate::rows::{Cached, Classes, Labels, Rows, gather};
@@ -101,7 +100,7 @@ impl Plan {
     /// The feature table to read from now on: reads from disk belong to one process and epoch.
     pub fn table(&self) -> gsplit_store::Result<Option<FeatureTable>> {
         let table = |mapped: &FeatureTable| match self.from_disk {
-            true => mapped.on_disk(&[], &Reading::default()),
+            true => mapped.on_disk(&[], None, &Reading::default()),
             false => Ok(mapped.clone()),
         };
         self.features.as_ref().map(table).transpose()
@@ -194,41 +193,10 @@ pub struct Made {
 pub enum Edges {
     /// One graph.
     Subgraph(Subgraph),
-    /// A bipartite graph for each layer, from the seeds down.
-    Blocks(Vec<Block>),
+    /// A bipartite graph for each layer, from the seeds down, and the vertices that it reads, the targets first.
+    Blocks(Vec<(HostLayer, Vec<i64>)>),
     /// Like `Blocks`, in a GPU's memory, with all vertices.
     OnGpu(Arc<Elsewhere<GpuLayers>>),
-}
-
-/// A layer.
-pub struct Block {
-    /// Starts of the edges of each target.
-    pub indptr: Vec<u32>,
-    /// Source of each edge, as a position in `src`.
-    pub indices: Vec<u32>,
-    /// The position of each edge in the graph's `indices`; empty unless asked for.
-    pub edge_ids: Vec<u64>,
-    /// Factor of each edge; empty if all are 1.
-    pub factors: Vec<f32>,
-    /// Vertices that it reads, the targets first.
-    pub src: Vec<i64>,
-    /// Number of targets.
-    pub num_dst: usize,
-    /// Rows of the layer below that move; `None` if none move.
-    pub moved: Option<MovedRows>,
-}
-
-/// Rows that move between ranks.
-pub struct MovedRows {
-    /// This rank's rows that go to others, by rank.
-    pub asked: Vec<i64>,
-    pub counts: RowCounts,
-}
-
-impl From<HostExchange> for MovedRows {
-    fn from(exchange: HostExchange) -> Self {
-        Self { asked: wide(&exchange.asked), counts: exchange.counts }
-    }
 }
 
 /// Makes a mini-batch of epoch `epoch` for each permit from `granted`, until there are no more. Collective if ranks sample together.
@@ -240,8 +208,7 @@ pub fn draw(
     made: &Sender<Result<Made, Problem>>,
 ) -> Result<(), Problem> {
     let count = u32::try_from(plan.seeds.len()).map_err(|_| Problem::Data("more than 2^32 - 1 seeds".into()))?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).thread_name(|_| "gsplit".into()).build();
-    let pool = pool.map_err(|error| Problem::Data(format!("threads {}: {error}; ask for fewer", plan.threads)))?;
+    let pool = pool_of(Some(plan.threads))?;
     let positions: Vec<u32> = (0..count).collect();
     let order = match plan.shuffle {
         // On the epoch's own threads: rayon's shared ones would be missing in a forked process.
@@ -270,11 +237,11 @@ struct Maker<'p> {
     comm: &'p dyn Communicator,
     frontiers: Frontiers<'p>,
     table: Option<FeatureTable>,
-    drawn: Drawn<'p>,
+    sampler: BatchSampler<'p>,
 }
 
 /// A sampler for the requested form of mini-batch.
-enum Drawn<'p> {
+enum BatchSampler<'p> {
     Blocks(HostSampler<'p>),
     Subgraph(Graph<'p>, Box<Sampler>, Numbering),
     OnGpu(Box<GpuSampler<'p>>),
@@ -283,18 +250,18 @@ enum Drawn<'p> {
 impl<'p> Maker<'p> {
     fn new(plan: &'p Plan, comm: &'p dyn Communicator) -> Result<Self, Problem> {
         let (graph, sampler) = (plan.graph()?, Sampler::new(plan.threads));
-        let drawn = match (&plan.gpu, plan.blocks, plan.edge_ids) {
-            (Some(gpu), ..) => Drawn::OnGpu(Box::new(gpu.sampler()?)),
-            (_, true, true) => Drawn::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
-            (_, true, false) => Drawn::Blocks(HostSampler::new(sampler, graph)),
-            (_, false, _) => Drawn::Subgraph(graph, Box::new(sampler), Numbering::default()),
+        let sampler = match (&plan.gpu, plan.blocks, plan.edge_ids) {
+            (Some(gpu), ..) => BatchSampler::OnGpu(Box::new(gpu.sampler()?)),
+            (_, true, true) => BatchSampler::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
+            (_, true, false) => BatchSampler::Blocks(HostSampler::new(sampler, graph)),
+            (_, false, _) => BatchSampler::Subgraph(graph, Box::new(sampler), Numbering::default()),
         };
-        Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, drawn })
+        Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, sampler })
     }
 
     /// Makes the mini-batch of the seeds at the positions `batch`, which cover all ranks.
     fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
-        let Self { plan, comm, frontiers, table, drawn } = self;
+        let Self { plan, comm, frontiers, table, sampler } = self;
         let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
         let (mut inputs, mut pairs) = (Vec::new(), None);
         let seeds = match (&plan.links, &plan.exchange) {
@@ -315,19 +282,19 @@ impl<'p> Maker<'p> {
                 Seeds::of(&global, frontiers.seeds(), comm.rank(), comm.size())
             }
         };
-        let (vertices, labels, edges) = match drawn {
-            Drawn::Blocks(sampler) => {
+        let (vertices, labels, edges) = match sampler {
+            BatchSampler::Blocks(sampler) => {
                 let sample = sampler.sample(seeds, &plan.fanouts, step, frontiers, *comm)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(sample.frontier(0)));
                 let (blocks, input) = blocks(sample, plan.links.as_ref())?;
                 (input, labels, Edges::Blocks(blocks))
             }
-            Drawn::Subgraph(graph, sampler, numbering) => {
+            BatchSampler::Subgraph(graph, sampler, numbering) => {
                 let (vertices, subgraph) = numbering.sample(plan, graph, seeds.local, step, sampler)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(&vertices));
                 (vertices, labels, Edges::Subgraph(subgraph))
             }
-            Drawn::OnGpu(sampler) => {
+            BatchSampler::OnGpu(sampler) => {
                 let (vertices, layers) = sampler.sample(&seeds.local, &plan.fanouts, step)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(&seeds.local));
                 (vertices, labels, Edges::OnGpu(layers))
@@ -348,19 +315,15 @@ impl<'p> Maker<'p> {
     }
 }
 
-/// The layers of `sample`, from the seeds down, and the vertices whose rows are loaded.
-fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<Block>, Vec<u32>), Problem> {
+/// The layers of `sample`, from the seeds down, with the vertices that they read, and the vertices whose rows are loaded.
+fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<(HostLayer, Vec<i64>)>, Vec<u32>), Problem> {
     let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
-    let block = |(layer, src): (HostLayer, Vec<i64>)| {
-        let HostLayer { frontier, edges, factors, edge_ids, exchange, .. } = layer;
-        check_size(edges.num_edges().max(src.len()))?;
-        let (indptr, indices) = edges.into_lists();
-        let edge_ids = match links {
-            Some(links) => links.in_dataset(edge_ids),
-            None => edge_ids,
-        };
-        let moved = exchange.map(MovedRows::from);
-        Ok(Block { indptr, indices, edge_ids, factors, src, num_dst: frontier.len(), moved })
+    let block = |(mut layer, src): (HostLayer, Vec<i64>)| {
+        check_size(layer.edges.num_edges().max(src.len()))?;
+        if let Some(links) = links {
+            layer.edge_ids = links.in_dataset(layer.edge_ids);
+        }
+        Ok((layer, src))
     };
     Ok((sample.layers.into_iter().zip(read).map(block).collect::<Result<_, Problem>>()?, sample.input))
 }

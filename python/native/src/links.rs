@@ -1,11 +1,12 @@
 //! Links: the graph without the held-out edges, and the pairs of a mini-batch of edges.
 
 use gsplit_kernels::Graph;
+use gsplit_sample::HostExchange;
 use gsplit_sample::links::{HeldOut, HostPairs, LinkSplit};
 use gsplit_store::{Dataset, EdgeWeights};
 use pyo3::prelude::*;
 
-use crate::batch::{MovedRows, Problem, wide};
+use crate::batch::{Problem, wide};
 
 /// Edges held out if the dataset has no split of links of its own; a dictionary in Python.
 #[derive(FromPyObject)]
@@ -64,11 +65,11 @@ pub struct EdgePairs {
     /// Position of each edge in the dataset.
     pub edge_ids: Vec<u64>,
     /// Rows of the seeds that move between ranks; `None` if none move.
-    pub moved: Option<MovedRows>,
+    pub exchange: Option<HostExchange>,
 }
 
 impl EdgePairs {
     pub fn new(pairs: HostPairs, edge_ids: Vec<u64>) -> Self {
-        Self { ends: wide(&pairs.ends.concat()), edge_ids, moved: pairs.exchange.map(MovedRows::from) }
+        Self { ends: wide(&pairs.ends.concat()), edge_ids, exchange: pairs.exchange }
     }
 }

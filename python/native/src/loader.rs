@@ -19,6 +19,7 @@ use gsplit_store::Dataset;
 use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::arrays::{Batch, feature_rows, in_two};
 use crate::batch::{Made, Plan, Problem, Split, draw};
@@ -119,7 +120,7 @@ impl Loader {
         let threads = threads.unwrap_or_else(all_threads);
         let plan = py.detach(|| -> Result<Plan, Problem> {
             // Not on rayon's shared threads, as in an epoch.
-            on_threads(Some(threads), || {
+            pool_of(Some(threads))?.install(|| {
                 let dataset = Dataset::open_unchecked(&path)?;
                 dataset.topology().check_indices()?;
                 let mut weights = draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
@@ -184,12 +185,12 @@ impl Loader {
     /// Feature rows of `vertices`, and whether they hold the bits of bf16.
     fn rows(&self, py: Python<'_>, vertices: PyReadonlyArray1<'_, u32>) -> PyResult<(Py<PyAny>, bool)> {
         let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0, None)));
-        let Rows { gathered, .. } = py.detach(|| match self.plan.table()? {
+        let Rows { features, .. } = py.detach(|| match self.plan.table()? {
             Some(table) => gather(&table, self.plan.widen, None, &vertices, &pool),
             None => Err(Problem::Data("no features are read".into())),
         })?;
-        let is_bf16 = gathered.kind == Kind::Bf16;
-        Ok((feature_rows(py, gathered, &pool)?, is_bf16))
+        let is_bf16 = features.kind == Kind::Bf16;
+        Ok((feature_rows(py, features, &pool)?, is_bf16))
     }
 
     /// Pairs held out for `split`, valid or test: int64 `[2, pairs]`.
@@ -243,16 +244,11 @@ fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs `work` on `threads` threads of its own, by default as many as the machine has.
-pub fn on_threads<T: Send>(
-    threads: Option<usize>,
-    work: impl FnOnce() -> Result<T, Problem> + Send,
-) -> Result<T, Problem> {
+/// `threads` threads, by default as many as the machine has.
+pub fn pool_of(threads: Option<usize>) -> Result<ThreadPool, Problem> {
     let threads = threads.unwrap_or_else(all_threads);
-    match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
-        Ok(pool) => pool.install(work),
-        Err(error) => Err(Problem::Data(format!("threads {threads}: {error}; ask for fewer"))),
-    }
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "gsplit".into()).build();
+    pool.map_err(|error| Problem::Data(format!("threads {threads}: {error}; ask for fewer")))
 }
 
 /// The mini-batches of an epoch.

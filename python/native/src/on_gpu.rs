@@ -129,7 +129,7 @@ impl GpuSampler<'_> {
         }
         let mut layers = sampler.finish(graph)?;
         layers.iter_mut().for_each(|layer| layer.targets = None);
-        let vertices = sampler.take_mixed()?;
+        let vertices = sampler.take_mixed_frontier()?;
         layers.iter().try_for_each(|layer| check_size(layer.num_edges().max(vertices.len())))?;
         // Waits for the stream, so that all arrays are complete before Python sees them.
         let on_host = vertices.to_vec()?;

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::batch::Problem;
-use crate::loader::on_threads;
+use crate::loader::pool_of;
 
 /// The part of each of `num_vertices` vertices, of a graph with an edge from each of `sources` to the one of `targets` at its place.
 #[pyfunction]
@@ -33,7 +33,7 @@ pub fn partition<'py>(
     let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
     let options = GraphOptions { parts, epsilon, seed, quality };
     let cut = || {
-        on_threads(threads, || -> Result<Vec<i64>, Problem> {
+        pool_of(threads)?.install(|| -> Result<Vec<i64>, Problem> {
             let graph = Topology::of_edges(num_vertices, sources, targets)
                 .map_err(|error| Problem::Options(error.to_string()))?;
             let parts = partition_graph(&graph, &options).map_err(|error| Problem::Options(error.to_string()))?;

@@ -28,7 +28,7 @@ impl Cached {
 /// The feature rows of a mini-batch's vertices.
 pub struct Rows {
     /// Rows that are not cached.
-    pub gathered: Features,
+    pub features: Features,
     /// Places of the cached rows, if there is a cache.
     pub hits: Option<Hits>,
 }
@@ -51,7 +51,7 @@ pub fn gather(
     pool: &Pool,
 ) -> Result<Rows, Problem> {
     let Some(cached) = cached else {
-        return Ok(Rows { gathered: copied(table, widen, vertices, pool)?, hits: None });
+        return Ok(Rows { features: copied(table, widen, vertices, pool)?, hits: None });
     };
     let (mut hits, mut missed) = (Hits::default(), Vec::new());
     for (position, &v) in (0..).zip(vertices) {
@@ -63,7 +63,7 @@ pub fn gather(
         }
         hits.places.push(if is_missed { 0 } else { place.into() });
     }
-    Ok(Rows { gathered: copied(table, widen, &missed, pool)?, hits: Some(hits) })
+    Ok(Rows { features: copied(table, widen, &missed, pool)?, hits: Some(hits) })
 }
 
 /// The feature rows of some vertices.
@@ -98,17 +98,15 @@ fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> R
         FeatureDtype::Bf16 if !widen => Kind::Bf16,
         _ => Kind::F32,
     };
+    let mut memory = pool.take(if kind == Kind::F32 { count } else { count.div_ceil(2) });
     if table.read_by().is_some() {
-        let mut memory = pool.take(if kind == Kind::F32 { count } else { count.div_ceil(2) });
         read(table, kind, vertices, &mut memory)?;
         return Ok(Features { memory, kind, rows, dim });
     }
     if kind != Kind::F32 {
-        let mut memory = pool.take(count.div_ceil(2));
         copy(table, vertices, &mut cast_slice_mut::<f32, u16>(&mut memory)[..count]);
         return Ok(Features { memory, kind, rows, dim });
     }
-    let mut memory = pool.take(count);
     let out = &mut memory[..count];
     match table.dtype() {
         FeatureDtype::F32 => gather_rows(|v| table.row::<f32>(v), vertices, dim, out)?,

@@ -73,7 +73,7 @@ impl Numbering {
             let before = vertices.len();
             self.of_layer.clear();
             self.of_layer.extend(first as u32..before as u32);
-            for &v in &sampler.mixed()[before - first..] {
+            for &v in &sampler.mixed_frontier()[before - first..] {
                 let position = &mut self.positions[v as usize];
                 if *position == UNSEEN {
                     *position = vertices.len() as u32;

@@ -72,13 +72,8 @@ impl std::str::FromStr for FeatureDtype {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "f32" => Ok(Self::F32),
-            "f16" => Ok(Self::F16),
-            "bf16" => Ok(Self::Bf16),
-            "i8" => Ok(Self::I8),
-            _ => Err(Error::Invalid(format!("feature type `{text}`: expected f32, f16, bf16 or i8"))),
-        }
+        let found = [Self::F32, Self::F16, Self::Bf16, Self::I8].into_iter().find(|dtype| dtype.to_string() == text);
+        found.ok_or_else(|| Error::Invalid(format!("feature type `{text}`: expected f32, f16, bf16 or i8")))
     }
 }
 

@@ -134,88 +134,12 @@ impl FeatureTable {
         self.copied(None)
     }
 
-    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share: the process that owns it reads
-    /// the file; other processes with the same rows then find them there.
+    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share, if given: the process that owns it
+    /// reads the file; other processes with the same rows then find them there.
     ///
     /// # Errors
     /// If there is not enough memory, or it holds other rows.
-    pub fn in_host_memory(&self, memory: &HostMemory) -> std::io::Result<Self> {
-        self.copied(Some(memory))
-    }
-
-    /// Identity of the mapped file when it was opened; every write changes it.
-    pub fn file_state(&self) -> Option<[i64; 5]> {
-        self.file.as_ref().map(|(_, state)| *state)
-    }
-
-    /// The same rows, for callers that request many at a time ([`FeatureTable::read_rows`]): read from the mapped file
-    /// without page faults. The rows of the distinct vertices `kept` are read now and stay in memory.
-    ///
-    /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Invalid`] for a table that is not backed by a file.
-    pub fn on_disk(&self, kept: &[u32], how: &Reading) -> Result<Self> {
-        self.on_disk_beside(None, kept, how)
-    }
-
-    /// Like [`FeatureTable::on_disk`], with the kept rows in `memory` shared by the processes of a host, if given: its
-    /// owner reads them; other processes with the same table then find them there, whatever they pass as `kept`.
-    ///
-    /// # Errors
-    /// Fails as [`FeatureTable::on_disk`] does.
-    pub fn on_disk_beside(&self, memory: Option<&HostMemory>, kept: &[u32], how: &Reading) -> Result<Self> {
-        let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
-            return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
-        };
-        let offset = |buffer: &Buffer| buffer.ptr_offset() as u64;
-        let value = self.dtype.bytes();
-        let layout = Layout {
-            batches: self.batches.iter().map(offset).collect(),
-            rows: self.rows,
-            stride: self.stride * value,
-            row: self.dim * value,
-            first: self.first * value,
-            scales: self.scales.iter().map(|scales| (offset(scales), scales.len() / size_of::<f32>())).collect(),
-        };
-        let mut kept: Vec<u32> = kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
-        kept.sort_unstable();
-        let reads = RowReads::open(path, layout, (&kept, memory), how)?;
-        Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
-    }
-
-    /// Whether all rows are in memory, after [`FeatureTable::in_memory`].
-    pub fn is_in_memory(&self) -> bool {
-        self.whole.is_some()
-    }
-
-    /// How rows are read from their file, and whether through the page cache, after [`FeatureTable::on_disk`].
-    pub fn read_by(&self) -> Option<(ReadBy, bool)> {
-        self.reads.as_ref().map(|reads| reads.how())
-    }
-
-    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these rows, in the same
-    /// order; `None` if there are none, and in a shard. For `T` see [`FeatureTable::row`].
-    pub fn kept<T: Pod>(&self) -> Option<(&[u32], &[T])> {
-        let (vertices, rows) = self.reads.as_ref().filter(|_| self.index.is_none())?.kept();
-        Some((vertices, bytemuck::try_cast_slice(rows).ok()?)).filter(|_| !vertices.is_empty())
-    }
-
-    /// Passes the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. The bytes are
-    /// aligned for the table's type.
-    ///
-    /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Interrupted`]; [`Error::Invalid`] for a vertex
-    /// without a row, and for a table without [`FeatureTable::on_disk`].
-    pub fn read_rows(&self, vertices: &[u32], each: &mut VisitRow<'_>) -> Result<RowsRead> {
-        let Some(reads) = &self.reads else { return Err(Error::Invalid("rows that are not read from a file".into())) };
-        let has_row = |&v: &u32| self.position(v).is_some_and(|at| at < self.rows);
-        if let Some(v) = vertices.iter().find(|v| !has_row(v)) {
-            return Err(Error::Invalid(format!("vertex {v} has no feature row here")));
-        }
-        reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
-    }
-
-    /// Copies the rows to memory of this process, or to `host`'s, which only its owner fills.
-    fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
+    pub fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
         if let Some(held) = &self.held {
             return Ok(self.columns(held.clone()).copied(host)?.within(held.clone(), self.dim));
         }
@@ -258,6 +182,70 @@ impl FeatureTable {
         let (batches, scales) = (parts(&batches), parts(&scales));
         let (stride, first, held, file, reads) = (self.dim, 0, None, None, None);
         Ok(Self { stride, first, batches, scales, whole, index, held, file, reads, ..*self })
+    }
+
+    /// Identity of the mapped file when it was opened; every write changes it.
+    pub fn file_state(&self) -> Option<[i64; 5]> {
+        self.file.as_ref().map(|(_, state)| *state)
+    }
+
+    /// The same rows, for callers that request many at a time ([`FeatureTable::read_rows`]): read from the mapped file
+    /// without page faults. The rows of the distinct vertices `kept` are read now and stay in memory: in `memory` shared by
+    /// the processes of a host, if given. Its owner reads them; other processes with the same table then find them there,
+    /// whatever they pass as `kept`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Invalid`] for a table that is not backed by a file.
+    pub fn on_disk(&self, kept: &[u32], memory: Option<&HostMemory>, how: &Reading) -> Result<Self> {
+        let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
+            return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
+        };
+        let offset = |buffer: &Buffer| buffer.ptr_offset() as u64;
+        let value = self.dtype.bytes();
+        let layout = Layout {
+            batches: self.batches.iter().map(offset).collect(),
+            rows: self.rows,
+            stride: self.stride * value,
+            row: self.dim * value,
+            first: self.first * value,
+            scales: self.scales.iter().map(|scales| (offset(scales), scales.len() / size_of::<f32>())).collect(),
+        };
+        let mut kept: Vec<u32> = kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
+        kept.sort_unstable();
+        let reads = RowReads::open(path, layout, &kept, memory, how)?;
+        Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
+    }
+
+    /// Whether all rows are in memory, after [`FeatureTable::in_memory`].
+    pub fn is_in_memory(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// How rows are read from their file, and whether through the page cache, after [`FeatureTable::on_disk`].
+    pub fn read_by(&self) -> Option<(ReadBy, bool)> {
+        self.reads.as_ref().map(|reads| reads.how())
+    }
+
+    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these rows, in the same
+    /// order; `None` if there are none, and in a shard. For `T` see [`FeatureTable::row`].
+    pub fn kept<T: Pod>(&self) -> Option<(&[u32], &[T])> {
+        let (vertices, rows) = self.reads.as_ref().filter(|_| self.index.is_none())?.kept();
+        Some((vertices, bytemuck::try_cast_slice(rows).ok()?)).filter(|_| !vertices.is_empty())
+    }
+
+    /// Passes the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. The bytes are
+    /// aligned for the table's type.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Interrupted`]; [`Error::Invalid`] for a vertex
+    /// without a row, and for a table without [`FeatureTable::on_disk`].
+    pub fn read_rows(&self, vertices: &[u32], each: &mut VisitRow<'_>) -> Result<RowsRead> {
+        let Some(reads) = &self.reads else { return Err(Error::Invalid("rows that are not read from a file".into())) };
+        let has_row = |&v: &u32| self.position(v).is_some_and(|at| at < self.rows);
+        if let Some(v) = vertices.iter().find(|v| !has_row(v)) {
+            return Err(Error::Invalid(format!("vertex {v} has no feature row here")));
+        }
+        reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
     }
 
     /// The values of all rows in one slice, after [`FeatureTable::in_memory`]. For `T` see [`FeatureTable::row`].

@@ -53,8 +53,8 @@ fn round_trip(dtype: FeatureDtype, rows: usize, dim: usize) {
             let slice = table.columns(columns.clone());
             let memory = HostMemory::new().unwrap();
             let others = HostMemory::open(&memory.address().unwrap()).unwrap();
-            assert!(slice.in_host_memory(&others).is_err(), "nothing is in it yet");
-            let shared = [&memory, &others].map(|memory| slice.in_host_memory(memory).unwrap());
+            assert!(slice.copied(Some(&others)).is_err(), "nothing is in it yet");
+            let shared = [&memory, &others].map(|memory| slice.copied(Some(memory)).unwrap());
             let again = copied.columns(columns.clone()).in_memory().unwrap().columns(0..columns.len());
             for part in [slice.in_memory().unwrap(), slice, again].into_iter().chain(shared) {
                 assert_eq!((part.dim(), part.num_rows()), (columns.len(), rows));

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{ALIGNMENT, Element, NpyHeader, numeric_bytes};
+use super::{ALIGNMENT, Element, NpyHeader, element_type};
 use crate::{Error, MappedFile, Result};
 
 /// A mapped `.npy` file of numbers of any type: one dimension, or rows of equal width.
@@ -18,9 +18,6 @@ pub struct ColumnFile {
     width: Option<usize>,
 }
 
-/// Every type of [`Element`], to give a header's text the life of the program.
-const DESCRS: [&str; 11] = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"];
-
 impl ColumnFile {
     /// Maps the array at `path` and checks its header against its length. No element is read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -30,7 +27,7 @@ impl ColumnFile {
         let mut rest: &[u8] = &map;
         let header = NpyHeader::read(&mut rest).map_err(corrupt)?;
         let start = map.len() - rest.len();
-        let Some(descr) = DESCRS.into_iter().find(|descr| *descr == header.descr) else {
+        let Some((descr, bytes)) = element_type(&header.descr) else {
             return Err(corrupt(format!("elements {}, expected little-endian numbers", header.descr)));
         };
         let (rows, width) = match header.shape[..] {
@@ -42,13 +39,12 @@ impl ColumnFile {
                 return Err(corrupt(format!("expected one dimension or row-major rows, found {order}shape {shape:?}")));
             }
         };
-        let bytes = numeric_bytes(descr).unwrap_or(1) as u64;
-        let expected = rows.checked_mul(width.unwrap_or(1)).and_then(|elements| elements.checked_mul(bytes));
-        if expected != Some(rest.len() as u64) {
-            let (shape, found) = (&header.shape, rest.len() as u64 / bytes);
+        let elements = rows.checked_mul(width.unwrap_or(1));
+        if elements.and_then(|elements| elements.checked_mul(bytes as u64)) != Some(rest.len() as u64) {
+            let (shape, found) = (&header.shape, rest.len() / bytes);
             return Err(corrupt(format!("the header promises {shape:?} elements, the file holds {found}")));
         }
-        if !(rest.as_ptr() as usize).is_multiple_of(bytes as usize) {
+        if !(rest.as_ptr() as usize).is_multiple_of(bytes) {
             return Err(corrupt(format!("data starts at byte {start}, expected a multiple of {ALIGNMENT}")));
         }
         // Both fit: their product with the width is the length of the file.
@@ -85,6 +81,19 @@ impl ColumnFile {
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
         Ok(bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// Element `at` of all, to the nearest f64; `None` where there is none, and for floats of 16 bits.
+    pub fn number(&self, at: usize) -> Option<f64> {
+        macro_rules! nth {
+            ($($type:ty),*) => {
+                $(if self.descr == <$type>::DESCR {
+                    return self.as_slice::<$type>().ok()?.get(at).map(|&value| value as f64);
+                })*
+            };
+        }
+        nth!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+        None
     }
 
     /// Path of the file.
@@ -147,14 +156,13 @@ impl<T: Element> Deref for Column<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ColumnWriter, write_npy};
+    use super::super::{ColumnWriter, TYPES, write_npy};
     use super::*;
 
     #[test]
     fn any_type_and_width_is_mapped() {
         let folder = tempfile::tempdir().unwrap();
-        for descr in DESCRS {
-            let size = numeric_bytes(descr).unwrap();
+        for &(descr, size) in TYPES {
             for width in [1, 3] {
                 let path = folder.path().join("column.npy");
                 let bytes: Vec<u8> = (0..size * width * 5).map(|i| i as u8).collect();

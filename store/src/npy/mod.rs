@@ -36,7 +36,11 @@ pub trait Element: Pod {
 }
 
 macro_rules! elements {
-    ($($rust:ty => $descr:literal),*) => { $(impl Element for $rust { const DESCR: &'static str = $descr; })* };
+    ($($rust:ty => $descr:literal),*) => {
+        $(impl Element for $rust { const DESCR: &'static str = $descr; })*
+        /// NumPy's name of every type of [`Element`], and its bytes.
+        const TYPES: &[(&str, usize)] = &[$(($descr, size_of::<$rust>())),*];
+    };
 }
 elements!(
     i8 => "|i1", i16 => "<i2", i32 => "<i4", i64 => "<i8",
@@ -44,15 +48,9 @@ elements!(
     f16 => "<f2", f32 => "<f4", f64 => "<f8"
 );
 
-/// Bytes of an element of type `descr`, if it is one that columns may have: the types of [`Element`].
-pub(crate) fn numeric_bytes(descr: &str) -> Option<usize> {
-    match descr {
-        "|i1" | "|u1" => Some(1),
-        "<i2" | "<u2" | "<f2" => Some(2),
-        "<i4" | "<u4" | "<f4" => Some(4),
-        "<i8" | "<u8" | "<f8" => Some(8),
-        _ => None,
-    }
+/// The type `descr` and its bytes, if columns may have it.
+pub(crate) fn element_type(descr: &str) -> Option<(&'static str, usize)> {
+    TYPES.iter().copied().find(|(name, _)| *name == descr)
 }
 
 /// Header of a `.npy` file or `.npz` member.
@@ -76,19 +74,14 @@ impl NpyHeader {
         if &fixed[..6] != MAGIC {
             return Err("expected .npy magic bytes \\x93NUMPY at the start".into());
         }
-        let length = match fixed[6] {
-            1 => {
-                let mut bytes = [0u8; 2];
-                reader.read_exact(&mut bytes).map_err(short)?;
-                usize::from(u16::from_le_bytes(bytes))
-            }
-            2 | 3 => {
-                let mut bytes = [0u8; 4];
-                reader.read_exact(&mut bytes).map_err(short)?;
-                u32::from_le_bytes(bytes) as usize
-            }
+        let length_bytes = match fixed[6] {
+            1 => 2,
+            2 | 3 => 4,
             version => return Err(format!("expected .npy version 1, 2 or 3, found {version}")),
         };
+        let mut length = [0u8; 4];
+        reader.read_exact(&mut length[..length_bytes]).map_err(short)?;
+        let length = u32::from_le_bytes(length) as usize;
         if length > MAX_HEADER {
             return Err(format!("the .npy header claims {length} bytes, expected at most {MAX_HEADER}"));
         }

@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::{Element, HEADER_BYTES, NpyHeader, numeric_bytes};
+use super::{Element, HEADER_BYTES, NpyHeader, element_type};
 use crate::checksum::{CHUNK, Hasher};
 use crate::{Error, FileRecord, Result};
 
-/// Elements of any type, as bytes.
+/// Streams a column whose type is known when the program runs into a new `.npy` file.
 #[derive(Debug)]
-struct RawWriter {
+pub struct ColumnWriter {
     path: PathBuf,
     out: BufWriter<File>,
     hasher: Hasher,
@@ -25,8 +25,20 @@ struct RawWriter {
     width: Option<u64>,
 }
 
-impl RawWriter {
-    fn create(path: &Path, descr: &'static str, element_bytes: usize, width: Option<u64>) -> Result<Self> {
+impl ColumnWriter {
+    /// Creates the file at `path`, folders included, for elements of type `descr` (a type of [`Element`]), `width` per
+    /// row. A width of 1 gives one dimension.
+    pub fn create(path: impl AsRef<Path>, descr: &'static str, width: usize) -> Result<Self> {
+        let path = path.as_ref();
+        if element_type(descr).is_none() || width == 0 {
+            let expected = "expected at least one little-endian number, e.g. <f4";
+            let problem = format!("{}: rows of {width} values of type {descr}: {expected}", path.display());
+            return Err(Error::Invalid(problem));
+        }
+        Self::with_shape(path, descr, (width > 1).then_some(width as u64))
+    }
+
+    fn with_shape(path: &Path, descr: &'static str, width: Option<u64>) -> Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         }
@@ -36,15 +48,21 @@ impl RawWriter {
         out.write_all(&head).map_err(Error::io(path))?;
         let mut hasher = Hasher::new();
         hasher.update(&head);
-        let element_bytes = element_bytes as u64;
+        let element_bytes = element_type(descr).map_or(1, |(_, bytes)| bytes as u64);
         Ok(Self { path: path.to_path_buf(), out, hasher, head, descr, element_bytes, data_bytes: 0, width })
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Result<()> {
-        self.out.write_all(bytes).map_err(Error::io(&self.path))?;
-        self.hasher.update(bytes);
-        self.head.extend_from_slice(&bytes[..bytes.len().min(CHUNK - self.head.len())]);
-        self.data_bytes += bytes.len() as u64;
+    /// Appends whole elements, row after row, little-endian.
+    pub fn push(&mut self, little_endian_bytes: &[u8]) -> Result<()> {
+        if !(little_endian_bytes.len() as u64).is_multiple_of(self.element_bytes) {
+            let (path, found) = (self.path.display(), little_endian_bytes.len());
+            return Err(Error::Invalid(format!("{path}: {found} bytes are not whole elements of {}", self.descr)));
+        }
+        self.out.write_all(little_endian_bytes).map_err(Error::io(&self.path))?;
+        self.hasher.update(little_endian_bytes);
+        let head = little_endian_bytes.len().min(CHUNK - self.head.len());
+        self.head.extend_from_slice(&little_endian_bytes[..head]);
+        self.data_bytes += little_endian_bytes.len() as u64;
         Ok(())
     }
 
@@ -52,7 +70,23 @@ impl RawWriter {
         self.data_bytes / self.element_bytes
     }
 
-    fn finish(mut self) -> Result<FileRecord> {
+    /// NumPy's name of the elements' type.
+    pub fn descr(&self) -> &'static str {
+        self.descr
+    }
+
+    /// Elements of a row.
+    pub fn width(&self) -> usize {
+        self.width.unwrap_or(1) as usize
+    }
+
+    /// Whole rows pushed so far.
+    pub fn rows(&self) -> u64 {
+        self.elements() / self.width.unwrap_or(1)
+    }
+
+    /// Writes the header, flushes and fsyncs; fails if the elements are not whole rows.
+    pub fn finish(mut self) -> Result<FileRecord> {
         let elements = self.elements();
         let shape = match self.width {
             None => vec![elements],
@@ -79,33 +113,30 @@ impl RawWriter {
 /// Streams an array of `T` into a new `.npy` file.
 #[derive(Debug)]
 pub struct NpyWriter<T> {
-    raw: RawWriter,
+    column: ColumnWriter,
     element: PhantomData<T>,
 }
 
 impl<T: Element> NpyWriter<T> {
     /// Creates the file at `path`, folders included, for one dimension.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Self::with_shape(path.as_ref(), None)
+        Ok(Self { column: ColumnWriter::with_shape(path.as_ref(), T::DESCR, None)?, element: PhantomData })
     }
 
     /// Creates the file at `path`, folders included, for rows of `width` elements, at least one.
     pub fn create_rows(path: impl AsRef<Path>, width: u64) -> Result<Self> {
-        Self::with_shape(path.as_ref(), Some(width.max(1)))
-    }
-
-    fn with_shape(path: &Path, width: Option<u64>) -> Result<Self> {
-        Ok(Self { raw: RawWriter::create(path, T::DESCR, size_of::<T>(), width)?, element: PhantomData })
+        let column = ColumnWriter::with_shape(path.as_ref(), T::DESCR, Some(width.max(1)))?;
+        Ok(Self { column, element: PhantomData })
     }
 
     /// Appends `values`.
     pub fn push(&mut self, values: &[T]) -> Result<()> {
-        self.raw.push(bytemuck::cast_slice(values))
+        self.column.push(bytemuck::cast_slice(values))
     }
 
     /// Elements pushed so far.
     pub fn len(&self) -> u64 {
-        self.raw.elements()
+        self.column.elements()
     }
 
     /// Whether nothing was pushed yet.
@@ -113,74 +144,9 @@ impl<T: Element> NpyWriter<T> {
         self.len() == 0
     }
 
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.raw.path
-    }
-
     /// Writes the header, flushes and fsyncs; fails if the elements are not whole rows.
     pub fn finish(self) -> Result<FileRecord> {
-        self.raw.finish()
-    }
-}
-
-/// Streams a column whose type is known when the program runs into a new `.npy` file.
-#[derive(Debug)]
-pub struct ColumnWriter {
-    raw: RawWriter,
-    width: usize,
-}
-
-impl ColumnWriter {
-    /// Creates the file at `path`, folders included, for elements of type `descr` (a type of [`Element`]), `width` per
-    /// row. A width of 1 gives one dimension.
-    pub fn create(path: impl AsRef<Path>, descr: &'static str, width: usize) -> Result<Self> {
-        let path = path.as_ref();
-        let Some(bytes) = numeric_bytes(descr) else {
-            return Err(Error::Invalid(format!(
-                "{}: a column of type {descr}: expected little-endian numbers, e.g. <f4",
-                path.display()
-            )));
-        };
-        if width == 0 {
-            return Err(Error::Invalid(format!("{}: rows of 0 values: expected at least one", path.display())));
-        }
-        let rows_of = (width > 1).then_some(width as u64);
-        Ok(Self { raw: RawWriter::create(path, descr, bytes, rows_of)?, width })
-    }
-
-    /// Appends whole elements, row after row, little-endian.
-    pub fn push(&mut self, little_endian_bytes: &[u8]) -> Result<()> {
-        if !(little_endian_bytes.len() as u64).is_multiple_of(self.raw.element_bytes) {
-            let (path, found) = (self.raw.path.display(), little_endian_bytes.len());
-            return Err(Error::Invalid(format!("{path}: {found} bytes are not whole elements of {}", self.raw.descr)));
-        }
-        self.raw.push(little_endian_bytes)
-    }
-
-    /// NumPy's name of the elements' type.
-    pub fn descr(&self) -> &'static str {
-        self.raw.descr
-    }
-
-    /// Elements of a row.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Whole rows pushed so far.
-    pub fn rows(&self) -> u64 {
-        self.raw.elements() / self.width as u64
-    }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.raw.path
-    }
-
-    /// Writes the header, flushes and fsyncs; fails if the elements are not whole rows.
-    pub fn finish(self) -> Result<FileRecord> {
-        self.raw.finish()
+        self.column.finish()
     }
 }
 

@@ -1,26 +1,26 @@
 //! One writer at a time: an advisory lock on a file, which the kernel releases however its process ends.
 //!
-//! The file's first line says that gsplit made it. A staging folder is cleared only if its lock file says so, and if
-//! the folder and the files that decide about it belong to this user: anybody can write that line.
+//! The file's content says that gsplit made it. A staging folder is cleared only if its lock file says so, and if
+//! the folder and the files that decide about it belong to this user: anybody can write that.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+
+use rustix::fs::{major, minor};
 
 use super::folder::{Folder, is_gone};
 use super::target::{Target, make_folder};
 use super::together::NOTE;
 use crate::journal::JOURNAL;
-use crate::{Error, Result, entries};
+use crate::{Error, Result};
 
 /// Name of the lock file.
 pub(super) const LOCK: &str = "lock";
 
-/// First line of a lock file; the process id of the writer follows.
+/// Content of a lock file.
 const MARK: &str = "gsplit's lock; the folder around it is gsplit's own\n";
 
 /// Number of tries before a lock that keeps changing hands counts as held.
@@ -29,9 +29,10 @@ const ATTEMPTS: usize = 100;
 /// A locked staging folder. Others may read it, but are refused when they want to write.
 #[derive(Debug)]
 pub(super) struct LockedFolder {
-    parent: Folder,
+    /// The folder around it.
+    pub parent: Folder,
     name: OsString,
-    folder: Folder,
+    pub folder: Folder,
     /// Whether the content outlives its writer.
     keep: AtomicBool,
     _lock: File,
@@ -85,7 +86,7 @@ impl LockedFolder {
         Ok(())
     }
 
-    /// Writes the process id, after the mark if the folder is new. Fails if the folder is not gsplit's own.
+    /// Writes the mark if the folder is new. Fails if the folder is not gsplit's own.
     fn claim(&self) -> Result<()> {
         if !starts_with_mark(&self._lock) {
             // A writer was killed, or found the disk full, right after it made the file.
@@ -94,21 +95,11 @@ impl LockedFolder {
                 return Err(foreign(&self.folder));
             }
         }
-        write_owner(&self._lock).map_err(|cause| {
+        write_mark(&self._lock).map_err(|cause| {
             // The disk is full; nothing was begun, unless an earlier run has left something.
             self.remove_bare();
             Error::io(self.folder.path().join(LOCK))(cause)
         })
-    }
-
-    /// The folder.
-    pub fn folder(&self) -> &Folder {
-        &self.folder
-    }
-
-    /// The folder around it.
-    pub fn parent(&self) -> &Folder {
-        &self.parent
     }
 
     /// Sets whether the content is kept when its writer ends, and returns the previous value; initially it is kept.
@@ -152,16 +143,15 @@ fn starts_with_mark(lock: &File) -> bool {
     lock.read_exact_at(&mut start, 0).is_ok() && start == MARK.as_bytes()
 }
 
-/// Writes this process's id into `lock`, after the mark, which always stays.
-fn write_owner(lock: &File) -> std::io::Result<()> {
-    if !starts_with_mark(lock) {
-        lock.set_len(0)?;
-        lock.write_all_at(MARK.as_bytes(), 0)?;
-        // Files written next to it must not survive a power loss that the mark does not survive.
-        lock.sync_all()?;
+/// Writes the mark into `lock`, if it is not there.
+fn write_mark(lock: &File) -> std::io::Result<()> {
+    if starts_with_mark(lock) {
+        return Ok(());
     }
-    lock.set_len(MARK.len() as u64)?;
-    lock.write_all_at(std::process::id().to_string().as_bytes(), MARK.len() as u64)
+    lock.set_len(0)?;
+    lock.write_all_at(MARK.as_bytes(), 0)?;
+    // Files written next to it must not survive a power loss that the mark does not survive.
+    lock.sync_all()
 }
 
 /// Takes the lock, or fails naming its holder.
@@ -173,35 +163,15 @@ fn try_lock(lock: &File, folder: &Path, target: &Path) -> Result<()> {
     }
 }
 
-/// The process that holds `lock`. The file may name its last owner, or a process of another container or host: the
-/// system must confirm that the process has the file open and locked.
+/// The process that holds `lock`, if the system lists it: it does not list those of other containers and hosts.
 fn owner(lock: &File) -> Option<u32> {
-    const PAUSE: Duration = Duration::from_millis(5);
-    for _ in 0..10 {
-        let mut text = [0; MARK.len() + 20];
-        let len = lock.read_at(&mut text, 0).ok()?;
-        let number = text[..len].strip_prefix(MARK.as_bytes()).unwrap_or(&text[..len]);
-        let process = std::str::from_utf8(number).ok().and_then(|number| number.trim().parse().ok());
-        if let Some(process) = process.filter(|&process| holds(process, lock)) {
-            return Some(process);
-        }
-        // Its new owner is about to write its process id.
-        thread::sleep(PAUSE);
-    }
-    None
-}
-
-/// Whether `process` has a lock on `file`.
-fn holds(process: u32, file: &File) -> bool {
-    let of = |found: &fs::Metadata| (found.dev(), found.ino());
-    let Ok(file) = file.metadata() else { return false };
-    let open = entries(format!("/proc/{process}/fd")).unwrap_or_default();
-    open.iter().any(|path| {
-        let number = path.file_name().unwrap_or_default().to_string_lossy();
-        let info = || fs::read_to_string(format!("/proc/{process}/fdinfo/{number}"));
-        let same = fs::metadata(path).is_ok_and(|found| of(&found) == of(&file));
-        same && info().is_ok_and(|info| info.contains("FLOCK"))
-    })
+    let file = lock.metadata().ok()?;
+    let place = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());
+    // NUMBER: FLOCK ADVISORY WRITE PROCESS PLACE START END
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let mut locks = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let held = locks.find(|fields| fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str()))?;
+    held[4].parse().ok()
 }
 
 /// Locks a folder of the user's that stays, e.g. of checkpoints: no other gsplit writes to it while this lives.
@@ -220,13 +190,10 @@ impl FolderLock {
         let lock = Folder::open(folder)?.file(LOCK, true)?;
         let lock = lock.ok_or_else(|| Error::io(&path)(std::io::ErrorKind::NotFound.into()))?;
         try_lock(&lock, folder, folder)?;
-        // Earlier versions wrote only the process id.
-        let mut found = [0; 20];
-        let len = lock.read_at(&mut found, 0).map_err(Error::io(&path))?;
-        if !starts_with_mark(&lock) && !found[..len].iter().all(u8::is_ascii_digit) {
+        if !starts_with_mark(&lock) && lock.metadata().map_err(Error::io(&path))?.len() > 0 {
             return Err(Error::Foreign { path, found: "a file of another program" });
         }
-        write_owner(&lock).map_err(Error::io(&path))?;
+        write_mark(&lock).map_err(Error::io(&path))?;
         Ok(Self(lock))
     }
 }

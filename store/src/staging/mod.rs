@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! .NAME.partial/
-//!   lock           held by the writer; says that gsplit made the folder, and the writer's process id for messages
+//!   lock           held by the writer; says that gsplit made the folder
 //!   dataset/       becomes NAME (`artifact` if it is not a dataset: a folder, or a file)
 //!   journal.json   which stages are finished, where they can be resumed ([`crate::DatasetWriter::resume`])
 //!   scratch/       files of the writer's own
@@ -94,7 +94,7 @@ impl Staging {
         target.check(replace)?;
         let staging = Self::lock(target, replace, content)?;
         together::settle(&[&staging], None)?;
-        staging.target.check_in(staging.folder.parent(), replace)?;
+        staging.target.check_in(&staging.folder.parent, replace)?;
         Ok(staging)
     }
 
@@ -114,14 +114,14 @@ impl Staging {
         self.keep(false);
         self.folder.clear()?;
         if self.target.is_folder() {
-            self.folder.folder().make(OsStr::new(self.content))?;
+            self.folder.folder.make(OsStr::new(self.content))?;
         }
         Ok(())
     }
 
     /// Removes everything from an earlier run except these files and folders, if they have that type.
     pub(crate) fn retain(&self, files: &[&str], folders: &[&str]) -> Result<()> {
-        let folder = self.folder.folder();
+        let folder = &self.folder.folder;
         for name in folder.names()? {
             let wanted = match folder.kind(&name)? {
                 Some(FileType::RegularFile) => name == lock::LOCK || files.iter().any(|file| name == *file),
@@ -153,7 +153,7 @@ impl Staging {
 
     /// The staging folder, which holds the artifact under construction.
     pub(crate) fn root(&self) -> &Path {
-        self.folder.folder().path()
+        self.folder.folder.path()
     }
 
     /// Records how the artifact, a file that is finished, is made, for [`Target::is_made_by`]. A file system without extended
@@ -175,12 +175,12 @@ impl Staging {
 
     /// Identity of the entry at the final path; `None` if it does not exist.
     fn shown(&self) -> Result<Option<Identity>> {
-        self.folder.parent().identity(self.target.name()?)
+        self.folder.parent.identity(self.target.name()?)
     }
 
     /// Identity of the artifact under construction; `None` if it does not exist, or is visible already.
     fn hidden(&self) -> Result<Option<Identity>> {
-        self.folder.folder().identity(OsStr::new(self.content))
+        self.folder.folder.identity(OsStr::new(self.content))
     }
 
     /// Path of the older artifact while it is moved aside.
@@ -189,7 +189,7 @@ impl Staging {
     }
 
     fn appear(&self) -> Result<()> {
-        let (folder, parent) = (self.folder.folder(), self.folder.parent());
+        let (folder, parent) = (&self.folder.folder, &self.folder.parent);
         let (content, name) = (OsStr::new(self.content), self.target.name()?);
         if self.target.check_in(parent, self.replace)? {
             if folder.exchange(content, parent, name)? {
@@ -202,7 +202,7 @@ impl Staging {
 
     /// Moves the older artifact, if there is one, to [`REPLACED`].
     fn step_aside(&self) -> Result<()> {
-        let (folder, parent) = (self.folder.folder(), self.folder.parent());
+        let (folder, parent) = (&self.folder.folder, &self.folder.parent);
         match self.target.check_in(parent, self.replace)? {
             true => parent.rename(self.target.name()?, folder, OsStr::new(REPLACED)),
             false => Ok(()),
@@ -247,7 +247,7 @@ pub fn remove_all() -> Vec<PathBuf> {
     std::mem::forget(open);
     // A folder that was only just locked has no content worth keeping.
     let kept = kept.into_iter().filter(|folder| !folder.remove_bare());
-    kept.map(|folder| folder.folder().path().to_path_buf()).collect()
+    kept.map(|folder| folder.folder.path().to_path_buf()).collect()
 }
 
 /// Removes the leftovers next to the artifact at `target` of a run killed right after its commit: for callers that find the

@@ -49,7 +49,7 @@ fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
 
     // Killed between the two renames of a file system that cannot exchange.
     let staging = Staging::open(at(&target), true, "artifact").unwrap();
-    staging.folder.parent().rename(OsStr::new("artifact"), staging.folder.folder(), OsStr::new(REPLACED)).unwrap();
+    staging.folder.parent.rename(OsStr::new("artifact"), &staging.folder.folder, OsStr::new(REPLACED)).unwrap();
     drop(staging);
     assert!(!target.exists());
     assert!(matches!(Staging::begin(at(&target), false), Err(Error::Exists(_))));

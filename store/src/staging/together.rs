@@ -67,7 +67,7 @@ pub fn commit_all(stagings: Vec<Staging>) -> Result<()> {
         return Err(cause);
     }
     for staging in &all {
-        let synced = staging.folder.parent().sync();
+        let synced = staging.folder.parent.sync();
         synced.map_err(|cause| Error::NotDurable { path: staging.target.path().into(), cause: Box::new(cause) })?;
     }
     all.iter().for_each(|staging| staging.keep(false));
@@ -108,7 +108,7 @@ impl Step {
                 };
                 let note = Together { first: hidden(&stagings[0])?, own: hidden(&stagings[which])? };
                 document::write(&stagings[which].root().join(NOTE), &note)?;
-                stagings[which].folder.folder().sync()
+                stagings[which].folder.folder.sync()
             }
             Self::Aside(which) => stagings[which].step_aside(),
             Self::Show(which) => stagings[which].appear(),
@@ -152,7 +152,7 @@ pub(super) struct First {
 impl First {
     fn of(target: &Target, staging: Option<&Staging>) -> Result<Self> {
         let hidden = |staging: &Staging| {
-            let folder = staging.folder.folder();
+            let folder = &staging.folder.folder;
             let found = CONTENTS.iter().map(|content| folder.identity(OsStr::new(content)));
             Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         };
@@ -182,7 +182,7 @@ pub(super) fn settle(stagings: &[&Staging], first: Option<&First>) -> Result<()>
 }
 
 fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
-    let (folder, parent, name) = (staging.folder.folder(), staging.folder.parent(), staging.target.name()?);
+    let (folder, parent, name) = (&staging.folder.folder, &staging.folder.parent, staging.target.name()?);
     let (replaced, taken, note) = (OsStr::new(REPLACED), OsStr::new(TAKEN), OsStr::new(NOTE));
     let has_note = folder.kind(note)?.is_some();
     let noted = match document::read::<Together>(&folder.path().join(NOTE)) {

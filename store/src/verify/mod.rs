@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+use crate::artifact::{self, Artifact};
 use crate::dataset::manifest_of;
 use crate::staging::tree;
 use crate::{
-    Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Placement, PlacementMeta, Presample,
-    PresampleMeta, Result, check, checksum_file, document, tried,
+    Dataset, DatasetManifest, Error, Files, Names, PartitionMap, PartitionMeta, Placement, PlacementMeta, Presample,
+    PresampleMeta, Result, Split, check, checksum_file, document, tried,
 };
-use nodes::{check_features, check_labels, check_original_ids, check_original_names, check_splits, described_files};
 
-mod nodes;
 pub(crate) mod strays;
 #[cfg(test)]
 mod tests;
@@ -26,11 +25,10 @@ pub struct Finding {
     pub problem: Option<String>,
 }
 
-/// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
-/// in range, splits distinct and disjoint, links between vertices, labels below the number of classes, one feature row per
-/// vertex, one row of every column per vertex or edge, original ids distinct, no link, no file that no document lists,
-/// `Σedge = Σwork` of the presamples, each partition's map against its report, each placement's slots against its table; a
-/// shard must hold the rows of its parts' vertices and otherwise equal the whole dataset. Fails only if there is no dataset.
+/// Checks every file's checksum, the shape of every part of the dataset at `path`, and what parts promise of each other: `indptr`
+/// and sorted indices in range, splits distinct and disjoint, links between vertices, one feature row and label per vertex, one
+/// row of every column per vertex or edge, no link, no file that no document lists, each partition's map against its report, each
+/// placement's slots against its table. Fails only if there is no dataset.
 ///
 /// Memory: 16 bytes per vertex.
 pub fn verify(path: &Path) -> Result<Vec<Finding>> {
@@ -46,18 +44,9 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     }
     let Some(dataset) = report.take(path, Dataset::open_unchecked(path)) else { return Ok(report.findings) };
     report.check_dataset(&dataset);
-    // Check the artifacts of the dataset, and the ones in the cache.
-    for named in [str::to_string, tried] {
-        for key in dataset.folders(&named("presample"))? {
-            report.check_presample(&dataset, &named(&key));
-        }
-        for key in dataset.folders(&named("partition"))? {
-            report.check_partition(&dataset, &named(&key));
-        }
-        for key in dataset.folders(&named("placement"))? {
-            report.check_placement(&dataset, &named(&key));
-        }
-    }
+    report.check_artifacts::<PresampleMeta>(&dataset, |key| Presample::open(&dataset, key).map(drop))?;
+    report.check_artifacts::<PartitionMeta>(&dataset, |key| PartitionMap::open(&dataset, key)?.check_cache_order())?;
+    report.check_artifacts::<PlacementMeta>(&dataset, |key| Placement::open(&dataset, key).map(drop))?;
     Ok(report.findings)
 }
 
@@ -92,14 +81,18 @@ impl Report {
     }
 
     fn check_dataset(&mut self, dataset: &Dataset) {
-        let path = dataset.path();
+        let (path, manifest) = (dataset.path(), dataset.manifest());
         self.take(&path.join("topology"), dataset.topology().check_indices());
-        let manifest = dataset.manifest();
-        if let Some(features) = &manifest.features {
-            self.take(&path.join("nodes/feat.arrow"), check_features(dataset, features));
+        if manifest.features.is_some() {
+            self.take(&path.join("nodes/feat.arrow"), dataset.stored_features());
         }
         if manifest.num_classes.is_some() || manifest.numeric_label {
-            self.take(&path.join("nodes/label.npy"), check_labels(dataset));
+            let labels = match manifest.multi_label {
+                true => dataset.stored_multi_labels().map(drop),
+                false if manifest.numeric_label => dataset.stored_numeric_labels().map(drop),
+                false => dataset.stored_labels().map(drop),
+            };
+            self.take(&path.join("nodes/label.npy"), labels);
         }
         for name in manifest.columns.keys() {
             self.take(&path.join("nodes").join(name).with_extension("npy"), dataset.node_column(name));
@@ -108,61 +101,42 @@ impl Report {
             self.take(&path.join("edges").join(name).with_extension("npy"), dataset.edge_column(name));
         }
         if manifest.string_ids {
-            self.take(&path.join("nodes/original_id.arrow"), check_original_names(dataset));
+            let all = |names: Option<Names>| names.iter().flat_map(Names::iter).try_for_each(|name| name.map(drop));
+            self.take(&path.join("nodes/original_id.arrow"), dataset.original_names().and_then(all));
         } else if manifest.files.contains_key("nodes/original_id.npy") {
-            self.take(&path.join("nodes/original_id.npy"), check_original_ids(dataset));
+            self.take(&path.join("nodes/original_id.npy"), dataset.listed_ids());
         }
         self.take(&path.join("splits"), check_splits(dataset));
-        if dataset.manifest().links.is_some() {
+        if manifest.links.is_some() {
             self.take(&path.join("links"), dataset.links());
         }
-        if let Some(shard) = dataset.shard() {
-            self.take(&path.join("dataset.json"), dataset.check_shard(shard));
-        }
-        self.check_undescribed(dataset);
     }
 
-    /// Finds files that the manifest lists without describing them.
-    fn check_undescribed(&mut self, dataset: &Dataset) {
-        let described = described_files(dataset.manifest());
-        for name in dataset.manifest().files.keys().filter(|name| !described.contains(*name)) {
-            let problem = "is listed in the manifest, which does not say what it is".to_string();
-            self.findings.push(Finding { path: dataset.path().join(name), problem: Some(problem) });
-        }
-    }
-
-    fn check_presample(&mut self, dataset: &Dataset, key: &str) {
-        let folder = Presample::folder(dataset, key);
-        let meta = document::read::<PresampleMeta>(&folder.join("presample.json"));
-        let Some((meta, _)) = self.take(&folder.join("presample.json"), meta) else { return };
-        self.check_files(&folder, &meta.files);
-        let sums = Presample::open(dataset, key).and_then(|presample| {
-            let sum = |counter: &[u32]| counter.iter().map(|&count| u64::from(count)).sum::<u64>();
-            let (edge, work) = (sum(presample.edge()), sum(presample.work()));
-            match edge == work {
-                true => Ok(()),
-                false => {
-                    Err(Error::corrupt(&folder, format!("sampled edges {edge}, work {work}: expected equal sums")))
-                }
+    /// Checks the artifacts of one kind of the dataset, and the ones in the cache.
+    fn check_artifacts<T: Artifact>(&mut self, dataset: &Dataset, open: impl Fn(&str) -> Result<()>) -> Result<()> {
+        for named in [str::to_string, tried] {
+            for key in dataset.folders(&named(T::KIND))?.iter().map(|key| named(key)) {
+                let folder = artifact::folder::<T>(dataset, &key);
+                let path = folder.join(T::FILE);
+                let Some((meta, _)) = self.take(&path, document::read::<T>(&path)) else { continue };
+                self.check_files(&folder, meta.files());
+                self.take(&folder, open(&key));
             }
-        });
-        self.take(&folder, sums);
+        }
+        Ok(())
     }
+}
 
-    fn check_partition(&mut self, dataset: &Dataset, key: &str) {
-        let folder = PartitionMap::folder(dataset, key);
-        let meta = document::read::<PartitionMeta>(&folder.join("partition.json"));
-        let Some((meta, _)) = self.take(&folder.join("partition.json"), meta) else { return };
-        self.check_files(&folder, &meta.files);
-        let order = PartitionMap::open(dataset, key).and_then(|map| map.check_cache_order());
-        self.take(&folder, order);
+fn check_splits(dataset: &Dataset) -> Result<()> {
+    let mut owner: Vec<Option<Split>> = vec![None; dataset.num_vertices()];
+    for split in dataset.manifest().splits() {
+        let vertices = dataset.split(split)?;
+        for &v in vertices.iter() {
+            if let Some(other) = owner[v as usize].replace(split) {
+                let problem = format!("vertex {v} is in the {} split too", other.name());
+                return Err(Error::corrupt(vertices.path(), problem));
+            }
+        }
     }
-
-    fn check_placement(&mut self, dataset: &Dataset, key: &str) {
-        let folder = Placement::folder(dataset, key);
-        let meta = document::read::<PlacementMeta>(&folder.join("placement.json"));
-        let Some((meta, _)) = self.take(&folder.join("placement.json"), meta) else { return };
-        self.check_files(&folder, &meta.files);
-        self.take(&folder, Placement::open(dataset, key));
-    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::{DatasetManifest, Files, PartitionMeta, PlacementMeta, PresampleMeta,
 pub(crate) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTreeMap<String, Found>) -> Vec<Finding> {
     let mut findings = Vec::new();
     // The names of an artifact are adjacent.
-    let mut last: Option<(&str, Listed)> = None;
+    let mut last: Option<(&str, Option<Listed>)> = None;
     for (name, kind) in found {
         let problem = match kind {
             Found::Link => {
@@ -27,9 +27,16 @@ pub(crate) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTre
             Found::File(_) => {
                 let folder = artifact_of(name).unwrap_or_default();
                 if last.as_ref().is_none_or(|(of, _)| *of != folder) {
-                    last = Some((folder, Listed::read(path, folder, manifest)));
+                    last = Some((folder, listed(path, folder, manifest)));
                 }
-                last.as_ref().and_then(|(_, listed)| listed.problem(name))
+                let within = name[folder.len()..].trim_start_matches('/');
+                let is_hidden = name.starts_with('.') && !name.contains('/');
+                let is_note = within.rsplit('/').next() == Some(check::NOTE);
+                let listed = last.as_ref().and_then(|(_, listed)| listed.as_ref()).filter(|_| !is_hidden && !is_note);
+                let listed = listed.filter(|(files, document)| within != *document && !files.contains_key(within));
+                listed.map(|(_, document)| {
+                    format!("is not part of the dataset, {document} does not list it: move it elsewhere")
+                })
             }
         };
         findings.extend(problem.map(|problem| Finding { path: path.join(name), problem: Some(problem) }));
@@ -46,52 +53,24 @@ fn artifact_of(name: &str) -> Option<&str> {
     Some(&name[..name.len() - bare.len() + slash])
 }
 
-/// The files that an artifact, or the dataset itself, has.
-enum Listed {
-    /// Its document, and the files that it lists.
-    Names(Vec<String>, &'static str),
-    /// It is not known: unfinished, or its document is damaged, which is a finding already.
-    Unknown,
+/// The files of an artifact, or of the dataset itself, and the document that lists them.
+type Listed = (Files, &'static str);
+
+/// The files of the artifact in `folder`; `None` if they are not known: it is unfinished, or its document is damaged, which is a
+/// finding already.
+fn listed(path: &Path, folder: &str, manifest: Option<&DatasetManifest>) -> Option<Listed> {
+    let Some((kind, key)) = bare_key(folder).split_once('/') else {
+        return manifest.map(|manifest| (manifest.files.clone(), "dataset.json"));
+    };
+    let path = path.join(folder);
+    match kind {
+        _ if key.starts_with('.') && key.ends_with(".partial") => None,
+        PresampleMeta::KIND => listed_by::<PresampleMeta>(&path),
+        PartitionMeta::KIND => listed_by::<PartitionMeta>(&path),
+        _ => listed_by::<PlacementMeta>(&path),
+    }
 }
 
-impl Listed {
-    fn read(path: &Path, folder: &str, manifest: Option<&DatasetManifest>) -> Self {
-        let Some((kind, key)) = bare_key(folder).split_once('/') else {
-            return match manifest {
-                Some(manifest) => Self::new("", &manifest.files, "dataset.json"),
-                None => Self::Unknown,
-            };
-        };
-        if key.starts_with('.') && key.ends_with(".partial") {
-            return Self::Unknown;
-        }
-        match kind {
-            PresampleMeta::KIND => Self::of::<PresampleMeta>(path, folder),
-            PartitionMeta::KIND => Self::of::<PartitionMeta>(path, folder),
-            _ => Self::of::<PlacementMeta>(path, folder),
-        }
-    }
-
-    fn of<T: Artifact>(path: &Path, folder: &str) -> Self {
-        match document::read::<T>(&path.join(folder).join(T::FILE)) {
-            Ok((meta, _)) => Self::new(&format!("{folder}/"), meta.files(), T::FILE),
-            Err(_) => Self::Unknown,
-        }
-    }
-
-    fn new(folder: &str, files: &Files, document: &'static str) -> Self {
-        let names = files.keys().map(String::as_str).chain([document]);
-        Self::Names(names.map(|name| format!("{folder}{name}")).collect(), document)
-    }
-
-    /// The problem with a file `name`, if there is one.
-    fn problem(&self, name: &str) -> Option<String> {
-        let Self::Names(names, document) = self else { return None };
-        let is_hidden = name.starts_with('.') && !name.contains('/');
-        let is_note = name.rsplit('/').next() == Some(check::NOTE);
-        if is_hidden || is_note || names.iter().any(|listed| listed == name) {
-            return None;
-        }
-        Some(format!("is not part of the dataset, {document} does not list it: move it elsewhere"))
-    }
+fn listed_by<T: Artifact>(folder: &Path) -> Option<Listed> {
+    document::read::<T>(&folder.join(T::FILE)).ok().map(|(meta, _)| (meta.files().clone(), T::FILE))
 }

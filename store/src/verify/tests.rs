@@ -77,33 +77,14 @@ fn what_checksums_do_not_see_is_reported() {
     rewrite("edges/weight.npy", false, false, "each of the 3 edges, found 4", |path, _| {
         write_npy(path.join("edges/weight.npy"), &[1f32; 4]).unwrap();
     });
-    rewrite("nodes/label.npy", false, false, "label 5 of vertex 2: expected -1 to 1", |path, _| {
-        write_npy(path.join("nodes/label.npy"), &[0, -1, 5]).unwrap();
-    });
-    rewrite("nodes/label.npy", true, false, "vertex 1 has a class beyond the 3", |path, _| {
-        let label = path.join("nodes/label.npy");
-        let mut bytes = fs::read(&label).unwrap();
-        bytes[129] = 0b1000;
-        fs::write(label, bytes).unwrap();
-    });
     rewrite("nodes/label.npy", true, false, "expected rows of 2 bytes", |_, manifest| manifest.num_classes = Some(9));
-    rewrite("nodes/original_id.npy", false, false, "the same original id", |path, _| {
-        write_npy(path.join("nodes/original_id.npy"), &[7u64, 9, 7]).unwrap();
-    });
-    for (names, expected) in
-        [(&["x", "y", "x"][..], "the same original id"), (&["x", "y"], "each of the 3 vertices, found 2")]
-    {
-        dataset(&path, false, true);
-        let mut writer = crate::NamesWriter::create(path.join("nodes/original_id.arrow")).unwrap();
-        names.iter().try_for_each(|name| writer.push(name)).unwrap();
-        writer.finish().unwrap();
-        edit(&path, |_| {});
-        let found = problems(&path);
-        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
-    }
-    rewrite("nodes/feat.arrow", false, false, "found (I8, 2)", |_, manifest| {
-        manifest.features.as_mut().unwrap().dtype = FeatureDtype::F16;
-    });
+    dataset(&path, false, true);
+    let mut writer = crate::NamesWriter::create(path.join("nodes/original_id.arrow")).unwrap();
+    ["x", "y"].iter().try_for_each(|name| writer.push(name)).unwrap();
+    writer.finish().unwrap();
+    edit(&path, |_| {});
+    let found = problems(&path);
+    assert!(found.len() == 1 && found[0].contains("each of the 3 vertices, found 2"), "{found:?}");
     rewrite("nodes/gone.npy", false, false, "has no node column `gone`", |_, manifest| {
         manifest.columns.insert("gone".into(), ColumnInfo { descr: "<f4".into(), width: 1 });
     });
@@ -126,10 +107,4 @@ fn strays_are_reported() {
         assert_eq!(problems(&path), [expected]);
         fs::remove_file(&stray).unwrap();
     }
-    edit(&path, |manifest| manifest.columns.clear());
-    let year = path.join("nodes/year.npy");
-    assert_eq!(
-        problems(&path),
-        [format!("{}: is listed in the manifest, which does not say what it is", year.display())]
-    );
 }

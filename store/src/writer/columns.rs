@@ -1,7 +1,7 @@
 //! Columns: parts with a row for each vertex or edge. A part that was added stays as it is: to open it again is an
 //! error.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::DatasetWriter;
 use crate::manifest::{Axis, ColumnInfo};
@@ -10,7 +10,7 @@ use crate::{
     MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe, Result, write_npy,
 };
 
-pub(crate) const FEATURES: &str = "nodes/feat.arrow";
+pub(super) const FEATURES: &str = "nodes/feat.arrow";
 pub(super) const LABELS: &str = "nodes/label.npy";
 const ORIGINAL_IDS: &str = "nodes/original_id.npy";
 const ORIGINAL_NAMES: &str = "nodes/original_id.arrow";
@@ -53,7 +53,6 @@ impl DatasetWriter {
         dtype: FeatureDtype,
         generated: Option<String>,
     ) -> Result<()> {
-        self.expect_place(writer.path(), FEATURES)?;
         if writer.dtype() != dtype {
             let stored = writer.dtype();
             return Err(Error::Invalid(format!("features were stored as {stored}, and are added as {dtype}")));
@@ -97,7 +96,6 @@ impl DatasetWriter {
 
     fn add_column(&mut self, axis: Axis, name: &str, writer: ColumnWriter) -> Result<()> {
         let file = axis.file(name);
-        self.expect_place(writer.path(), &file)?;
         self.expect_topology()?;
         let (what, rows) = (format!("rows of {} `{name}`", axis.words()), writer.rows());
         match axis {
@@ -141,7 +139,6 @@ impl DatasetWriter {
 
     /// Closes the labels, which must have one for each vertex, below `num_classes`.
     pub fn add_label_column(&mut self, writer: LabelWriter, num_classes: u32) -> Result<()> {
-        self.expect_place(writer.path(), LABELS)?;
         self.expect_rows("labels", writer.rows())?;
         if i64::from(writer.largest()) >= i64::from(num_classes) {
             let largest = writer.largest();
@@ -188,7 +185,6 @@ impl DatasetWriter {
 
     /// Closes the multi-label targets, which must have a row for each vertex.
     pub fn add_multi_labels(&mut self, writer: MultiLabelWriter) -> Result<()> {
-        self.expect_place(writer.path(), LABELS)?;
         self.expect_rows("rows of multi-label targets", writer.rows())?;
         let num_classes = writer.num_classes();
         self.record(LABELS, writer.finish()?);
@@ -211,7 +207,6 @@ impl DatasetWriter {
 
     /// Closes the original ids, of which there must be one for each vertex.
     pub fn add_original_id_writer(&mut self, writer: NpyWriter<u64>) -> Result<()> {
-        self.expect_place(writer.path(), ORIGINAL_IDS)?;
         self.expect_rows("original ids", writer.len())?;
         self.record(ORIGINAL_IDS, writer.finish()?);
         Ok(())
@@ -225,7 +220,6 @@ impl DatasetWriter {
 
     /// Closes the original ids, of which there must be one for each vertex.
     pub fn add_original_names(&mut self, writer: NamesWriter) -> Result<()> {
-        self.expect_place(writer.path(), ORIGINAL_NAMES)?;
         self.expect_rows("original ids", writer.len())?;
         let (_, record) = writer.finish()?;
         self.record(ORIGINAL_NAMES, record);
@@ -258,14 +252,6 @@ impl DatasetWriter {
             return Err(Error::Invalid(format!("{}: {name} was added before", self.name)));
         }
         Ok(self.staging.path(name))
-    }
-
-    /// Fails unless a writer that was handed back writes the file `name` of this dataset.
-    pub(crate) fn expect_place(&self, found: &Path, name: &str) -> Result<()> {
-        if found == self.place(name)? {
-            return Ok(());
-        }
-        Err(Error::Invalid(format!("{}: was not opened for {name} of {}", found.display(), self.name)))
     }
 
     fn expect_rows(&self, what: &str, found: u64) -> Result<()> {

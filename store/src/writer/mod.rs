@@ -21,7 +21,6 @@ mod shard;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use columns::FEATURES;
 pub use shard::{finished_shards, write_shards};
 
 /// Folder of the writer's own files, below the staging folder.
@@ -130,23 +129,23 @@ impl DatasetWriter {
 
     /// Counts so far, by name.
     pub fn facts(&self) -> &BTreeMap<String, u64> {
-        &self.journal.facts
+        &self.journal.staged.provenance.facts
     }
 
     /// Counts to add to; they become part of the provenance.
     pub fn facts_mut(&mut self) -> &mut BTreeMap<String, u64> {
-        &mut self.journal.facts
+        &mut self.journal.staged.provenance.facts
     }
 
     /// Decisions about the input that [`DatasetWriter::decide`] was given before the last stage that was completed.
     pub fn decisions(&self) -> &[String] {
-        &self.journal.decisions
+        &self.journal.staged.provenance.decisions
     }
 
     /// Sets the decisions that were made so far: the next completed stage keeps them, for the provenance of a run that is
     /// resumed after it.
     pub fn decide(&mut self, decisions: Vec<String>) {
-        self.journal.decisions = decisions;
+        self.journal.staged.provenance.decisions = decisions;
     }
 
     /// A folder for files that are removed when the dataset is finished. Files in it when a stage is completed are
@@ -216,8 +215,13 @@ impl DatasetWriter {
         let content = staging.path("");
         tree::prune(&content, |name| journal.staged.files.contains_key(name))?;
         check_lengths(&content, &journal.staged.files)?;
-        provenance.facts = journal.facts.into_iter().chain(provenance.facts).collect();
-        let manifest = journal.staged.into_manifest(name, provenance);
+        let mut manifest = journal.staged;
+        provenance.facts = manifest.provenance.facts.into_iter().chain(provenance.facts).collect();
+        (manifest.name, manifest.provenance) = (name, provenance);
+        let shape = manifest.label_shape();
+        if let Some(recipe) = &mut manifest.recipe {
+            recipe.label_shape = shape.or(recipe.label_shape);
+        }
         let checksum = document::write(&staging.path("dataset.json"), &manifest)?;
         if resumable {
             Journal::committing(staging.root(), checksum)?;

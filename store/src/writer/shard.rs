@@ -12,8 +12,8 @@ use super::{DatasetWriter, dataset_target};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
-    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, KIND, Label, PartitionMap, Progress,
-    Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
+    Cut, Dataset, DatasetManifest, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, KIND, Label,
+    PartitionMap, Progress, Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
 };
 
 /// Number of bytes copied at once.
@@ -27,11 +27,12 @@ const KINDS: &str = "nodes/kind.npy";
 /// # Errors
 /// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] if another process writes them, or left a part.
 pub fn finished_shards(
-    (dataset, map): (&Dataset, Option<&PartitionMap>),
+    dataset: &Dataset,
+    map: Option<&PartitionMap>,
     hosts: u32,
     out: &Path,
 ) -> Result<Option<Vec<Dataset>>> {
-    let infos = infos((dataset, map), hosts)?;
+    let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     let found = places(hosts, out).zip(&infos).map(|(place, info)| {
         let shard = Dataset::open_unchecked(place).ok()?;
@@ -50,21 +51,22 @@ pub fn finished_shards(
 /// [`Error::Invalid`] unless `hosts` divides the number of parts, or if there are fewer columns; [`Error::Missing`] for
 /// a shard; [`Error::Exists`] and its like; [`Error::Corrupt`] if a file does not match its record.
 pub fn write_shards(
-    (dataset, map): (&Dataset, Option<&PartitionMap>),
+    dataset: &Dataset,
+    map: Option<&PartitionMap>,
     hosts: u32,
     out: &Path,
     replace: bool,
     provenance: &Provenance,
     progress: &dyn Progress,
 ) -> Result<Vec<Dataset>> {
-    let infos = infos((dataset, map), hosts)?;
+    let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     // All are locked before the first is written.
     let writers = places(hosts, out).map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
     let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
     let mut stagings = Vec::new();
     for (shard, writer) in infos.into_iter().zip(writers) {
-        stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
+        stagings.push(writer.cut(dataset, map, shard, provenance.clone(), stage.as_ref())?);
     }
     drop(stage);
     commit_all(stagings)?;
@@ -80,7 +82,7 @@ fn targets(hosts: u32, out: &Path) -> Vec<Target> {
 }
 
 /// Description of each shard.
-fn infos((dataset, map): (&Dataset, Option<&PartitionMap>), hosts: u32) -> Result<Vec<ShardInfo>> {
+fn infos(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> Result<Vec<ShardInfo>> {
     dataset.expect_whole("rows")?;
     let by = match map {
         Some(map) => by_partition(map, hosts)?,
@@ -128,7 +130,8 @@ impl DatasetWriter {
     /// Writes `shard` of `dataset`, cut by `map` or by columns; the caller makes it visible.
     fn cut(
         mut self,
-        (dataset, map): (&Dataset, Option<&PartitionMap>),
+        dataset: &Dataset,
+        map: Option<&PartitionMap>,
         shard: ShardInfo,
         provenance: Provenance,
         stage: &dyn Stage,
@@ -150,15 +153,17 @@ impl DatasetWriter {
             let every: Vec<u32> = (0..dataset.num_vertices() as u32).collect();
             self.cut_features(&dataset.features()?.columns(held), &every, stage)?;
         }
-        let staged = &mut self.journal.staged;
-        (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
-        (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
-        (staged.numeric_label, staged.first_id) = (manifest.numeric_label, manifest.first_id);
-        staged.columns.extend(manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone())));
-        staged.class_names.clone_from(&manifest.class_names);
-        staged.recipe.clone_from(&manifest.recipe);
-        (staged.features, staged.links) = (features, manifest.links.clone());
-        (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
+        let kinds = manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone()));
+        self.journal.staged = DatasetManifest {
+            features,
+            columns: kinds.into_iter().collect(),
+            vertex_weights: Vec::new(),
+            string_ids: false,
+            shard: Some(shard),
+            files: std::mem::take(&mut self.journal.staged.files),
+            provenance: Provenance::default(),
+            ..manifest.clone()
+        };
         self.name = manifest.name.clone();
         let staging = self.seal(provenance)?;
         if let Some(map) = map {

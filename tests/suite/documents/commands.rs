@@ -1,5 +1,5 @@
-//! Commands of README and of the pages of `docs/`: `sh` fences run as printed in a clone, their output is compared with README's, and
-//! every option exists.
+//! Commands of README and of the pages of `docs/`: `sh` fences run as printed in a clone, their
+//! output is compared with the output that is shown, and every option exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use super::{markdown, subcommands};
+use super::{markdown, section, subcommands};
 use crate::support::{community, json, ok, refused, root, scratch};
 
 /// Options of `train --help` at most.
@@ -57,9 +57,9 @@ fn help_of_train_shows_few_options_and_help_all_shows_all() {
     }
 }
 
-/// The documents whose commands are run: README, then the pages of the manual.
+/// The documents whose options are compared with the command line.
 fn documents() -> Vec<PathBuf> {
-    [vec![root().join("README.md")], markdown("docs")].concat()
+    [vec![root().join("README.md"), root().join("docs/llms.txt")], markdown("docs")].concat()
 }
 
 /// The fences of `text` that are marked as `language`.
@@ -140,8 +140,16 @@ fn the_demo_says_what_was_measured() {
     assert!(demo.contains("python3 scripts/verdict.py \"$runs/split.jsonl\" \"$runs/data.jsonl\""));
 }
 
-/// A folder in which README's commands have run, and the lines that they printed; `None` outside a clone.
-static README_RAN: LazyLock<Option<(PathBuf, BTreeSet<String>)>> = LazyLock::new(|| {
+/// Sections of the quick start that every other section of the manual continues.
+const FIRST: [&str; 2] = ["A table", "Five commands"];
+
+fn read(page: &str) -> String {
+    fs::read_to_string(root().join(page)).unwrap()
+}
+
+/// A folder in which the commands of README and of [`FIRST`] have run, and the lines that they
+/// printed; `None` outside a clone.
+static FIRST_RAN: LazyLock<Option<(PathBuf, BTreeSet<String>)>> = LazyLock::new(|| {
     // A static value is never dropped: the folder is a fixed one, which the next run empties.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let _ = fs::remove_dir_all(&folder);
@@ -149,20 +157,23 @@ static README_RAN: LazyLock<Option<(PathBuf, BTreeSet<String>)>> = LazyLock::new
         println!("skipped: this is not a clone, or git is not installed");
         return None;
     }
-    let printed = run_fences("README.md", &folder);
+    let mut printed = run_fences("README.md", &read("README.md"), &folder);
+    let quickstart = read("docs/quickstart.md");
+    for heading in FIRST {
+        printed.extend(run_fences(heading, section(&quickstart, heading), &folder));
+    }
     Some((folder, printed))
 });
 
-/// Runs the `sh` fences of `page` in `folder`; returns the lines that they print.
-fn run_fences(page: &str, folder: &Path) -> BTreeSet<String> {
+/// Runs the `sh` fences of `text`, which is at `place`, in `folder`; returns the lines that they print.
+fn run_fences(place: &str, text: &str, folder: &Path) -> BTreeSet<String> {
     let programs = Path::new(env!("CARGO_BIN_EXE_gsplit")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-    let text = fs::read_to_string(root().join(page)).unwrap();
     let mut printed = BTreeSet::new();
-    for script in fences(&text, "sh") {
+    for script in fences(text, "sh") {
         let run = Command::new("sh").args(["-euc", script]).env("PATH", &path).current_dir(folder).output().unwrap();
         let (out, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-        assert!(run.status.success(), "{page}: {script}\n{out}\n{errors}");
+        assert!(run.status.success(), "{place}: {script}\n{out}\n{errors}");
         printed.extend(out.lines().chain(errors.lines()).map(str::to_string));
     }
     printed
@@ -175,57 +186,91 @@ fn assert_learnt(log: &Path) {
     assert!(last["test"].as_f64().unwrap() > 0.95, "{last}");
 }
 
-/// Runs the commands of a page of the manual after README's, in the same folder.
-fn run_page(page: &str) {
-    let Some((readme, _)) = &*README_RAN else { return };
+/// Runs the commands of a section of a page in a copy of the folder of [`FIRST_RAN`].
+fn run_section(page: &str, heading: &str) {
+    let Some((first, _)) = &*FIRST_RAN else { return };
     let folder = &*scratch();
-    let copy = Command::new("cp").arg("-a").arg(readme.join(".")).arg(folder).status().unwrap();
+    let copy = Command::new("cp").arg("-a").arg(first.join(".")).arg(folder).status().unwrap();
     assert!(copy.success());
-    run_fences(page, folder);
-    if page == "docs/training.md" {
+    run_fences(page, section(&read(&format!("docs/{page}.md")), heading), folder);
+    if heading == "A first run" {
         ["split.jsonl", "single.jsonl"].iter().for_each(|log| assert_learnt(&folder.join(log)));
     }
 }
 
-/// A test for each page that has commands.
-macro_rules! pages {
-    ($($name:ident),* $(,)?) => {
-        const PAGES: &[&str] = &[$(stringify!($name)),*];
+/// A test for each section of a page that has commands: its name, the page, the heading.
+macro_rules! sections {
+    ($($name:ident: $page:literal, $heading:literal;)*) => {
+        const SECTIONS: &[(&str, &str)] = &[$(($page, $heading)),*];
 
         mod commands_of {
             $(
                 #[test]
                 fn $name() {
-                    super::run_page(&format!("docs/{}.md", stringify!($name).replace('_', "-")));
+                    super::run_section($page, $heading);
                 }
             )*
         }
     };
 }
 
-pages! {
-    distributed, every_night, formats, granndis, inference, install, json, memory, models, p3, partitions, placement, plan, pytorch,
-    report, run, song_jiang, systems, tables, training,
+sections! {
+    input: "formats", "Input";
+    generated_graphs: "formats", "Generated graphs";
+    exports: "formats", "Output for other tools";
+    processes: "gpu", "Processes and hosts";
+    shards: "gpu", "Shards";
+    predictions: "inference", "Predictions and embeddings";
+    recommendations: "inference", "Recommendations";
+    checking_a_machine: "install", "Checking a machine";
+    memory: "memory", "Where rows are";
+    partition: "partition", "Presample, partition, evaluate";
+    own_weights: "partition", "Weights that came with the graph";
+    types: "python", "Types of vertices and edges";
+    one_command: "quickstart", "One command";
+    every_night: "quickstart", "Every night";
+    json: "reference", "JSON";
+    report: "reference", "Report";
+    plan: "reference", "Plan";
+    columns: "tables", "How columns are understood";
+    new_tables: "tables", "New tables";
+    a_first_run: "train", "A first run";
+    models: "train", "Models";
+    placement: "train", "Placement of feature rows";
+    systems: "train", "Systems";
+    p3: "train", "P3";
+    granndis: "train", "GraNNDis";
+    song_and_jiang: "train", "Song and Jiang";
 }
 
 #[test]
-fn every_page_with_commands_is_run() {
-    let with_commands =
-        markdown("docs").into_iter().filter(|page| !fences(&fs::read_to_string(page).unwrap(), "sh").is_empty());
-    let names = with_commands.map(|page| page.file_stem().unwrap().to_str().unwrap().replace('-', "_"));
-    assert_eq!(names.collect::<Vec<_>>(), PAGES, "docs/ has other pages with commands than `pages!` lists");
+fn every_section_with_commands_is_run() {
+    let mut found = Vec::new();
+    for path in markdown("docs") {
+        let page = path.file_stem().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let mut parts = text.split("\n## ");
+        let head = parts.next().unwrap();
+        assert!(fences(head, "sh").is_empty(), "{page}: commands belong below a heading of level two");
+        let with_commands = parts.filter(|part| !fences(part, "sh").is_empty());
+        let headings = with_commands.map(|part| part.lines().next().unwrap());
+        let others = headings.filter(|heading| page != "quickstart" || !FIRST.contains(heading));
+        found.extend(others.map(|heading| (page.to_string(), heading.to_string())));
+    }
+    let listed: Vec<_> = SECTIONS.iter().map(|(page, heading)| (page.to_string(), heading.to_string())).collect();
+    assert_eq!(found, listed, "docs/ has other sections with commands than `sections!` lists");
 }
 
 #[test]
-fn the_commands_of_the_readme_print_what_it_shows_and_the_model_learns() {
-    let Some((folder, printed)) = &*README_RAN else { return };
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let shown = fences(&readme, "console").into_iter().flat_map(str::lines);
+fn the_first_commands_print_what_is_shown_and_the_model_learns() {
+    let Some((folder, printed)) = &*FIRST_RAN else { return };
+    let text = [read("README.md"), read("docs/quickstart.md")].concat();
+    let shown = fences(&text, "console").into_iter().flat_map(str::lines);
     for line in shown.filter(|line| !line.is_empty() && *line != "...") {
         let same: Vec<&String> = printed.iter().filter(|other| shape(other) == shape(line)).collect();
-        assert!(!same.is_empty(), "README shows a line that no command prints: {line}\n{printed:#?}");
+        assert!(!same.is_empty(), "the documents show a line that no command prints: {line}\n{printed:#?}");
         let is_of_today = same.iter().any(|other| agree(&numbers(other), &numbers(line)));
-        assert!(is_of_today, "README shows other numbers than are printed: {line}\n{same:#?}");
+        assert!(is_of_today, "the documents show other numbers than are printed: {line}\n{same:#?}");
     }
     assert_learnt(&folder.join("run.jsonl"));
 }
@@ -241,7 +286,7 @@ fn the_documents_name_all_options_and_no_others() {
     // Commands of launchers, cargo, pip and docker.
     let mut known = options(
         "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes --ntasks-per-node --gpus-per-node \
-         --kill-on-bad-exit --map-by --release --no-default-features --features --path --locked --test --lib --example --rm --help",
+         --kill-on-bad-exit --map-by --part --release --no-default-features --features --path --locked --test --lib --example --rm --help",
     );
     let mut own = BTreeSet::new();
     let mut read = |line: String| {

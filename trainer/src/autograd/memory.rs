@@ -97,9 +97,6 @@ impl Buffer {
     }
 
     /// A tensor of `shape` on this memory, without copying.
-    ///
-    /// # Errors
-    /// [`Error::Torch`](crate::Error::Torch) if `shape` holds more values.
     pub fn into_tensor(self, shape: &[i64]) -> Result<Tensor> {
         adopt(self, shape)
     }

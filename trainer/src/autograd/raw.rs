@@ -341,29 +341,15 @@ pub trait TensorValue: Pod {
     const KIND: Kind;
 }
 
-impl TensorValue for f32 {
-    const KIND: Kind = Kind::Float;
+macro_rules! tensor_values {
+    ($($value:ty: $kind:ident),*) => {
+        $(impl TensorValue for $value {
+            const KIND: Kind = Kind::$kind;
+        })*
+    };
 }
 
-impl TensorValue for bf16 {
-    const KIND: Kind = Kind::BFloat16;
-}
-
-impl TensorValue for f16 {
-    const KIND: Kind = Kind::Half;
-}
-
-impl TensorValue for f64 {
-    const KIND: Kind = Kind::Double;
-}
-
-impl TensorValue for i32 {
-    const KIND: Kind = Kind::Int;
-}
-
-impl TensorValue for u8 {
-    const KIND: Kind = Kind::Uint8;
-}
+tensor_values!(f32: Float, bf16: BFloat16, f16: Half, f64: Double, i32: Int, u8: Uint8);
 
 /// Borrows the values of a dense f32 tensor on the GPU `device`.
 pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, f32>> {

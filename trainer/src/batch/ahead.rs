@@ -9,7 +9,7 @@
 //! A GPU that samples does so ahead on a separate stream: `sampler.rs` explains how memory passes between the two.
 //! Memory: the mini-batches that are ahead, with their feature rows if other ranks need them.
 
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -30,13 +30,13 @@ pub fn for_each<'a>(
     comms: &Comms,
     mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
 ) -> Result<()> {
-    if job.options.prefetch == 0 {
+    if job.config.system.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
     }
-    let pool = job.options.sample_threads.map(own_threads).transpose()?;
+    let pool = job.config.system.sample_threads.map(own_threads).transpose()?;
     thread::scope(|scope| {
         // One more is being made, and one waits to be sent.
-        let (sender, receiver) = sync_channel(job.options.prefetch - 1);
+        let (sender, receiver) = sync_channel(job.config.system.prefetch - 1);
         let work = move || {
             for batch in prepared {
                 let last = batch.is_err();
@@ -50,7 +50,8 @@ pub fn for_each<'a>(
             Some(pool) => pool.install(work),
             None => work(),
         });
-        let outcome = receive(&receiver, count, &mut compute);
+        let died = |_| Error::Option("preparing a mini-batch panicked, see the line above".into());
+        let outcome = (0..count).try_for_each(|_| compute(receiver.recv().map_err(died)??));
         // The thread may be waiting for other ranks or for room: it must end before the scope does.
         drop(receiver);
         if let Err(error) = &outcome {
@@ -64,16 +65,4 @@ pub fn for_each<'a>(
 fn own_threads(threads: usize) -> Result<ThreadPool> {
     let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
     pool.map_err(|error| Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer")))
-}
-
-fn receive<'a>(
-    batches: &Receiver<Result<Prepared<'a>>>,
-    count: usize,
-    compute: &mut impl FnMut(Prepared<'a>) -> Result<()>,
-) -> Result<()> {
-    for _ in 0..count {
-        let died = |_| Error::Option("preparing a mini-batch panicked, see the line above".into());
-        compute(batches.recv().map_err(died)??)?;
-    }
-    Ok(())
 }

@@ -69,7 +69,7 @@ impl Made {
     /// of `model`; the message suggests options that would fit.
     pub fn new(job: &Job<'_>, model: &Model, comms: &Comms, together: bool) -> Result<(Self, Size)> {
         let (config, comm) = (job.config, comms.ranks().group);
-        let (batches, seeds) = (config.cooperative.batches(), job.train.len());
+        let (batches, seeds) = (config.system.cooperative.batches(), job.train.len());
         if batches > seeds {
             return Err(Error::Option(format!(
                 "--batches-per-epoch {batches}: there are {seeds} vertices to train on: ask for fewer"
@@ -77,13 +77,13 @@ impl Made {
         }
         let server = server(job, comm)?;
         // The same in every epoch, but not in the order of ids.
-        let order = epoch_seeds(&job.train, config.seed, 0)?;
+        let order = epoch_seeds(&job.train, config.run.seed, 0)?;
         let (mut size, mut bytes, mut made) = (Size::default(), 0, Vec::new());
         for batch in 0..batches {
             job.check_stop()?;
             let items = order[seeds * batch / batches..seeds * (batch + 1) / batches].to_vec();
             let own: Vec<u32> = items.iter().copied().filter(|&v| server.owns(v)).collect();
-            let reach = server.reach(job.graph, &own, &Expansion::key(config.seed, batch));
+            let reach = server.reach(job.graph, &own, &Expansion::key(config.run.seed, batch));
             let (indptr, indices) = reach.edges(job.graph);
             let graph = Graph::new(&indptr, &indices)?;
             let mine = |v: &u32| job.frontiers.seeds().map().is_none_or(|map| map[*v as usize] as usize == comm.rank());
@@ -115,10 +115,10 @@ impl Made {
         epoch: u32,
     ) -> Result<impl Iterator<Item = Result<Prepared<'a>>> + Send + 'a> {
         let Preparation { job, .. } = with;
-        let order = epoch_seeds(&(0..self.batches.len() as u32).collect::<Vec<_>>(), job.config.seed, epoch)?;
+        let order = epoch_seeds(&(0..self.batches.len() as u32).collect::<Vec<_>>(), job.config.run.seed, epoch)?;
         Ok((0..).zip(order).map(move |(step, at)| {
             job.check_stop()?;
-            self.load(&self.batches[at as usize], with, Step { seed: job.config.seed, epoch, step })
+            self.load(&self.batches[at as usize], with, Step { seed: job.config.run.seed, epoch, step })
         }))
     }
 
@@ -139,7 +139,7 @@ impl Made {
                 Loaded { input_rows, ..Loaded::unread(batch.sampled.clone(), source.table()) }
             }
             None => clock.phase(Phase::Load, |_| {
-                load(source, batch.sampled.clone(), &input, (job.options.prefetch > 0, sums_rows(job)), comm)
+                load(source, batch.sampled.clone(), &input, job.config.system.prefetch > 0, sums_rows(job), comm)
             })?,
         };
         if let (InputRows::Read(rows), true) = (&loaded.input_rows, keeps) {
@@ -156,7 +156,7 @@ fn server<'a>(job: &Job<'a>, comm: &dyn Communicator) -> Result<Expansion<'a>> {
     let Some(parts) = job.parts else {
         return Err(Error::Option("--parallelism cooperative goes by a partition map".into()));
     };
-    let (config, first) = (&job.config.cooperative, comm.name(0));
+    let (config, first) = (&job.config.system.cooperative, comm.name(0));
     let layers = job.config.model.layers;
     let hops = config.hops().min(layers) as u8;
     Ok(Expansion { parts, own: first..first + comm.size(), layers, hops, fanout: config.fanout() })

@@ -79,9 +79,9 @@ pub fn drawn<'a, 's: 'a>(
     order: &'a [u32],
 ) -> impl Iterator<Item = Result<Prepared<'a>>> + Send {
     let Preparation { job, .. } = with;
-    (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
+    (0..).zip(order.chunks(job.config.data.batch_size)).map(move |(step, global)| {
         job.check_stop()?;
-        prepare(with, sampler, Step { seed: job.config.seed, epoch, step }, global)
+        prepare(with, sampler, Step { seed: job.config.run.seed, epoch, step }, global)
     })
 }
 
@@ -95,7 +95,7 @@ impl<'a> Preparation<'a> {
     ) -> Result<(Sampled<'a>, Targets<'a>)> {
         let Self { job, source, comm } = self;
         let (seeds, targets) = job.batch(global, step, comm)?;
-        let sampled = sample(sampler, seeds, &job.config.fanouts, step, &job.frontiers, comm)?;
+        let sampled = sample(sampler, seeds, &job.config.data.fanouts, step, &job.frontiers, comm)?;
         job.end_phase(source.place())?;
         Ok((sampled, targets))
     }
@@ -103,13 +103,13 @@ impl<'a> Preparation<'a> {
     /// Loads the feature rows of `sampled`, or sends its bottom layer to the ranks that hold them. Collective.
     fn load(self, sampled: Sampled<'a>, step: Step) -> Result<(Loaded<'a>, Option<PushPull<'a>>)> {
         let Self { job, source, comm } = self;
-        let (config, ahead) = (job.config, job.options.prefetch > 0);
+        let (config, ahead) = (job.config, job.config.system.prefetch > 0);
         source.take_reads();
         let push_pull =
-            config.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
+            config.system.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
         let batch = match &push_pull {
             Some(_) => Loaded { reads: source.take_reads(), ..Loaded::unread(sampled, &job.features) },
-            None => load(source, sampled, &Input::training(&config.model, step), (ahead, sums_rows(job)), comm)?,
+            None => load(source, sampled, &Input::training(&config.model, step), ahead, sums_rows(job), comm)?,
         };
         job.end_phase(source.place())?;
         // The other models sort their own edges.
@@ -124,5 +124,5 @@ impl<'a> Preparation<'a> {
 
 /// Whether the bottom layer reads its rows as sums over edges.
 fn sums_rows(job: &Job<'_>) -> bool {
-    job.options.layer.is_none() && job.config.model.kind.sums_sources()
+    job.hooks.layer.is_none() && job.config.model.kind.sums_sources()
 }

@@ -27,8 +27,7 @@ use tch::{Kind, Tensor};
 use super::Preparation;
 use crate::autograd::{self, Buffer, values};
 use crate::model::{Input, LayerEdges, Model};
-use crate::operator::Ids;
-use crate::operator::{Edges, Rows, filled};
+use crate::operator::{Edges, Ids, Rows, filled};
 use crate::ranks::clock::Clock;
 use crate::sample::SampledLayer;
 use crate::{Error, Result};
@@ -59,14 +58,14 @@ impl<'a> PushPull<'a> {
     pub fn push(bottom: &SampledLayer, with: Preparation<'a>) -> Result<Self> {
         let Preparation { job, source, comm } = with;
         let width = job.features.dim();
-        let gathered = job.options.prefetch > 0 || source.table().read_by().is_some();
+        let gathers_now = job.config.system.prefetch > 0 || source.table().read_by().is_some();
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
         // Factors are sent as their bits.
         let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());
         let sizes = [edges.indptr().len(), edges.num_edges(), factors.len()].map(|size| size as u32);
         let structure = [&sizes[..], edges.indptr(), edges.sources(), factors, read].concat();
         let columns = columns_of(width, comm.rank(), comm.size());
-        let rows = |read: &[u32]| match gathered && !columns.is_empty() {
+        let rows = |read: &[u32]| match gathers_now && !columns.is_empty() {
             true => source.rows(read, &Input::PLAIN, 0).map(Some),
             false => Ok(None),
         };
@@ -90,7 +89,8 @@ impl<'a> PushPull<'a> {
     /// parts computed for the other ranks are kept for [`PushPull::backward`]. Collective.
     pub fn forward(
         &mut self,
-        (model, graph): (&Model, Graph<'_>),
+        model: &Model,
+        graph: Graph<'_>,
         keep: bool,
         comm: &dyn Communicator,
         clock: &mut Clock<'_>,
@@ -126,7 +126,8 @@ impl<'a> PushPull<'a> {
     /// Computes the gradients of the weights of this rank's columns. `of_sums` is the gradient of this rank's sums. Collective.
     pub fn backward(
         mut self,
-        (model, graph): (&Model, Graph<'_>),
+        model: &Model,
+        graph: Graph<'_>,
         of_sums: &Tensor,
         comm: &dyn Communicator,
         clock: &mut Clock<'_>,

@@ -1,25 +1,28 @@
 //! Server-wise mini-batches that are made once (GraNNDis).
 
 use gsplit_kernels::Fanout;
+use gsplit_store::text::option_from_text;
 use serde::{Deserialize, Serialize};
 
-use super::{Device, TrainConfig};
+use super::{Config, Device};
 
 /// How mini-batches are made under `--parallelism cooperative`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
 pub struct CooperativeConfig {
     /// With cooperative, the number of mini-batches per epoch; 1 is full-graph training. They are made once, with all
     /// in-edges: --fanouts and --batch-size do not apply [default: 1]
-    #[arg(long, value_name = "R")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "R"))]
     pub batches_per_epoch: Option<usize>,
     /// With cooperative and several servers (--groups), the number of hops beyond its own vertices that a server reads;
     /// the number of layers reads all [default: 1]
-    #[arg(long, value_name = "HOPS")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOPS"))]
     pub expansion_hops: Option<usize>,
     /// In-neighbours drawn for each vertex on a hop beyond a server's own vertices; `all` takes every one. Edges within
     /// a server are never left out [default: 15]
-    #[arg(long, value_name = "FANOUT")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FANOUT"))]
+    #[serde(deserialize_with = "option_from_text")]
     pub expansion_fanout: Option<Fanout>,
 }
 
@@ -50,32 +53,33 @@ impl CooperativeConfig {
     }
 }
 
-impl TrainConfig {
+impl Config {
     /// Returns the problem with these options, or with a run whose mini-batches are made once, if any.
     pub(super) fn cooperative_problem(&self) -> Option<String> {
-        let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } = &self.cooperative;
+        let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } =
+            &self.system.cooperative;
         let expansion = [
             expansion_hops.map(|hops| format!("--expansion-hops {hops}")),
             expansion_fanout.map(|fanout| format!("--expansion-fanout {fanout}")),
         ];
         let expansion = expansion.into_iter().flatten().next();
-        let parallelism = self.parallelism;
+        let parallelism = self.system.parallelism;
         if !parallelism.cooperates() {
             let option = batches.map(|batches| format!("--batches-per-epoch {batches}")).or(expansion)?;
             return Some(format!("{option} is for --parallelism cooperative: under {parallelism} leave it out"));
         }
         let problem = if *batches == Some(0) {
             "--batches-per-epoch 0: expected 1 or more".to_string()
-        } else if let Some(option) = expansion.filter(|_| self.groups == 1) {
+        } else if let Some(option) = expansion.filter(|_| self.system.groups == 1) {
             format!("{option}: there is nothing beyond one server: leave it out, or give --groups")
-        } else if self.device == Device::Cuda {
+        } else if self.system.device == Device::Cuda {
             "mini-batches that are made once are for CPUs only: choose --device cpu".into()
-        } else if self.task.is_link() {
+        } else if self.data.task.is_link() {
             "mini-batches that are made once are of vertices: leave --task link out, or choose another parallelism"
                 .into()
-        } else if self.draw_by.is_some() {
+        } else if self.data.draw_by.is_some() {
             "all in-edges within a server are taken, none are drawn: leave --draw-by out".into()
-        } else if self.edge_weights.is_some() {
+        } else if self.data.edge_weights.is_some() {
             "--edge-weights are not read for mini-batches that are made once: leave it out".into()
         } else {
             return None;

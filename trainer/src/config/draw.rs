@@ -3,12 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use gsplit_store::text_in_files;
+use serde::{Deserialize, Serialize};
 
-use super::{Device, ModelKind, TrainConfig};
+use super::{Config, Device, ModelKind, name_of};
 
 /// How in-neighbours are drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum DrawKind {
     /// All with the same probability, or by --draw-by
@@ -49,28 +51,19 @@ impl fmt::Display for DrawFactor {
     }
 }
 
-impl Serialize for DrawFactor {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for DrawFactor {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+text_in_files!(DrawFactor);
 
 /// How in-neighbours are drawn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
 pub struct DrawConfig {
     /// How in-neighbours are drawn. Locality depends on the rows that a rank keeps, so another cache gives other losses
-    #[arg(id = "draw", long, value_name = "KIND", value_enum, default_value = "uniform")]
+    #[cfg_attr(feature = "cli", arg(id = "draw", long, value_name = "KIND", value_enum, default_value_t))]
     pub kind: DrawKind,
     /// With --draw locality, how many times as often in-neighbours are drawn: a number from 1, or auto, which starts at 1, doubles after an
     /// epoch in which 20 % or more of the loaded bytes were not in the rank's own cache, up to 8, and halves below 15 % [default: auto]
-    #[arg(long, value_name = "F|auto")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "F|auto"))]
     pub draw_factor: Option<DrawFactor>,
 }
 
@@ -82,47 +75,47 @@ impl DrawConfig {
     }
 }
 
-impl TrainConfig {
+impl Config {
     /// True if ranks prefer in-neighbours whose rows they keep.
     pub fn draws_locally(&self) -> bool {
-        self.draw.kind == DrawKind::Locality
+        self.data.draw.kind == DrawKind::Locality
     }
 
     /// The option that requires drawing on the host, for GPUs too, if there is one.
     pub(crate) fn drawn_by_host(&self) -> Option<&'static str> {
-        match self.draw.kind {
+        match self.data.draw.kind {
             DrawKind::Locality => Some("--draw locality"),
-            DrawKind::Uniform if self.draw_by.is_some() => Some("--draw-by"),
-            DrawKind::Uniform => self.edge_weights.as_ref().map(|_| "--edge-weights"),
+            DrawKind::Uniform if self.data.draw_by.is_some() => Some("--draw-by"),
+            DrawKind::Uniform => self.data.edge_weights.as_ref().map(|_| "--edge-weights"),
         }
     }
 
     /// Returns the problem with how in-neighbours are drawn or their rows are summed, if any.
     pub(super) fn draw_problem(&self) -> Option<String> {
-        let (kind, on_gpu) = (self.model.kind, self.device == Device::Cuda);
-        if let Some(column) = self.edge_weights.as_ref().filter(|_| !kind.sums_sources()) {
+        let (kind, on_gpu) = (self.model.kind, self.system.device == Device::Cuda);
+        if let Some(column) = self.data.edge_weights.as_ref().filter(|_| !kind.sums_sources()) {
             let problem = "sums no rows that weights could multiply: choose sage, gcn, resgcn, sgc or gin";
-            return Some(format!("--edge-weights {column}: --model {} {problem}", kind.name()));
+            return Some(format!("--edge-weights {column}: --model {} {problem}", name_of(&kind)));
         }
-        if let Some(column) = self.draw_by.as_ref().filter(|_| on_gpu && kind.attends()) {
+        if let Some(column) = self.data.draw_by.as_ref().filter(|_| on_gpu && kind.attends()) {
             let problem = "corrects its draws on CPUs only: choose --device cpu";
-            return Some(format!("--draw-by {column}: --model {} {problem}", kind.name()));
+            return Some(format!("--draw-by {column}: --model {} {problem}", name_of(&kind)));
         }
         if !self.draws_locally() {
-            let factor = self.draw.draw_factor.as_ref()?;
+            let factor = self.data.draw.draw_factor.as_ref()?;
             return Some(format!("--draw-factor {factor} is for --draw locality: leave it out, or give both"));
         }
-        if let Some(column) = &self.draw_by {
+        if let Some(column) = &self.data.draw_by {
             Some(format!(
                 "--draw locality: in-neighbours are drawn by --draw-by {column} already: leave one of them out"
             ))
-        } else if self.split_layers() > 0 || self.parallelism.slices_columns() {
+        } else if self.split_layers() > 0 || self.system.parallelism.slices_columns() {
             let problem = "a rank loads other rows than it draws: choose --parallelism data, owned or single";
-            Some(format!("--draw locality: under --parallelism {} {problem}", self.parallelism))
+            Some(format!("--draw locality: under --parallelism {} {problem}", self.system.parallelism))
         } else if kind == ModelKind::SagePool {
             Some("--draw locality: --model sage-pool takes maxima, which nothing corrects: choose another".into())
         } else if on_gpu && !kind.sums_sources() {
-            Some(format!("--draw locality: --model {} is corrected on CPUs only: choose --device cpu", kind.name()))
+            Some(format!("--draw locality: --model {} is corrected on CPUs only: choose --device cpu", name_of(&kind)))
         } else {
             None
         }

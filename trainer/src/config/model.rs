@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// Kinds of layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
     /// GraphSAGE with the mean aggregator (Hamilton et al., 2017)
@@ -13,7 +14,7 @@ pub enum ModelKind {
     /// Graph convolutional network (Kipf and Welling, 2017)
     Gcn,
     /// Simplified GCN, "S-GCN" (Wu et al., 2019): propagation and one product; --hidden and --dropout do not apply
-    #[value(alias = "s-gcn")]
+    #[cfg_attr(feature = "cli", value(alias = "s-gcn"))]
     Sgc,
     /// Graph isomorphism network (Xu et al., 2019)
     Gin,
@@ -22,15 +23,14 @@ pub enum ModelKind {
     /// GAT with dynamic attention (Brody et al., 2022)
     Gatv2,
     /// ResGCN+ (Li et al., 2020): norm, ReLU, dropout, graph convolution, addition; for deep models
-    #[value(alias = "resgcn+")]
+    #[cfg_attr(feature = "cli", value(alias = "resgcn+"))]
     Resgcn,
 }
 
 impl ModelKind {
-    /// Its name on the command line.
-    pub(crate) fn name(self) -> String {
-        clap::ValueEnum::to_possible_value(&self).map_or(String::new(), |value| value.get_name().to_string())
-    }
+    /// Every kind.
+    pub const ALL: [Self; 8] =
+        [Self::Sage, Self::SagePool, Self::Gcn, Self::Sgc, Self::Gin, Self::Gat, Self::Gatv2, Self::Resgcn];
 
     /// True if its layers weight their sources' rows by attention.
     pub(crate) fn attends(self) -> bool {
@@ -47,7 +47,8 @@ impl ModelKind {
 }
 
 /// Normalisation before a hidden layer's activation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum NormKind {
     /// Nothing
@@ -59,10 +60,12 @@ pub enum NormKind {
 }
 
 /// Layers whose rows are turned into logits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum JumpingKnowledge {
     /// The last layer's
+    #[default]
     None,
     /// The rows of every layer, side by side
     Cat,
@@ -71,7 +74,8 @@ pub enum JumpingKnowledge {
 }
 
 /// Type that factors of dense products, and on GPUs all rows, are rounded to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Dtype {
     /// No rounding: all bits of f32
@@ -87,7 +91,8 @@ pub enum Dtype {
 }
 
 /// Norm that a feature row is divided by before it is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureNorm {
     /// Nothing
@@ -97,53 +102,71 @@ pub enum FeatureNorm {
     Row,
 }
 
-/// Default number of attention heads.
-const DEFAULT_HEADS: usize = 4;
-
 /// A model's shape.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
     /// Kind of layers
-    #[arg(id = "model", long, value_name = "KIND", value_enum, default_value = "sage")]
+    #[cfg_attr(feature = "cli", arg(id = "model", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind))]
     pub kind: ModelKind,
     /// Number of layers, each with its fanout [default: as many as --fanouts]
-    #[arg(long, default_value_t = 3, hide_default_value = true)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().layers, hide_default_value = true))]
     pub layers: usize,
     /// Width of the hidden layers
-    #[arg(long, default_value_t = 256)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().hidden))]
     pub hidden: usize,
     /// Attention heads of GAT's and GATv2's hidden layers, a divisor of --hidden; a layer that returns logits has one
-    #[arg(long, default_value_t = DEFAULT_HEADS)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().heads))]
     pub heads: usize,
     /// Share of the hidden values that dropout zeroes
-    #[arg(long, default_value_t = 0.5)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().dropout))]
     pub dropout: f64,
     /// Share of the features that dropout zeroes
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", default_value_t = 0.0))]
     pub input_dropout: f64,
     /// Share of the attention weights that dropout zeroes, of --model gat and gatv2
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", default_value_t = 0.0))]
     pub attention_dropout: f64,
     /// Divide each feature row where it is used, as recipes for bags of words do; the dataset stays as it is
-    #[arg(long, value_name = "BY", value_enum, default_value = "none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BY", value_enum, default_value_t))]
     pub normalise_features: FeatureNorm,
     /// Normalisation before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
-    #[arg(long, value_enum)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub norm: Option<NormKind>,
     /// Add its input row to each hidden layer's output, through a trained matrix where the widths differ
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub residual: bool,
     /// Compute the logits from the rows of several layers, with one more product (Xu et al., 2018)
-    #[arg(long, value_enum, default_value = "none")]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub jumping_knowledge: JumpingKnowledge,
     /// Recompute intermediate values of each layer in the backward pass instead of keeping them: less memory, more
     /// time, the same losses to the bit
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub checkpoint_activations: bool,
     /// Type that factors of dense products, and on a GPU all rows, are rounded to
-    #[arg(long, value_enum, default_value = "f32")]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub dtype: Dtype,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            kind: ModelKind::Sage,
+            layers: 3,
+            hidden: 256,
+            heads: 4,
+            dropout: 0.5,
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
+            normalise_features: FeatureNorm::None,
+            norm: None,
+            residual: false,
+            jumping_knowledge: JumpingKnowledge::None,
+            checkpoint_activations: false,
+            dtype: Dtype::F32,
+        }
+    }
 }
 
 impl ModelConfig {
@@ -183,7 +206,8 @@ impl ModelConfig {
     /// Returns the problem with an attention option of a model without attention, if any.
     pub(super) fn unread_problem(&self) -> Option<String> {
         let dropout = (self.attention_dropout > 0.0).then(|| format!("--attention-dropout {}", self.attention_dropout));
-        let option = dropout.or_else(|| (self.heads != DEFAULT_HEADS).then(|| format!("--heads {}", self.heads)));
+        let option =
+            dropout.or_else(|| (self.heads != Self::default().heads).then(|| format!("--heads {}", self.heads)));
         let option = option.filter(|_| !self.kind.attends())?;
         let problem = "there is no attention in this kind of model: leave it out, or choose --model gat or gatv2";
         Some(format!("{option}: {problem}"))

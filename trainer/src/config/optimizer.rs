@@ -3,52 +3,54 @@
 use serde::{Deserialize, Serialize};
 
 /// Optimizers, each with torch's formulas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerKind {
     /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient
     Adam,
     /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019)
-    #[value(name = "adamw")]
+    #[cfg_attr(feature = "cli", value(name = "adamw"))]
     AdamW,
     /// Stochastic gradient descent with momentum; weight decay is added to the gradient
     Sgd,
 }
 
 /// The optimizer's settings. `None` has the default of [`OptimizerConfig::effective`] or does not apply to the kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
     /// How the parameters are updated
-    #[arg(id = "optimizer", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind)]
+    #[cfg_attr(feature = "cli", arg(id = "optimizer", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind))]
     pub kind: OptimizerKind,
     /// Learning rate, before --schedule changes it
-    #[arg(long, default_value_t = Self::default().lr)]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().lr))]
     pub lr: f64,
     /// Weight decay of every parameter
-    #[arg(long, value_name = "FACTOR", default_value_t = Self::default().weight_decay)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR", default_value_t = Self::default().weight_decay))]
     pub weight_decay: f64,
     /// Scale the gradient of a mini-batch, over all ranks and parameters, down to this norm if it is larger
-    #[arg(long, value_name = "NORM")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NORM"))]
     pub clip_norm: Option<f64>,
     /// Momentum of sgd; 0 for none [default: 0.9]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub momentum: Option<f64>,
     /// Nesterov's momentum, for sgd
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub nesterov: bool,
     /// Share of the first moment that adam and adamw keep in a step [default: 0.9]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub beta1: Option<f64>,
     /// Share of the second moment that adam and adamw keep in a step [default: 0.999]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub beta2: Option<f64>,
     /// Summand of the denominator of adam and adamw [default: 1e-8]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub adam_epsilon: Option<f64>,
     /// Update with the gradient of the mini-batch N steps before: w(t+1) = w(t) - lr * gradient(w(t - N)), like P3's
     /// pipeline of N mini-batches in flight; an epoch ends when all are applied. Only on the CPU
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 0))]
     pub staleness: usize,
 }
 

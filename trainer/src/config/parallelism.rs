@@ -4,10 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Device, FeatureNorm, ModelKind, TrainConfig};
+use super::{Config, Device, FeatureNorm, ModelKind};
 
 /// Division of the work between ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Parallelism {
     /// GSplit: each vertex of a layer is computed by the rank that owns its part; ranks exchange hidden rows
@@ -59,7 +60,7 @@ pub enum Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOrigin {
     /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
-    Drawn,
+    EdgeOutput,
     /// They are made once; epochs shuffle their order.
     Made,
 }
@@ -74,10 +75,13 @@ pub enum Bottom {
 }
 
 impl Parallelism {
+    /// Every parallelism that training can begin with: [`Self::Auto`] is replaced by one of them first.
+    pub const ALL: [Self; 6] = [Self::Split, Self::Owned, Self::Data, Self::PushPull, Self::Cooperative, Self::Single];
+
     /// The row of this parallelism.
     pub fn row(self) -> Division {
         let row =
-            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::Drawn, several: true };
+            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::EdgeOutput, several: true };
         match self {
             Self::Split => row("split", Shared::Layers),
             Self::Owned => row("owned", Shared::Seeds),
@@ -116,10 +120,10 @@ impl std::fmt::Display for Parallelism {
     }
 }
 
-impl TrainConfig {
+impl Config {
     /// Returns the problem with a partition map that is named and would have no effect, if any.
     pub(super) fn map_problem(&self) -> Option<String> {
-        let (key, parallelism) = (self.partition.as_ref()?, self.parallelism);
+        let (key, parallelism) = (self.system.partition.as_ref()?, self.system.parallelism);
         let is_read = parallelism.needs_map() || parallelism == Parallelism::Auto;
         (!is_read).then(|| {
             format!("--partition {key}: --parallelism {parallelism} reads no partition: leave it out, or choose split or owned")
@@ -128,10 +132,10 @@ impl TrainConfig {
 
     /// Returns the problem with computing by columns of the features, if this is asked for and there is one.
     pub(super) fn columns_problem(&self) -> Option<String> {
-        if !self.parallelism.slices_columns() {
+        if !self.system.parallelism.slices_columns() {
             return None;
         }
-        let problem = if self.device == Device::Cuda {
+        let problem = if self.system.device == Device::Cuda {
             "ranks on GPUs do not compute by columns yet: choose --device cpu"
         } else if self.model.kind == ModelKind::SagePool {
             "--model sage-pool has no linear first step: choose sage, gcn, sgc, gin, gat, gatv2 or resgcn"
@@ -142,23 +146,6 @@ impl TrainConfig {
         } else {
             return None;
         };
-        Some(format!("--parallelism {}: {problem}", self.parallelism))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::ValueEnum;
-
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_command_line_and_of_checkpoints() {
-        for parallelism in Parallelism::value_variants() {
-            let name = parallelism.to_string();
-            let shown = parallelism.to_possible_value().unwrap();
-            assert_eq!(shown.get_name(), name);
-            assert_eq!(serde_json::to_value(parallelism).unwrap(), serde_json::json!(name));
-        }
+        Some(format!("--parallelism {}: {problem}", self.system.parallelism))
     }
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// Learning-rate schedules. All except `step` and `plateau` change the rate with every mini-batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleKind {
     /// One rate for the whole run
@@ -19,29 +20,30 @@ pub enum ScheduleKind {
 }
 
 /// The schedule's settings. `None` has the default of [`ScheduleConfig::effective`] or does not apply to the kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// How the learning rate changes in the course of the run
-    #[arg(id = "schedule", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind)]
+    #[cfg_attr(feature = "cli", arg(id = "schedule", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind))]
     pub kind: ScheduleKind,
     /// Mini-batches over which the rate first rises linearly to --lr
-    #[arg(long, value_name = "N", default_value_t = Self::default().warmup_steps)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = Self::default().warmup_steps))]
     pub warmup_steps: u64,
     /// Epochs, warm-up included, after which linear and cosine reach --min-lr [default: --epochs]
-    #[arg(long, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     pub decay_epochs: Option<u32>,
     /// Lowest rate of linear, cosine and plateau [default: 0]
-    #[arg(long, value_name = "LR")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LR"))]
     pub min_lr: Option<f64>,
     /// Epochs between two steps of the step schedule [default: 10]
-    #[arg(long, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     pub step_epochs: Option<u32>,
     /// Factor by which step and plateau multiply the rate [default: 0.1]
-    #[arg(long, value_name = "FACTOR")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR"))]
     pub gamma: Option<f64>,
     /// Evaluations without a new best before plateau lowers the rate at the next one [default: 10]
-    #[arg(long, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     pub lr_patience: Option<u32>,
 }
 

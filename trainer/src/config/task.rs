@@ -4,15 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use gsplit_sample::links::HeldOut;
-use gsplit_store::{Dataset, Progress};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use gsplit_store::{Dataset, Progress, text_in_files};
+use serde::{Deserialize, Serialize};
 
-use super::TrainConfig;
+use super::Config;
 use crate::metric::Metric;
 use crate::{Error, Result};
 
 /// Task to learn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TaskKind {
     /// The classes of vertices: one per vertex, or any number per vertex, as in the dataset's labels
@@ -25,7 +26,8 @@ pub enum TaskKind {
 }
 
 /// Loss of a regression.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum NumberLoss {
     /// Squared error
@@ -68,20 +70,11 @@ impl fmt::Display for ClassWeights {
     }
 }
 
-impl Serialize for ClassWeights {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ClassWeights {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+text_in_files!(ClassWeights);
 
 /// Function that scores a pair of vertices from their rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum ScorerKind {
     /// Their dot product
@@ -92,45 +85,46 @@ pub enum ScorerKind {
 }
 
 /// Options of the task: training targets, losses and metrics.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
 pub struct TaskConfig {
     /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values [default:
     /// regression if the labels are numbers, else node]
-    #[arg(id = "task", long, value_name = "KIND", value_enum)]
+    #[cfg_attr(feature = "cli", arg(id = "task", long, value_name = "KIND", value_enum))]
     pub kind: Option<TaskKind>,
     /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and
     /// roc-auc if the dataset has pairs that are not links; rmse, mae or r2 with --task regression
     /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; for links the metric
     /// of the dataset's own split, else mrr; for numbers rmse]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub metric: Option<Metric>,
     /// With --task regression, the loss of a number, in standard deviations [default: mse]
-    #[arg(long, value_name = "KIND", value_enum)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KIND", value_enum))]
     pub loss: Option<NumberLoss>,
     /// Weights of the classes in the loss, which is then a weighted mean: one number per class in their order, or balanced, which
     /// makes rare classes weigh as much as frequent ones, by the train split: vertices / (classes * vertices of the class). Where
     /// a vertex can have several classes, balanced weights the classes that it has: vertices without / with the class
-    #[arg(long, value_name = "balanced|W,...")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "balanced|W,..."))]
     pub class_weights: Option<ClassWeights>,
     /// Function that scores a pair of vertices, with --task link
-    #[arg(long, value_name = "KIND", value_enum, default_value = "dot")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KIND", value_enum, default_value_t))]
     pub scorer: ScorerKind,
     /// Negative pairs drawn for each edge of a mini-batch, with --task link
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K", default_value_t = Self::default().negatives))]
     pub negatives: usize,
     /// Share of the edges held out for scores while training, with --task link; this and the next three options are for
     /// datasets without their own split of links
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", default_value_t = Self::default().valid_edges))]
     pub valid_edges: f64,
     /// Share of the edges held out for the final score, with --task link
-    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", default_value_t = Self::default().test_edges))]
     pub test_edges: f64,
     /// Seed of the choice of held-out edges, and of the pairs that they are ranked among
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SEED", default_value_t = Self::default().edge_seed))]
     pub edge_seed: u64,
     /// Pairs that each held-out edge is ranked among
-    #[arg(long, value_name = "K", default_value_t = 100)]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K", default_value_t = Self::default().eval_negatives))]
     pub eval_negatives: usize,
 }
 
@@ -259,14 +253,14 @@ impl TaskConfig {
     }
 }
 
-impl TrainConfig {
+impl Config {
     /// Returns this configuration with the task of the labels of `dataset` if none is given; notes a regression on `progress`.
     ///
     /// # Errors
     /// [`Error::Option`] if the labels do not fit the task, or an option is for another task.
     pub fn of_labels(&self, dataset: &Dataset, progress: &dyn Progress) -> Result<Self> {
         let (place, manifest) = (dataset.path().display(), dataset.manifest());
-        let kind = match (self.task.kind, manifest.numeric_label) {
+        let kind = match (self.data.task.kind, manifest.numeric_label) {
             (Some(TaskKind::Node), true) => {
                 return Err(Error::Option(format!(
                     "--task node: the labels of {place} are numbers: choose --task regression, or convert it with --label-kind class"
@@ -286,8 +280,8 @@ impl TrainConfig {
             (kind, _) => kind.unwrap_or_default(),
         };
         let mut config = self.clone();
-        config.task.kind = Some(kind);
-        config.task.problem().map_or(Ok(config), |problem| Err(Error::Option(problem)))
+        config.data.task.kind = Some(kind);
+        config.data.task.problem().map_or(Ok(config), |problem| Err(Error::Option(problem)))
     }
 }
 

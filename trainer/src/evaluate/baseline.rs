@@ -40,9 +40,9 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let labels = match &job.task {
         Task::Nodes(task) => &task.labels,
         // Ranking by popularity costs as much as an evaluation.
-        Task::Links(_) if job.config.eval_every == 0 => return Ok(Yardstick::default()),
+        Task::Links(_) if job.config.run.eval_every == 0 => return Ok(Yardstick::default()),
         Task::Links(split) => {
-            let found = links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop)?;
+            let found = links::popularity(split, &job.whole, &job.config.data.task, job.metric, job.hooks.stop)?;
             return Ok(Yardstick { baseline: Some(found), unscored: Vec::new() });
         }
     };

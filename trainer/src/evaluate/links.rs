@@ -9,7 +9,7 @@
 //! that score above the K-th best pair; ties do not count.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
 use gsplit_store::{Baseline, Kinds, LinkNegatives, Split, Stage};
@@ -20,6 +20,7 @@ use crate::config::TaskConfig;
 use crate::error::check_stop;
 use crate::infer::{Hidden, LayerWise};
 use crate::metric::{Metric, SharedNegatives, rank_of_positive, roc_auc};
+use crate::model::PairScorer;
 use crate::task::{LinkSplit, is_known};
 
 /// Maximum number of draws of a negative.
@@ -33,14 +34,15 @@ pub fn evaluate(
     pass: &mut LayerWise<'_>,
     split: &LinkSplit,
     whole: &Graph<'_>,
-    (config, metric): (&TaskConfig, Metric),
+    config: &TaskConfig,
+    metric: Metric,
     stage: &dyn Stage,
 ) -> Result<Vec<(Split, Option<f64>)>> {
     let dim = pass.model().out_dim(pass.model().num_layers() - 1);
     let rows = pass.rows(stage)?;
     let values = rows.as_ref().map_or(&[][..], Hidden::values);
-    let mut ranker = Ranker::Model { pass, rows: (values, dim) };
-    let mut score = |which| ranker.score(which, split, whole, (config, metric));
+    let ranker = Ranker { by: ScoredBy::Model(pass.model().pair_scorer(), values, dim), stop: pass.stop() };
+    let score = |which| ranker.score(which, split, whole, config, metric);
     Ok(vec![(Split::Valid, score(Split::Valid)?), (Split::Test, score(Split::Test)?)])
 }
 
@@ -49,33 +51,38 @@ pub fn evaluate(
 pub fn popularity(
     split: &LinkSplit,
     whole: &Graph<'_>,
-    (config, metric): (&TaskConfig, Metric),
+    config: &TaskConfig,
+    metric: Metric,
     stop: Option<&'static AtomicBool>,
 ) -> Result<Baseline> {
-    let mut ranker = Ranker::Popularity { graph: split.graph()?, stop };
-    let mut score = |which| ranker.score(which, split, whole, (config, metric));
+    let ranker = Ranker { by: ScoredBy::Popularity(split.graph()?), stop };
+    let score = |which| ranker.score(which, split, whole, config, metric);
     Ok(Baseline { name: "popularity".into(), class: None, valid: score(Split::Valid)?, test: score(Split::Test)? })
 }
 
-/// Source of the scores of pairs.
-enum Ranker<'r, 'a> {
-    /// Rows of a model, and their width.
-    Model { pass: &'r mut LayerWise<'a>, rows: (&'r [f32], usize) },
-    /// Number of edges into the target.
-    Popularity { graph: Graph<'r>, stop: Option<&'static AtomicBool> },
+/// Scores and ranks pairs.
+struct Ranker<'r> {
+    by: ScoredBy<'r>,
+    stop: Option<&'static AtomicBool>,
 }
 
-/// Function from the sources and targets of pairs to their scores.
-type PairScores<'s> = dyn Fn([&[u32]; 2]) -> Result<Vec<f32>> + 's;
+/// Source of the scores of pairs.
+enum ScoredBy<'r> {
+    /// A model's scorer, with rows of all vertices and their width.
+    Model(&'r PairScorer, &'r [f32], usize),
+    /// Number of edges into the target.
+    Popularity(Graph<'r>),
+}
 
-impl Ranker<'_, '_> {
+impl Ranker<'_> {
     /// The score of the held-out edges of `which`; `None` if there are none, or if the metric is undefined.
     fn score(
-        &mut self,
+        &self,
         which: Split,
         split: &LinkSplit,
         whole: &Graph<'_>,
-        (config, metric): (&TaskConfig, Metric),
+        config: &TaskConfig,
+        metric: Metric,
     ) -> Result<Option<f64>> {
         let edges = if which == Split::Valid { &split.valid } else { &split.test };
         let given = split.links().and_then(|links| Some((links.info().negatives?, links.negatives(which)?)));
@@ -84,17 +91,17 @@ impl Ranker<'_, '_> {
             Some((LinkNegatives::Pairs, (negatives, _))) => self.shared(edges, negatives, metric),
             Some((LinkNegatives::Targets, (negatives, width))) => {
                 let among = |edge: usize| negatives[edge * width..][..width].iter().copied();
-                Ok(Some(of_ranks(&self.ranks(edges, (width, among))?, metric)))
+                Ok(Some(of_ranks(&self.ranks(edges, width, among)?, metric)))
             }
             None => {
-                let among = |edge: usize| negatives((whole, split.kinds()), config, edges[edge]);
-                Ok(Some(of_ranks(&self.ranks(edges, (config.eval_negatives, among))?, metric)))
+                let among = |edge: usize| negatives(whole, split.kinds(), config, edges[edge].0, edges[edge].1);
+                Ok(Some(of_ranks(&self.ranks(edges, config.eval_negatives, among)?, metric)))
             }
         }
     }
 
     /// The metric of `edges` that share `negatives`, given as consecutive pairs. `None` if it is undefined.
-    fn shared(&mut self, edges: &[(u32, u32)], negatives: &[u32], metric: Metric) -> Result<Option<f64>> {
+    fn shared(&self, edges: &[(u32, u32)], negatives: &[u32], metric: Metric) -> Result<Option<f64>> {
         let links = self.scores(edges.len(), |edge| edges[edge])?;
         let pairs = negatives.as_chunks::<2>().0;
         let negatives = self.scores(pairs.len(), |pair| (pairs[pair][0], pairs[pair][1]))?;
@@ -111,66 +118,46 @@ impl Ranker<'_, '_> {
     }
 
     /// Scores `count` pairs.
-    fn scores(&mut self, count: usize, pair: impl Fn(usize) -> (u32, u32) + Sync) -> Result<Vec<f32>> {
-        self.by_blocks(count, PAIRS, |scorer, block| {
+    fn scores(&self, count: usize, pair: impl Fn(usize) -> (u32, u32)) -> Result<Vec<f32>> {
+        self.by_blocks(count, PAIRS, |block| {
             let (sources, targets): (Vec<u32>, Vec<u32>) = block.map(&pair).unzip();
-            scorer([&sources, &targets])
+            self.scores_of([&sources, &targets])
         })
     }
 
     /// The rank of each edge among `negatives` other targets: `among(i)` yields the targets for edge i.
     fn ranks<I: Iterator<Item = u32>>(
-        &mut self,
+        &self,
         edges: &[(u32, u32)],
-        (negatives, among): (usize, impl Fn(usize) -> I + Sync),
+        negatives: usize,
+        among: impl Fn(usize) -> I + Sync,
     ) -> Result<Vec<f64>> {
         let each = 1 + negatives;
-        self.by_blocks(edges.len(), (PAIRS / each).max(1), |scorer, block| {
+        self.by_blocks(edges.len(), (PAIRS / each).max(1), |block| {
             let with = |edge: usize| -> Vec<u32> { [edges[edge].1].into_iter().chain(among(edge)).collect() };
             let targets = block.clone().into_par_iter().map(with).collect::<Vec<_>>().concat();
             let sources: Vec<u32> = block.flat_map(|edge| std::iter::repeat_n(edges[edge].0, each)).collect();
-            let scores = scorer([&sources, &targets])?;
+            let scores = self.scores_of([&sources, &targets])?;
             Ok(scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..])).collect())
         })
     }
 
-    /// Results of `work` for each of `count` items, in blocks of `size`, which a model's workers take in turn.
-    fn by_blocks<T: Send + Copy>(
-        &mut self,
-        count: usize,
-        size: usize,
-        work: impl Fn(&PairScores<'_>, Range<usize>) -> Result<Vec<T>> + Sync,
-    ) -> Result<Vec<T>> {
-        let (pass, (rows, dim)) = match self {
-            Self::Model { pass, rows } => (pass, *rows),
-            Self::Popularity { graph, stop } => {
-                let scorer = |[_, targets]: [&[u32]; 2]| Ok(targets.iter().map(|&v| graph.degree(v) as f32).collect());
-                let mut found = Vec::with_capacity(count);
-                for start in (0..count).step_by(size) {
-                    check_stop(*stop)?;
-                    found.extend(work(&scorer, start..count.min(start + size))?);
-                }
-                return Ok(found);
-            }
-        };
-        let (next, stop) = (AtomicUsize::new(0), pass.stop());
-        let found = pass.team().each(|model, _, failed| {
-            let scorer = |ends: [&[u32]; 2]| model.pair_scorer().scores(rows, dim, ends);
-            let mut found = Vec::new();
-            while !failed.load(Ordering::Relaxed) {
-                check_stop(stop)?;
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let block = number * size..count.min((number + 1) * size);
-                if block.is_empty() {
-                    break;
-                }
-                found.push((number, work(&scorer, block)?));
-            }
-            Ok(found)
-        })?;
-        let mut found: Vec<(usize, Vec<T>)> = found.into_iter().flatten().collect();
-        found.sort_unstable_by_key(|(number, _)| *number);
-        Ok(found.into_iter().flat_map(|(_, items)| items).collect())
+    /// The scores of the pairs of these sources and targets.
+    fn scores_of(&self, [sources, targets]: [&[u32]; 2]) -> Result<Vec<f32>> {
+        match &self.by {
+            ScoredBy::Model(scorer, rows, dim) => scorer.scores(rows, *dim, [sources, targets]),
+            ScoredBy::Popularity(graph) => Ok(targets.iter().map(|&v| graph.degree(v) as f32).collect()),
+        }
+    }
+
+    /// Results of `work` for each of `count` items, in blocks of `size`.
+    fn by_blocks<T>(&self, count: usize, size: usize, work: impl Fn(Range<usize>) -> Result<Vec<T>>) -> Result<Vec<T>> {
+        let mut found = Vec::with_capacity(count);
+        for start in (0..count).step_by(size) {
+            check_stop(self.stop)?;
+            found.extend(work(start..count.min(start + size))?);
+        }
+        Ok(found)
     }
 }
 
@@ -185,9 +172,11 @@ fn of_ranks(ranks: &[f64], metric: Metric) -> f64 {
 
 /// The vertices among which the target of an edge is ranked: others of its kind.
 fn negatives(
-    (whole, kinds): (&Graph<'_>, Kinds),
+    whole: &Graph<'_>,
+    kinds: Kinds,
     config: &TaskConfig,
-    (source, target): (u32, u32),
+    source: u32,
+    target: u32,
 ) -> impl Iterator<Item = u32> {
     let key = StreamKey { step: target, layer: 1, ..StreamKey::new(config.edge_seed, Stream::Negatives) };
     let (mut draws, others) = (Draws::new(&key, source), kinds.of(target));

@@ -38,17 +38,18 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
         Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
         Task::Links(_) => job.graph.num_vertices(),
     };
-    let below = if job.config.eval_fanouts.is_some() { 0 } else { model.num_layers() - 1 };
+    let below = if job.config.run.eval_fanouts.is_some() { 0 } else { model.num_layers() - 1 };
     (last > 0).then(|| (job.graph.num_vertices() * below + last) as u64)
 }
 
 /// Scores the existing valid and test splits with the model of `team`; a score is `None` if it is undefined.
 pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
-    if let (Some(fanouts), Task::Nodes(task)) = (&job.config.eval_fanouts, &job.task) {
+    if let (Some(fanouts), Task::Nodes(task)) = (&job.config.run.eval_fanouts, &job.task) {
         let mut scores = Tally::new(job, task)?;
         // All workers together hold as much as one training mini-batch.
-        let chunk = job.config.batch_size.div_ceil(team.places().len());
-        let pass = SampledInference { graph: job.graph, fanouts, seed: job.config.seed, chunk, stop: job.options.stop };
+        let chunk = job.config.data.batch_size.div_ceil(team.places().len());
+        let pass =
+            SampledInference { graph: job.graph, fanouts, seed: job.config.run.seed, chunk, stop: job.hooks.stop };
         let wanted = scores.scores.vertices();
         pass.run(&mut team, &wanted, stage, &mut |chunk| {
             scores.push(chunk.vertices, chunk.rows);
@@ -57,16 +58,16 @@ pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<
         return Ok(scores.finish());
     }
     // Finished layers that do not fit in memory stay on disk until the next one is done.
-    let scratch = job.options.checkpoint.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = job.config.run.checkpoint.clone().unwrap_or_else(std::env::temp_dir);
     let room = match job.room {
         None => Room::UNLIMITED,
         Some(bytes) => Room { bytes, scratch: Some(&scratch), ..Room::UNLIMITED },
     };
-    let mut pass = LayerWise::new(team, job.graph, room, job.options.stop)?;
+    let mut pass = LayerWise::new(team, job.graph, room, job.hooks.stop)?;
     let task = match &job.task {
         Task::Nodes(task) => task,
         Task::Links(links) => {
-            let scores = links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage)?;
+            let scores = links::evaluate(&mut pass, links, &job.whole, &job.config.data.task, job.metric, stage)?;
             return Ok(Evaluation { scores, ..Evaluation::default() });
         }
     };
@@ -120,7 +121,8 @@ impl<'j> Tally<'j> {
 /// Like [`evaluate`], by all ranks of `comm`: each has only the rows of its own vertices, with its `model` and
 /// `source`. For node classification. Every rank returns the scores. Collective.
 fn evaluate_owned(
-    (model, source): (&Model, &FeatureSource<'_>),
+    model: &Model,
+    source: &FeatureSource<'_>,
     job: &Job<'_>,
     comm: &dyn Communicator,
     stage: &dyn Stage,
@@ -130,7 +132,7 @@ fn evaluate_owned(
     };
     let mut scores = Tally::new(job, task)?;
     let wanted = scores.scores.vertices();
-    let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.options.stop)?;
+    let mut pass = OwnedLayers::new(model, source, job.graph, owners, comm, job.hooks.stop)?;
     pass.run(&wanted, stage, &mut |vertices, rows| scores.push(vertices, rows))?;
     scores.reduce(comm)?;
     Ok(scores.finish())

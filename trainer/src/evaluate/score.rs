@@ -22,11 +22,11 @@ pub fn score(
     comms: &Comms,
 ) -> Result<Option<Vec<SplitScores>>> {
     let (job, config) = (run.job, run.job.config);
-    let last = report.epoch == config.epochs;
-    let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
+    let last = report.epoch == config.run.epochs;
+    let due = config.run.eval_every > 0 && (last || report.epoch.is_multiple_of(config.run.eval_every));
     let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(None) };
     let started = Instant::now();
-    let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
+    let stage = run.stage(comms.all(), "evaluate", total, "vertices");
     let Evaluation { scores, classes, loss } = match job.dataset.shard() {
         None => {
             set_torch_threads(run.threads);
@@ -34,7 +34,7 @@ pub fn score(
         }
         Some(_) => {
             let source = run.source(comms.all().rank());
-            evaluate_owned((model, source), job, comms.ranks().group, stage.as_ref())?
+            evaluate_owned(model, source, job, comms.ranks().group, stage.as_ref())?
         }
     };
     for (split, score) in scores {

@@ -27,8 +27,7 @@ use tch::{Device, Tensor};
 use super::{Exchange, Shuffle, Shuffled};
 use crate::Result;
 use crate::autograd::device_values_mut_of;
-use crate::operator::Ids;
-use crate::operator::{Row, with_row};
+use crate::operator::{Ids, Row};
 
 /// A shuffle whose number of vertices in the local frontier is not yet known to the host.
 pub struct Shuffling {
@@ -71,10 +70,10 @@ impl Exchange {
     pub fn shuffle_on_device(
         gpu: &Gpu,
         comm: &dyn Communicator,
-        mixed: DeviceSlice<'_, u32>,
+        mixed_frontier: DeviceSlice<'_, u32>,
         owners: DeviceOwners<'_>,
     ) -> Result<Shuffled> {
-        let split = DeviceSplit::new(gpu, mixed, owners, [comm.rank(), comm.size()])?;
+        let split = DeviceSplit::new(gpu, mixed_frontier, owners, [comm.rank(), comm.size()])?;
         let mut rows = 0;
         let shuffling = Shuffling::ask(gpu, comm, &split, |asked| {
             let (index, found) = split.shuffle(gpu, asked)?;
@@ -102,29 +101,10 @@ impl Exchange {
 }
 
 impl Shuffle {
-    pub(super) fn forward_on_device(
+    pub(super) fn forward_on_device<T: Row>(
         &self,
-        on_gpu: (&Gpu, Device),
-        comm: &dyn Communicator,
-        read: &mut Tensor,
-        dim: usize,
-    ) -> Result<()> {
-        with_row!(read.kind(), |T| self.forward_of::<T>(on_gpu, comm, read, dim))
-    }
-
-    pub(super) fn backward_on_device(
-        &self,
-        on_gpu: (&Gpu, Device),
-        comm: &dyn Communicator,
-        gradient: &mut Tensor,
-        dim: usize,
-    ) -> Result<()> {
-        with_row!(gradient.kind(), |T| self.backward_of::<T>(on_gpu, comm, gradient, dim))
-    }
-
-    fn forward_of<T: Row>(
-        &self,
-        (gpu, device): (&Gpu, Device),
+        gpu: &Gpu,
+        device: Device,
         comm: &dyn Communicator,
         read: &mut Tensor,
         dim: usize,
@@ -136,9 +116,10 @@ impl Shuffle {
         Ok(device_all_to_all_v(comm, gpu, sent.slice(), &send, &mut received, &receive)?)
     }
 
-    fn backward_of<T: Row>(
+    pub(super) fn backward_on_device<T: Row>(
         &self,
-        (gpu, device): (&Gpu, Device),
+        gpu: &Gpu,
+        device: Device,
         comm: &dyn Communicator,
         gradient: &mut Tensor,
         dim: usize,

@@ -28,9 +28,7 @@ use order::{rows_at, rows_onto};
 
 use crate::Result;
 use crate::autograd::{Buffer, values_mut};
-use crate::operator::Ids;
-use crate::operator::Place;
-use crate::operator::with_rows_behind;
+use crate::operator::{Ids, Place, with_row, with_rows_behind};
 
 /// Moves the rows of a local frontier to the layer above.
 #[derive(Debug)]
@@ -69,12 +67,12 @@ pub struct Shuffled {
 }
 
 impl Shuffled {
-    /// Lets the layer above read rows in the order of the mixed frontier `mixed`, for a frontier that ranks share.
-    pub fn in_order(mut self, mixed: Ids) -> Self {
+    /// Lets the layer above read rows in the order of the mixed frontier `mixed_frontier`, for a frontier that ranks share.
+    pub fn in_order(mut self, mixed_frontier: Ids) -> Self {
         if let Exchange::Shuffle(shuffle) = &mut self.exchange {
             shuffle.order = Some(self.source.clone());
         }
-        Self { read: mixed, ..self }
+        Self { read: mixed_frontier, ..self }
     }
 }
 
@@ -86,10 +84,14 @@ impl Exchange {
         (Self::Shuffle(Box::new(Shuffle { rows, counts, asked, onto: OnceLock::new(), order })), read.into())
     }
 
-    /// Splits the vertices of `mixed` by `owner` ([`HostShuffle::new`]), and returns the next local frontier with the
+    /// Splits the vertices of `mixed_frontier` by `owner` ([`HostShuffle::new`]), and returns the next local frontier with the
     /// exchange between the two. Collective.
-    pub fn shuffle(comm: &dyn Communicator, mixed: &[u32], owner: impl Fn(u32) -> usize + Sync) -> Result<Shuffled> {
-        let HostShuffle { frontier, source, exchange } = HostShuffle::new(comm, mixed, owner)?;
+    pub fn shuffle(
+        comm: &dyn Communicator,
+        mixed_frontier: &[u32],
+        owner: impl Fn(u32) -> usize + Sync,
+    ) -> Result<Shuffled> {
+        let HostShuffle { frontier, source, exchange } = HostShuffle::new(comm, mixed_frontier, owner)?;
         let (exchange, read) = Self::of_host(exchange, frontier.len());
         Ok(Shuffled { frontier: frontier.into(), read, source: source.into(), exchange })
     }
@@ -160,7 +162,9 @@ impl Exchange {
         let mut read = with_rows_behind(&rows, shuffle.counts.num_received())?;
         match place {
             Place::Host(_) => self.forward(comm, values_mut(&mut read)?, dim)?,
-            Place::Device(gpu, device, ..) => shuffle.forward_on_device((gpu, *device), comm, &mut read, dim)?,
+            Place::Device(gpu, device, ..) => with_row!(read.kind(), |T| {
+                shuffle.forward_on_device::<T>(gpu, *device, comm, &mut read, dim)?;
+            }),
         }
         match &shuffle.order {
             Some(order) => rows_at(place, &read, order),
@@ -179,7 +183,9 @@ impl Exchange {
         };
         match place {
             Place::Host(_) => self.backward(comm, values_mut(&mut gradient)?, dim)?,
-            Place::Device(gpu, device, ..) => shuffle.backward_on_device((gpu, *device), comm, &mut gradient, dim)?,
+            Place::Device(gpu, device, ..) => with_row!(gradient.kind(), |T| {
+                shuffle.backward_on_device::<T>(gpu, *device, comm, &mut gradient, dim)?;
+            }),
         }
         Ok(gradient.f_narrow(0, 0, shuffle.rows as i64)?)
     }

@@ -8,9 +8,7 @@ use tch::Tensor;
 
 use crate::Result;
 use crate::autograd::{device_values_mut_of, device_values_of, values, values_mut};
-use crate::operator::Ids;
-use crate::operator::Place;
-use crate::operator::{filled, filled_of, with_row};
+use crate::operator::{Ids, Place, filled, filled_of, with_row};
 
 /// The rows at `positions` of the matrix `rows`, `[positions, dim]`.
 pub(super) fn rows_at(place: &Place, rows: &Tensor, positions: &Ids) -> Result<Tensor> {

@@ -11,9 +11,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gsplit_kernels::Graph;
+use gsplit_store::Stage;
+use tch::Tensor;
 
 use super::hidden::{Cell, Slot, Slots};
 use crate::Result;
+use crate::autograd::values;
+use crate::error::check_stop;
+use crate::operator::{Place, on_host};
 
 /// Maximum number of edges of a chunk, unless a single vertex has more.
 const CHUNK_EDGES: u64 = 1 << 18;
@@ -119,13 +124,13 @@ struct Turn<'t> {
 }
 
 /// A chunk that a worker has taken.
-pub struct Claim<'t, T> {
+struct Claim<'t, T> {
     /// Its position in the order of chunks.
-    pub number: usize,
+    number: usize,
     /// Its vertices.
-    pub vertices: Vec<u32>,
+    vertices: Vec<u32>,
     /// Slot for its rows, if they are kept.
-    pub slot: Option<Slot<'t, T>>,
+    slot: Option<Slot<'t, T>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -144,10 +149,7 @@ impl<'t, T: Cell> Chunks<'t, T> {
     }
 
     /// Takes the next chunk; `None` past the last.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if `slots` are too small for the rows.
-    pub fn claim(&self) -> Result<Option<Claim<'t, T>>> {
+    fn claim(&self) -> Result<Option<Claim<'t, T>>> {
         let mut left = lock(&self.left);
         let range = self.bounds.chunk_at(left.start);
         if range.is_empty() {
@@ -160,16 +162,36 @@ impl<'t, T: Cell> Chunks<'t, T> {
         Ok(Some(Claim { number, vertices: range.map(|at| self.bounds.vertex(at)).collect(), slot }))
     }
 
-    /// True if there is a callback.
-    pub fn are_shown(&self) -> bool {
-        lock(&self.turn).visit.is_some()
+    /// Lets a worker compute the rows of chunk after chunk of `layer`, at `place`, until none is left or another worker has `failed`.
+    /// `stage` counts their vertices.
+    pub fn work(
+        &self,
+        layer: usize,
+        place: &Place,
+        failed: &AtomicBool,
+        stop: Option<&'static AtomicBool>,
+        stage: &dyn Stage,
+        mut compute: impl FnMut(&[u32]) -> Result<Tensor>,
+    ) -> Result<()> {
+        while !failed.load(Ordering::Relaxed) {
+            check_stop(stop)?;
+            let Some(Claim { number, vertices, slot }) = self.claim()? else { break };
+            let rows = compute(&vertices)?;
+            if let Some(slot) = slot {
+                slot.write(place, &rows)?;
+            }
+            let is_shown = lock(&self.turn).visit.is_some();
+            if is_shown {
+                let rows = on_host(&rows)?;
+                self.show(number, Chunk { layer, vertices: &vertices, rows: values(&rows)? }, failed)?;
+            }
+            stage.advance(vertices.len() as u64);
+        }
+        Ok(())
     }
 
     /// Passes chunk `number` to the callback after all chunks before it; does nothing once another worker has `failed`.
-    ///
-    /// # Errors
-    /// Errors of the callback.
-    pub fn show(&self, number: usize, chunk: Chunk<'_>, failed: &AtomicBool) -> Result<()> {
+    fn show(&self, number: usize, chunk: Chunk<'_>, failed: &AtomicBool) -> Result<()> {
         let mut turn = lock(&self.turn);
         while turn.number != number {
             if failed.load(Ordering::Relaxed) {

@@ -21,8 +21,7 @@ use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
 
 use crate::autograd::{Buffer, device_values_mut, device_values_of};
-use crate::operator::Row;
-use crate::operator::{Place, link};
+use crate::operator::{Place, Row, link};
 use crate::{Error, Result};
 
 /// Storage of the rows of a finished layer.
@@ -59,14 +58,14 @@ impl<T: Pod> Drop for HiddenOnGpu<T> {
 /// Zeroed room for values in the host's memory; the system provides each page when it is first written.
 pub struct InMemory(Vec<u32>, usize);
 
-/// Rows of all vertices, one after the other.
+/// Rows of all vertices, one after the other: written slot by slot, then read.
 pub enum Hidden<T: Pod> {
     /// On each of these GPUs.
     Device(Vec<HiddenOnGpu<T>>),
     /// In the host's memory.
     Memory(InMemory),
-    /// In a file.
-    Mapped(MappedFile),
+    /// In a file in this folder, mapped once all rows are written.
+    File(PathBuf, File, Option<MappedFile>),
 }
 
 impl<T: Cell> Hidden<T> {
@@ -76,7 +75,7 @@ impl<T: Cell> Hidden<T> {
             Self::Device(_) => &[],
             Self::Memory(InMemory(words, len)) => &bytemuck::cast_slice(words)[..*len],
             // Maps begin at a page, so they are aligned.
-            Self::Mapped(file) => bytemuck::try_cast_slice(file).unwrap_or_default(),
+            Self::File(.., map) => map.as_ref().map_or(&[], |map| bytemuck::try_cast_slice(map).unwrap_or_default()),
         }
     }
 
@@ -105,9 +104,6 @@ pub enum HiddenReader<'a, T: Pod> {
 
 impl<T: Cell> HiddenReader<'_, T> {
     /// Gathers the rows of `vertices`, with `dim` values each, at `place`: f32 `[vertices, dim]`.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if a vertex has no row; errors of the GPU.
     pub fn rows(&self, place: &Place, vertices: &[u32], dim: usize) -> Result<Tensor> {
         let shape = [vertices.len() as i64, dim as i64];
         if let Self::Host(values) = self {
@@ -142,29 +138,16 @@ fn table_of<'a, T: Pod>(tables: &'a [HiddenOnGpu<T>], gpu: &Gpu) -> Option<&'a H
     tables.iter().find(|table| table.gpu.is_same_device(gpu))
 }
 
-/// [`Hidden`] rows that are being written.
-pub enum HiddenWriter<T: Pod> {
-    /// On each of these GPUs.
-    Device(Vec<HiddenOnGpu<T>>),
-    /// In the host's memory.
-    Memory(InMemory),
-    /// In a file in this folder.
-    File(PathBuf, File),
-}
-
-impl<T: Cell> HiddenWriter<T> {
+impl<T: Cell> Hidden<T> {
     /// Allocates `len` values in `home`, for workers at `places`; falls back to the host's memory if a GPU has less
     /// memory left than it reported.
-    ///
-    /// # Errors
-    /// [`Error::Store`] if the file cannot be created, [`Error::Option`] if the machine does not have enough memory.
     pub fn begin(home: Home<'_>, places: &[Place], len: usize) -> Result<Self> {
         // The GPU that computes a row sends it to all others.
         link(places)?;
         match home {
             Home::Disk(folder) => {
                 let file = tempfile::tempfile_in(folder).map_err(StoreError::io(folder))?;
-                Ok(Self::File(folder.to_path_buf(), file))
+                Ok(Self::File(folder.to_path_buf(), file, None))
             }
             Home::Device => match on_gpus(places, len) {
                 Ok(tables) => Ok(Self::Device(tables)),
@@ -176,9 +159,6 @@ impl<T: Cell> HiddenWriter<T> {
     }
 
     /// Allocates `len` values in the host's memory.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if the machine does not have enough memory.
     pub fn in_memory(len: usize) -> Result<Self> {
         let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
         let refused = |_| {
@@ -199,21 +179,19 @@ impl<T: Cell> HiddenWriter<T> {
                 Slots::Device(slots.collect())
             }
             Self::Memory(InMemory(words, len)) => Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len]),
-            Self::File(path, file) => Slots::File { path, file, next: 0 },
+            Self::File(path, file, _) => Slots::File { path, file, next: 0 },
         }
     }
 
     /// Makes all rows readable, once every slot is written.
-    pub fn finish(self) -> Result<Hidden<T>> {
-        match self {
-            Self::Device(tables) => {
-                // Computations started on these GPUs from now on wait for the rows that arrive.
-                tables.iter().try_for_each(|table| table.gpu.wait_for(&table.arriving))?;
-                Ok(Hidden::Device(tables))
-            }
-            Self::Memory(values) => Ok(Hidden::Memory(values)),
-            Self::File(path, file) => Ok(Hidden::Mapped(MappedFile::of(&path, &file)?)),
+    pub fn finish(mut self) -> Result<Self> {
+        match &mut self {
+            // Computations started on these GPUs from now on wait for the rows that arrive.
+            Self::Device(tables) => tables.iter().try_for_each(|table| table.gpu.wait_for(&table.arriving))?,
+            Self::Memory(_) => {}
+            Self::File(path, file, map) => *map = Some(MappedFile::of(path, file)?),
         }
+        Ok(self)
     }
 }
 
@@ -230,7 +208,7 @@ fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<HiddenOnGpu<T>>, 
     Ok(tables)
 }
 
-/// Room of a [`HiddenWriter`] that is not handed out yet.
+/// Room of [`Hidden`] rows that is not handed out yet.
 pub enum Slots<'t, T> {
     /// For each GPU: the GPU, the stream on which rows arrive from others, and the room.
     Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
@@ -291,9 +269,6 @@ pub enum Slot<'t, T> {
 
 impl<T: Cell> Slot<'_, T> {
     /// Writes `rows`, which are at `place`, rounded to `T`.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if the number of values differs; errors of the GPU and of the file system.
     pub fn write(self, place: &Place, rows: &Tensor) -> Result<()> {
         let rows = rows.f_to_kind(T::KIND)?.f_contiguous()?;
         match (self, place) {

@@ -3,7 +3,7 @@
 use gsplit_store::{Dataset, Progress};
 
 use super::{InferConfig, Trained};
-use crate::config::TrainConfig;
+use crate::config::DataConfig;
 use crate::{Error, Result};
 
 /// Properties of a trained model that decide which part of a graph it reads.
@@ -16,9 +16,6 @@ pub struct JoinedModel {
 
 impl JoinedModel {
     /// Opens the model that `config` names. Refuses an `older` graph whose features have another meaning than in training.
-    ///
-    /// # Errors
-    /// [`Error::Option`] with the difference.
     pub fn open(config: &InferConfig, older: Option<&Dataset>, progress: &dyn Progress) -> Result<Self> {
         let trained = Trained::open(&config.checkpoint, config.epoch)?;
         if let Some(older) = older {
@@ -29,10 +26,10 @@ impl JoinedModel {
             }
             trained.check_recipe(older, progress)?;
         }
-        let TrainConfig { draw_by, edge_weights, .. } = trained.config();
+        let DataConfig { draw_by, edge_weights, .. } = &trained.config().data;
         let mut edge_columns: Vec<String> = draw_by.iter().chain(edge_weights).cloned().collect();
         edge_columns.dedup();
-        let layers = (!trained.config().task.is_link()).then_some(trained.config().model.layers);
+        let layers = (!trained.config().data.task.is_link()).then_some(trained.config().model.layers);
         Ok(Self { layers, edge_columns })
     }
 }

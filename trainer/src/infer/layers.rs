@@ -16,19 +16,16 @@
 //! [`typical_chunk`], which is the same for every budget.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use gsplit_store::Stage;
 
 use super::Team;
-use super::chunks::{Bounds, Chunk, Chunks, Limit, Visit};
-use super::hidden::{Cell, Hidden, HiddenReader, HiddenWriter, Home};
-use crate::autograd::values;
-use crate::error::check_stop;
+use super::chunks::{Bounds, Chunks, Limit, Visit};
+use super::hidden::{Cell, Hidden, Home};
 use crate::model::{LayerEdges, Model};
-use crate::operator::{Rows, on_host, sharing, with_row};
-use crate::residence::source::FeatureSource;
+use crate::operator::{Rows, sharing, with_row};
 use crate::{Error, Result};
 
 /// Matrices of a chunk that a layer may hold at once: rows read, transformed rows, scores and sums, rows returned.
@@ -81,7 +78,7 @@ pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
     }
     let mut sampler = Sampler::default();
     let all = in_edges(&mut sampler, graph, &vertices)?;
-    Ok([vertices.len(), sampler.mixed().len(), all.local.len()])
+    Ok([vertices.len(), sampler.mixed_frontier().len(), all.local.len()])
 }
 
 /// Returns all in-edges of `frontier`; the vertices at their ends are then in `sampler`.
@@ -105,9 +102,6 @@ pub struct LayerWise<'a> {
 
 impl<'a> LayerWise<'a> {
     /// Prepares the model of `team` to run over `graph`. `stop` becomes true when the run shall stop.
-    ///
-    /// # Errors
-    /// Errors of the driver about the GPUs' memory.
     pub fn new(team: Team<'a>, graph: Graph<'a>, room: Room<'a>, stop: Option<&'static AtomicBool>) -> Result<Self> {
         let mut device = None;
         for (gpu, workers) in sharing(&team.places()) {
@@ -125,19 +119,12 @@ impl<'a> LayerWise<'a> {
         Ok(Self { team, graph, typical: typical_chunk(&graph)?, room, device, stop })
     }
 
-    pub fn team(&mut self) -> &mut Team<'a> {
-        &mut self.team
-    }
-
     pub fn model(&self) -> &'a Model {
         self.team.model()
     }
 
     /// Runs all layers; passes every chunk of the layers from `lowest` on to `visit`. The last layer computes only the
     /// `wanted` vertices, ascending, or all when `None`; the layers below cover all. `stage` counts [`Self::num_rows`].
-    ///
-    /// # Errors
-    /// Errors of the layers and of `visit`; [`Error::Inference`] if a GPU is out of memory.
     pub fn run(
         &mut self,
         lowest: usize,
@@ -145,23 +132,21 @@ impl<'a> LayerWise<'a> {
         stage: &dyn Stage,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, (lowest, visit)).map(drop))
+        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, lowest, visit).map(drop))
     }
 
     /// Runs all layers and returns the rows of the last, f32 `[vertices, width]`, in the host's memory, or on disk if
     /// its room is bounded and they take more. `stage` counts [`Self::num_rows`].
-    ///
-    /// # Errors
-    /// Errors of [`Self::run`]; [`Error::Option`] if the machine does not have enough memory.
     pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden<f32>>> {
-        let shown: (usize, &mut Visit<'_>) = (self.model().num_layers(), &mut |_| Ok(()));
+        let lowest = self.model().num_layers();
         let bytes =
             (self.graph.num_vertices() * self.model().out_dim(self.model().num_layers() - 1) * size_of::<f32>()) as u64;
         let home = match self.room.scratch.filter(|_| bytes > self.room.bytes / 2) {
             Some(folder) => Home::Disk(folder),
             None => Home::Memory,
         };
-        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(None, Some(home), stage, shown))
+        with_row!(self.model().place().row_kind(), |T| self
+            .layers::<T>(None, Some(home), stage, lowest, &mut |_| Ok(())))
     }
 
     /// Runs all layers, with rows of `T` between them; returns the rows of the last layer if `last` is given.
@@ -170,17 +155,18 @@ impl<'a> LayerWise<'a> {
         wanted: Option<&[u32]>,
         last: Option<Home<'_>>,
         stage: &dyn Stage,
-        (lowest, visit): (usize, &mut Visit<'_>),
+        lowest: usize,
+        visit: &mut Visit<'_>,
     ) -> Result<Option<Hidden<f32>>> {
         let (top, home, remedy) = (self.model().num_layers() - 1, self.home(), self.room.remedy);
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {
             let visit: Option<&mut Visit<'_>> = if layer >= lowest { Some(&mut *visit) } else { None };
-            let finished = self.layer::<T, T>(layer, below.as_ref(), (None, Some(home)), stage, visit);
+            let finished = self.layer::<T, T>(layer, below.as_ref(), None, Some(home), stage, visit);
             below = finished.map_err(|error| error.of_inference(layer + 1, remedy))?;
         }
         let visit = if top >= lowest { Some(visit) } else { None };
-        let finished = self.layer::<T, f32>(top, below.as_ref(), (wanted, last), stage, visit);
+        let finished = self.layer::<T, f32>(top, below.as_ref(), wanted, last, stage, visit);
         finished.map_err(|error| error.of_inference(top + 1, remedy))
     }
 
@@ -189,39 +175,37 @@ impl<'a> LayerWise<'a> {
         &mut self,
         layer: usize,
         below: Option<&Hidden<B>>,
-        (wanted, home): (Option<&[u32]>, Option<Home<'_>>),
+        wanted: Option<&[u32]>,
+        home: Option<Home<'_>>,
         stage: &dyn Stage,
         visit: Option<&mut Visit<'_>>,
     ) -> Result<Option<Hidden<A>>> {
         let (in_dim, out_dim) = (self.in_dim(layer), self.model().out_dim(layer));
         let bounds = Bounds { graph: self.graph, wanted, limit: Limit::Rows(self.limit(layer)?) };
         let below = below.map(|below| below.reader(self.model().place()));
-        let begin = |home| HiddenWriter::begin(home, &self.team.places(), bounds.count() * out_dim);
-        let mut above: Option<HiddenWriter<A>> = home.map(begin).transpose()?;
+        let begin = |home| Hidden::begin(home, &self.team.places(), bounds.count() * out_dim);
+        let mut above: Option<Hidden<A>> = home.map(begin).transpose()?;
         let visit = visit.map(|visit| -> &mut Visit<'_> { visit });
         let chunks = Chunks::new(bounds, above.as_mut().map(|above| (above.slots(), out_dim)), visit);
         let (graph, typical, stop, below) = (self.graph, self.typical, self.stop, below.as_ref());
         self.team.each(|model, source, failed| {
-            let worker = Worker { model, source, graph, typical, layer, below, in_dim };
-            let mut sampler = Sampler::default();
-            while !failed.load(Ordering::Relaxed) {
-                check_stop(stop)?;
-                let Some(claim) = chunks.claim()? else { break };
-                let rows = worker.chunk(&mut sampler, &claim.vertices)?;
-                if let Some(slot) = claim.slot {
-                    slot.write(model.place(), &rows)?;
-                }
-                if chunks.are_shown() {
-                    let rows = on_host(&rows)?;
-                    let chunk = Chunk { layer, vertices: &claim.vertices, rows: values(&rows)? };
-                    chunks.show(claim.number, chunk, failed)?;
-                }
-                stage.advance(claim.vertices.len() as u64);
-            }
-            Ok(())
+            let (place, input, mut sampler) = (model.place(), model.input(), Sampler::default());
+            let compute = |frontier: &[u32]| {
+                let all = in_edges(&mut sampler, &graph, frontier)?;
+                let vertices = sampler.mixed_frontier();
+                let rows = match below {
+                    Some(below) => Some(below.rows(place, vertices, in_dim)?),
+                    None if source.is_read_in_place() && input.is_plain() => None,
+                    None => Some(source.rows(vertices, input, 0)?),
+                };
+                let edges = LayerEdges::new(place, graph, all, vertices)?.counted_as(typical);
+                let stored = Rows::Stored { features: source.table(), vertices };
+                model.infer_layer(layer, &edges, rows.as_ref().map_or(stored, Rows::Hidden))
+            };
+            chunks.work(layer, place, failed, stop, stage, compute)
         })?;
         drop(chunks);
-        above.map(HiddenWriter::finish).transpose()
+        above.map(Hidden::finish).transpose()
     }
 
     /// Number of rows that [`Self::run`] computes.
@@ -290,34 +274,5 @@ impl<'a> LayerWise<'a> {
     /// Flag that becomes true when the run shall stop.
     pub fn stop(&self) -> Option<&'static AtomicBool> {
         self.stop
-    }
-}
-
-/// One worker's view of `layer`.
-struct Worker<'w, T: Cell> {
-    model: &'w Model,
-    source: &'w FeatureSource<'w>,
-    graph: Graph<'w>,
-    typical: [usize; 3],
-    layer: usize,
-    below: Option<&'w HiddenReader<'w, T>>,
-    /// Width of the rows below.
-    in_dim: usize,
-}
-
-impl<T: Cell> Worker<'_, T> {
-    /// Computes the rows of `frontier`, at the model's place.
-    fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
-        let all = in_edges(sampler, &self.graph, frontier)?;
-        let vertices = sampler.mixed();
-        let (place, input) = (self.model.place(), self.model.input());
-        let rows = match self.below {
-            Some(below) => Some(below.rows(place, vertices, self.in_dim)?),
-            None if self.source.is_read_in_place() && input.is_plain() => None,
-            None => Some(self.source.rows(vertices, input, 0)?),
-        };
-        let edges = LayerEdges::new(place, self.graph, all, vertices)?.counted_as(self.typical);
-        let stored = Rows::Stored { features: self.source.table(), vertices };
-        self.model.infer_layer(self.layer, &edges, rows.as_ref().map_or(stored, Rows::Hidden))
     }
 }

@@ -16,7 +16,7 @@ use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::{RowIndex, Stage};
 
 use super::chunks::{Bounds, Limit};
-use super::hidden::{Cell, Hidden, HiddenWriter};
+use super::hidden::{Cell, Hidden};
 use super::layers::typical_chunk;
 use crate::autograd::values;
 use crate::error::check_stop;
@@ -49,11 +49,9 @@ pub struct OwnedLayers<'a> {
 
 impl<'a> OwnedLayers<'a> {
     /// Prepares `model` over `graph`, whose vertices belong to ranks of `comm` by `owners`; `source` has the feature rows of the own ones.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if the graph has too many vertices.
     pub fn new(
-        (model, source): (&'a Model, &'a FeatureSource<'a>),
+        model: &'a Model,
+        source: &'a FeatureSource<'a>,
         graph: Graph<'a>,
         owners: &'a [u16],
         comm: &'a dyn Communicator,
@@ -79,9 +77,6 @@ impl<'a> OwnedLayers<'a> {
 
     /// Runs all layers and passes the last layer's rows of the own vertices among `wanted` (ascending, the same on all ranks) to
     /// `visit`. The layers below cover every vertex. `stage` counts the vertices of all ranks, layer by layer. Collective.
-    ///
-    /// # Errors
-    /// Errors of the layers and of the communicator; [`Error::Interrupted`].
     pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
         with_row!(self.model.place().row_kind(), |T| self.layers::<T>(wanted, stage, visit))
     }
@@ -90,7 +85,7 @@ impl<'a> OwnedLayers<'a> {
         let top = self.model.num_layers() - 1;
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {
-            let mut above = HiddenWriter::in_memory(self.num_own * self.model.out_dim(layer))?;
+            let mut above = Hidden::in_memory(self.num_own * self.model.out_dim(layer))?;
             let (place, mut slots) = (self.model.place(), above.slots());
             self.layer(layer, below.as_ref(), None, stage, &mut |_, rows| {
                 slots.take(rows.numel())?.write(place, rows)

@@ -17,22 +17,24 @@ use serde::{Serialize, Serializer};
 use super::recommend::{RecommendationFile, Recommended, Recommender};
 use super::table::{Cells, OutputFormat, OutputIds, Table, Values};
 use super::{ChosenEpoch, Chunk, Hidden, LayerWise, Room, Team, Trained};
-use crate::config::{Device, Dtype, TaskKind, TrainConfig};
+use crate::config::{DataConfig, Device, Dtype, TaskKind};
+use crate::config::{FeatureStorage, GpuList};
 use crate::job::columns::EdgeColumns;
-use crate::job::options::{FeatureStorage, RunOptions};
+use crate::job::hooks::Hooks;
 use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scorer, Scores, largest};
 use crate::model::{Model, OwnLayer};
-use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
+use crate::operator::{Engine, OwnPlaces, Place, check_host_dtype};
 use crate::residence::cache::row_bytes;
-use crate::residence::source::{pin, sources};
+use crate::residence::source::{prepare_gpu_table, sources};
 use crate::{Error, Result};
 
 /// Number of embeddings written at once.
 const EMBEDDED: usize = 1 << 14;
 
 /// Vertices to predict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Wanted {
     /// Every vertex
     #[default]
@@ -46,7 +48,8 @@ pub enum Wanted {
 }
 
 /// Form in which a vertex's logits are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Predict {
     /// The class of the largest logit, in .csv and .parquet by its name if classes have names; where vertices can have
     /// several, 0 or 1 per class
@@ -58,73 +61,74 @@ pub enum Predict {
 }
 
 /// Options of inference and of its output.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct InferConfig {
     /// Folder written by `gsplit train --checkpoint`, or one of the epochs in it
-    #[arg(long, value_name = "DIR")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub checkpoint: PathBuf,
     /// Epoch whose model predicts: best (on the valid split), last, or the number of one that is kept [default: best;
     /// last if no epoch is the best]
-    #[arg(long, value_name = "best|last|N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "best|last|N"))]
     pub epoch: Option<ChosenEpoch>,
     /// Vertices to predict and to score
-    #[arg(long, value_enum, default_value = "all")]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value = "all"))]
     pub split: Wanted,
     /// File for the predictions, .csv, .parquet or .npy; with --top for the recommendations, .csv or .parquet
-    #[arg(long, value_name = "FILE")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub out: Option<PathBuf>,
     /// With a model of links, write to --out for each source the K targets with the highest scores that it has no link to
-    #[arg(long, value_name = "K", requires = "out")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K", requires = "out"))]
     pub top: Option<u32>,
     /// File with the original id of a source on each line, to recommend targets for [default: all sources]
-    #[arg(long, value_name = "FILE", requires = "top")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", requires = "top"))]
     pub sources: Option<PathBuf>,
     /// Also recommend targets that a source already has a link to
-    #[arg(long, requires = "top")]
+    #[cfg_attr(feature = "cli", arg(long, requires = "top"))]
     pub with_known: bool,
     /// Form of the predictions; a regression has only one, the number in the unit that it was trained on [default:
     /// class, in .csv and .parquet together with the probabilities]
-    #[arg(long, value_enum)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub predict: Option<Predict>,
     /// File for the rows that the last product reads, .npy or .parquet: of the last hidden layer, or with
     /// --jumping-knowledge their combination over all layers (for a model of links, the rows of the last layer)
-    #[arg(long, value_name = "FILE")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub embeddings: Option<PathBuf>,
     /// Score: accuracy, micro-f1, macro-f1 or roc-auc; for numbers rmse, mae or r2 [default: as in training]
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub metric: Option<Metric>,
     /// Folder for finished layers that do not fit the memory, and for the dataset of --nodes [default: the folder of
     /// --out or --embeddings, else the system's for temporary files]
-    #[arg(long, value_name = "DIR")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub scratch: Option<PathBuf>,
     /// Storage that feature rows are read from
-    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, value_name = "PLACE", default_value = "auto"))]
     pub load_features: FeatureStorage,
     /// Replace existing files
-    #[arg(long)]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub force: bool,
     /// Device to compute on
-    #[arg(long, value_enum, default_value = "cpu")]
+    #[cfg_attr(feature = "cli", arg(long, value_enum, default_value = "cpu"))]
     pub device: Device,
     /// With --device cuda, the numbers of the GPUs that share the work, e.g. 1 or 0,1,2,3 [default: 0]
-    #[arg(long, value_name = "N,...", visible_alias = "gpu")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N,...", visible_alias = "gpu"))]
     pub gpus: Option<GpuList>,
     /// Type that factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model
     /// trained in f16]
-    #[arg(long, value_enum)]
+    #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub dtype: Option<Dtype>,
     /// Digest of everything that decides the output, recorded in the files.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub made_by: Option<Checksum>,
     /// Vertices to predict and to score, ascending, if a table lists them; all when `None`.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub rows: Option<Vec<u32>>,
     /// The place of each of `gpus`, whatever the device; chosen by `device` and `gpus` when `None`.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub places: Option<Arc<dyn OwnPlaces>>,
-    /// The program's own layers that the checkpoint was trained with ([`RunOptions::layer`](crate::RunOptions::layer)).
+    /// The program's own layers that the checkpoint was trained with ([`Hooks::layer`](crate::Hooks::layer)).
     /// The checkpoint does not record which layers its parameters belong to.
-    #[arg(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub layer: Option<OwnLayer>,
 }
 
@@ -200,7 +204,7 @@ pub fn infer(
     let ids = OutputIds::open(dataset)?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
-    let features = features(dataset, config, (&places[0], memory), stop)?;
+    let features = features(dataset, config, &places[0], memory, stop)?;
     trained.check_recipe(dataset, progress)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
@@ -229,23 +233,23 @@ pub fn infer(
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU with more memory";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
-    let TrainConfig { draw_by, edge_weights, .. } = trained.config();
+    let DataConfig { draw_by, edge_weights, .. } = &trained.config().data;
     let weights = EdgeColumns::open(dataset, draw_by.as_ref(), edge_weights.as_ref())?;
     let graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
     // Each worker is a rank of one run.
-    let alone = RunOptions::default();
-    let pinned = pin(&features, None, &places, &alone, progress)?;
-    let sources = sources(&features, pinned.as_ref(), &places, &alone)?;
+    let alone = Hooks::default();
+    let gpu_table = prepare_gpu_table(&features, None, &places, &alone, progress)?;
+    let sources = sources(&features, gpu_table.as_ref(), &places, &alone)?;
     let mut pass = LayerWise::new(Team::new(model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding.layer } else { last };
     let recommended = match recommender {
         Some(recommender) => {
             let rows = pass.rows(stage.as_ref())?;
-            let rows = (rows.as_ref().map_or(&[][..], Hidden::values), trained.outputs());
+            let (rows, width) = (rows.as_ref().map_or(&[][..], Hidden::values), trained.outputs());
             drop(stage);
-            output.embed_all(rows, wanted.as_deref())?;
-            Some(recommender.write(model.pair_scorer(), rows, &graph, stop, progress)?)
+            output.embed_all(rows, width, wanted.as_deref())?;
+            Some(recommender.write(model.pair_scorer(), rows, width, &graph, stop, progress)?)
         }
         None => {
             pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
@@ -269,7 +273,7 @@ pub fn infer(
     let (recommendations, file) = recommended.unzip();
     output.finish(file)?;
     Ok(InferSummary {
-        checkpoint: trained.path().to_path_buf(),
+        checkpoint: trained.path.clone(),
         epochs: trained.epochs(),
         best: trained.is_best(),
         vertices: wanted.as_deref().map_or(dataset.num_vertices(), <[u32]>::len) as u64,
@@ -308,7 +312,8 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
 fn features(
     dataset: &Dataset,
     config: &InferConfig,
-    (place, memory): (&Place, u64),
+    place: &Place,
+    memory: u64,
     stop: Option<&'static AtomicBool>,
 ) -> Result<FeatureTable> {
     let mapped = dataset.features()?;
@@ -327,7 +332,7 @@ fn features(
                 0 => Vec::new(),
                 _ => hottest_rows(&out_degrees(dataset.num_vertices(), dataset.topology().indices()), rows),
             };
-            Ok(mapped.on_disk(&hottest, &Reading { stop, ..Reading::default() })?)
+            Ok(mapped.on_disk(&hottest, None, &Reading { stop, ..Reading::default() })?)
         }
     }
 }
@@ -343,15 +348,10 @@ struct Embedding {
 fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> Result<Embedding> {
     let refused = |problem: &str| Err(Error::Option(problem.into()));
     let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
-    match (trained.config().task.task(), &config.out, &config.embeddings) {
-        (TaskKind::Link, Some(_), _) if config.top.is_none() => {
+    match (trained.config().data.task.task(), &config.out, &config.embeddings) {
+        (TaskKind::Link, out, embeddings) if config.top.is_none() && (out.is_some() || embeddings.is_none()) => {
             return refused(
-                "--out: the model was trained on links and predicts no classes: pass --top K, or write its rows with --embeddings",
-            );
-        }
-        (TaskKind::Link, None, None) => {
-            return refused(
-                "the model was trained on links: write recommendations with --top K and --out, or its rows with --embeddings",
+                "the model was trained on links and predicts no classes: write recommendations with --top K and --out, or its rows with --embeddings",
             );
         }
         (TaskKind::Link, ..) | (_, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
@@ -404,11 +404,11 @@ fn labels(
     progress: &dyn Progress,
 ) -> Result<Option<(Labels, Metric)>> {
     let manifest = dataset.manifest();
-    if manifest.num_classes.is_none() && !manifest.numeric_label || trained.config().task.is_link() {
+    if manifest.num_classes.is_none() && !manifest.numeric_label || trained.config().data.task.is_link() {
         return Ok(None);
     }
     let labels = Labels::open(dataset)?;
-    let scale = trained.target_scale();
+    let scale = trained.checkpoint.target_scale;
     let kind = |outputs: usize, numbers: bool| if numbers { "numbers".into() } else { format!("{outputs} classes") };
     let here = kind(labels.outputs(), labels.scale().is_some());
     let of_model = kind(trained.outputs(), scale.is_some());
@@ -418,16 +418,11 @@ fn labels(
     }
     let names = dataset.manifest().class_names.as_deref();
     if names != trained.class_names() {
-        let problem = match (names, trained.class_names()) {
-            (Some(_), Some(_)) => "have other names than the model's",
-            (Some(_), None) => "have names, and the model's have none",
-            (None, _) => "have no names, and the model's have some",
-        };
-        progress.note(&format!("not scored: the dataset's classes {problem}"));
+        progress.note("not scored: the dataset's classes do not have the names of the model's");
         return Ok(None);
     }
     let labels = scale.into_iter().fold(labels, Labels::on);
-    let metric = config.metric.or(trained.config().task.metric).unwrap_or_else(|| Metric::of(&labels));
+    let metric = config.metric.or(trained.config().data.task.metric).unwrap_or_else(|| Metric::of(&labels));
     metric.check(&labels)?;
     Ok(Some((labels, metric)))
 }
@@ -458,7 +453,7 @@ enum PredictionForm {
 
 /// The forms of predictions in a file of `format`: the one asked for, or by default all that suit the format.
 fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<PredictionForm>> {
-    match (asked, trained.target_scale()) {
+    match (asked, trained.checkpoint.target_scale) {
         (Some(_), Some(_)) => {
             let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
             Err(Error::Option(problem.into()))
@@ -540,7 +535,7 @@ impl<'a> Output<'a> {
     }
 
     /// Writes the embeddings of the `wanted` vertices; `rows` of all vertices have the given width.
-    fn embed_all(&mut self, (rows, width): (&[f32], usize), wanted: Option<&[u32]>) -> Result<()> {
+    fn embed_all(&mut self, rows: &[f32], width: usize, wanted: Option<&[u32]>) -> Result<()> {
         let mut start = 0;
         for rows in rows.chunks(EMBEDDED * width) {
             let vertices: Vec<u32> = (start..).take(rows.len() / width).collect();

@@ -5,7 +5,7 @@
 //! are free. The draws depend only on the seed, the layer and the vertex, not on the workers or chunks.
 //! Cost: a training epoch over the same number of seeds, without its backward passes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
@@ -13,12 +13,10 @@ use gsplit_store::Stage;
 use tch::Tensor;
 
 use super::Team;
-use super::chunks::{Bounds, Chunk, Chunks, Limit, Visit};
+use super::chunks::{Bounds, Chunks, Limit, Visit};
 use crate::Result;
-use crate::autograd::values;
-use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
-use crate::operator::{Rows, on_host};
+use crate::operator::Rows;
 use crate::residence::source::FeatureSource;
 
 /// Inference over neighbourhoods sampled with `fanouts`.
@@ -36,34 +34,18 @@ pub struct SampledInference<'a> {
 
 impl SampledInference<'_> {
     /// Computes the rows of the `wanted` vertices, ascending, with `team`; passes them to `visit`. `stage` counts them.
-    ///
-    /// # Errors
-    /// Errors of the layers and of `visit`.
     pub fn run(&self, team: &mut Team<'_>, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
         let bounds = Bounds { graph: self.graph, wanted: Some(wanted), limit: Limit::Vertices(self.chunk) };
         let chunks = Chunks::<f32>::new(bounds, None, Some(visit));
-        let done = team.each(|model, source, failed| {
+        team.each(|model, source, failed| {
             let mut sampler = Sampler::default();
-            while !failed.load(Ordering::Relaxed) {
-                check_stop(self.stop)?;
-                let Some(claim) = chunks.claim()? else { break };
-                let rows = on_host(&self.rows((model, source), &mut sampler, &claim.vertices)?)?;
-                let chunk = Chunk { layer: model.num_layers() - 1, vertices: &claim.vertices, rows: values(&rows)? };
-                chunks.show(claim.number, chunk, failed)?;
-                stage.advance(claim.vertices.len() as u64);
-            }
-            Ok(())
-        });
-        done.map(drop)
+            let compute = |vertices: &[u32]| self.rows(model, source, &mut sampler, vertices);
+            chunks.work(model.num_layers() - 1, model.place(), failed, self.stop, stage, compute)
+        })
     }
 
     /// Computes the rows of `wanted`, at the model's place.
-    fn rows(
-        &self,
-        (model, source): (&Model, &FeatureSource<'_>),
-        sampler: &mut Sampler,
-        wanted: &[u32],
-    ) -> Result<Tensor> {
+    fn rows(&self, model: &Model, source: &FeatureSource<'_>, sampler: &mut Sampler, wanted: &[u32]) -> Result<Tensor> {
         let (place, input) = (model.place(), model.input());
         let mut layers = Vec::with_capacity(self.fanouts.len());
         sampler.start(wanted);
@@ -71,9 +53,9 @@ impl SampledInference<'_> {
         for (key, fanout) in (Step { seed: self.seed, epoch: 0, step: 0 }).layers(self.fanouts) {
             let mut drawn = SampledCsc::default();
             sampler.layer(&self.graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut drawn)?;
-            layers.push(LayerEdges::new(place, self.graph, drawn, sampler.mixed())?);
+            layers.push(LayerEdges::new(place, self.graph, drawn, sampler.mixed_frontier())?);
         }
-        let vertices = sampler.mixed();
+        let vertices = sampler.mixed_frontier();
         let mut rows = match source.is_read_in_place() && input.is_plain() {
             true => None,
             false => Some(source.rows(vertices, input, 0)?),

@@ -17,8 +17,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int32Type, UInt8Type, UInt64Type};
 use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt8Array,
+    UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use gsplit_store::staging::{Staging, Target};
@@ -46,9 +49,6 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// Format of the file at `path`, one of `all`, by its extension; `option` is the option to blame.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for another extension.
     pub fn of(option: &str, path: &Path, all: &[Self]) -> Result<Self> {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
         let found = all.iter().find(|format| format.end() == end);
@@ -121,36 +121,19 @@ impl Values<'_> {
                 vec![Arc::new(cells.iter().map(name).collect::<StringArray>())]
             }
             (_, Cells::Class(cells)) => vec![Arc::new(Int32Array::from(cells.clone()))],
-            (_, Cells::Flags(cells)) => {
-                let column = |at: usize| UInt8Array::from_iter_values(cells.iter().skip(at).step_by(width).copied());
-                (0..width).map(|at| Arc::new(column(at)) as ArrayRef).collect()
-            }
+            (_, Cells::Flags(cells)) => by_column(cells, width, |column| Arc::new(UInt8Array::from(column))),
             (Self::List(_, width), Cells::Real(cells)) => {
                 let flat = Arc::new(Float32Array::from(cells.clone()));
                 vec![Arc::new(FixedSizeListArray::new(item(), *width as i32, flat, None))]
             }
-            (_, Cells::Real(cells)) => {
-                let column = |at: usize| Float32Array::from_iter_values(cells.iter().skip(at).step_by(width).copied());
-                (0..width).map(|at| Arc::new(column(at)) as ArrayRef).collect()
-            }
+            (_, Cells::Real(cells)) => by_column(cells, width, |column| Arc::new(Float32Array::from(column))),
         })
     }
+}
 
-    /// Appends the fields of `row` of `cells`, each after a comma.
-    fn text(&self, cells: &Cells, row: usize, line: &mut String) {
-        let range = row * self.width()..(row + 1) * self.width();
-        let written = match (self, cells) {
-            (Self::Class(Some(names)), Cells::Class(cells)) => {
-                let name = names.get(cells[row] as usize).map_or("", String::as_str);
-                write!(line, ",{}", csv_field(name))
-            }
-            (_, Cells::Class(cells)) => write!(line, ",{}", cells[row]),
-            (_, Cells::Flags(cells)) => cells[range].iter().try_for_each(|flag| write!(line, ",{flag}")),
-            (_, Cells::Real(cells)) => cells[range].iter().try_for_each(|number| write!(line, ",{number}")),
-        };
-        // Writing to a string cannot fail.
-        debug_assert!(written.is_ok());
-    }
+/// The columns of rows of `width` cells, row after row.
+fn by_column<T: Copy>(cells: &[T], width: usize, array: impl Fn(Vec<T>) -> ArrayRef) -> Vec<ArrayRef> {
+    (0..width).map(|at| array(cells.iter().skip(at).step_by(width).copied().collect())).collect()
 }
 
 /// Values of some rows, row after row.
@@ -222,8 +205,7 @@ pub struct Table<'a> {
 enum Writer {
     /// Values of one kind.
     Npy(Box<(ColumnWriter, NpyIds)>),
-    Parquet(PathBuf, Box<ArrowWriter<File>>, Arc<Schema>),
-    Csv(PathBuf, BufWriter<File>),
+    Columns(ColumnsFile),
 }
 
 enum NpyIds {
@@ -233,9 +215,6 @@ enum NpyIds {
 
 impl<'a> Table<'a> {
     /// Creates the file at `out` in `format`; an array has only the first of `values`. Replaces a file only with `force`.
-    ///
-    /// # Errors
-    /// [`Error::Store`] if a file exists.
     pub fn begin(
         out: &Path,
         format: OutputFormat,
@@ -258,18 +237,10 @@ impl<'a> Table<'a> {
                 };
                 Writer::Npy(Box::new((column, ids)))
             }
-            OutputFormat::Parquet => {
+            OutputFormat::Parquet | OutputFormat::Csv => {
                 let row_bytes = 16 + 4 * values.iter().map(Values::width).sum::<usize>();
-                let ids = ("id".to_string(), ids.data_type());
-                let fields = [ids].into_iter().chain(columns).map(|(name, kind)| Field::new(name, kind, false));
-                let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-                Writer::Parquet(path.clone(), Box::new(parquet_file(&path, &schema, row_bytes)?), schema)
-            }
-            OutputFormat::Csv => {
-                let mut file = BufWriter::new(File::create(&path).map_err(StoreError::io(&path))?);
-                let names: Vec<String> = columns.iter().map(|(name, _)| csv_field(name)).collect();
-                writeln!(file, "id,{}", names.join(",")).map_err(StoreError::io(&path))?;
-                Writer::Csv(path, file)
+                let columns = [("id".to_string(), ids.data_type())].into_iter().chain(columns);
+                Writer::Columns(ColumnsFile::create(path, format, columns, row_bytes)?)
             }
         };
         Ok(Self { ids, values, writer, files })
@@ -296,20 +267,12 @@ impl<'a> Table<'a> {
                     (NpyIds::Names(_), _) => {}
                 }
             }
-            Writer::Parquet(path, out, schema) => {
-                let mut columns = vec![id_column(self.ids, vertices)?];
+            Writer::Columns(out) => {
+                let mut columns = vec![out.ids(self.ids, vertices)?];
                 for (values, cells) in self.values.iter().zip(cells) {
                     columns.extend(values.arrays(cells)?);
                 }
-                let batch = RecordBatch::try_new(schema.clone(), columns).map_err(ParquetError::from);
-                batch.and_then(|batch| out.write(&batch)).map_err(|error| failed(path, error))?;
-            }
-            Writer::Csv(path, out) => {
-                for (row, &v) in vertices.iter().enumerate() {
-                    let mut line = csv_field(&self.ids.text(v)?);
-                    self.values.iter().zip(cells).for_each(|(values, cells)| values.text(cells, row, &mut line));
-                    writeln!(out, "{line}").map_err(StoreError::io(&*path))?;
-                }
+                out.push(columns)?;
             }
         }
         Ok(())
@@ -326,14 +289,7 @@ impl<'a> Table<'a> {
                     NpyIds::Names(ids) => drop(ids.finish()?),
                 }
             }
-            Writer::Parquet(path, out, _) => {
-                let file = out.into_inner().map_err(|error| failed(&path, error))?;
-                file.sync_all().map_err(StoreError::io(&path))?;
-            }
-            Writer::Csv(path, out) => {
-                let file = out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?;
-                file.sync_all().map_err(StoreError::io(&path))?;
-            }
+            Writer::Columns(out) => out.finish()?,
         }
         Ok(self.files)
     }
@@ -353,7 +309,7 @@ fn distinct(columns: impl Iterator<Item = (String, DataType)>) -> Vec<(String, D
 }
 
 /// Quotes a field of a CSV file if needed (RFC 4180).
-pub fn csv_field(text: &str) -> String {
+fn csv_field(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_string(),
@@ -364,33 +320,114 @@ fn item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::Float32, false))
 }
 
-/// Creates a Parquet file of `schema`, whose rows have about `row_bytes` bytes.
-pub fn parquet_file(path: &Path, schema: &Arc<Schema>, row_bytes: usize) -> Result<ArrowWriter<File>> {
-    let properties = ZstdLevel::try_new(3).map(|level| {
-        let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
-        builder.set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).max(1))).build()
-    });
-    let properties = properties.map_err(|error| failed(path, error))?;
-    let file = File::create(path).map_err(StoreError::io(path))?;
-    ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|error| failed(path, error))
+/// A file of columns under construction: Parquet or CSV.
+pub struct ColumnsFile {
+    path: PathBuf,
+    schema: Arc<Schema>,
+    writer: ColumnsWriter,
 }
 
-/// The ids of `vertices` as a column.
-pub fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
-    if let OutputIds::Names(names) = ids {
-        let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
-        return Ok(Arc::new(StringArray::from(names)));
+enum ColumnsWriter {
+    Parquet(Box<ArrowWriter<File>>),
+    Csv(BufWriter<File>),
+}
+
+impl ColumnsFile {
+    /// Creates the file at `path`; rows have about `row_bytes` bytes.
+    pub fn create(
+        path: PathBuf,
+        format: OutputFormat,
+        columns: impl IntoIterator<Item = (String, DataType)>,
+        row_bytes: usize,
+    ) -> Result<Self> {
+        let fields = columns.into_iter().map(|(name, kind)| Field::new(name, kind, false));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let file = File::create(&path).map_err(StoreError::io(&path))?;
+        let writer = match format {
+            OutputFormat::Csv => {
+                let mut file = BufWriter::new(file);
+                let names: Vec<String> = schema.fields().iter().map(|field| csv_field(field.name())).collect();
+                writeln!(file, "{}", names.join(",")).map_err(StoreError::io(&path))?;
+                ColumnsWriter::Csv(file)
+            }
+            OutputFormat::Npy | OutputFormat::Parquet => {
+                let properties = ZstdLevel::try_new(3).map(|level| {
+                    let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
+                    builder.set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).max(1))).build()
+                });
+                let writer = properties.and_then(|own| ArrowWriter::try_new(file, schema.clone(), Some(own)));
+                ColumnsWriter::Parquet(Box::new(writer.map_err(|error| failed(&path, error))?))
+            }
+        };
+        Ok(Self { path, schema, writer })
     }
-    let signed = |&v: &u32| {
-        let id = ids.number(v);
-        let problem = || StoreError::Invalid(format!("vertex {v} has the id {id}, Parquet files hold ids below 2^63"));
-        Ok(i64::try_from(id).map_err(|_| problem())?)
+
+    /// The ids of `vertices` as a column.
+    pub fn ids(&self, ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
+        if let OutputIds::Names(names) = ids {
+            let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
+            return Ok(Arc::new(StringArray::from(names)));
+        }
+        if matches!(self.writer, ColumnsWriter::Csv(_)) {
+            return Ok(Arc::new(UInt64Array::from_iter_values(vertices.iter().map(|&v| ids.number(v)))));
+        }
+        let signed = |&v: &u32| {
+            let id = ids.number(v);
+            let problem =
+                || StoreError::Invalid(format!("vertex {v} has the id {id}, Parquet files hold ids below 2^63"));
+            Ok(i64::try_from(id).map_err(|_| problem())?)
+        };
+        Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
+    }
+
+    /// Appends rows, given column by column.
+    pub fn push(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
+        match &mut self.writer {
+            ColumnsWriter::Parquet(out) => {
+                let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(ParquetError::from);
+                batch.and_then(|batch| out.write(&batch)).map_err(|error| failed(&self.path, error))
+            }
+            ColumnsWriter::Csv(out) => {
+                let mut line = String::new();
+                for row in 0..columns.first().map_or(0, |column| column.len()) {
+                    line.clear();
+                    for (at, column) in columns.iter().enumerate() {
+                        line.push_str(if at > 0 { "," } else { "" });
+                        push_cell(column, row, &mut line);
+                    }
+                    writeln!(out, "{line}").map_err(StoreError::io(&self.path))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Completes the file.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, writer, .. } = self;
+        let file = match writer {
+            ColumnsWriter::Parquet(out) => out.into_inner().map_err(|error| failed(&path, error))?,
+            ColumnsWriter::Csv(out) => out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?,
+        };
+        Ok(file.sync_all().map_err(StoreError::io(&path))?)
+    }
+}
+
+/// Appends the cell in `row` of `column`, as a field of a CSV file.
+fn push_cell(column: &ArrayRef, row: usize, line: &mut String) {
+    let written = match column.data_type() {
+        DataType::Utf8 => Ok(line.push_str(&csv_field(column.as_string::<i32>().value(row)))),
+        DataType::UInt64 => write!(line, "{}", column.as_primitive::<UInt64Type>().value(row)),
+        DataType::Int32 => write!(line, "{}", column.as_primitive::<Int32Type>().value(row)),
+        DataType::UInt8 => write!(line, "{}", column.as_primitive::<UInt8Type>().value(row)),
+        _ => write!(line, "{}", column.as_primitive::<Float32Type>().value(row)),
     };
-    Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
+    // Writing to a string cannot fail.
+    debug_assert!(written.is_ok());
 }
 
 /// Converts an error of a Parquet file.
-pub fn failed(path: &Path, error: ParquetError) -> Error {
+fn failed(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             Ok(cause) => StoreError::io(path)(*cause).into(),

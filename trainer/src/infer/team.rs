@@ -40,15 +40,12 @@ impl<'a> Team<'a> {
         self.sources.iter().map(|source| source.place().clone()).collect()
     }
 
-    /// Results of `work`, run by every worker at the same time. The flag passed to it becomes true once another worker
+    /// Runs `work` on every worker at the same time. The flag passed to it becomes true once another worker
     /// has failed; the work is then no longer needed.
     ///
     /// # Errors
     /// Error of the first worker that has one; [`Error::Rank`] for a worker that panicked.
-    pub fn each<R: Send>(
-        &mut self,
-        work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<R> + Sync,
-    ) -> Result<Vec<R>> {
+    pub fn each(&mut self, work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<()> + Sync) -> Result<()> {
         let threads = tch::get_num_threads().max(1) as usize;
         let portion = threads / self.sources.len();
         let failed = AtomicBool::new(false);
@@ -60,7 +57,7 @@ impl<'a> Team<'a> {
             result
         };
         let work = &work;
-        let results: Vec<Result<R>> = thread::scope(|scope| {
+        let results: Vec<Result<()>> = thread::scope(|scope| {
             let others = self.others.iter_mut().zip(&self.sources[1..]).zip(1..);
             let others: Vec<_> =
                 others.map(|((model, source), rank)| scope.spawn(move || work(rank, model, source))).collect();

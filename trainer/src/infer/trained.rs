@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use gsplit_store::{Dataset, Error as StoreError, ModelScores, Progress, Recipe, checksum_file, document};
+use gsplit_store::{Dataset, Error as StoreError, Progress, checksum_file, document};
 
-use crate::config::{ConfigOption, TrainConfig};
+use crate::config::{Config, ConfigOption};
 use crate::job::Job;
-use crate::metric::labels::TargetScale;
-use crate::model::{Model, OwnLayer, Parameters, check_size};
+use crate::model::{Model, OwnLayer, Parameters};
 use crate::operator::Place;
 use crate::report::EpochReport;
 use crate::report::checkpoint::{Checkpoint, best, epochs, newest, of_epoch, restore_parameters};
@@ -33,7 +32,7 @@ const SHAPE: [&str; 10] = [
 ];
 
 /// The options of `config` that are in [`SHAPE`].
-fn shape(config: &TrainConfig) -> BTreeMap<String, ConfigOption> {
+fn shape(config: &Config) -> BTreeMap<String, ConfigOption> {
     let mut options = config.effective().options();
     options.retain(|flag, _| SHAPE.contains(&flag.as_str()));
     options
@@ -66,8 +65,10 @@ impl FromStr for ChosenEpoch {
 /// A checkpoint to infer with.
 #[derive(Debug)]
 pub struct Trained {
-    path: PathBuf,
-    checkpoint: Checkpoint,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its content.
+    pub checkpoint: Checkpoint,
 }
 
 impl Trained {
@@ -126,11 +127,6 @@ impl Trained {
         Ok(Self { path, checkpoint })
     }
 
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Number of epochs it was trained for.
     pub fn epochs(&self) -> usize {
         self.checkpoint.history.len()
@@ -143,7 +139,7 @@ impl Trained {
     }
 
     /// The configuration of the run.
-    pub fn config(&self) -> &TrainConfig {
+    pub fn config(&self) -> &Config {
         &self.checkpoint.config
     }
 
@@ -155,26 +151,6 @@ impl Trained {
     /// Width of the rows that its last layer returns.
     pub fn outputs(&self) -> usize {
         self.checkpoint.inputs.shape.outputs
-    }
-
-    /// Scale of the numbers that it returns, if it is a regression.
-    pub fn target_scale(&self) -> Option<TargetScale> {
-        self.checkpoint.target_scale
-    }
-
-    /// Recipe of the table that its training vertices came from.
-    pub fn recipe(&self) -> Option<&Recipe> {
-        self.checkpoint.recipe.as_ref()
-    }
-
-    /// The epochs of its run up to here.
-    pub fn history(&self) -> &[EpochReport] {
-        &self.checkpoint.history
-    }
-
-    /// Scores of its best epoch, if one was evaluated.
-    pub fn scores(&self) -> Option<&ModelScores> {
-        self.checkpoint.scores.as_ref()
     }
 
     /// Names of the classes, if its training data had them.
@@ -190,20 +166,15 @@ impl Trained {
     /// Loads the model with its parameters at `place`; `layer` makes the layers of a model with a program's own layers.
     ///
     /// # Errors
-    /// [`Error::Data`] if the file's tensors do not match the configuration; [`Error::Option`] if the configuration is
-    /// invalid, or the memory does not suffice.
+    /// [`Error::Data`] if the file's tensors do not match the configuration; [`Error::Option`] if it is invalid.
     pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check_values()?;
-        check_size(self.config(), self.feature_dim(), self.outputs())?;
         let model = Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
         self.restore(model.parameters())?;
         Ok(model)
     }
 
     /// Overwrites `parameters` with the model's.
-    ///
-    /// # Errors
-    /// [`Error::Data`] if the file has other tensors.
     pub fn restore(&self, parameters: &Parameters) -> Result<()> {
         restore_parameters(&self.path.join(WEIGHTS), parameters)
     }
@@ -214,10 +185,7 @@ impl Trained {
     }
 
     /// Refuses to start training with `config` if its model has other parameters.
-    ///
-    /// # Errors
-    /// [`Error::Option`] with the option that differs.
-    pub fn check_shape(&self, config: &TrainConfig) -> Result<()> {
+    pub fn check_shape(&self, config: &Config) -> Result<()> {
         let (mine, other) = (self.shape(), shape(config));
         let value = |option: Option<&ConfigOption>| option.map_or("none".into(), |option| option.value.to_string());
         let differs = |flag: &&String| value(mine.get(*flag)) != value(other.get(*flag));

@@ -21,9 +21,6 @@ pub struct EdgeColumns {
 
 impl EdgeColumns {
     /// Opens the columns of `dataset` with these names, to draw by and to multiply by in sums.
-    ///
-    /// # Errors
-    /// Errors of [`Dataset::edge_weights`].
     pub fn open(dataset: &Dataset, drawn_by: Option<&String>, summed_by: Option<&String>) -> Result<Self> {
         let open = |name: Option<&String>| name.map(|name| dataset.edge_weights(name)).transpose();
         let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;

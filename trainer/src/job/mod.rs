@@ -1,7 +1,7 @@
 //! Everything that the ranks of a run share, opened and checked before the first mini-batch.
 
 pub mod columns;
-pub mod options;
+pub mod hooks;
 pub mod partition;
 
 use std::ops::Range;
@@ -12,15 +12,14 @@ use gsplit_sample::{Frontiers, Seeds};
 use gsplit_store::memory::{Memory, resident, shown};
 use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
-use crate::config::{ModelKind, TrainConfig};
+use crate::config::{Config, ModelKind};
 use crate::error::check_stop;
 use crate::job::columns::EdgeColumns;
-use crate::job::options::RunOptions;
+use crate::job::hooks::Hooks;
 use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::operator::Place;
-use crate::task::{LinkBatch, LinkSplit};
-use crate::task::{NodeTask, Shape, Targets, Task};
+use crate::task::{LinkBatch, LinkSplit, NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
 
 /// Least bytes of the mini-batches in flight.
@@ -43,10 +42,10 @@ pub struct Job<'a> {
     pub dataset: &'a Dataset,
     /// Partition map, links and edge columns.
     pub artifacts: &'a Artifacts,
-    /// Options that affect the losses.
-    pub config: &'a TrainConfig,
-    /// Options that do not affect results.
-    pub options: &'a RunOptions,
+    /// The configuration of the run.
+    pub config: &'a Config,
+    /// What the program gives the run besides.
+    pub hooks: &'a Hooks,
     /// In-neighbours without held-out edges, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
@@ -75,26 +74,26 @@ pub struct Job<'a> {
 
 impl Artifacts {
     /// Opens the partition map and the edge weights that `config` needs, and splits the edges if links are learnt.
-    pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
-        let partition = config.parallelism.needs_map().then(|| partition::find(dataset, config)).transpose()?;
+    pub fn open(dataset: &Dataset, config: &Config) -> Result<Self> {
+        let partition = config.system.parallelism.needs_map().then(|| partition::find(dataset, config)).transpose()?;
         let topology = dataset.topology();
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
-        let columns = EdgeColumns::open(dataset, config.draw_by.as_ref(), config.edge_weights.as_ref())?;
-        let links = match config.task.is_link() {
+        let columns = EdgeColumns::open(dataset, config.data.draw_by.as_ref(), config.data.edge_weights.as_ref())?;
+        let links = match config.data.task.is_link() {
             false => None,
             true => {
                 let split = match dataset.links()? {
                     Some(links) => {
-                        if let Some(option) = config.task.of_own_split(links.info().negatives.is_some()) {
+                        if let Some(option) = config.data.task.of_own_split(links.info().negatives.is_some()) {
                             let problem = "the dataset has a split of links of its own: leave it out";
                             return Err(Error::Option(format!("{option}: {problem}")));
                         }
                         LinkSplit::given(links, topology)?
                     }
                     None => {
-                        config.task.ranking_problem().map_or(Ok(()), |problem| Err(Error::Option(problem)))?;
-                        LinkSplit::new(&whole, config.task.held_out())?
+                        config.data.task.ranking_problem().map_or(Ok(()), |problem| Err(Error::Option(problem)))?;
+                        LinkSplit::new(&whole, config.data.task.held_out())?
                     }
                 };
                 Some(split.of_kinds(dataset.kinds()?))
@@ -126,75 +125,63 @@ impl Artifacts {
 
 impl<'a> Job<'a> {
     /// Opens all that training needs and checks that it fits together. Collective over processes with shards.
-    pub fn new(
-        dataset: &'a Dataset,
-        artifacts: &'a Artifacts,
-        config: &'a TrainConfig,
-        options: &'a RunOptions,
-    ) -> Result<Self> {
+    pub fn new(dataset: &'a Dataset, artifacts: &'a Artifacts, config: &'a Config, hooks: &'a Hooks) -> Result<Self> {
         let topology = dataset.topology();
         // Maxima cannot be corrected.
         let corrects = config.model.kind != ModelKind::SagePool;
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
-        let memory = options.memory.unwrap_or_else(|| Memory::of_this_machine().available());
+        let memory = config.system.memory_bytes().unwrap_or_else(|| Memory::of_this_machine().available());
         // Links are learnt from a copy in memory.
         let drawn = if artifacts.links.is_some() { None } else { topology.indices_beyond(memory)? };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
-        let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, options.stop))?;
+        let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, hooks.stop))?;
         // Feature rows are loaded later if each rank loads its own columns, if a budget decides how many rows fit, or
         // if processes have to find out first which of them share memory.
-        let is_later = config.parallelism.slices_columns() || options.memory.is_some() || options.process.is_some();
+        let is_later = config.system.parallelism.slices_columns()
+            || config.system.memory_bytes().is_some()
+            || hooks.process.is_some();
         let features = match is_later {
             true => dataset.held_features()?,
-            false => options.features.bring(dataset.held_features()?, None, false)?,
+            false => config.system.load_features.bring(dataset.held_features()?, None, false)?,
         };
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
-        if let Some(links) = &artifacts.links {
-            let task = Task::Links(links);
-            return Ok(Self {
-                dataset,
-                artifacts,
-                config,
-                options,
-                graph: corrected(artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?),
-                whole,
-                features,
-                room: None,
-                outputs: config.model.hidden,
-                metric: task.metric(config.task.metric)?,
-                task,
-                train: Items::Borrowed(&links.train),
-                valid: None,
-                test: None,
-                frontiers,
-                parts,
-            });
-        }
-        let labels = Labels::open(dataset)?;
-        let (train, outputs) = (train_split(dataset, &labels)?, labels.outputs());
-        let processes = options.process.as_ref().filter(|_| dataset.shard().is_some());
-        let shards = processes.map(|process| process.comms().all());
-        let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
-            true => dataset.split(split).map(Some),
-            false => Ok(None),
+        let (task, graph, outputs, train, [valid, test]) = match &artifacts.links {
+            Some(links) => {
+                let graph = artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?;
+                let train = Items::Borrowed(&links.train);
+                (Task::Links(links), corrected(graph), config.model.hidden, train, [None, None])
+            }
+            None => {
+                let labels = Labels::open(dataset)?;
+                let (train, outputs) = (train_split(dataset, &labels)?, labels.outputs());
+                let processes = hooks.process.as_ref().filter(|_| dataset.shard().is_some());
+                let shards = processes.map(|process| process.comms().all());
+                let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
+                    true => dataset.split(split).map(Some),
+                    false => Ok(None),
+                };
+                let task = Task::Nodes(NodeTask::new(dataset, labels, &config.data.task, &train, shards)?.into());
+                let splits = [optional(Split::Valid)?, optional(Split::Test)?];
+                (task, corrected(whole), outputs, Items::Mapped(train), splits)
+            }
         };
-        let task = Task::Nodes(NodeTask::new(dataset, labels, &config.task, &train, shards)?.into());
+        let metric = task.metric(config.data.task.metric)?;
         Ok(Self {
             dataset,
             artifacts,
             config,
-            options,
-            graph: corrected(whole),
+            hooks,
+            graph,
             whole,
             features,
             room: None,
-            outputs,
-            metric: task.metric(config.task.metric)?,
             task,
-            train: Items::Mapped(train),
-            valid: optional(Split::Valid)?,
-            test: optional(Split::Test)?,
+            outputs,
+            metric,
+            train,
+            valid,
+            test,
             frontiers,
             parts,
         })
@@ -202,17 +189,14 @@ impl<'a> Job<'a> {
 }
 
 /// Checks that `memory`, or the free memory, has room for the copy of the graph for links, before it is made.
-///
-/// # Errors
-/// [`Error::Option`] with the bytes that it takes.
-pub fn check_links_fit(dataset: &Dataset, config: &TrainConfig, memory: Option<u64>) -> Result<()> {
-    if !config.task.is_link() || dataset.links()?.is_some() {
+pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) -> Result<()> {
+    if !config.data.task.is_link() || dataset.links()?.is_some() {
         return Ok(());
     }
     let topology = dataset.topology();
     topology.check_indices()?;
     let graph = &Graph::new(topology.indptr(), topology.indices())?;
-    let columns = [&config.draw_by, &config.edge_weights].into_iter().flatten().count();
+    let columns = [&config.data.draw_by, &config.data.edge_weights].into_iter().flatten().count();
     let held = resident();
     let room = memory.map_or_else(|| Memory::of_this_machine().available(), |budget| budget.saturating_sub(held));
     let edges = graph.num_edges() as u64;
@@ -222,7 +206,7 @@ pub fn check_links_fit(dataset: &Dataset, config: &TrainConfig, memory: Option<u
     if (edges + graph.num_vertices() as u64 + 1) * 8 + of_columns <= room {
         return Ok(());
     }
-    let bytes = LinkSplit::num_bytes(graph, config.task.held_out()) + of_columns;
+    let bytes = LinkSplit::num_bytes(graph, config.data.task.held_out()) + of_columns;
     if bytes <= room {
         return Ok(());
     }
@@ -281,13 +265,18 @@ impl Job<'_> {
         }
     }
 
+    /// Bytes per rank for feature rows in GPU memory, if the configuration says.
+    pub fn cache_bytes(&self) -> Option<u64> {
+        self.config.system.cache.map(|size| size.bytes(self.features.num_bytes() as u64))
+    }
+
     /// Number of mini-batches per epoch.
     pub fn num_steps(&self) -> u64 {
-        match self.config.parallelism.cooperates() {
-            true => self.config.cooperative.batches() as u64,
+        match self.config.system.parallelism.cooperates() {
+            true => self.config.system.cooperative.batches() as u64,
             false => {
-                let all = self.train.len().div_ceil(self.config.batch_size);
-                self.options.trial.map_or(all, |trial| all.min(trial)) as u64
+                let all = self.train.len().div_ceil(self.config.data.batch_size);
+                self.config.run.trial.map_or(all, |trial| all.min(trial as usize)) as u64
             }
         }
     }
@@ -308,9 +297,9 @@ impl Job<'_> {
                 Ok((seeds, Targets::Nodes(task.targets(items))))
             }
             Task::Links(links) => {
-                let negatives = self.config.task.negatives;
+                let negatives = self.config.data.task.negatives;
                 let (seeds, batch) =
-                    LinkBatch::new(links, (items, share), negatives, step, self.frontiers.seeds(), comm)?;
+                    LinkBatch::new(links, items, share, negatives, step, self.frontiers.seeds(), comm)?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }
@@ -319,13 +308,13 @@ impl Job<'_> {
     /// Returns the consecutive share of the group of `comm` in a mini-batch of `items`: as large as one rank's share
     /// under data parallelism with one rank per group.
     fn share_of_group(&self, items: usize, comm: &dyn Communicator) -> Range<usize> {
-        let (group, groups) = (comm.name(0) / comm.size(), self.config.groups);
+        let (group, groups) = (comm.name(0) / comm.size(), self.config.system.groups);
         items * group / groups..items * (group + 1) / groups
     }
 
     /// Ends a phase of a mini-batch at `place`; waits for the work that it launched if phases are measured.
     pub fn end_phase(&self, place: &Place) -> Result<()> {
-        match place.gpu().filter(|_| self.options.exact_phases) {
+        match place.gpu().filter(|_| self.config.system.prefetch == 0) {
             Some(gpu) => Ok(gpu.synchronise()?),
             None => Ok(()),
         }
@@ -333,6 +322,6 @@ impl Job<'_> {
 
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
-        check_stop(self.options.stop)
+        check_stop(self.hooks.stop)
     }
 }

@@ -2,22 +2,19 @@
 
 use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word};
 
-use crate::config::TrainConfig;
+use crate::config::Config;
 use crate::{Error, Result};
 
 /// Returns the partition that was named, that a shard was cut by, or the best one with the right number of parts:
 /// preferably cut by mini-batches like the ones of `config`, else by mini-batches of another kind, else by none; then
 /// one for the right number of servers.
-///
-/// # Errors
-/// Error of [`choose`] if several partitions suit equally.
-pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
-    let (parts, groups) = (config.num_parts(), config.groups);
+pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
+    let (parts, groups) = (config.num_parts(), config.system.groups);
     // If the map has a part for every rank of all groups, each of its servers is a group.
     let servers = if parts > config.ranks_of_group() { groups } else { 1 };
     let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
     let cut_by = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
-    let named = config.partition.as_deref().or(cut_by);
+    let named = config.system.partition.as_deref().or(cut_by);
     let mut unfit = Vec::new();
     let rank = |map: &PartitionMap| {
         if !fits(map) {
@@ -50,7 +47,7 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
 }
 
 /// Compares `map` with the mini-batches of `config`: `Some(true)` if cut by such ones, `Some(false)` if by others.
-fn suits(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Option<bool> {
+fn suits(dataset: &Dataset, map: &PartitionMap, config: &Config) -> Option<bool> {
     cut_by(dataset, map).map(|drawn| is_of(&drawn, config))
 }
 
@@ -64,25 +61,25 @@ fn cut_by(dataset: &Dataset, map: &PartitionMap) -> Option<PresampleConfig> {
 }
 
 /// True if presampled mini-batches are like the mini-batches of `config`.
-fn is_of(drawn: &PresampleConfig, config: &TrainConfig) -> bool {
-    drawn.fanouts == config.fanouts.to_string()
-        && drawn.batch_size == config.batch_size as u64
-        && drawn.draw_by == config.draw_by
+fn is_of(drawn: &PresampleConfig, config: &Config) -> bool {
+    drawn.fanouts == config.data.fanouts.to_string()
+        && drawn.batch_size == config.data.batch_size as u64
+        && drawn.draw_by == config.data.draw_by
         && drawn.negatives == negatives(config)
 }
 
 /// Number of negative pairs per edge of a mini-batch, if links are learnt.
-fn negatives(config: &TrainConfig) -> Option<u32> {
-    config.task.is_link().then_some(config.task.negatives as u32)
+fn negatives(config: &Config) -> Option<u32> {
+    config.data.task.is_link().then_some(config.data.task.negatives as u32)
 }
 
 /// Notes on `map` before a run: its key if no option named it, and a warning if it was cut by mini-batches of another kind.
-pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Vec<String> {
+pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &Config) -> Vec<String> {
     let (key, path) = (map.key(), shell_path(dataset.path()));
-    let chosen = (config.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
+    let chosen = (config.system.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
         .then(|| format!("note: partition {key}; --partition names another"));
     let unlike = cut_by(dataset, map).filter(|drawn| !is_of(drawn, config)).map(|drawn| {
-        let by = config.draw_by.as_ref().map(|column| format!(" --draw-by {}", shell_word(column))).unwrap_or_default();
+        let by = config.data.draw_by.as_ref().map(|column| format!(" --draw-by {}", shell_word(column))).unwrap_or_default();
         let task = negatives(config).map(|negatives| format!(" --task link --negatives {negatives}")).unwrap_or_default();
         format!(
             "note: partition {key} was cut by mini-batches of {} {} and fanouts {}, which are not this run's. To cut by its own: \
@@ -90,7 +87,7 @@ pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig)
             drawn.batch_size,
             if drawn.negatives.is_some() { "edges" } else { "seeds" },
             drawn.fanouts,
-            config.fanouts, config.batch_size
+            config.data.fanouts, config.data.batch_size
         )
     });
     chosen.into_iter().chain(unlike).collect()

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use gsplit_store::{LinkInfo, LinkNegatives};
-use serde::{Deserialize, Serialize};
 
 use crate::metric::labels::Labels;
 use crate::{Error, Result};
@@ -98,9 +97,6 @@ impl Metric {
     }
 
     /// Checks that the metric is defined for `labels`.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if it is not.
     pub fn check(self, labels: &Labels) -> Result<()> {
         match (self, labels) {
             (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => Err(Error::Option(format!(
@@ -148,17 +144,7 @@ impl FromStr for Metric {
     }
 }
 
-impl Serialize for Metric {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Metric {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+gsplit_store::text_in_files!(Metric);
 
 #[cfg(test)]
 mod tests {

@@ -69,9 +69,6 @@ impl ErrorSums {
 
 impl<'a> Scorer<'a> {
     /// Creates a scorer that has not seen any vertex.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if the metric is not defined for the labels.
     pub fn new(metric: Metric, labels: &'a Labels) -> Result<Self> {
         metric.check(labels)?;
         let seen = match (metric, labels) {
@@ -87,51 +84,43 @@ impl<'a> Scorer<'a> {
     /// Counts the logits of `v`, one per class, or its number on the labels' scale. With one class per vertex the first
     /// of the largest logits is predicted; with several, every class whose logit is above 0.
     pub fn push(&mut self, v: u32, logits: &[f32]) {
-        let actual = match self.labels {
-            Labels::One { class, .. } => class.get(v).and_then(|class| usize::try_from(class).ok()),
-            Labels::Several(_) => Some(0),
+        match self.labels {
+            Labels::One { class, .. } => {
+                let Some(actual) = class.get(v).and_then(|class| usize::try_from(class).ok()) else { return };
+                let predicted = largest(logits);
+                self.counts.choose(predicted, actual);
+                match &mut self.seen {
+                    Seen::Right(right) => *right += u64::from(predicted == actual),
+                    // The probability of the second class increases with this difference.
+                    Seen::Scores(scores) => scores[0].push((logits[1] - logits[0], actual == 1)),
+                    Seen::Classes | Seen::Errors(_) => {}
+                }
+            }
+            Labels::Several(labels) => {
+                let mut all_right = true;
+                for (class, &logit) in (0u32..).zip(logits) {
+                    let has = labels.has(v, class);
+                    self.counts.add(class as usize, logit > 0.0, has);
+                    all_right &= (logit > 0.0) == has;
+                    if let Seen::Scores(scores) = &mut self.seen {
+                        scores[class as usize].push((logit, has));
+                    }
+                }
+                if let Seen::Right(right) = &mut self.seen {
+                    *right += u64::from(all_right);
+                }
+            }
             Labels::Number { number, scale } => {
                 let Some(actual) = number.get(v).filter(|number| !number.is_nan()) else { return };
-                self.vertices += 1;
                 if let Seen::Errors(sums) = &mut self.seen {
                     sums.add(scale.in_unit(logits[0]), actual, scale.mean);
                 }
-                return;
             }
-        };
-        let Some(actual) = actual else { return };
+        }
         self.vertices += 1;
-        match self.labels {
-            Labels::One { .. } => self.counts.choose(largest(logits), actual),
-            Labels::Several(labels) => {
-                for (class, &logit) in (0u32..).zip(logits) {
-                    self.counts.add(class as usize, logit > 0.0, labels.has(v, class));
-                }
-            }
-            Labels::Number { .. } => {}
-        }
-        match (&mut self.seen, self.labels) {
-            (Seen::Right(right), Labels::One { .. }) => *right += u64::from(largest(logits) == actual),
-            (Seen::Right(right), Labels::Several(labels)) => {
-                let all = (0..).zip(logits).all(|(class, &logit)| (logit > 0.0) == labels.has(v, class));
-                *right += u64::from(all);
-            }
-            (Seen::Classes, _) => {}
-            // The probability of the second class increases with this difference.
-            (Seen::Scores(scores), Labels::One { .. }) => scores[0].push((logits[1] - logits[0], actual == 1)),
-            (Seen::Scores(scores), Labels::Several(labels)) => {
-                for ((class, &logit), scores) in (0u32..).zip(logits).zip(scores) {
-                    scores.push((logit, labels.has(v, class)));
-                }
-            }
-            (Seen::Errors(_), _) | (_, Labels::Number { .. }) => {}
-        }
     }
 
     /// Adds the counts of the other ranks of `comm`, which are of other vertices. Collective.
-    ///
-    /// # Errors
-    /// Errors of the communicator.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
         comm.all_reduce_sum_u64(std::slice::from_mut(&mut self.vertices))?;
         self.counts.reduce(comm)?;

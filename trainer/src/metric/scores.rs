@@ -64,9 +64,6 @@ pub struct Scores<'a> {
 
 impl<'a> Scores<'a> {
     /// Creates scores that have not seen any vertex; the vertices of each split must be sorted.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
     pub fn new(
         metric: Metric,
         labels: &'a Labels,
@@ -94,9 +91,6 @@ impl<'a> Scores<'a> {
     }
 
     /// Adds the counts of the other ranks of `comm`. Collective.
-    ///
-    /// # Errors
-    /// Errors of the communicator.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
         self.splits.iter_mut().try_for_each(|(_, _, scorer)| scorer.reduce(comm))
     }

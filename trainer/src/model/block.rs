@@ -3,7 +3,7 @@
 //! A block computes in two parts, between which batch norm takes its statistics over all ranks:
 //!
 //! ```text
-//! body   pre_activation = layer(mixed rows) + residual
+//! body   pre_activation = layer(input rows) + residual
 //! tail   rows = dropout(activation(norm(pre_activation)))
 //! ```
 //!
@@ -16,8 +16,7 @@ use tch::Tensor;
 use super::norm::Norm;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::Place;
-use crate::operator::{Activation, Finish, Moments, Rows, linear};
+use crate::operator::{Activation, Finish, Moments, Place, Rows, linear};
 
 /// Rows that are added to a layer's result.
 pub enum Residual {
@@ -53,12 +52,12 @@ impl Block {
     pub fn body(
         &self,
         edges: &LayerEdges<'_>,
-        mixed: Rows<'_>,
+        input: Rows<'_>,
         below: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
         let own = || -> Result<Option<Tensor>> {
-            let own = || mixed.first(edges.edges.num_targets());
+            let own = || input.first(edges.edges.num_targets());
             Ok(match (&self.residual, below) {
                 (Residual::Identity, _) => Some(own()?),
                 (Residual::Projection(weight), _) => {
@@ -68,7 +67,7 @@ impl Block {
                 _ => None,
             })
         };
-        self.surround(edges.place(), finish, |finish| self.layer.forward(edges, mixed, finish), own)
+        self.surround(edges.place(), finish, |finish| self.layer.forward(edges, input, finish), own)
     }
 
     /// Like [`Block::body`], given functions that compute the layer (with the finish passed to it) and the residual.

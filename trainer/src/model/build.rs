@@ -1,35 +1,25 @@
 //! Builds the blocks of a model from its configuration.
 
-use gsplit_store::attempt;
-
 use super::block::{Block, Residual};
 use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
 use super::scorer::{Mlp, PairScorer};
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
-use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind, TrainConfig};
+use crate::config::{Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind};
 use crate::model::Input;
-use crate::operator::Place;
-use crate::operator::{Activation, Engine};
-use crate::{Error, Result};
+use crate::operator::{Activation, Engine, Place};
 
 impl Model {
     /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed only.
-    pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
+    pub fn new(config: &Config, in_dim: usize, classes: usize) -> Self {
         Self::with_layers(&Place::Host(Engine::of(config.model.dtype)), config, in_dim, classes, None)
     }
 
     /// Like [`Model::new`], at `place`; layers are made by `make`, if given, instead of by the kind in the
     /// configuration.
-    pub fn with_layers(
-        place: &Place,
-        config: &TrainConfig,
-        in_dim: usize,
-        classes: usize,
-        make: Option<&OwnLayer>,
-    ) -> Self {
-        let (seed, config, task) = (config.seed, &config.model, &config.task);
+    pub fn with_layers(place: &Place, config: &Config, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
+        let (seed, config, task) = (config.run.seed, &config.model, &config.data.task);
         let mut parameters = Parameters::new(seed, place);
         let has_head = config.has_head();
         let mut width = in_dim;
@@ -115,40 +105,5 @@ impl ModelConfig {
             ModelKind::Gin => NormKind::Batch,
             _ => NormKind::None,
         })
-    }
-}
-
-/// Rejects a model that does not fit in the machine's memory, instead of failing in the middle of training.
-pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
-    /// Copies of each parameter that a rank holds during an update: value, gradient (twice), two moments, change.
-    const COPIES: f64 = 6.0;
-    let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
-    let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();
-    let of_layer = |input: f64, out: f64| match config.model.kind {
-        ModelKind::Sgc => 0.0,
-        ModelKind::Gcn | ModelKind::Gat | ModelKind::Resgcn => (input + 1.0) * out,
-        ModelKind::Sage | ModelKind::Gatv2 => 2.0 * (input + 1.0) * out,
-        ModelKind::Gin => (input + out) * out,
-        ModelKind::SagePool => 2.0 * (input + 1.0) * out + input * input,
-    };
-    let hidden = config.model.hidden as f64;
-    let of_scorer = match config.task.scorer {
-        ScorerKind::Mlp => (classes as f64 + 2.0) * hidden,
-        ScorerKind::Dot => 0.0,
-    };
-    let values: f64 = widths.windows(2).map(|pair| of_layer(pair[0], pair[1])).sum::<f64>() + of_scorer;
-    let bytes = values * COPIES * size_of::<f32>() as f64 * config.num_ranks() as f64;
-    let mut room: Vec<u8> = Vec::new();
-    let refused = attempt(|| room.try_reserve_exact(bytes as usize)).is_err();
-    std::hint::black_box(&room); // or the compiler leaves the attempt out
-    match refused {
-        false => Ok(()),
-        true => Err(Error::Option(format!(
-            "--hidden {}: training {} layers on {} ranks takes {:.0} GiB, more than there is: choose a smaller --hidden",
-            config.model.hidden,
-            config.model.layers,
-            config.num_ranks(),
-            bytes / f64::from(1 << 30)
-        ))),
     }
 }

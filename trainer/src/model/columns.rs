@@ -26,12 +26,12 @@ pub trait ByColumns {
     /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`.
     fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]>;
 
-    /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `mixed` has only these
+    /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `input` has only these
     /// columns. Never called without rows or columns.
     ///
     /// # Errors
     /// Errors of the operators.
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
 
     /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from `totals`: the
     /// results of [`ByColumns::partial`] summed over all columns.
@@ -81,12 +81,12 @@ impl Model {
         Ok(shapes)
     }
 
-    /// Summands of these matrices from `columns` of the features, concatenated: f32, one dimension. `mixed` are the
+    /// Summands of these matrices from `columns` of the features, concatenated: f32, one dimension. `input` are the
     /// rows of the mixed frontier with only these columns, of which there is at least one.
-    pub(crate) fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Tensor> {
+    pub(crate) fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Tensor> {
         let block = &self.blocks[0];
-        let mut parts = block.by_columns()?.partial(edges, mixed, columns.clone())?;
-        let own = || mixed.first(edges.edges.num_targets());
+        let mut parts = block.by_columns()?.partial(edges, input, columns.clone())?;
+        let own = || input.first(edges.edges.num_targets());
         match &block.residual {
             Residual::Identity => parts.push(in_place(&own()?, &columns, block.layer.out_dim())?),
             Residual::Projection(weight) => {

@@ -15,8 +15,7 @@ use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{DeviceGraph, Graph, SampledCsc, Stream, symmetric, symmetric_on_device};
 use tch::Tensor;
 
-use crate::operator::Ids;
-use crate::operator::{Dropout, Edges, Place, column, filled_on};
+use crate::operator::{Dropout, Edges, Ids, Place, column, filled_of};
 use crate::{Result, autograd};
 
 /// The sampled edges of one layer, and their end vertices.
@@ -102,7 +101,7 @@ impl<'a> LayerEdges<'a> {
         let targets = self.edges.num_targets();
         if let (Some(graph), Some((gpu, device, _))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let vertices = self.vertices.on_gpu(gpu)?.part(0, targets)?;
-            return filled_on(device, &[targets, 1], |out| Ok(graph.degrees_as_f32(gpu, vertices, out)?));
+            return filled_of::<f32>(device, &[targets, 1], |out| Ok(graph.degrees_as_f32(gpu, vertices, out)?));
         }
         let vertices = &self.vertices()?[..targets];
         self.place().bring(&column(vertices.iter().map(|&v| self.graph.drawable(v) as f32))?)
@@ -117,7 +116,7 @@ impl<'a> LayerEdges<'a> {
         if let (Some(graph), Some((gpu, device, edges))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let degrees = graph.degrees(gpu, self.vertices.on_gpu(gpu)?)?;
             let mut with_loops = None;
-            let weights = filled_on(device, &[edges.num_edges() + edges.num_targets()], |out| {
+            let weights = filled_of::<f32>(device, &[edges.num_edges() + edges.num_targets()], |out| {
                 with_loops = Some(symmetric_on_device(gpu, edges, degrees.slice(), out)?);
                 Ok(())
             })?;

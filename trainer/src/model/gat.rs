@@ -43,12 +43,12 @@ impl Gat {
 }
 
 impl Gat {
-    fn order(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>) -> Result<Order> {
+    fn order(&self, edges: &LayerEdges<'_>, input: Rows<'_>) -> Result<Order> {
         if edges.edges.on_device().is_some() {
             return Ok(Order::TransformFirst);
         }
-        let ((_, width), (heads, _)) = (mixed.shape()?, self.attention_source.size2()?);
-        Ok(attention_order_of(edges.counts(), heads as usize, [width, self.out], mixed.requires_grad()))
+        let ((_, width), (heads, _)) = (input.shape()?, self.attention_source.size2()?);
+        Ok(attention_order_of(edges.counts(), heads as usize, [width, self.out], input.requires_grad()))
     }
 
     fn in_order(&self, order: Order, edges: &LayerEdges<'_>, rows: &Tensor, finish: Finish) -> Result<Tensor> {
@@ -67,8 +67,8 @@ impl Gat {
 }
 
 impl Layer for Gat {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.in_order(self.order(edges, mixed)?, edges, &mixed.held()?, finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.in_order(self.order(edges, input)?, edges, &input.held()?, finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -89,9 +89,9 @@ impl ByColumns for Gat {
         vec![[edges.num_sources(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weight = rows_of(&self.weight, &columns)?;
-        Ok(vec![linear(edges.place(), &mixed.held()?, &weight, None, Finish::default())?])
+        Ok(vec![linear(edges.place(), &input.held()?, &weight, None, Finish::default())?])
     }
 
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {

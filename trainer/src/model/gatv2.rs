@@ -50,11 +50,11 @@ impl GatV2 {
 }
 
 impl Layer for GatV2 {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let mixed = mixed.held()?;
-        let own = mixed.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let input = input.held()?;
+        let own = input.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
         let rounded = || Finish::rounding(edges.place());
-        let sources = linear(edges.place(), &mixed, &self.weight_source, Some(&self.bias_source), rounded())?;
+        let sources = linear(edges.place(), &input, &self.weight_source, Some(&self.bias_source), rounded())?;
         let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), rounded())?;
         self.attended(edges, [&sources, &targets], finish)
     }
@@ -77,12 +77,12 @@ impl ByColumns for GatV2 {
         vec![[edges.num_sources(), self.out], [edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
-        let mixed = mixed.held()?;
-        let own = mixed.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let input = input.held()?;
+        let own = input.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
         let product =
             |rows: &Tensor, weight| linear(edges.place(), rows, &rows_of(weight, &columns)?, None, Finish::default());
-        Ok(vec![product(&mixed, &self.weight_source)?, product(&own, &self.weight_target)?])
+        Ok(vec![product(&input, &self.weight_source)?, product(&own, &self.weight_target)?])
     }
 
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {

@@ -48,7 +48,7 @@ impl Gcn {
     fn convolved(
         &self,
         edges: &LayerEdges<'_>,
-        mixed: Rows<'_>,
+        input: Rows<'_>,
         weight: Option<&Tensor>,
         bias: Option<&Tensor>,
         finish: Finish,
@@ -57,15 +57,15 @@ impl Gcn {
         let (edges, weights) = edges.symmetric()?;
         let propagated = |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
         let Some(weight) = weight else {
-            return biased(edges.place(), &propagated(mixed)?, bias, finish);
+            return biased(edges.place(), &propagated(input)?, bias, finish);
         };
-        match cheaper([targets, sources, among + targets], mixed, self.out, false)? {
+        match cheaper([targets, sources, among + targets], input, self.out, false)? {
             Order::AggregateFirst => {
-                let rows = aggregate_for_product(&edges, Reduce::Sum, mixed, Some(&weights), false)?;
+                let rows = aggregate_for_product(&edges, Reduce::Sum, input, Some(&weights), false)?;
                 linear(edges.place(), &rows, weight, bias, finish)
             }
             Order::TransformFirst => {
-                let rows = linear(edges.place(), &mixed.held()?, weight, None, Finish::rounding(edges.place()))?;
+                let rows = linear(edges.place(), &input.held()?, weight, None, Finish::rounding(edges.place()))?;
                 biased(edges.place(), &propagated(Rows::Hidden(&rows))?, bias, finish)
             }
         }
@@ -73,8 +73,8 @@ impl Gcn {
 }
 
 impl Layer for Gcn {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.convolved(edges, mixed, self.weight.as_ref(), self.bias.as_ref(), finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.convolved(edges, input, self.weight.as_ref(), self.bias.as_ref(), finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -95,9 +95,9 @@ impl ByColumns for Gcn {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weight = self.weight.as_ref().map(|weight| rows_of(weight, &columns)).transpose()?;
-        let part = self.convolved(edges, mixed, weight.as_ref(), None, Finish::default())?;
+        let part = self.convolved(edges, input, weight.as_ref(), None, Finish::default())?;
         // Without a weight, the result covers the same columns.
         Ok(vec![if weight.is_some() { part } else { in_place(&part, &columns, self.out)? }])
     }

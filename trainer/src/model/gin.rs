@@ -53,15 +53,15 @@ impl Gin {
     fn first_product(
         &self,
         edges: &LayerEdges<'_>,
-        mixed: Rows<'_>,
+        input: Rows<'_>,
         weight_1: &Tensor,
         bias: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
-        match cheaper(edges.counts(), mixed, self.out, false)? {
-            Order::AggregateFirst => linear(edges.place(), &self.combined(edges, mixed)?, weight_1, bias, finish),
+        match cheaper(edges.counts(), input, self.out, false)? {
+            Order::AggregateFirst => linear(edges.place(), &self.combined(edges, input)?, weight_1, bias, finish),
             Order::TransformFirst => {
-                let rows = linear(edges.place(), &mixed.held()?, weight_1, None, Finish::rounding(edges.place()))?;
+                let rows = linear(edges.place(), &input.held()?, weight_1, None, Finish::rounding(edges.place()))?;
                 biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, bias, finish)
             }
         }
@@ -74,8 +74,8 @@ fn relu(edges: &LayerEdges<'_>) -> Finish {
 }
 
 impl Layer for Gin {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let hidden = self.first_product(edges, mixed, &self.weight_1, Some(&self.bias_1), relu(edges))?;
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let hidden = self.first_product(edges, input, &self.weight_1, Some(&self.bias_1), relu(edges))?;
         linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 
@@ -97,9 +97,9 @@ impl ByColumns for Gin {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weight = rows_of(&self.weight_1, &columns)?;
-        Ok(vec![self.first_product(edges, mixed, &weight, None, Finish::default())?])
+        Ok(vec![self.first_product(edges, input, &weight, None, Finish::default())?])
     }
 
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {

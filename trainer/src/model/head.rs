@@ -8,8 +8,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::JumpingKnowledge;
-use crate::operator::Place;
-use crate::operator::{Finish, linear};
+use crate::operator::{Finish, Place, linear};
 
 /// A product with bias over the rows of one layer or of all.
 pub struct Head {
@@ -52,8 +51,8 @@ impl Head {
         self.weight.size()[0] as usize
     }
 
-    /// Width of the result of [`Head::gather`] for the layers up to `index`.
-    pub fn gathered_dim(&self, index: usize) -> usize {
+    /// Width of the result of [`Head::combine`] for the layers up to `index`.
+    pub fn combined_dim(&self, index: usize) -> usize {
         match self.mode {
             JumpingKnowledge::None => 0,
             JumpingKnowledge::Cat if self.shown => (index + 1) * self.hidden,
@@ -62,9 +61,9 @@ impl Head {
         }
     }
 
-    /// Combines the gathered input of the layers `below` with the `rows` of layer `index`. For `cat`, only the
+    /// Combines the input from the layers `below`, combined so far, with the `rows` of layer `index`. For `cat`, only the
     /// partial logits are kept, unless the input is [shown](Head::shown).
-    pub fn gather(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
+    pub fn combine(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
         match (self.mode, below) {
             (JumpingKnowledge::Cat, Some(below)) if self.shown => Ok(Tensor::f_cat(&[below, rows], 1)?),
             (JumpingKnowledge::Cat, below) if !self.shown => {
@@ -77,12 +76,12 @@ impl Head {
         }
     }
 
-    /// Logits from the rows gathered up to the last layer, followed by the head's input if it is [shown](Head::shown).
-    pub fn logits_of_gathered(&self, place: &Place, gathered: &Tensor) -> Result<Tensor> {
+    /// Logits from the rows combined up to the last layer, followed by the head's input if it is [shown](Head::shown).
+    pub fn logits_of_combined(&self, place: &Place, combined: &Tensor) -> Result<Tensor> {
         let logits = match self.mode {
-            JumpingKnowledge::Cat if !self.shown => gathered.f_add(&self.bias)?,
-            _ => linear(place, gathered, &self.weight, Some(&self.bias), Finish::default())?,
+            JumpingKnowledge::Cat if !self.shown => combined.f_add(&self.bias)?,
+            _ => linear(place, combined, &self.weight, Some(&self.bias), Finish::default())?,
         };
-        if self.shown { Ok(Tensor::f_cat(&[&logits, gathered], 1)?) } else { Ok(logits) }
+        if self.shown { Ok(Tensor::f_cat(&[&logits, combined], 1)?) } else { Ok(logits) }
     }
 }

@@ -26,7 +26,7 @@ pub struct HeldLayer {
     /// Widths of its input and output rows.
     pub widths: [f64; 2],
     /// Number of rows that the layer above receives, for which it leaves room behind its own.
-    pub room: f64,
+    pub received_above: f64,
     /// Whether it aggregates first.
     pub order: Order,
     /// Number of attention heads.
@@ -52,13 +52,13 @@ pub struct Batch {
 #[derive(Clone, Copy, Debug)]
 struct Operator {
     /// Size of its result, if it is kept.
-    returns: f64,
+    result_size: f64,
     /// Size of other values saved for backward.
-    keeps: f64,
+    saved_size: f64,
     /// True if the result is kept until this operator's backward; otherwise it is freed after the next operator's.
-    stays: bool,
+    keeps_result: bool,
     /// Whether it has parameters.
-    learns: bool,
+    has_parameters: bool,
     /// Size of the gradient of its input.
     gradient: f64,
     /// Size of the temporary values of its backward.
@@ -67,32 +67,38 @@ struct Operator {
 
 impl Operator {
     /// A product of matrices, including bias and activation.
-    fn product(returns: f64, gradient: f64) -> Self {
-        Self { returns, keeps: 0.0, stays: true, learns: true, gradient, aside: 0.0 }
+    fn product(result_size: f64, gradient: f64) -> Self {
+        Self { result_size, saved_size: 0.0, keeps_result: true, has_parameters: true, gradient, aside: 0.0 }
     }
 
     /// A sum over edges.
-    fn aggregation(returns: f64, gradient: f64) -> Self {
-        Self { returns, keeps: 0.0, stays: false, learns: false, gradient, aside: 0.0 }
+    fn aggregation(result_size: f64, gradient: f64) -> Self {
+        Self { result_size, saved_size: 0.0, keeps_result: false, has_parameters: false, gradient, aside: 0.0 }
     }
 }
 
 /// The operators of a layer of this `kind`, first to last. A sum that torch computes and frees at once is left out.
 fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
-    let HeldLayer { vertices, edges, read, widths: [input, made], room, order, heads, .. } = *layer;
+    let HeldLayer { vertices, edges, read, widths: [input, made], received_above, order, heads, .. } = *layer;
     let (rows, all) = (|values: f64| vertices * values, |values: f64| read * values);
-    let result = (vertices + room) * made;
+    let result = (vertices + received_above) * made;
     let (product, aggregation) = (Operator::product, Operator::aggregation);
     let finish = product(result, rows(made));
     let attention = || {
         // One for each edge and each vertex itself; and two scores per vertex.
         let coefficients = heads * (edges + 2.0 * vertices + read);
-        Operator { keeps: coefficients, aside: coefficients, ..aggregation(0.0, all(made)) }
+        Operator { saved_size: coefficients, aside: coefficients, ..aggregation(0.0, all(made)) }
     };
     match (kind, order) {
         (ModelKind::Gat, Order::AggregateFirst) => {
             let sums = heads * rows(input);
-            let attention = Operator { returns: sums, stays: true, learns: true, gradient: all(input), ..attention() };
+            let attention = Operator {
+                result_size: sums,
+                keeps_result: true,
+                has_parameters: true,
+                gradient: all(input),
+                ..attention()
+            };
             vec![attention, product(result, sums)]
         }
         (ModelKind::Gat, Order::TransformFirst) => vec![product(all(made), all(input)), attention(), finish],
@@ -102,14 +108,14 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
         }
         (ModelKind::SagePool, _) => vec![
             product(all(input), all(input)),
-            Operator { keeps: rows(input), ..aggregation(rows(input), all(input)) },
+            Operator { saved_size: rows(input), ..aggregation(rows(input), all(input)) },
             product(2.0 * rows(made), 2.0 * rows(input)),
             finish,
         ],
         (ModelKind::Gin, Order::AggregateFirst) => vec![
             aggregation(2.0 * rows(input), all(input)),
             // torch multiplies and adds both halves, and pads their gradients.
-            Operator { learns: true, aside: 6.0 * rows(input), ..aggregation(rows(input), 2.0 * rows(input)) },
+            Operator { has_parameters: true, aside: 6.0 * rows(input), ..aggregation(rows(input), 2.0 * rows(input)) },
             product(rows(made), rows(input)),
             product(result, rows(made)),
         ],
@@ -126,7 +132,7 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
             vec![product(rows(made) + all(made), all(input)), aggregation(0.0, all(made)), finish]
         }
         (ModelKind::Sgc, _) if input == made => {
-            vec![Operator { stays: true, ..aggregation(result, all(input)) }]
+            vec![Operator { keeps_result: true, ..aggregation(result, all(input)) }]
         }
         (ModelKind::Gcn | ModelKind::Sgc | ModelKind::Resgcn, Order::AggregateFirst) => {
             vec![aggregation(rows(input), all(input)), product(result, rows(input))]
@@ -190,7 +196,7 @@ pub fn values(batch: &Batch) -> [usize; 2] {
             true => by_columns(batch, layer),
             false => operators(batch.kind, layer),
         };
-        let taped = |operator: Operator| (operator, held.make(operator.returns), held.make(operator.keeps));
+        let taped = |operator: Operator| (operator, held.make(operator.result_size), held.make(operator.saved_size));
         tape.push(operators.into_iter().map(taped).collect());
     }
     let ahead = if batch.ahead { held.make(features) } else { Vec::new() };
@@ -206,11 +212,11 @@ pub fn values(batch: &Batch) -> [usize; 2] {
                 held.drop(std::mem::take(&mut given));
             }
             // Features have no gradient, nor do values computed from them without a parameter.
-            let wanted = !tape.is_empty() || layer.iter().any(|(below, ..)| below.learns);
+            let wanted = !tape.is_empty() || layer.iter().any(|(below, ..)| below.has_parameters);
             let [of_read, aside] =
                 [operator.gradient, operator.aside].map(|values| held.make(if wanted { values } else { 0.0 }));
             held.drop(aside);
-            if let Some((_, returned, _)) = layer.last_mut().filter(|(below, ..)| !below.stays) {
+            if let Some((_, returned, _)) = layer.last_mut().filter(|(below, ..)| !below.keeps_result) {
                 held.drop(std::mem::take(returned));
             }
             held.drop(kept);
@@ -230,19 +236,19 @@ pub fn values(batch: &Batch) -> [usize; 2] {
 
 /// Operators of a bottom layer computed by columns: each rank computes a part of every rank's sums, and adds up its own.
 fn by_columns(batch: &Batch, layer: &HeldLayer) -> Vec<Operator> {
-    let HeldLayer { vertices, widths: [_, made], room, .. } = *layer;
+    let HeldLayer { vertices, widths: [_, made], received_above, .. } = *layer;
     let (ranks, partial) = (batch.ranks as f64, partial(batch, layer));
     let mut operators = operators(batch.kind, layer);
     let rest = match batch.kind {
         ModelKind::Gat | ModelKind::Gatv2 => operators.split_off(1),
         ModelKind::Gin => vec![operators.pop()].into_iter().flatten().collect(),
-        _ => vec![Operator::product((vertices + room) * made, vertices * made)],
+        _ => vec![Operator::product((vertices + received_above) * made, vertices * made)],
     };
     let own = match batch.kind {
         ModelKind::Gat | ModelKind::Gatv2 => 0.0,
-        _ => operators.first().map_or(0.0, |operator| operator.returns),
+        _ => operators.first().map_or(0.0, |operator| operator.result_size),
     };
-    let parts = Operator { keeps: own, ..Operator::product(ranks * partial, 0.0) };
+    let parts = Operator { saved_size: own, ..Operator::product(ranks * partial, 0.0) };
     // A copy of the gradient is sent to each rank, and one is received from each.
     let sums = Operator { aside: ranks * partial, ..Operator::product(partial, ranks * partial) };
     [parts, sums].into_iter().chain(rest).collect()
@@ -270,7 +276,7 @@ mod tests {
             read,
             received: 0.0,
             widths: [16.0, 16.0],
-            room: 0.0,
+            received_above: 0.0,
             order: Order::AggregateFirst,
             heads: 1.0,
         };

@@ -2,7 +2,7 @@
 //!
 //! Between layers each vertex has one *state* row. In most models it is the layer's row. It is longer if later
 //! layers need values of earlier ones: pre-activation models keep the pre-activations that they add to, and jumping
-//! knowledge keeps the rows gathered so far. After the last layer the state is the logits, followed, if it is shown, by
+//! knowledge keeps the rows combined so far. After the last layer the state is the logits, followed, if it is shown, by
 //! the input of the head.
 
 use tch::Tensor;
@@ -18,7 +18,7 @@ impl Model {
         let head = self.head.as_ref();
         match index + 1 == self.num_layers() {
             true => self.classes + head.filter(|head| head.shown).map_or(0, Head::in_dim),
-            false => self.width(index) + head.map_or(0, |head| head.gathered_dim(index)),
+            false => self.width(index) + head.map_or(0, |head| head.combined_dim(index)),
         }
     }
 
@@ -39,13 +39,13 @@ impl Model {
     fn next_state(&self, index: usize, edges: &LayerEdges<'_>, below: Rows<'_>) -> Result<Tensor> {
         let block = &self.blocks[index];
         let targets = edges.edges.num_targets() as i64;
-        let (mut pre_activation_below, mut gathered) = (None, None);
+        let (mut pre_activation_below, mut combined) = (None, None);
         let out = match below {
             Rows::Hidden(state) if index > 0 => {
                 let width = self.width(index - 1) as i64;
                 let rows = state.f_narrow(1, 0, width)?;
                 if state.size()[1] > width {
-                    gathered = Some(state.f_narrow(0, 0, targets)?.f_narrow(1, width, state.size()[1] - width)?);
+                    combined = Some(state.f_narrow(0, 0, targets)?.f_narrow(1, width, state.size()[1] - width)?);
                 }
                 let rows = match self.pre_activation {
                     true => {
@@ -69,11 +69,11 @@ impl Model {
         };
         let kept = if self.pre_activation { &out } else { &rows };
         let read = match head.reads_all() {
-            true => head.gather(edges.place(), index, gathered.as_ref(), &rows)?,
+            true => head.combine(edges.place(), index, combined.as_ref(), &rows)?,
             false => rows.shallow_clone(),
         };
         match (last, head.reads_all()) {
-            (true, _) => head.logits_of_gathered(edges.place(), &read),
+            (true, _) => head.logits_of_combined(edges.place(), &read),
             (false, true) => Ok(Tensor::f_cat(&[kept, &read], 1)?),
             (false, false) => Ok(kept.shallow_clone()),
         }

@@ -1,6 +1,6 @@
 //! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain `tch`.
 //!
-//! No layer knows about ranks: it takes the hidden rows of its mixed frontier, wherever they came from, and returns
+//! No layer knows about ranks: it takes the hidden rows of its mixed frontier (its vertices and their sampled in-neighbours), wherever they came from, and returns
 //! those of its local frontier. The surroundings of a layer (residual, normalisation, activation, dropout, jumping
 //! knowledge) are the same for all: `block.rs`, `head.rs`.
 //!
@@ -10,7 +10,7 @@
 //! ```no_run
 //! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
 //! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, linear};
-//! use gsplit_trainer::{Result, RunOptions};
+//! use gsplit_trainer::{Hooks, Result};
 //! use tch::Tensor;
 //!
 //! /// h' = W (sum of h(u) over the sampled in-edges u → v)
@@ -20,8 +20,8 @@
 //! }
 //!
 //! impl Layer for Sum {
-//!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-//!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
+//!     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+//!         let sum = aggregate(&edges.edges, Reduce::Sum, input, None, false)?;
 //!         linear(edges.place(), &sum, &self.weight, None, finish)
 //!     }
 //!
@@ -33,7 +33,7 @@
 //! let layer = OwnLayer::new(|named, shape| {
 //!     Box::new(Sum { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
 //! });
-//! let options = RunOptions { layer: Some(layer), ..RunOptions::default() }; // for gsplit_trainer::train
+//! let hooks = Hooks { layer: Some(layer), ..Hooks::default() }; // for gsplit_trainer::train
 //! ```
 
 mod block;
@@ -64,11 +64,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::config::Dtype;
-use crate::operator::Ids;
-use crate::operator::Place;
-use crate::operator::{Activation, Dropout, Finish, Moments, ReluAbove, Rows};
+use crate::operator::{Activation, Dropout, Finish, Ids, Moments, Place, ReluAbove, Rows};
 use block::{Block, Residual};
-pub use build::check_size;
 pub use columns::ByColumns;
 pub use edges::LayerEdges;
 use head::Head;
@@ -82,12 +79,12 @@ pub use scorer::{PairScorer, Pairs};
 
 /// One layer of a graph neural network. It can be moved to another thread, but is used by one thread at a time.
 pub trait Layer: Send {
-    /// Computes the rows of the local frontier, `[num_frontier, out]`, from those of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]),
-    /// with `finish` applied ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called with an empty frontier.
+    /// Computes the rows of the local frontier, `[num_frontier, out]`, from `input`: the rows of the frontier's vertices, then of
+    /// their sampled in-neighbours (the mixed frontier), f32 `[num_sources, in]` ([`Rows::tensor`]), with `finish` applied ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called with an empty frontier.
     ///
     /// # Errors
     /// Errors of the operators: shapes that do not match.
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
@@ -125,7 +122,7 @@ pub struct LayerShape {
 
 type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync;
 
-/// Constructor of a program's own layers, for [`RunOptions::layer`](crate::RunOptions::layer).
+/// Constructor of a program's own layers, for [`Hooks::layer`](crate::Hooks::layer).
 #[derive(Clone)]
 pub struct OwnLayer(Arc<MakeLayer>);
 
@@ -261,15 +258,15 @@ impl Model {
         &self,
         index: usize,
         edges: &LayerEdges<'_>,
-        mixed: impl Into<Rows<'a>>,
+        input: impl Into<Rows<'a>>,
         below: Option<&Tensor>,
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
-        let mixed = mixed.into();
+        let input = input.into();
         let trained = dropout.map(|dropout| edges.trained_at(dropout.step, index));
         let edges = trained.as_ref().unwrap_or(edges);
-        let body = |finish| self.blocks[index].body(edges, mixed, below, finish);
+        let body = |finish| self.blocks[index].body(edges, input, below, finish);
         self.body_of(index, frontier.into(), dropout, body)
     }
 

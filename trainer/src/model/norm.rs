@@ -7,8 +7,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::NormKind;
-use crate::operator::Place;
-use crate::operator::{Finish, Moments, biased, layer_norm, standardise};
+use crate::operator::{Finish, Moments, Place, biased, layer_norm, standardise};
 
 /// Weight of a mini-batch in the running statistics.
 const MOMENTUM: f64 = 0.1;
@@ -80,8 +79,8 @@ impl Norm {
             let [means, variances] = statistics.each_ref().map(|new| new.isfinite().all());
             let whole = means.f_logical_and(&variances)?;
             for (running, new) in [mean, variance].into_iter().zip(statistics) {
-                let mixed = running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
-                running.shallow_clone().f_copy_(&mixed.f_where_self(&whole, running)?)?;
+                let updated = running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
+                running.shallow_clone().f_copy_(&updated.f_where_self(&whole, running)?)?;
             }
             Ok(())
         })

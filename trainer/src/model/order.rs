@@ -20,12 +20,12 @@ pub enum Order {
 /// against 5 billion values per second.
 const OPERATIONS_PER_VALUE: f64 = 40.0;
 
-/// The cheaper order from `mixed` to rows of `out` values, given the counts of targets, sources and edges. With
+/// The cheaper order from `input` to rows of `out` values, given the counts of targets, sources and edges. With
 /// `own_product` the layer has another product for its own rows, which is computed in either order.
-pub fn cheaper(counts: [usize; 3], mixed: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
-    let ([targets, sources, edges], (_, width)) = (counts, mixed.shape()?);
+pub fn cheaper(counts: [usize; 3], input: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
+    let ([targets, sources, edges], (_, width)) = (counts, input.shape()?);
     let own_rows = if own_product { targets } else { 0 };
-    Ok(order_of([targets, own_rows, sources, edges], [width, out], mixed.requires_grad()))
+    Ok(order_of([targets, own_rows, sources, edges], [width, out], input.requires_grad()))
 }
 
 /// The cheaper order for the given numbers of targets, own rows with their own product, sources and edges, from rows of

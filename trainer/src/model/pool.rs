@@ -34,13 +34,13 @@ impl SagePool {
 }
 
 impl Layer for SagePool {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let edges = &edges.edges;
-        let mixed = mixed.held()?;
+        let input = input.held()?;
         let relu = Finish { activation: Activation::Relu, ..Finish::rounding(edges.place()) };
-        let pooled = linear(edges.place(), &mixed, &self.weight_pool, Some(&self.bias_pool), relu)?;
+        let pooled = linear(edges.place(), &input, &self.weight_pool, Some(&self.bias_pool), relu)?;
         let pooled = aggregate_max(edges, &pooled)?;
-        let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
+        let own = input.f_narrow(0, 0, edges.num_targets() as i64)?;
         let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
         finished(
             edges.place(),

@@ -40,23 +40,23 @@ impl Sage {
     fn products(
         &self,
         edges: &LayerEdges<'_>,
-        mixed: Rows<'_>,
+        input: Rows<'_>,
         [weight_self, weight_neigh]: [&Tensor; 2],
         bias: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
         let (counts, edges) = (edges.counts(), &edges.edges);
-        match cheaper(counts, mixed, self.out, true)? {
+        match cheaper(counts, input, self.out, true)? {
             Order::AggregateFirst => {
-                let beside = aggregate_for_product(edges, Reduce::Mean, mixed, None, true)?;
+                let beside = aggregate_for_product(edges, Reduce::Mean, input, None, true)?;
                 let weight = Tensor::f_cat(&[weight_self, weight_neigh], 0)?;
                 linear(edges.place(), &beside, &weight, bias, finish)
             }
             Order::TransformFirst => {
-                let mixed = mixed.held()?;
-                let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
+                let input = input.held()?;
+                let own = input.f_narrow(0, 0, edges.num_targets() as i64)?;
                 let own = linear(edges.place(), &own, weight_self, bias, Finish::default())?;
-                let neighbours = linear(edges.place(), &mixed, weight_neigh, None, Finish::rounding(edges.place()))?;
+                let neighbours = linear(edges.place(), &input, weight_neigh, None, Finish::rounding(edges.place()))?;
                 let mean = aggregate(edges, Reduce::Mean, &neighbours, None, false)?;
                 finished(edges.place(), &own.f_add(&mean)?, finish)
             }
@@ -65,8 +65,8 @@ impl Sage {
 }
 
 impl Layer for Sage {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.products(edges, mixed, [&self.weight_self, &self.weight_neigh], Some(&self.bias), finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.products(edges, input, [&self.weight_self, &self.weight_neigh], Some(&self.bias), finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -87,9 +87,9 @@ impl ByColumns for Sage {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weights = [rows_of(&self.weight_self, &columns)?, rows_of(&self.weight_neigh, &columns)?];
-        Ok(vec![self.products(edges, mixed, weights.each_ref(), None, Finish::default())?])
+        Ok(vec![self.products(edges, input, weights.each_ref(), None, Finish::default())?])
     }
 
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {

@@ -15,8 +15,7 @@ use crate::Result;
 use crate::autograd::{self, Buffer, attach, values};
 use crate::config::Dtype;
 use crate::model::{DropoutKey, Named};
-use crate::operator::{Activation, Dropout, Engine, Finish, Place, linear};
-use crate::operator::{from_rows, to_rows};
+use crate::operator::{Activation, Dropout, Engine, Finish, Place, from_rows, linear, to_rows};
 
 /// Computes a score from two rows: above 0 predicts an edge.
 pub enum PairScorer {
@@ -189,7 +188,7 @@ mod tests {
     use gsplit_kernels::schedule::Step;
 
     use super::*;
-    use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
+    use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind};
     use crate::model::Model;
     use crate::tests::quick_config;
 
@@ -198,7 +197,8 @@ mod tests {
     /// A model whose scorer is a perceptron with nonzero biases.
     fn model() -> Model {
         let task = TaskConfig { kind: Some(TaskKind::Link), scorer: ScorerKind::Mlp, ..TaskConfig::default() };
-        let config = TrainConfig { task, ..quick_config(ModelKind::Sage, Parallelism::Single, 1) };
+        let mut config = quick_config(ModelKind::Sage, Parallelism::Single, 1);
+        config.data.task = task;
         let model = Model::new(&config, 5, DIM);
         for (name, tensor) in model.parameters().iter().filter(|(name, _)| name.starts_with("scorer.")) {
             let shift = if name.ends_with("bias") { 0.1 } else { 0.0 };

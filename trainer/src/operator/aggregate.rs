@@ -8,12 +8,12 @@ use gsplit_kernels::{
 };
 use tch::{Kind, Tensor};
 
-use super::{Edges, Rows, filled, filled_of, filled_on, mismatch, shape, widened, with_row};
+use super::{Edges, Rows, filled, filled_of, mismatch, shape, widened, with_row};
 use crate::autograd::{attach, device_values, device_values_of, values};
 use crate::{Error, Result};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
-/// `beside_own`, preceded by its own row: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows,
+/// `concat_self`, preceded by its own row: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows,
 /// in addition to the edges' own ([`Edges::with_factors`]).
 ///
 /// A host aggregates stored rows in place if hardly any is read twice; otherwise it gathers them first, since reading a
@@ -26,9 +26,9 @@ pub fn aggregate<'a>(
     reduce: Reduce,
     rows: impl Into<Rows<'a>>,
     weights: Option<&Tensor>,
-    beside_own: bool,
+    concat_self: bool,
 ) -> Result<Tensor> {
-    aggregate_as(edges, Aggregating { reduce, beside_own, to: Kind::Float }, rows.into(), weights)
+    aggregate_as(edges, Aggregating { reduce, concat_self, to: Kind::Float }, rows.into(), weights)
 }
 
 /// Like [`aggregate`], for use as a factor of [`linear`](super::linear): on a GPU that computes in bf16 or f16 the
@@ -41,10 +41,10 @@ pub fn aggregate_for_product<'a>(
     reduce: Reduce,
     rows: impl Into<Rows<'a>>,
     weights: Option<&Tensor>,
-    beside_own: bool,
+    concat_self: bool,
 ) -> Result<Tensor> {
     let to = edges.place().row_kind();
-    aggregate_as(edges, Aggregating { reduce, beside_own, to }, rows.into(), weights)
+    aggregate_as(edges, Aggregating { reduce, concat_self, to }, rows.into(), weights)
 }
 
 fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
@@ -82,7 +82,7 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         let weights = gradient.saved.last().filter(|_| is_weighted);
         let relu = gradient.saved.first().zip(relu);
         let needed = |input: usize| gradient.needed.get(input) == Some(&true);
-        let of_rows = || how.rows_backward(&edges, weights, &given, relu, (dim, kind));
+        let of_rows = || how.rows_backward(&edges, weights, &given, relu, dim, kind);
         let mut gradients = vec![needed(0).then(of_rows).transpose()?];
         if gradient.needed.len() > 1 {
             let of_weights = || {
@@ -108,18 +108,18 @@ fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
 #[derive(Clone, Copy)]
 struct Aggregating {
     reduce: Reduce,
-    beside_own: bool,
+    concat_self: bool,
     /// Type of the result: f32, or on a GPU the type of rows.
     to: Kind,
 }
 
 impl Aggregating {
     fn on_host<'a>(self, edges: &'a gsplit_kernels::HostEdges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
-        Aggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
+        Aggregation { edges, reduce: self.reduce, weights, concat_self: self.concat_self }
     }
 
     fn on_device<'a>(self, edges: &'a DeviceEdges, weights: Option<DeviceSlice<'a, f32>>) -> DeviceAggregation<'a> {
-        DeviceAggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
+        DeviceAggregation { edges, reduce: self.reduce, weights, concat_self: self.concat_self }
     }
 
     fn forward(self, edges: &Edges, rows: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
@@ -147,7 +147,8 @@ impl Aggregating {
         weights: Option<&Tensor>,
         given: &Tensor,
         relu: Option<(&Tensor, f32)>,
-        (dim, kind): (usize, Kind),
+        dim: usize,
+        kind: Kind,
     ) -> Result<Tensor> {
         let shape = [edges.num_sources(), dim];
         let Some((gpu, device, on_gpu)) = edges.on_device() else {
@@ -160,8 +161,8 @@ impl Aggregating {
             match relu {
                 None => op.backward(gpu, given, dim, out)?,
                 Some((rows, keep)) => {
-                    let made_by = (device_values_of::<O>(device, rows)?, keep);
-                    op.backward_through_relu(gpu, given, made_by, dim, out)?;
+                    let rows = device_values_of::<O>(device, rows)?;
+                    op.backward_through_relu(gpu, given, rows, keep, dim, out)?;
                 }
             }
             Ok(())
@@ -177,7 +178,7 @@ impl Aggregating {
         };
         let op = self.on_device(on_gpu, Some(device_values(device, weights)?));
         let [rows, given] = [device_values(device, rows)?, device_values(device, given)?];
-        filled_on(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
+        filled_of::<f32>(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
     }
 }
 

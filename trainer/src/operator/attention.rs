@@ -9,7 +9,7 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, filled_with_room, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row};
 use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
 use crate::{Error, Result};
 
@@ -44,7 +44,9 @@ pub fn attention(
     let form = Form { heads, head_dim, shares_rows, dropout };
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
-        Some(on_gpu) => with_row!(rows.kind(), |T| on_device::<T>(edges, on_gpu, inputs, form, finish)),
+        Some((gpu, device, on_gpu)) => {
+            with_row!(rows.kind(), |T| on_device::<T>(edges, gpu, device, on_gpu, inputs, form, finish))
+        }
     }
 }
 
@@ -109,7 +111,9 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, 
 /// Like [`on_host`], for rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
+    gpu: &Gpu,
+    device: tch::Device,
+    on_gpu: &DeviceEdges,
     (inputs, bias): AttentionInputs<'_>,
     form: Form,
     finish: Finish,
@@ -119,14 +123,14 @@ fn on_device<T: Row>(
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
-        filled_on(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
+        filled_of::<f32>(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
             Ok(head_products_on_device(gpu, rows, device_values(device, a)?, head_dim, out)?)
         })
     };
     let from_source = scores(&a_source, rows)?;
     let from_target = scores(&a_target, rows.part(0, rows.len().min(targets * dim))?)?;
     let mut weights = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
-    let pre_activation = filled_on(device, &[targets, dim], |out| {
+    let pre_activation = filled_of::<f32>(device, &[targets, dim], |out| {
         let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
         Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
@@ -154,10 +158,10 @@ fn on_device<T: Row>(
             let scores = [values(from_source)?, values(from_target)?];
             // Scores depend on the rows too.
             let vectors = Some([values(a_source)?, values(a_target)?]);
-            Ok(op.backward(gpu, (rows, vectors), scores, values(weights)?, values(&given)?, out)?)
+            Ok(op.backward(gpu, rows, vectors, scores, values(weights)?, values(&given)?, out)?)
         })?;
         let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
-            filled_on(device, &[heads, head_dim], |out| {
+            filled_of::<f32>(device, &[heads, head_dim], |out| {
                 Ok(head_products_backward_on_device(gpu, rows, gradient.slice(), head_dim, out)?)
             })
         };

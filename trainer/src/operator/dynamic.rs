@@ -10,7 +10,7 @@ use tch::{Kind, Tensor};
 
 use super::attention::Form;
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, filled_with_room, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row};
 use crate::Result;
 use crate::autograd::{
     Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
@@ -39,11 +39,11 @@ pub fn dynamic_attention(
     let form = Form { heads, head_dim, shares_rows: false, dropout };
     match edges.on_device() {
         None => on_host(edges, [sources, targets, vector, bias], form, finish),
-        Some(on_gpu) => {
+        Some((gpu, device, on_gpu)) => {
             let kind = if sources.kind() == targets.kind() { sources.kind() } else { Kind::Float };
             let (sources, targets) = (&sources.f_totype(kind)?, &targets.f_totype(kind)?);
             let inputs = [sources, targets, vector, bias];
-            with_row!(kind, |T| on_device::<T>(edges, on_gpu, inputs, form, finish))
+            with_row!(kind, |T| on_device::<T>(edges, gpu, device, on_gpu, inputs, form, finish))
         }
     }
 }
@@ -87,7 +87,9 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
 /// Like [`on_host`], for rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
+    gpu: &Gpu,
+    device: tch::Device,
+    on_gpu: &DeviceEdges,
     inputs: [&Tensor; 4],
     form: Form,
     finish: Finish,
@@ -95,7 +97,7 @@ fn on_device<T: Row>(
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, form.dim());
     let mut weights = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
-    let pre_activation = filled_on(device, &[on_gpu.num_targets(), dim], |out| {
+    let pre_activation = filled_of::<f32>(device, &[on_gpu.num_targets(), dim], |out| {
         let rows = rows_on_gpu::<T>(device, [&l, &r, &a])?;
         Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
@@ -110,7 +112,7 @@ fn on_device<T: Row>(
         let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
         let shape = [on_gpu.num_targets(), dim];
         let mut of_targets = filled_of::<T>(device, &shape, |_| Ok(()))?;
-        let mut of_vector = filled_on(device, &shape, |_| Ok(()))?;
+        let mut of_vector = filled_of::<f32>(device, &shape, |_| Ok(()))?;
         let of_sources = filled_of::<T>(device, &[on_gpu.num_sources(), dim], |of_sources| {
             let out = DeviceDynamicGradient {
                 sources: of_sources.reborrow(),

@@ -12,7 +12,7 @@ use gsplit_kernels::has_bf16;
 use serde::{Deserialize, Serialize};
 
 use super::calibrate::calibrated;
-use crate::config::Dtype;
+use crate::config::{Dtype, Products};
 
 /// Engine that computes dense products on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,19 +28,6 @@ pub enum Engine {
     GemmOfRounded,
     /// torch's own products, with factors rounded to bf16 first.
     TorchOfRounded,
-}
-
-/// Library that computes dense products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Products {
-    /// The gemm crate, in tiles
-    Gemm,
-    /// torch (MKL), with whole matrices
-    Torch,
-    /// gsplit's own, for --dtype bf16: uses the processor's bf16 instructions
-    Own,
-    /// torch on tensor cores, for --device cuda with --dtype f32: keeps 11 of the 24 bits of each factor
-    Tf32,
 }
 
 impl Engine {

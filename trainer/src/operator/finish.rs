@@ -9,7 +9,7 @@ use gsplit_kernels::{
 };
 use tch::Tensor;
 
-use super::{Ids, filled, filled_of, filled_on, filled_with_room, widened, with_row};
+use super::{Ids, filled, filled_of, filled_with_room, widened, with_row};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut, device_values_of, values};
 use crate::config::Dtype;
@@ -156,7 +156,7 @@ impl Finish {
             let (rows, given) = (rows?, given?);
             match rounded {
                 true => filled_of(*device, &shape, |out| Ok(epilogue.backward_to::<O>(gpu, rows, given, dim, out)?)),
-                false => filled_on(*device, &shape, |out| Ok(epilogue.backward(gpu, rows, given, dim, out)?)),
+                false => filled_of::<f32>(*device, &shape, |out| Ok(epilogue.backward(gpu, rows, given, dim, out)?)),
             }
         })
     }
@@ -199,7 +199,7 @@ pub(super) fn column_sums(place: &Place, rows: &Tensor) -> Result<Tensor> {
     match place {
         Place::Host(_) => filled(&[columns], |out| Ok(host_column_sums(values(rows)?, out)?)),
         Place::Device(gpu, device, ..) => {
-            with_row!(rows.kind(), |T| filled_on(*device, &[columns], |out| {
+            with_row!(rows.kind(), |T| filled_of::<f32>(*device, &[columns], |out| {
                 Ok(column_sums_on_device(gpu, device_values_of::<T>(*device, rows)?, out)?)
             }))
         }

@@ -34,14 +34,14 @@ pub use attention::attention;
 pub use calibrate::{Calibration, calibrated};
 pub use dynamic::dynamic_attention;
 pub use edges::Edges;
+pub use engine::Engine;
 pub(crate) use engine::set_torch_threads;
-pub use engine::{Engine, Products};
 pub use finish::{Dropout, Finish, ReluAbove, biased, finished};
 pub use floor::{Product, recorded_products, time_products};
 pub use ids::Ids;
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
-pub use place::{GpuList, OwnPlaces, Place};
+pub use place::{OwnPlaces, Place};
 pub(crate) use place::{check_host_dtype, from_rows, link, on_host, sharing, to_rows};
 pub(crate) use rows::gather_features;
 pub use rows::{KeptRows, Rows};
@@ -111,15 +111,6 @@ pub(crate) fn with_rows_behind(rows: &Tensor, count: usize) -> Result<Tensor> {
     Ok(both)
 }
 
-/// A new tensor of `shape` on a GPU, filled by `fill`.
-pub(crate) fn filled_on(
-    device: tch::Device,
-    shape: &[usize],
-    fill: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,
-) -> Result<Tensor> {
-    filled_of::<f32>(device, shape, fill)
-}
-
 /// A type of rows on a GPU.
 pub(crate) trait Row: TensorValue + DeviceRow {}
 
@@ -146,7 +137,7 @@ macro_rules! with_row {
 }
 pub(crate) use with_row;
 
-/// Like [`filled_on`], for any type.
+/// A new tensor of `shape` on a GPU, filled by `fill`.
 pub(crate) fn filled_of<T: TensorValue>(
     device: tch::Device,
     shape: &[usize],

@@ -10,7 +10,6 @@
 //! run again on fakes of CUDA and of torch's CUDA part, whose memory is separate (`tests/fake.rs`).
 
 use std::fmt::Debug;
-use std::str::FromStr;
 
 use gsplit_kernels::{Gpu, GpuError, before_out_of_memory, load_torch_cuda};
 use gsplit_store::GpuMemory;
@@ -102,9 +101,6 @@ impl Place {
     }
 
     /// Bytes of a GPU's memory that this process holds; `None` on the host and for an emulated GPU.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub(crate) fn memory_held(&self) -> Result<Option<GpuMemory>> {
         let Self::Device(gpu, device @ tch::Device::Cuda(_), _) = self else { return Ok(None) };
         Ok(Some(GpuMemory { gpu_pool_bytes: gpu.pool_bytes()?, gpu_torch_bytes: autograd::bytes_held(*device)? }))
@@ -152,32 +148,13 @@ pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
     Ok(apart)
 }
 
-/// A program's own GPUs, for [`RunOptions::places`](crate::RunOptions::places).
+/// A program's own GPUs, for [`Hooks::places`](crate::Hooks::places).
 pub trait OwnPlaces: Debug + Send + Sync {
     /// Place of the rank or worker `number`.
     ///
     /// # Errors
     /// The reason why there is none.
     fn place(&self, number: usize) -> Result<Place>;
-}
-
-/// GPUs by their numbers, e.g. `0,1,2,3` on the command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GpuList(pub Vec<usize>);
-
-impl FromStr for GpuList {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let numbers = text.split(',').map(|number| number.trim().parse());
-        numbers.collect::<std::result::Result<_, _>>().map(Self).map_err(|_| "expected numbers such as 0,1,2,3".into())
-    }
-}
-
-impl std::fmt::Display for GpuList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
-    }
 }
 
 /// Rejects f16, in which the host does not compute.

@@ -18,7 +18,7 @@ use tch::{Kind, Tensor};
 
 use crate::Result;
 use crate::autograd::{self, UpdateBy};
-use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
+use crate::config::{Config, Dtype, OptimizerConfig, OptimizerKind};
 use crate::model::Parameters;
 use crate::operator::Place;
 
@@ -102,9 +102,6 @@ impl GradientNorm {
     }
 
     /// The norm; waits for a GPU that computes it.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn on_host(&self) -> Result<f64> {
         match self {
             Self::Here(norm) => Ok(*norm),
@@ -119,9 +116,9 @@ impl Optimizer {
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to decay;
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub fn new(parameters: &Parameters, config: &TrainConfig, steps_per_epoch: u64) -> Result<Self> {
+    pub fn new(parameters: &Parameters, config: &Config, steps_per_epoch: u64) -> Result<Self> {
         let rate = LearningRate::new(config, steps_per_epoch)?;
-        let config = config.optimizer.effective();
+        let config = config.run.optimizer.effective();
         let names: &[&'static str] = match config.kind {
             OptimizerKind::Adam | OptimizerKind::AdamW => &["first_moment", "second_moment"],
             OptimizerKind::Sgd if config.momentum != Some(0.0) => &["momentum"],
@@ -194,9 +191,6 @@ impl Optimizer {
     }
 
     /// Makes the updates that are still due.
-    ///
-    /// # Errors
-    /// [`Error::Torch`](crate::Error::Torch).
     pub fn catch_up(&mut self, parameters: &Parameters) -> Result<()> {
         while !self.waiting.is_empty() {
             self.apply_oldest(parameters)?;

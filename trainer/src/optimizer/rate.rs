@@ -16,7 +16,7 @@
 
 use std::f64::consts::PI;
 
-use crate::config::{ScheduleConfig, ScheduleKind, TrainConfig};
+use crate::config::{Config, ScheduleConfig, ScheduleKind};
 use crate::{Error, Result};
 
 /// Minimum improvement, relative to the best, that counts for the plateau schedule.
@@ -35,8 +35,8 @@ pub struct LearningRate {
 
 impl LearningRate {
     /// The learning rate of a run whose epochs have `steps_per_epoch` mini-batches.
-    pub fn new(config: &TrainConfig, steps_per_epoch: u64) -> Result<Self> {
-        let schedule = config.schedule.effective(config.epochs);
+    pub fn new(config: &Config, steps_per_epoch: u64) -> Result<Self> {
+        let schedule = config.run.schedule.effective(config.run.epochs);
         let decay_steps = steps_per_epoch * u64::from(schedule.decay_epochs.unwrap_or(0));
         if schedule.decay_epochs.is_some() && schedule.warmup_steps >= decay_steps {
             return Err(Error::Option(format!(
@@ -44,7 +44,7 @@ impl LearningRate {
                 schedule.warmup_steps
             )));
         }
-        Ok(Self { base: config.optimizer.lr, schedule, steps_per_epoch, decay_steps, reductions: 0 })
+        Ok(Self { base: config.run.optimizer.lr, schedule, steps_per_epoch, decay_steps, reductions: 0 })
     }
 
     /// The rate of the update after `steps` updates.

@@ -8,7 +8,7 @@ use std::fs;
 use gsplit_kernels::{Communicator, Route, all_gather_v};
 use gsplit_store::Progress;
 
-use crate::{Result, TrainConfig};
+use crate::{Config, Result};
 
 /// File with a random id that a kernel draws when it starts, different on every host.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -20,10 +20,10 @@ pub fn this() -> Vec<u8> {
 
 /// Routes between this rank and each, if ranks are processes. On rank 0 warns `progress` if rows cross between hosts,
 /// with a remedy. Collective.
-pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<Vec<Route>> {
+pub fn routes(comm: &dyn Communicator, config: &Config, progress: &dyn Progress) -> Result<Vec<Route>> {
     // Hosts without an id count as one.
     let hosts = all_gather_v(comm, &this())?;
-    match told(&hosts, config.groups) {
+    match told(&hosts, config.system.groups) {
         Some(line) if comm.rank() == 0 && config.split_layers() > 0 => progress.note(&line),
         _ => {}
     }
@@ -35,22 +35,14 @@ pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Prog
 fn told<H: PartialEq>(hosts: &[H], groups: usize) -> Option<String> {
     let beyond = |group: &[H]| group.iter().any(|host| *host != group[0]);
     let group = hosts.chunks(hosts.len() / groups).position(beyond)?;
-    let together: Vec<&[H]> = hosts.chunk_by(|host, next| host == next).collect();
-    let once = together.iter().enumerate().all(|(at, ranks)| together[..at].iter().all(|other| other[0] != ranks[0]));
-    let (num_hosts, ranks) = (together.len(), together[0].len());
-    let alike = once && together.iter().all(|other| other.len() == ranks);
-    match (alike, ranks) {
-        // No grouping could keep rows within a host.
-        (true, 1) => None,
-        (true, _) => Some(format!(
-            "note: rows that ranks exchange cross between hosts: --groups {num_hosts} keeps them within each, by a partition into \
-             {ranks} parts"
-        )),
-        (false, _) => Some(format!(
-            "note: rows that the ranks of group {group} exchange cross between hosts: give all hosts as many ranks, with numbers that \
-             follow each other (srun --distribution=block), and --groups as many as there are hosts"
-        )),
-    }
+    // If each rank has a host of its own, no grouping could keep rows within one.
+    let is_alone = |host: &H| hosts.iter().filter(|other| *other == host).count() == 1;
+    (!hosts.iter().all(is_alone)).then(|| {
+        format!(
+            "note: rows that the ranks of group {group} exchange cross between hosts: give all hosts equal numbers of ranks that follow \
+             each other (srun --distribution=block), and pass as many --groups as there are hosts"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -65,13 +57,12 @@ mod tests {
             ("aabb", 2, None),
             ("aabb", 4, None),
             ("ab", 1, None),
-            ("aaaabbbb", 1, Some("--groups 2 keeps them within each, by a partition into 4 parts")),
-            ("aabbcc", 2, Some("--groups 3 keeps")),
+            ("aaaabbbb", 1, Some("as many --groups as there are hosts")),
+            ("aabbcc", 2, Some("ranks of group 0 ")),
             ("aabbcc", 3, None),
             ("abab", 2, Some("ranks of group 0 ")),
             ("aabaab", 2, Some("--distribution=block")),
             ("aaaabb", 3, None),
-            ("aaabbb", 1, Some("into 3 parts")),
             ("aaaaabbb", 2, Some("ranks of group 1 ")),
         ] {
             let line = told(hosts.as_bytes(), groups);

@@ -7,12 +7,12 @@
 
 use gsplit_kernels::{Communicator, Gpu, Nccl, Seat};
 
-use crate::operator::GpuList;
+use crate::config::GpuList;
 use crate::ranks::c10d::{C10d, Meeting};
 use crate::ranks::comms::Comms;
-use crate::{Error, Result, TrainConfig};
+use crate::{Config, Error, Result};
 
-/// This process as a rank, for [`RunOptions::process`](crate::RunOptions::process).
+/// This process as a rank, for [`Hooks::process`](crate::Hooks::process).
 pub struct Process {
     comms: Comms,
     /// The number of its GPU, if it has one.
@@ -22,20 +22,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// A rank with its ends of two independent groups of the same ranks; `gpu` is the one it computes on if GPUs are
-    /// asked for.
-    pub fn new(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>, gpu: Option<usize>) -> Self {
-        Self { comms: Comms::of_one_group(sampling, computing), gpu, meeting: None }
-    }
-
-    /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of its
-    /// own group's ranks, which name ranks by their numbers in the run ([`Communicator::name`]).
-    pub fn in_group(
-        all: Box<dyn Communicator>,
-        [sampling, computing]: [Box<dyn Communicator>; 2],
-        gpu: Option<usize>,
-    ) -> Self {
-        Self { comms: Comms::of_group(all, sampling, computing), gpu, meeting: None }
+    /// A rank with its ends of the communicators; `gpu` is the one it computes on if GPUs are asked for.
+    #[cfg(test)]
+    pub(crate) fn over(comms: Comms, gpu: Option<usize>) -> Self {
+        Self { comms, gpu, meeting: None }
     }
 
     /// Joins the ranks at `meeting` as one of `groups` equal groups; `gpu` is the number of this rank's GPU on its
@@ -60,7 +50,6 @@ impl Process {
             1 => Comms::of_one_group(sampling, over(all)?),
             _ => Comms::of_group(over(all)?, sampling, over(meeting.group("computing", seat)?)?),
         };
-        meeting.end();
         Ok(Self { comms, gpu, meeting: Some(meeting) })
     }
 
@@ -124,12 +113,12 @@ impl Process {
     }
 
     /// Refuses a number of ranks other than the number of processes, and other groups than they form.
-    pub(crate) fn check(&self, config: &TrainConfig) -> Result<()> {
+    pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let (size, ranks) = (self.comms.all().size(), config.num_ranks());
         let problem = if size != ranks {
             format!("--ranks {ranks}: {size} processes were started, one is a rank")
         } else if self.comms.sampling().size() != config.ranks_of_group() {
-            format!("--groups {}: the processes form groups of {}", config.groups, self.comms.sampling().size())
+            format!("--groups {}: the processes form groups of {}", config.system.groups, self.comms.sampling().size())
         } else {
             return Ok(());
         };

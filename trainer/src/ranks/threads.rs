@@ -26,7 +26,8 @@ pub type Abandon = fn(&Error) -> !;
 /// # Errors
 /// Errors of `work`, and [`Error::Rank`] for one that panicked.
 pub fn on_threads<R: Send>(
-    (ranks, groups): (usize, usize),
+    ranks: usize,
+    groups: usize,
     timeout: Option<Duration>,
     abandon: Option<Abandon>,
     work: impl Fn(&Comms) -> Result<R> + Sync,
@@ -34,7 +35,7 @@ pub fn on_threads<R: Send>(
     let work = &work;
     let results = thread::scope(|scope| {
         let (sender, receiver) = channel();
-        for (rank, comm) in comms((ranks, groups), timeout).into_iter().enumerate() {
+        for (rank, comm) in comms(ranks, groups, timeout).into_iter().enumerate() {
             let sender = sender.clone();
             scope.spawn(move || {
                 let result = as_rank(&comm, work);
@@ -76,7 +77,7 @@ pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Resu
 }
 
 /// The ends of each of `ranks`, in `groups` equal groups.
-fn comms((ranks, groups): (usize, usize), timeout: Option<Duration>) -> Vec<Comms> {
+fn comms(ranks: usize, groups: usize, timeout: Option<Duration>) -> Vec<Comms> {
     let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
     let of = |groups: usize| Threads::groups_within(groups, ranks / groups, timeout).into_iter().map(boxed);
     match (ranks, groups) {

@@ -40,19 +40,9 @@ pub struct Traffic([SentByRoute; Phase::ALL.len()]);
 #[derive(Serialize, Deserialize)]
 struct Entry {
     phase: Phase,
-    route: RouteName,
+    route: Route,
     bytes: u64,
     messages: u64,
-}
-
-/// A [`Route`].
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RouteName {
-    Memory,
-    Peer,
-    Host,
-    Network,
 }
 
 impl From<Vec<Entry>> for Traffic {
@@ -67,14 +57,9 @@ impl From<Vec<Entry>> for Traffic {
 
 impl From<Traffic> for Vec<Entry> {
     fn from(traffic: Traffic) -> Self {
-        let names = || [RouteName::Memory, RouteName::Peer, RouteName::Host, RouteName::Network];
         let of_phase = |(phase, sent): (Phase, SentByRoute)| {
-            names().into_iter().zip(sent).map(move |(route, Sent { bytes, messages })| Entry {
-                phase,
-                route,
-                bytes,
-                messages,
-            })
+            let entry = move |(route, Sent { bytes, messages })| Entry { phase, route, bytes, messages };
+            Route::ALL.into_iter().zip(sent).map(entry)
         };
         let all = Phase::ALL.into_iter().zip(traffic.0).flat_map(of_phase);
         all.filter(|entry| entry.messages > 0).collect()

@@ -183,8 +183,8 @@ fn exchange() -> Result<[f64; 2]> {
         let work = |comm: Threads| -> Result<f64> {
             // A rank owns every other vertex, and reads all of them in another order.
             let all = rows * RANKS;
-            let mixed: Vec<u32> = (0..all).map(|at| (at * 487 % all) as u32).collect();
-            let exchange = Exchange::shuffle(&comm, &mixed, |vertex| vertex as usize % RANKS)?.exchange;
+            let mixed_frontier: Vec<u32> = (0..all).map(|at| (at * 487 % all) as u32).collect();
+            let exchange = Exchange::shuffle(&comm, &mixed_frontier, |vertex| vertex as usize % RANKS)?.exchange;
             let mut read = vec![1.0f32; all * WIDTH];
             fastest(&Place::host(), || {
                 for _ in 0..times {

@@ -25,7 +25,7 @@ use gsplit_store::{
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use crate::config::TrainConfig;
+use crate::config::Config;
 use crate::job::Job;
 use crate::metric::labels::{Labels, TargetScale};
 use crate::model::Parameters;
@@ -41,9 +41,6 @@ const KEPT: usize = 2;
 /// Name of the link to the best.
 const BEST: &str = "best";
 
-/// Name of the new link before it replaces the old one.
-const FRESH: &str = ".best.partial";
-
 fn name_of(epoch: u32) -> String {
     format!("epoch-{epoch:05}")
 }
@@ -57,7 +54,7 @@ pub struct Checkpoint {
     /// Other inputs that the losses depend on.
     pub inputs: Inputs,
     /// The whole configuration of the run.
-    pub config: TrainConfig,
+    pub config: Config,
     /// Names of its options that are not at their defaults.
     pub changed: Vec<String>,
     /// One report per epoch done: a resumed run's log starts with them.
@@ -110,14 +107,15 @@ pub struct Inputs {
 impl Inputs {
     /// The inputs of a run on `dataset` by `config`.
     pub fn of(
-        (dataset, config): (&Dataset, &TrainConfig),
+        dataset: &Dataset,
+        config: &Config,
         partition: Option<&PartitionMap>,
         threads_per_rank: usize,
         shape: Shape,
     ) -> Self {
         let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
         let of_dataset = |name: &str| checksum(dataset.whole_files(), name);
-        let columns = [&config.draw_by, &config.edge_weights].into_iter().flatten();
+        let columns = [&config.data.draw_by, &config.data.edge_weights].into_iter().flatten();
         let columns: Vec<Checksum> = columns.filter_map(|name| of_dataset(&format!("edges/{name}.npy"))).collect();
         let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
         Self {
@@ -168,7 +166,8 @@ impl Document for Checkpoint {
 /// Writes the checkpoint after the last epoch of `history`, then calls [`settle`].
 pub fn save(
     folder: &Path,
-    (history, scores): (&[EpochReport], Option<&ModelScores>),
+    history: &[EpochReport],
+    scores: Option<&ModelScores>,
     job: &Job<'_>,
     inputs: &Inputs,
     parameters: &Parameters,
@@ -191,8 +190,8 @@ pub fn save(
     let checkpoint = Checkpoint {
         made_from: MadeFrom::dataset(job.dataset),
         inputs: inputs.clone(),
-        config: job.config.clone(),
-        changed: job.config.changed(),
+        config: job.config.of_model(),
+        changed: job.config.of_model().changed(),
         history: history.to_vec(),
         scores: scores.cloned(),
         steps: optimizer.steps,
@@ -233,21 +232,20 @@ pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
 /// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a resumed run may know of a
 /// best epoch whose checkpoint was deleted.
 fn point_to(folder: &Path, epoch: u32) -> Result<()> {
-    let (link, name, fresh) = (folder.join(BEST), name_of(epoch), folder.join(FRESH));
+    let (link, name) = (folder.join(BEST), name_of(epoch));
     if !folder.join(&name).exists() || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
         return Ok(());
     }
-    check_links(folder)?;
-    match std::fs::remove_file(&fresh) {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&fresh)(cause).into()),
+    check_link(folder)?;
+    match std::fs::remove_file(&link) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&link)(cause).into()),
         _ => {}
     }
-    match symlink(&name, &fresh) {
+    match symlink(&name, &link) {
         // On a file system without links the best checkpoint is kept all the same.
-        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => return Ok(()),
-        linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
+        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+        linked => Ok(linked.map_err(gsplit_store::Error::io(&link))?),
     }
-    Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
 }
 
 /// A checkpoint that the run can continue.
@@ -288,17 +286,16 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
 /// Fails if no checkpoint can be written to `folder`, before an epoch's work is lost.
 pub fn check_writable(folder: &Path) -> Result<()> {
     drop(Staging::begin(target(folder.join("epoch")), true)?);
-    check_links(folder)
+    check_link(folder)
 }
 
-/// Other files with the names of the links in `folder` belong to the user.
-fn check_links(folder: &Path) -> Result<()> {
-    for path in [folder.join(BEST), folder.join(FRESH)] {
-        if std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
-            return Err(gsplit_store::Error::Foreign { path, found: "no link to a checkpoint" }.into());
-        }
+/// Another file with the name of the link in `folder` belongs to the user.
+fn check_link(folder: &Path) -> Result<()> {
+    let path = folder.join(BEST);
+    match std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
+        true => Err(gsplit_store::Error::Foreign { path, found: "no link to a checkpoint" }.into()),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the first one, so that a
@@ -308,7 +305,7 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
     let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
     checkpoint.made_from.check(&path, job.dataset).map_err(unusable)?;
     let difference = job.config.difference(&checkpoint.config).or_else(|| {
-        let then = job.task.metric(checkpoint.config.task.metric).ok()?;
+        let then = job.task.metric(checkpoint.config.data.task.metric).ok()?;
         (job.metric != then).then(|| format!("--metric is {}, the checkpoint has {then}", job.metric))
     });
     if let Some(difference) = difference {
@@ -320,7 +317,7 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
     if let Some(difference) = inputs.difference(&checkpoint.inputs) {
         return Err(Error::Option(format!("{}: {difference}", path.display())));
     }
-    let [before, now] = [&checkpoint.config, job.config].map(|config| &config.eval_fanouts);
+    let [before, now] = [&checkpoint.config, job.config].map(|config| &config.run.eval_fanouts);
     if before != now {
         let [before, now] = [before, now].map(|fanouts| fanouts.as_ref().map_or("all".into(), ToString::to_string));
         progress

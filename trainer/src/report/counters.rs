@@ -5,7 +5,7 @@ use gsplit_store::{Baseline, ModelScores};
 pub use gsplit_store::{LayerRows, Timings};
 use serde::Serialize;
 
-use crate::job::options::TopologyStorage;
+use crate::config::TopologyStorage;
 use crate::ranks::traffic::Traffic;
 use crate::residence::cache::CacheSummary;
 use crate::residence::source::HostStorage;
@@ -61,12 +61,10 @@ pub struct StepReport {
 impl StepReport {
     /// Fails if the loss or the gradient of mini-batch `step` of `epoch`, both from 1, is not finite.
     pub fn check(&self, epoch: u32, step: u32) -> Result<()> {
-        if !self.loss.is_finite() {
-            return Err(Error::Diverged { loss: self.loss, epoch, step });
-        }
-        match self.gradient_norm.is_finite() {
-            true => Ok(()),
-            false => Err(Error::Spoilt { norm: self.gradient_norm, epoch, step }),
+        let numbers = [("loss", self.loss), ("gradient's norm", self.gradient_norm)];
+        match numbers.into_iter().find(|(_, value)| !value.is_finite()) {
+            Some((what, value)) => Err(Error::Diverged { what, value, epoch, step }),
+            None => Ok(()),
         }
     }
 
@@ -134,9 +132,6 @@ impl StepReport {
 }
 
 /// Gives every rank the metrics of `report` from rank 0, so that all decide alike. Collective.
-///
-/// # Errors
-/// Errors of the communicator.
 pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
     let mut values = [0.0; 7];
     if comm.rank() == 0 {
@@ -149,40 +144,6 @@ pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -
     (report.valid, report.valid_loss, report.test) = (known(0), known(2), known(4));
     report.evaluate_s = values[6];
     Ok(())
-}
-
-/// Expected reads and seconds of an epoch that reads feature rows from disk, over all ranks, from trial mini-batches.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DiskForecast {
-    /// Number of mini-batches tried.
-    pub tried: u64,
-    /// Rows that are read from disk.
-    pub rows_from_disk: u64,
-    /// Bytes that are read for them.
-    pub bytes_from_disk: u64,
-    /// Seconds of sampling.
-    pub sample_s: f64,
-    /// Seconds of reading rows.
-    pub load_s: f64,
-    /// Seconds of computing and exchanging.
-    pub compute_s: f64,
-    /// Seconds of the epoch.
-    pub seconds: f64,
-    /// Work that takes longest: `disk`, `sampling` or `computing`.
-    pub bound: &'static str,
-}
-
-impl std::fmt::Display for DiskForecast {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { tried, rows_from_disk, bytes_from_disk, sample_s, load_s, compute_s, seconds, bound } = self;
-        let (mb, ahead) = (bytes_from_disk / 1_000_000, sample_s + load_s);
-        let bound = if *bound == "disk" { "disk: more --memory reads less" } else { bound };
-        write!(
-            f,
-            "an epoch is expected to read {rows_from_disk} rows from disk, {mb} MB, and to take {seconds:.1} s: {ahead:.1} s to sample \
-             and read, {compute_s:.1} s to compute (by {tried} mini-batches on trial); bound by {bound}"
-        )
-    }
 }
 
 /// A finished run.
@@ -208,8 +169,6 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Scores of the classes after the best epoch; if no epoch is the best, after the last one evaluated.
     pub scores: Option<ModelScores>,
-    /// Forecast of the first epoch, if it was to read feature rows from disk.
-    pub disk: Option<DiskForecast>,
     /// True if patience ended the run before its last epoch.
     pub stopped_early: bool,
     /// Metric of `valid` and `test`.

@@ -4,21 +4,15 @@ use gsplit_store::{Split, diverged};
 
 use crate::job::Job;
 use crate::metric::labels::Labels;
-use crate::operator::gather_features;
 use crate::report::EpochReport;
 use crate::report::stopping::is_perfect;
 use crate::{Error, Result};
 
 /// A first loss of more than this many times the loss of a guess is absurd.
 const ABSURD: f64 = 10.0;
-/// Maximum number of rows that are searched for the largest values.
-const ROWS_SEEN: usize = 4096;
-/// Feature values above this may be the cause of an absurd first loss.
-const LARGE: f32 = 10.0;
-
 /// Note before the first epoch if scores will not choose one.
 pub fn unchosen(job: &Job<'_>) -> Option<String> {
-    let is_blind = job.config.eval_every > 0 && !job.has_valid();
+    let is_blind = job.config.run.eval_every > 0 && !job.has_valid();
     is_blind.then(|| "note: no valid split, by which an epoch would be the best: the model is that of the last".into())
 }
 
@@ -35,7 +29,7 @@ pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<Stri
     let items = if labels.is_some() { "labelled vertices" } else { "edges" };
     let few = (labelled < FEW)
         .then(|| format!("there are only {labelled} {items} to train on: too few for a model to be more than chance"));
-    if config.eval_every == 0 {
+    if config.run.eval_every == 0 {
         return Ok(few.into_iter().collect());
     }
     let valid = unscored.iter().find(|(split, _)| *split == Split::Valid);
@@ -56,13 +50,8 @@ pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
     if report.loss < ABSURD * guess {
         return None;
     }
-    let largest = largest(job);
-    let remedy = match largest.is_empty() {
-        true => format!("lower --lr, now {}", job.config.optimizer.lr),
-        false => {
-            format!("features are not scaled (up to {}): convert with --scale standard", largest.join(", "))
-        }
-    };
+    let remedy =
+        format!("lower --lr, now {}, or scale features: convert with --scale standard", job.config.run.optimizer.lr);
     Some(format!("note: the loss of the first epoch is {:.4}, a guess has {guess:.4}: {remedy}", report.loss))
 }
 
@@ -90,26 +79,4 @@ pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
     }
     let way = if last.scores_are_errors { "its error still falling" } else { "its score still rising" };
     Some(format!("note: the last epoch was the best, {way}: train longer, --epochs {}", 2 * last.epoch))
-}
-
-/// The three columns with the largest values in the train split, with these values, if they are large.
-fn largest(job: &Job<'_>) -> Vec<String> {
-    let table = &job.features;
-    let vertices: Vec<u32> = job.train.iter().copied().step_by(job.train.len().div_ceil(ROWS_SEEN)).collect();
-    let mut rows = vec![0f32; vertices.len() * table.dim()];
-    // No note is given if the rows cannot be read.
-    let _ = gather_features(table, &vertices, &mut rows);
-    let mut most = vec![0f32; table.dim()];
-    for row in rows.chunks_exact(table.dim().max(1)) {
-        most.iter_mut().zip(row).for_each(|(most, value)| *most = most.max(value.abs()));
-    }
-    let names = job.dataset.manifest().recipe.as_ref().map(|recipe| recipe.feature_names());
-    let names = names.filter(|names| names.len() == most.len());
-    let mut columns: Vec<usize> = (0..most.len()).filter(|&column| most[column] > LARGE).collect();
-    columns.sort_by(|&a, &b| most[b].total_cmp(&most[a]));
-    let named = |&column: &usize| match &names {
-        Some(names) => format!("{} {:.0}", names[column], most[column]),
-        None => format!("column {column} {:.0}", most[column]),
-    };
-    columns.iter().take(3).map(named).collect()
 }

@@ -1,42 +1,42 @@
 //! Places at which the ranks of a run compute.
 
-use crate::config::{Device, Dtype, TrainConfig};
-use crate::job::options::RunOptions;
-use crate::operator::{Engine, Place, Products, check_host_dtype};
+use crate::config::Products;
+use crate::config::{Config, Device, Dtype};
+use crate::job::hooks::Hooks;
+use crate::operator::{Engine, Place, check_host_dtype};
 use crate::{Error, Result, autograd};
 
 /// The place of each rank according to `config` and `options`.
 ///
 /// # Errors
 /// [`Error::Option`] if the number of named GPUs differs from the number of ranks; errors of [`Place::open`].
-pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+pub fn places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     let dtype = config.model.dtype;
-    let refused = match (config.device, options.products) {
-        (Device::Cuda, None) => None,
-        (Device::Cuda, Some(Products::Tf32)) if dtype == Dtype::F32 => None,
-        (Device::Cuda, Some(Products::Tf32)) => Some("--products tf32 is for --dtype f32"),
-        (Device::Cuda, Some(_)) => Some("--products is for --device cpu, except tf32"),
-        (Device::Cpu, Some(Products::Tf32)) => Some("--products tf32 is for --device cuda"),
-        (Device::Cpu, _) => None,
+    let is_possible = match (config.system.device, config.system.products) {
+        (_, None) => true,
+        (Device::Cuda, Some(products)) => products == Products::Tf32 && dtype == Dtype::F32,
+        (Device::Cpu, Some(products)) => products != Products::Tf32,
     };
-    if let Some(refused) = refused {
-        return Err(Error::Option(format!("{refused}: leave it out")));
+    if !is_possible {
+        let problem =
+            "--products is for --device cpu, except tf32, which is for --device cuda with --dtype f32: leave it out";
+        return Err(Error::Option(problem.into()));
     }
-    if (config.device, options.products) == (Device::Cuda, Some(Products::Tf32)) {
+    if (config.system.device, config.system.products) == (Device::Cuda, Some(Products::Tf32)) {
         autograd::round_to_tf32()?;
     }
     let place = |place| match place {
-        Place::Host(_) => Ok(Place::Host(engine(options.products, dtype)?)),
+        Place::Host(_) => Ok(Place::Host(engine(config.system.products, dtype)?)),
         place => Ok(place.with_dtype(dtype)),
     };
-    named_places(config, options)?.into_iter().map(place).collect()
+    named_places(config, hooks)?.into_iter().map(place).collect()
 }
 
 /// The number types with which GPUs compute, as a line for the user; `None` on the host. Products of f32 factors round
 /// them to TF32 if torch's own setting allows it.
-pub fn number_types(config: &TrainConfig) -> Option<String> {
+pub fn number_types(config: &Config) -> Option<String> {
     let types = match config.model.dtype {
-        _ if config.device == Device::Cpu => return None,
+        _ if config.system.device == Device::Cpu => return None,
         Dtype::F32 if autograd::rounds_to_tf32() => "f32, with factors of products rounded to TF32",
         Dtype::F32 => "f32; --products tf32 and --dtype bf16 compute on tensor cores",
         Dtype::Bf16 => "rows and factors of products bf16, sums and parameters f32",
@@ -55,13 +55,13 @@ fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
 }
 
 /// Like [`places`], for f32.
-fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+fn named_places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     let ranks = config.num_ranks();
-    if let Some(own) = &options.places {
+    if let Some(own) = &hooks.places {
         return (0..ranks).map(|rank| own.place(rank)).collect();
     }
-    let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
-    match config.device {
+    let named = config.system.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
+    match config.system.device {
         Device::Cpu if !named.is_empty() => {
             Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
         }
@@ -69,7 +69,7 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
             check_host_dtype(config.model.dtype)?;
             Ok(vec![Place::host(); ranks])
         }
-        Device::Cuda if options.process.is_some() => place_of_process(options, ranks),
+        Device::Cuda if hooks.process.is_some() => place_of_process(hooks, ranks),
         Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
         Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
         Device::Cuda => Err(Error::Option(format!(
@@ -80,7 +80,7 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
 }
 
 /// This process's GPU, for every rank.
-fn place_of_process(options: &RunOptions, ranks: usize) -> Result<Vec<Place>> {
-    let gpu = options.process.as_ref().map_or(Ok(0), |process| process.gpu())?;
+fn place_of_process(hooks: &Hooks, ranks: usize) -> Result<Vec<Place>> {
+    let gpu = hooks.process.as_ref().map_or(Ok(0), |process| process.gpu())?;
     Ok(vec![Place::open(gpu)?; ranks])
 }

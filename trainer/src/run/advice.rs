@@ -5,23 +5,23 @@
 
 use std::path::Path;
 
-use crate::job::options::RunOptions;
 use crate::report::checkpoint::newest;
-use crate::{Error, TrainConfig};
+use crate::{Config, Error};
 
 impl Error {
     /// Adds advice to this error if it depends on the options of the run.
-    pub(crate) fn advised(self, config: &TrainConfig, options: &RunOptions) -> Self {
-        let kept = options.checkpoint.as_deref().and_then(newest).is_some();
-        let lower = format!("lower --lr, now {}", config.optimizer.lr);
+    pub(crate) fn advised(self, config: &Config) -> Self {
+        let kept = config.run.checkpoint.as_deref().and_then(newest).is_some();
+        let lower = format!("lower --lr, now {}", config.run.optimizer.lr);
         let advice = match &self {
             Self::Interrupted(_) => {
-                return Self::Interrupted(left_behind(options.checkpoint.as_deref(), options.resume));
+                return Self::Interrupted(left_behind(config.run.checkpoint.as_deref(), config.run.resume));
             }
-            Self::Diverged { .. } => format!("{lower}, or check the features"),
-            Self::Spoilt { .. } if config.optimizer.clip_norm.is_some() => format!("{lower}, or check the features"),
-            Self::Spoilt { .. } => format!("{lower}, set --clip-norm or check the features"),
-            error if error.gpu_memory().is_some() => less_memory(config, options),
+            Self::Diverged { .. } if config.run.optimizer.clip_norm.is_some() => {
+                format!("{lower}, or check the features")
+            }
+            Self::Diverged { .. } => format!("{lower}, set --clip-norm or check the features"),
+            error if error.gpu_memory().is_some() => less_memory(config),
             _ => return self,
         };
         let advice = if kept { format!("{advice}; the last checkpoint is kept") } else { advice };
@@ -42,10 +42,9 @@ pub fn left_behind(folder: Option<&Path>, resume: bool) -> String {
 }
 
 /// Options that reduce the memory a run needs on a GPU.
-fn less_memory(config: &TrainConfig, options: &RunOptions) -> String {
-    let more = if options.cache.is_some() { "--fanouts, --hidden or --cache" } else { "--fanouts or --hidden" };
+fn less_memory(config: &Config) -> String {
     let again = if config.model.checkpoint_activations { "" } else { ", or pass --checkpoint-activations" };
-    format!("lower --batch-size, {more}{again}")
+    format!("lower --batch-size, --fanouts, --hidden or --cache{again}")
 }
 
 #[cfg(test)]
@@ -56,35 +55,32 @@ mod tests {
 
     #[test]
     fn advice_names_what_the_run_has_and_what_it_has_not() {
-        let (mut config, mut options) = (quick_config(ModelKind::Sage, Parallelism::Single, 1), RunOptions::default());
-        let told =
-            |error: Error, config: &TrainConfig, options: &RunOptions| error.advised(config, options).to_string();
+        let mut config = quick_config(ModelKind::Sage, Parallelism::Single, 1);
+        let told = |error: Error, config: &Config| error.advised(config).to_string();
         let full = || Error::OutOfMemory { rank: Some(1), what: "GPU 0 is out of memory, 2 GiB asked for".into() };
-        let spoilt = || Error::Spoilt { norm: f64::NAN, epoch: 2, step: 3 };
-        let expected = "rank 1: GPU 0 is out of memory, 2 GiB asked for: lower --batch-size, --fanouts or --hidden, or pass \
+        let diverged = || Error::Diverged { what: "gradient's norm", value: f64::NAN, epoch: 2, step: 3 };
+        let expected = "rank 1: GPU 0 is out of memory, 2 GiB asked for: lower --batch-size, --fanouts, --hidden or --cache, or pass \
                         --checkpoint-activations";
-        assert_eq!(told(full(), &config, &options), expected);
-        let line = told(spoilt(), &config, &options);
+        assert_eq!(told(full(), &config), expected);
+        let line = told(diverged(), &config);
         let expected = "the gradient's norm is NaN at epoch 2, step 3: lower --lr, now";
         assert!(line.starts_with(expected) && line.contains("set --clip-norm") && !line.contains("kept"), "{line}");
         let stopped = || Error::Interrupted(String::new());
-        assert!(told(stopped(), &config, &options).contains("a run with --checkpoint DIR can be resumed"));
+        assert!(told(stopped(), &config).contains("a run with --checkpoint DIR can be resumed"));
 
         let folder = tempfile::tempdir().unwrap();
-        options.checkpoint = Some(folder.path().to_path_buf());
-        assert!(told(stopped(), &config, &options).contains("nothing is kept"));
-        assert!(!told(spoilt(), &config, &options).contains("checkpoint"));
+        config.run.checkpoint = Some(folder.path().to_path_buf());
+        assert!(told(stopped(), &config).contains("nothing is kept"));
+        assert!(!told(diverged(), &config).contains("checkpoint"));
         std::fs::create_dir(folder.path().join("epoch-00001")).unwrap();
-        assert!(
-            told(stopped(), &config, &options).ends_with("is kept; the same command with --resume goes on from there")
-        );
-        assert!(told(spoilt(), &config, &options).ends_with("; the last checkpoint is kept"));
-        (options.resume, options.cache) = (true, Some(1 << 20));
-        config.optimizer.clip_norm = Some(1.0);
+        assert!(told(stopped(), &config).ends_with("is kept; the same command with --resume goes on from there"));
+        assert!(told(diverged(), &config).ends_with("; the last checkpoint is kept"));
+        config.run.resume = true;
+        config.run.optimizer.clip_norm = Some(1.0);
         config.model.checkpoint_activations = true;
-        assert!(!told(stopped(), &config, &options).contains("--resume"));
-        assert!(!told(spoilt(), &config, &options).contains("--clip-norm"));
-        let line = told(full(), &config, &options);
-        assert!(line.contains("--hidden or --cache") && !line.contains("--checkpoint-activations"), "{line}");
+        assert!(!told(stopped(), &config).contains("--resume"));
+        assert!(!told(diverged(), &config).contains("--clip-norm"));
+        let line = told(full(), &config);
+        assert!(!line.contains("--checkpoint-activations"), "{line}");
     }
 }

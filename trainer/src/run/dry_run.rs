@@ -18,9 +18,10 @@ use gsplit_store::memory::shown;
 use gsplit_store::{NoProgress, Progress, Stage, Unit};
 
 use crate::Result;
+use crate::config::TopologyStorage;
 use crate::epoch::{Batches, train_epoch};
 use crate::job::Job;
-use crate::job::options::{RunOptions, TopologyStorage};
+use crate::job::hooks::Hooks;
 use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
@@ -48,33 +49,34 @@ impl DeviceRoom {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if a GPU is too small for a mini-batch; errors of training.
     pub fn find(job: &Job<'_>, places: &[Place], threads: usize, progress: &dyn Progress) -> Result<Self> {
-        let options = job.options;
+        let (config, hooks) = (job.config, job.hooks);
         // Impossible options are refused before anything is tried.
         let caches = wanted(job, places)?.is_some();
-        let here = options.ranks_here(places.len());
+        let here = hooks.ranks_here(places.len());
         let gpus = sharing(&places[here.clone()]);
         let mut free = Vec::new();
         for (gpu, _) in &gpus {
             free.push(gpu.memory()?);
         }
-        if !any_process(options, is_needed(job, caches, &gpus, &free))? {
+        if !any_process(hooks, is_needed(job, caches, &gpus, &free))? {
             return Ok(Self::each(&places[here], &gpus, |which, ranks| free[which].0 / 2 / ranks));
         }
-        let batches = (TRIED + options.prefetch).min(job.num_steps() as usize);
+        let batches = (TRIED + config.system.prefetch).min(job.num_steps() as usize);
         let sampled = Mutex::new(0);
-        options.on_all_ranks(job.config, |comms| {
-            let bytes = rehearse(job, places, comms, (batches, threads), progress)?;
+        hooks.on_all_ranks(job.config, |comms| {
+            let bytes = rehearse(job, places, comms, batches, threads, progress)?;
             let mut most = sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *most = bytes.max(*most);
             Ok(())
         })?;
         let sampled = sampled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let beside = sampled * (options.prefetch as u64 + 2) + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
+        let beside =
+            sampled * (config.system.prefetch as u64 + 2) + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
         let (mut left, mut lines) = (Vec::new(), Vec::new());
         for ((gpu, ranks), (before, total)) in gpus.iter().zip(&free) {
             let after = gpu.memory()?.0;
             let taken = before.saturating_sub(after) + beside * ranks;
-            let evaluating = if job.config.eval_every > 0 { total / 10 } else { 0 };
+            let evaluating = if job.config.run.eval_every > 0 { total / 10 } else { 0 };
             let margin = (total / 20 + taken / 4).max(evaluating);
             left.push(before.saturating_sub(taken).saturating_sub(margin));
             lines.push(format!(
@@ -103,25 +105,25 @@ impl DeviceRoom {
 
 /// True if anything depends on the memory left.
 fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u64)]) -> bool {
-    let options = job.options;
-    let graph = if options.topology == TopologyStorage::Auto { graph_bytes(job) } else { 0 };
-    let rows = |ranks: u64| match options.cache {
+    let config = job.config;
+    let graph = if config.system.topology == TopologyStorage::Auto { graph_bytes(job) } else { 0 };
+    let rows = |ranks: u64| match job.cache_bytes() {
         Some(bytes) => bytes.saturating_mul(ranks),
         None => job.features.num_bytes() as u64,
     };
     let wanted = |ranks: u64| graph + if caches { rows(ranks) } else { 0 };
     let is_large = || gpus.iter().zip(free).any(|((_, ranks), (free, _))| wanted(*ranks) > free / SMALL);
-    match options.topology {
+    match config.system.topology {
         _ if gpus.is_empty() => false,
-        _ if caches && options.cache.is_none() && options.placement.is_some() => true,
+        _ if caches && config.system.cache.is_none() && config.system.placement.is_some() => true,
         TopologyStorage::Auto => is_large(),
-        _ => caches && is_by_default(options) && is_large(),
+        _ => caches && is_by_default(config) && is_large(),
     }
 }
 
 /// Logical OR of `is` over all processes. Collective.
-pub fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
-    let Some(process) = &options.process else { return Ok(is) };
+pub fn any_process(hooks: &Hooks, is: bool) -> Result<bool> {
+    let Some(process) = &hooks.process else { return Ok(is) };
     let mut count = [if is { 1.0 } else { 0.0 }];
     process.comms().all().all_reduce_sum_f64(&mut count)?;
     Ok(count[0] > 0.0)
@@ -132,24 +134,25 @@ fn rehearse(
     job: &Job<'_>,
     places: &[Place],
     comms: &Comms,
-    (batches, threads): (usize, usize),
+    batches: usize,
+    threads: usize,
     progress: &dyn Progress,
 ) -> Result<u64> {
     let (config, comm) = (job.config, comms.all());
     let place = &places[comm.rank()];
-    set_torch_threads(threads / job.options.ranks_here(comm.size()).len());
+    set_torch_threads(threads / job.hooks.ranks_here(comm.size()).len());
     let source = FeatureSource::new(&job.features, place);
     let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
-    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, job.options.layer.as_ref());
+    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, job.hooks.layer.as_ref());
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
-    let seeds = job.train.len().min(batches.saturating_mul(config.batch_size)) as u64;
+    let seeds = job.train.len().min(batches.saturating_mul(config.data.batch_size)) as u64;
     let stage: Box<dyn Stage> = match comm.rank() {
         0 => progress.stage("mini-batches on trial", Some(seeds), Unit::Items("seeds")),
         _ => Box::new(NoProgress),
     };
-    let tried = Batches::Drawn(&mut sampler, batches as u64);
+    let tried = Batches::Sampled(&mut sampler, batches as u64);
     let log = StepLog { every: 0, write: &|_| Ok(()) };
-    let report = train_epoch((job, &source), tried, 1, (&model, &mut optimizer), comms, stage.as_ref(), log)?;
+    let report = train_epoch(job, &source, tried, 1, &model, &mut optimizer, comms, stage.as_ref(), log)?;
     place.gpu().map_or(Ok(()), Gpu::synchronise)?;
     comm.barrier()?;
     Ok(sampled_bytes(&report.work, config.model.layers as u64) / batches as u64)

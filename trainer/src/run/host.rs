@@ -24,8 +24,8 @@ use gsplit_store::{FeatureDtype, FeatureTable, HostMemory, Progress, Reading};
 use super::dry_run::any_process;
 use super::processes::{HeldBytes, HostProcesses, Needs};
 use crate::batch::Preparation;
+use crate::config::FeatureStorage;
 use crate::infer::least_room;
-use crate::job::options::FeatureStorage;
 use crate::job::{Job, LEAST_OF_BATCHES};
 use crate::model::held::{Batch, HeldLayer, mailed, values};
 use crate::model::{Model, order_of_layer};
@@ -49,8 +49,6 @@ const PARAMETER: u64 = 16;
 /// Storage of the feature rows of a run.
 pub struct HostRows {
     way: Way,
-    /// True if no row is left to be read from disk.
-    is_all_kept: bool,
     room: Option<u64>,
     for_gpus: bool,
     /// Number of rows to keep in addition to the GPUs' rows, once these are known.
@@ -61,8 +59,6 @@ pub struct HostRows {
 enum Way {
     /// As they are, or loaded into this storage.
     Given(FeatureStorage),
-    /// All of them in memory.
-    Copied,
     /// Read from their file, except the rows of these vertices, or the rows in the memory that another process fills.
     Read(Vec<u32>),
 }
@@ -74,15 +70,15 @@ impl HostRows {
     /// # Errors
     /// [`Error::Option`] if the budget is too small, with the least sufficient one; for options that contradict each other.
     pub fn find(job: &Job<'_>, places: &[Place], progress: &dyn Progress) -> Result<Self> {
-        let (options, features) = (job.options, &job.features);
+        let (config, hooks, features) = (job.config, job.hooks, &job.features);
         let refused = |problem: &str| Err(Error::Option(format!("--memory: {problem}")));
-        let cooperates = job.config.parallelism.cooperates();
-        if options.memory.is_some() && options.features == FeatureStorage::Mapped {
+        let cooperates = job.config.system.parallelism.cooperates();
+        if config.system.memory_bytes().is_some() && config.system.load_features == FeatureStorage::Mapped {
             return refused(
                 "the system decides how much of a mapped file is in memory: leave out --load-features mapped",
             );
         }
-        if options.memory.is_some() && cooperates {
+        if config.system.memory_bytes().is_some() && cooperates {
             return refused(
                 "mini-batches that are made once are kept, however large: leave it out, or train with split",
             );
@@ -91,11 +87,11 @@ impl HostRows {
         let free = available / 5 * 4;
         let for_gpus = places.iter().any(|place| place.gpu().is_some());
         let most = FeatureStorage::most_in_memory(available, for_gpus);
-        let processes = HostProcesses::meet(options, features)?;
+        let processes = HostProcesses::meet(hooks, features)?;
         // Ranks with their own columns have all rows once, together.
-        let copies = if job.config.parallelism.slices_columns() { 1 } else { processes.copies() };
-        let stays = match options.features {
-            _ if options.memory.is_some() => None,
+        let copies = if job.config.system.parallelism.slices_columns() { 1 } else { processes.copies() };
+        let stays = match config.system.load_features {
+            _ if config.system.memory_bytes().is_some() => None,
             FeatureStorage::Memory if copies > 1 && bytes > available / copies => {
                 let why = processes.apart().unwrap_or("its processes read different files");
                 let problem = format!("{copies} copies of {} are more than this host has: pass `disk`", shown(bytes));
@@ -110,30 +106,24 @@ impl HostRows {
             storage => Some(storage),
         };
         let beside_gpus = None;
-        if let (false, Some(storage)) = (any_process(options, stays.is_none())?, stays) {
-            return Ok(Self {
-                way: Way::Given(storage),
-                is_all_kept: true,
-                room: None,
-                for_gpus,
-                beside_gpus,
-                processes,
-            });
+        if let (false, Some(storage)) = (any_process(hooks, stays.is_none())?, stays) {
+            return Ok(Self { way: Way::Given(storage), room: None, for_gpus, beside_gpus, processes });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
         // A rank whose GPU keeps rows looks each vertex up.
         let gpus_keep = for_gpus && wanted(job, places)?.is_some();
-        let lookups = if gpus_keep { options.ranks_here(places.len()).len() } else { 0 };
+        let lookups = if gpus_keep { hooks.ranks_here(places.len()).len() } else { 0 };
         let lookups = (lookups * features.num_rows()) as u64 * ID;
         let [graph, least_of_graph] = held_bytes(job);
         // A copy of the graph counts as the graph.
         let program = resident().saturating_sub(job.artifacts.copied_bytes()) + scales + lookups;
         let held = HeldBytes { graph, batches, program };
-        let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
+        let is_for_all =
+            config.system.memory_bytes().is_some() && config.system.load_features == FeatureStorage::Memory;
         let rows = if is_for_all { bytes } else { 0 };
-        let needs = Needs { budget: options.memory, free, held, least_of_graph, rows };
-        let shared = processes.budget(options, needs)?;
+        let needs = Needs { budget: config.system.memory_bytes(), free, held, least_of_graph, rows };
+        let shared = processes.budget(hooks, needs)?;
         if shared.held.graph < shared.graph {
             let [all, kept] = [shared.graph, shared.held.graph].map(shown);
             progress.note(&format!(
@@ -142,14 +132,17 @@ impl HostRows {
         }
         // Bytes for an evaluation: this process's share of the memory that `rows` bytes of feature rows leave.
         let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
-        if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {
+        if config.system.memory_bytes().is_some()
+            && config.system.load_features != FeatureStorage::Disk
+            && bytes <= shared.left
+        {
             let room = room(bytes);
-            return Ok(Self { way: Way::Copied, is_all_kept: true, room, for_gpus, beside_gpus, processes });
+            return Ok(Self { way: Way::Given(FeatureStorage::Memory), room, for_gpus, beside_gpus, processes });
         }
         // Includes its position.
         let each = row_bytes(features) + ID;
         let fitting = if cooperates { 0 } else { usize::try_from(shared.room / each).unwrap_or(usize::MAX) };
-        let rows = options.rows_kept.unwrap_or(fitting).min(features.num_rows());
+        let rows = hooks.rows_kept.unwrap_or(fitting).min(features.num_rows());
         let is_anothers = !shared_memory(job, &processes).is_none_or(HostMemory::is_own);
         let beside_gpus = (gpus_keep && shared_memory(job, &processes).is_none()).then_some(rows);
         let (kept, by) = match beside_gpus {
@@ -170,14 +163,7 @@ impl HostRows {
                 "note: a presample shows which rows are loaded most, and saves reads: run `gsplit presample` first",
             );
         }
-        Ok(Self {
-            way: Way::Read(kept),
-            is_all_kept: rows == features.num_rows(),
-            room: room(rows as u64 * each),
-            for_gpus,
-            beside_gpus,
-            processes,
-        })
+        Ok(Self { way: Way::Read(kept), room: room(rows as u64 * each), for_gpus, beside_gpus, processes })
     }
 
     /// Bytes that an evaluation may take for rows; unlimited when `None`.
@@ -185,30 +171,17 @@ impl HostRows {
         self.room
     }
 
-    /// True if mini-batches of any process read some of `job`'s rows from disk. Collective if ranks are processes.
-    ///
-    /// # Errors
-    /// Errors of the communicator.
-    pub fn reads_disk(&self, job: &Job<'_>) -> Result<bool> {
-        let reads = matches!(self.way, Way::Read(_)) && !self.is_all_kept;
-        any_process(job.options, reads)
-    }
-
     /// The feature rows of `job`. Notes on `progress` how they are read. Collective if ranks are processes.
-    ///
-    /// # Errors
-    /// Errors of the file; [`Error::Option`] if the memory does not suffice.
     pub fn bring(&self, job: &Job<'_>, progress: &dyn Progress) -> Result<FeatureTable> {
         let (features, memory) = (&job.features, shared_memory(job, &self.processes));
-        let is_sliced = job.config.parallelism.slices_columns();
-        let brought = self.processes.in_turn(job.options, || match &self.way {
+        let is_sliced = job.config.system.parallelism.slices_columns();
+        let brought = self.processes.in_turn(job.hooks, || match &self.way {
             _ if features.is_in_memory() => Ok(features.clone()),
             // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
-            Way::Given(_) | Way::Copied if is_sliced => Ok(features.clone()),
-            Way::Read(_) if is_sliced => read(job, features, (&[], None)),
+            Way::Given(_) if is_sliced => Ok(features.clone()),
+            Way::Read(_) if is_sliced => read(job, features, &[], None),
             Way::Given(storage) => storage.bring(features.clone(), memory, self.for_gpus),
-            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory, self.for_gpus),
-            Way::Read(kept) => read(job, features, (kept, memory)),
+            Way::Read(kept) => read(job, features, kept, memory),
         })?;
         if brought.is_in_memory() || brought.read_by().is_some() {
             self.processes.apart().iter().for_each(|line| progress.note(line));
@@ -226,9 +199,6 @@ impl HostRows {
 
     /// Like [`Self::bring`], if the rows depend on what `caches` leave: keeps the hottest rows that some rank does not
     /// find on GPUs.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn bring_beside(
         &self,
         job: &Job<'_>,
@@ -241,30 +211,26 @@ impl HostRows {
         let on_gpus = VertexSet::new(job.features.num_rows(), on_gpus);
         kept.retain(|&v| !on_gpus.contains(v));
         kept.truncate(rows);
-        read(job, &job.features, (&kept, None)).map(Some)
+        read(job, &job.features, &kept, None).map(Some)
     }
 
     /// Like [`Self::bring`], for a rank's `columns`.
-    ///
-    /// # Errors
-    /// Errors of [`HostRows::bring`].
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
             Way::Given(storage) => storage.bring(columns, None, self.for_gpus),
-            Way::Copied => FeatureStorage::Memory.bring(columns, None, self.for_gpus),
-            Way::Read(kept) => read(job, &columns, (kept, None)),
+            Way::Read(kept) => read(job, &columns, kept, None),
         }
     }
 }
 
 /// Memory in which a process finds whole rows that another has read, or reads them for others.
 fn shared_memory<'a>(job: &Job<'_>, processes: &'a HostProcesses) -> Option<&'a HostMemory> {
-    processes.memory().filter(|_| !job.config.parallelism.slices_columns())
+    processes.memory().filter(|_| !job.config.system.parallelism.slices_columns())
 }
 
 /// `features`, read from their file except for the vertices `kept` or the rows that another process put in `memory`.
-fn read(job: &Job<'_>, features: &FeatureTable, (kept, memory): (&[u32], Option<&HostMemory>)) -> Result<FeatureTable> {
-    Ok(features.on_disk_beside(memory, kept, &Reading { stop: job.options.stop, ..Reading::default() })?)
+fn read(job: &Job<'_>, features: &FeatureTable, kept: &[u32], memory: Option<&HostMemory>) -> Result<FeatureTable> {
+    Ok(features.on_disk(kept, memory, &Reading { stop: job.hooks.stop, ..Reading::default() })?)
 }
 
 /// Numbers of vertices, edges, rows read and rows received of each layer, from the seeds down.
@@ -273,7 +239,7 @@ type Counts = Vec<[u64; 4]>;
 /// Bytes of the mini-batches in flight on the ranks of this process, at least the bytes of an evaluation. Collective.
 fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
     let sampled: Mutex<Vec<Counts>> = Mutex::default();
-    job.options.on_all_ranks(job.config, |comms| {
+    job.hooks.on_all_ranks(job.config, |comms| {
         let own = sample_some(job, places, comms)?;
         let mut all = sampled.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
@@ -286,11 +252,11 @@ fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
     })?;
     let sampled = sampled.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (config, features) = (job.config, job.features.dim());
-    let model = Model::with_layers(&Place::host(), config, features, job.outputs, job.options.layer.as_ref());
+    let model = Model::with_layers(&Place::host(), config, features, job.outputs, job.hooks.layer.as_ref());
     let most = sampled.iter().map(|counts| bytes_of(job, &model, places, counts)).max().unwrap_or(0);
     // An evaluation has the same memory.
-    let workers = job.options.ranks_here(places.len()).len() as u64;
-    let exact = config.eval_every > 0 && config.eval_fanouts.is_none();
+    let workers = job.hooks.ranks_here(places.len()).len() as u64;
+    let exact = config.run.eval_every > 0 && config.run.eval_fanouts.is_none();
     let evaluating = if exact { least_room(&model, features, &job.graph, workers) } else { 0 };
     // A margin for larger mini-batches and for memory that is not counted: vectors, gradients of parameters, the loss, reads.
     Ok((most + most / 10 + LEAST_OF_BATCHES).max(evaluating))
@@ -302,11 +268,11 @@ fn sample_some(job: &Job<'_>, places: &[Place], comms: &Comms) -> Result<Vec<Cou
     let source = FeatureSource::new(&job.features, place);
     let with = Preparation { job, source: &source, comm: comms.sampling() };
     let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
-    let order = epoch_seeds(&job.train, config.seed, 1)?;
+    let order = epoch_seeds(&job.train, config.run.seed, 1)?;
     let mut all = Vec::new();
-    for (step, global) in (0..).zip(order.chunks(config.batch_size).take(TRIED)) {
+    for (step, global) in (0..).zip(order.chunks(config.data.batch_size).take(TRIED)) {
         job.check_stop()?;
-        let (sampled, _) = with.sample(&mut sampler, Step { seed: config.seed, epoch: 1, step }, global)?;
+        let (sampled, _) = with.sample(&mut sampler, Step { seed: config.run.seed, epoch: 1, step }, global)?;
         all.push(counts_of(&sampled));
     }
     comms.all().barrier()?;
@@ -323,8 +289,8 @@ fn counts_of(sampled: &Sampled<'_>) -> Counts {
 
 /// Bytes of host memory for mini-batches with these `counts` of rows and edges, over the ranks of this process.
 fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> u64 {
-    let (config, here) = (job.config, job.options.ranks_here(places.len()));
-    let ahead = job.options.prefetch as u64;
+    let (config, here) = (job.config, job.hooks.ranks_here(places.len()));
+    let ahead = job.config.system.prefetch as u64;
     let rows = counts.last().map_or(0, |[.., read, _]| *read) * job.features.dim() as u64 * VALUE;
     // Ids of edges by target, of those ahead too; by source for backward.
     let edges: u64 =
@@ -339,19 +305,19 @@ fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> 
         let index = layers - 1 - at;
         let widths = [index.checked_sub(1).map_or(job.features.dim(), |below| model.width(below)), model.width(index)];
         let heads = if at == 0 { 1 } else { config.model.heads };
-        let (sizes, by_columns) = ([vertices, read, edges], index == 0 && config.parallelism.slices_columns());
+        let (sizes, by_columns) = ([vertices, read, edges], index == 0 && config.system.parallelism.slices_columns());
         let sizes = sizes.map(|count| count as usize);
         let order = order_of_layer(config.model.kind, heads, sizes, widths, index > 0, by_columns);
         let [vertices, edges, read, received] = [vertices, edges, read, received].map(|count| count as f64);
-        let room = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
+        let received_above = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
         let (widths, heads) = (widths.map(|width| width as f64), heads as f64);
-        HeldLayer { vertices, edges, read, received, widths, room, order, heads }
+        HeldLayer { vertices, edges, read, received, widths, received_above, order, heads }
     };
     let batch = Batch {
         layers: counts.iter().enumerate().map(layer).collect(),
         kind: config.model.kind,
         ranks: here.len(),
-        sliced: config.parallelism.slices_columns(),
+        sliced: config.system.parallelism.slices_columns(),
         ahead: false,
     };
     let [_, kept] = values(&batch);

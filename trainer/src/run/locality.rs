@@ -8,7 +8,7 @@
 //! factor decides the draws, so would the losses. With bytes a run can be repeated, and a resumed run computes the
 //! factor from the reports of the finished epochs: there is no other state.
 
-use crate::config::{DrawFactor, TrainConfig};
+use crate::config::{Config, DrawFactor};
 use crate::report::EpochReport;
 
 /// Largest automatic factor.
@@ -17,8 +17,8 @@ const MOST: f64 = 8.0;
 const MOVED: [f64; 2] = [0.2, 0.15];
 
 /// The factor of the epoch after `history`; `None` if all in-neighbours have the same probability.
-pub fn factor(config: &TrainConfig, history: &[EpochReport]) -> Option<f64> {
-    config.draws_locally().then(|| match config.draw.draw_factor {
+pub fn factor(config: &Config, history: &[EpochReport]) -> Option<f64> {
+    config.draws_locally().then(|| match config.data.draw.draw_factor {
         Some(DrawFactor::Fixed(factor)) => factor,
         None | Some(DrawFactor::Auto) => history.iter().fold(1.0, |factor, report| {
             // Rows have equal sizes, so shares of rows are shares of bytes.
@@ -29,7 +29,7 @@ pub fn factor(config: &TrainConfig, history: &[EpochReport]) -> Option<f64> {
 }
 
 /// The factor after an epoch with `factor` in which this share of the bytes was `moved`.
-pub fn next_draw_factor(factor: f64, moved: f64) -> f64 {
+fn next_draw_factor(factor: f64, moved: f64) -> f64 {
     match moved {
         moved if moved >= MOVED[0] => (2.0 * factor).min(MOST),
         moved if moved < MOVED[1] => (factor / 2.0).max(1.0),
@@ -50,9 +50,10 @@ mod tests {
             work: Work { rows_loaded: 1000, rows_cached: 1000 - moved, ..Work::default() },
             ..EpochReport::default()
         };
-        let config = |kind, draw_factor| TrainConfig {
-            draw: DrawConfig { kind, draw_factor },
-            ..quick_config(ModelKind::Sage, Parallelism::Data, 2)
+        let config = |kind, draw_factor| {
+            let mut config = quick_config(ModelKind::Sage, Parallelism::Data, 2);
+            config.data.draw = DrawConfig { kind, draw_factor };
+            config
         };
         let moved = [900, 500, 200, 150, 300, 199, 149, 100, 0, 0, 0, 250];
         let expected = [1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 2.0];

@@ -5,7 +5,6 @@
 //! host.rs         feature rows in the host's memory, within a budget
 //! processes.rs    processes of one host: one budget, and one copy of rows
 //! dry_run.rs      mini-batches on trial: how much memory a GPU has left
-//! forecast.rs     mini-batches on trial: the cost of an epoch that reads rows from disk
 //! shard.rs        a dataset that holds only the rows of some vertices
 //! locality.rs     the factor by which kept rows are preferred
 //! advice.rs       what to do after an error
@@ -13,7 +12,6 @@
 
 pub mod advice;
 pub mod dry_run;
-pub mod forecast;
 pub mod host;
 pub mod locality;
 pub mod processes;

@@ -11,9 +11,9 @@ use gsplit_store::memory::shown;
 use gsplit_store::{FeatureTable, HostMemory, MemoryAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::job::options::RunOptions;
+use crate::job::hooks::Hooks;
 use crate::ranks::hosts;
-use crate::residence::cache::gathered;
+use crate::residence::cache::all_gather_json;
 use crate::{Error, Result};
 
 /// Location of a process, as sent to the others.
@@ -83,15 +83,12 @@ pub struct HostProcesses {
 
 impl HostProcesses {
     /// Meets the processes of a run; this one reads `features`. Collective.
-    ///
-    /// # Errors
-    /// Errors of the communicator.
-    pub fn meet(options: &RunOptions, features: &FeatureTable) -> Result<Self> {
-        let Some(process) = &options.process else { return Ok(Self::of(0, [vec![0], vec![0]], &[None])) };
+    pub fn meet(hooks: &Hooks, features: &FeatureTable) -> Result<Self> {
+        let Some(process) = &hooks.process else { return Ok(Self::of(0, [vec![0], vec![0]], &[None])) };
         let (comm, own) = (process.comms().all(), HostMemory::new());
         let memory = own.as_ref().map_err(ToString::to_string);
         let memory = memory.and_then(|own| own.address().map_err(|error| error.to_string()));
-        let all = gathered(comm, &Residence { host: hosts::this(), file: features.file_state(), memory })?;
+        let all = all_gather_json(comm, &Residence { host: hosts::this(), file: features.file_state(), memory })?;
         let first = |is_same: fn(&Residence, &Residence) -> bool| -> Vec<usize> {
             all.iter().map(|one| all.iter().position(|other| is_same(one, other)).unwrap_or(0)).collect()
         };
@@ -103,7 +100,7 @@ impl HostProcesses {
             Ok(address) => HostMemory::open(address).map_err(|error| error.to_string()),
             Err(why) => Err(why.clone()),
         };
-        let problems = gathered(comm, &memory.as_ref().err().cloned())?;
+        let problems = all_gather_json(comm, &memory.as_ref().err().cloned())?;
         let this = Self::of(rank, [hosts, files], &problems);
         let is_shared = this.ranks(&this.copies, rank).count() > 1;
         Ok(Self { memory: memory.ok().filter(|_| is_shared), ..this })
@@ -149,9 +146,9 @@ impl HostProcesses {
     ///
     /// # Errors
     /// [`Error::Option`], the same in each process, if a budget is too small; errors of the communicator.
-    pub fn budget(&self, options: &RunOptions, needs: Needs) -> Result<SharedBudget> {
-        let needs = match &options.process {
-            Some(process) => gathered(process.comms().all(), &needs)?,
+    pub fn budget(&self, hooks: &Hooks, needs: Needs) -> Result<SharedBudget> {
+        let needs = match &hooks.process {
+            Some(process) => all_gather_json(process.comms().all(), &needs)?,
             None => vec![needs],
         };
         self.divide(&needs)
@@ -198,11 +195,8 @@ impl HostProcesses {
     }
 
     /// Result of `make`, which fills the memory in the process that owns it before the others read it. Collective.
-    ///
-    /// # Errors
-    /// Errors of `make` and of the communicator.
-    pub fn in_turn<T>(&self, options: &RunOptions, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Some(process) = &options.process else { return make() };
+    pub fn in_turn<T>(&self, hooks: &Hooks, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(process) = &hooks.process else { return make() };
         let comm = process.comms().all();
         // Reading may take any time.
         comm.suspend_timeout(true);

@@ -9,23 +9,22 @@ use gsplit_kernels::Communicator;
 use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
-use crate::config::Parallelism;
+use crate::config::{Parallelism, RunConfig};
 use crate::infer::Trained;
-use crate::job::options::RunOptions;
-use crate::job::partition;
-use crate::job::{Artifacts, Job, check_links_fit};
-use crate::model::{Model, check_size};
+use crate::job::hooks::{Hooks, count_compute_threads};
+use crate::job::{Artifacts, Job, check_links_fit, partition};
+use crate::model::Model;
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::{number_types, places};
-use crate::residence::source::{FeatureSource, HostStorage, pin, sources};
+use crate::residence::source::{FeatureSource, HostStorage, prepare_gpu_table, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::host::HostRows;
 use crate::run::shard;
 use crate::task::{Task, links};
-use crate::{Error, Result, TrainConfig};
+use crate::{Config, Error, Result};
 
 /// A run that is ready to start.
 pub struct Run<'a> {
@@ -49,8 +48,6 @@ pub struct Run<'a> {
     pub storage: HostStorage,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
-    /// True if mini-batches read feature rows from disk.
-    pub reads_disk: bool,
     /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
     /// Initial model, if it does not resume.
@@ -63,7 +60,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Ranks of this process.
     pub fn here(&self) -> Range<usize> {
-        self.job.options.ranks_here(self.places.len())
+        self.job.hooks.ranks_here(self.places.len())
     }
 
     /// The feature rows of `rank`, one of this process.
@@ -79,11 +76,11 @@ impl Run<'_> {
     /// A model at `place` with its first parameters.
     pub fn model(&self, place: &Place) -> Model {
         let job = self.job;
-        Model::with_layers(place, job.config, job.features.dim(), job.outputs, job.options.layer.as_ref())
+        Model::with_layers(place, job.config, job.features.dim(), job.outputs, job.hooks.layer.as_ref())
     }
 
     /// Reports the progress of work on `total` items from rank 0.
-    pub fn stage(&self, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
+    pub fn stage(&self, comm: &dyn Communicator, name: &str, total: u64, items: &'static str) -> Box<dyn Stage> {
         match comm.rank() {
             0 => self.progress.stage(name, Some(total), Unit::Items(items)),
             _ => Box::new(NoProgress),
@@ -102,56 +99,53 @@ impl Run<'_> {
 /// [`Error::Option`] and [`Error::Data`] if options and data do not fit together; errors of `work`.
 pub fn with_run<R>(
     dataset: &Dataset,
-    config: &TrainConfig,
-    options: &RunOptions,
+    config: &Config,
+    hooks: &Hooks,
     progress: &dyn Progress,
     work: impl FnOnce(&Run<'_>) -> Result<R>,
 ) -> Result<R> {
     config.check()?;
-    if config.parallelism == Parallelism::Auto {
+    if config.system.parallelism == Parallelism::Auto {
         return Err(Error::Option("--parallelism auto: is to be chosen before training begins".into()));
     }
-    let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
-    let ranks = options.ranks_here(config.num_ranks()).len();
-    let compute_threads = options.compute_threads(threads, ranks)?;
-    let places = places(config, options)?;
-    number_types(config).filter(|_| options.leads()).iter().for_each(|line| progress.note(line));
-    link_gpus(&places[options.ranks_here(places.len())], progress)?;
-    check_links_fit(dataset, config, options.memory)?;
+    let threads = config.system.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    hooks.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
+    let ranks = hooks.ranks_here(config.num_ranks()).len();
+    let compute_threads = count_compute_threads(&config.system, threads, ranks)?;
+    let places = places(config, hooks)?;
+    number_types(config).filter(|_| hooks.leads()).iter().for_each(|line| progress.note(line));
+    link_gpus(&places[hooks.ranks_here(places.len())], progress)?;
+    check_links_fit(dataset, config, config.system.memory_bytes())?;
     let artifacts = Artifacts::open(dataset, config)?;
-    shard::check(dataset, config, artifacts.partition(), options)?;
-    if let Some(process) = &options.process {
+    shard::check(dataset, config, artifacts.partition(), hooks)?;
+    if let Some(process) = &hooks.process {
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
-    let mut job = Job::new(dataset, &artifacts, config, options)?;
-    let mut inputs =
-        Inputs::of((dataset, config), artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    let mut job = Job::new(dataset, &artifacts, config, hooks)?;
+    let mut inputs = Inputs::of(dataset, config, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));
     }
     // Locked before the state in it is read.
-    let kept = options.checkpoint.as_deref().filter(|_| options.leads());
+    let kept = config.run.checkpoint.as_deref().filter(|_| hooks.leads());
     let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = resume_from(&job, &inputs, progress)?;
-    let init = options.init.as_ref().filter(|_| resume.is_none());
+    let init = config.run.init.as_ref().filter(|_| resume.is_none());
     let init = init.map(|folder| starting_model(folder, &job, progress)).transpose()?;
-    if config.batch_size > job.train.len() && !config.parallelism.cooperates() {
-        let (size, available) = (config.batch_size, job.train.len());
+    if config.data.batch_size > job.train.len() && !config.system.parallelism.cooperates() {
+        let (size, available) = (config.data.batch_size, job.train.len());
         progress.note(&format!(
             "note: a mini-batch may have {size}, there are {available} to train on: an epoch is one mini-batch"
         ));
     }
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().for_each(|note| progress.note(note));
-    if let (Task::Links(split), true) = (&job.task, options.leads()) {
-        let notes = links::notes(dataset, split, &job.whole, &config.task);
+    if let (Task::Links(split), true) = (&job.task, hooks.leads()) {
+        let notes = links::notes(dataset, split, &job.whole, &config.data.task);
         notes.iter().for_each(|note| progress.note(note));
     }
-    check_size(config, job.features.dim(), job.outputs)?;
     let host = HostRows::find(&job, &places, progress)?;
-    let reads_disk = host.reads_disk(&job)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
@@ -161,7 +155,7 @@ pub fn with_run<R>(
         job.features = features;
     }
     let job = job;
-    let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
+    let gpu_table = prepare_gpu_table(&job.features, caches.as_ref(), &places, hooks, progress)?;
     if config.draws_locally() {
         inputs.kept = caches.as_ref().map(Caches::checksum);
         if inputs.kept.is_none() {
@@ -171,19 +165,19 @@ pub fn with_run<R>(
     }
     resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
     let count = |rank| caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()));
-    let sources = sources(&job.features, pinned.as_ref(), &places, options)?.into_iter();
-    let here = options.ranks_here(places.len());
+    let sources = sources(&job.features, gpu_table.as_ref(), &places, hooks)?.into_iter();
+    let here = hooks.ranks_here(places.len());
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
-    let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
+    let ranks = hooks.ranks_here(places.len()).filter(|_| config.system.parallelism.slices_columns());
     let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
     let slices =
         columns.map(|columns| host.bring_columns(&job, job.features.columns(columns))).collect::<Result<Vec<_>>>()?;
     let slices = ranks.zip(&slices).map(|(rank, slice)| FeatureSource::new(slice, &places[rank])).collect();
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let steps = job.num_steps() * history.len() as u64;
-    let logs = match options.leads() {
-        true => Logs::start(options, history, steps)?,
-        false => Logs::start(&RunOptions::default(), history, steps)?,
+    let logs = match hooks.leads() {
+        true => Logs::start(&config.run, history, steps)?,
+        false => Logs::start(&RunConfig::default(), history, steps)?,
     };
     let run = Run {
         job: &job,
@@ -194,9 +188,8 @@ pub fn with_run<R>(
         sources,
         slices,
         topology,
-        storage: HostStorage::of(&job.features, pinned.as_ref()),
+        storage: HostStorage::of(&job.features, gpu_table.as_ref()),
         caches: caches.as_ref(),
-        reads_disk,
         resume,
         init,
         progress,
@@ -205,8 +198,8 @@ pub fn with_run<R>(
     let done = work(&run)?;
     drop(run);
     let is_shared = caches.as_ref().is_some_and(Caches::are_shared);
-    if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared) {
-        pinned.part(process.comms().all())?;
+    if let (Some(mut gpu_table), Some(process), true) = (gpu_table, &hooks.process, is_shared) {
+        gpu_table.part(process.comms().all())?;
     }
     Ok(done)
 }
@@ -227,15 +220,15 @@ fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
 fn starting_model(folder: &Path, job: &Job<'_>, progress: &dyn Progress) -> Result<Trained> {
     let trained = Trained::open(folder, None)?;
     trained.check_start(job)?;
-    let (path, epochs) = (trained.path().display(), trained.epochs());
+    let (path, epochs) = (trained.path.display(), trained.epochs());
     progress.note(&format!("starts from the parameters of {path}, after epoch {epochs} of its run"));
     Ok(trained)
 }
 
 /// The checkpoint to go on after, if there is one.
 fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
-    let options = job.options;
-    let resume = match (&options.checkpoint, options.resume) {
+    let (config, hooks) = (job.config, job.hooks);
+    let resume = match (&config.run.checkpoint, config.run.resume) {
         (Some(folder), _) if checkpoint::newest(&folder.join("checkpoint")).is_some() => {
             let (place, inner) = (folder.display(), folder.join("checkpoint"));
             let problem = format!("is the folder of a run: name {}, where its checkpoints are", inner.display());
@@ -246,9 +239,9 @@ fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Resul
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,
     };
-    if let Some(folder) = options.checkpoint.as_deref().filter(|_| options.leads()) {
+    if let Some(folder) = config.run.checkpoint.as_deref().filter(|_| hooks.leads()) {
         checkpoint::check_writable(folder)?;
-        if options.resume && resume.is_none() {
+        if config.run.resume && resume.is_none() {
             progress.note(&format!("no checkpoint in {} yet: starts from the beginning", folder.display()));
         }
     }

@@ -7,26 +7,24 @@
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Dataset, PartitionMap, ShardInfo, columns_of};
 
-use crate::config::TrainConfig;
-use crate::job::options::{RowPlacement, RunOptions};
+use crate::config::Config;
+use crate::config::RowPlacement;
+use crate::job::hooks::Hooks;
 use crate::{Error, Result};
 
 /// Fails if `dataset` is a shard without the rows that the ranks of this process load and score by `config`, with the
 /// partition `map`.
-///
-/// # Errors
-/// [`Error::Data`].
-pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>, options: &RunOptions) -> Result<()> {
+pub fn check(dataset: &Dataset, config: &Config, map: Option<&PartitionMap>, hooks: &Hooks) -> Result<()> {
     let Some(shard) = dataset.shard() else { return Ok(()) };
     let refuse = |problem: String| {
         Err(Error::Data { path: dataset.path().to_path_buf(), problem: format!("is {shard}: {problem}") })
     };
-    let (parallelism, origin) = (config.parallelism, dataset.name());
+    let (parallelism, origin) = (config.system.parallelism, dataset.name());
     let Some((key, assignment)) = shard.partition() else {
-        return check_columns(dataset, shard, config, options).map_or(Ok(()), refuse);
+        return check_columns(dataset, shard, config, hooks).map_or(Ok(()), refuse);
     };
     let Some(map) = map.filter(|_| config.split_layers() > 0 && !parallelism.cooperates()) else {
-        let how = if map.is_some() && config.split_layers.is_some() { " with --split-layers 0" } else { "" };
+        let how = if map.is_some() && config.system.split_layers.is_some() { " with --split-layers 0" } else { "" };
         return refuse(format!(
             "--parallelism {parallelism}{how} loads rows of other hosts: pass --parallelism split, or train on the whole `{origin}`"
         ));
@@ -36,7 +34,7 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
         return refuse(format!("partition {other} gives its vertices to other ranks: pass --partition {key}"));
     }
     let (parts, held) = (map.num_parts(), shard.parts(map.num_parts()));
-    for rank in options.ranks_here(config.num_ranks()) {
+    for rank in hooks.ranks_here(config.num_ranks()) {
         let part = rank % parts;
         if !held.contains(&part) {
             let host = part * shard.hosts as usize / parts;
@@ -48,13 +46,15 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
             ));
         }
     }
-    if options.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host) || options.cache.is_some() {
+    if config.system.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host)
+        || config.system.cache.is_some()
+    {
         return refuse("the host gathers its rows, GPUs keep none: pass --placement host, and no --cache".into());
     }
-    if config.eval_fanouts.is_some() {
+    if config.run.eval_fanouts.is_some() {
         return refuse("scores of shards are exact: leave --eval-fanouts out".into());
     }
-    if config.task.is_link() && config.eval_every > 0 {
+    if config.data.task.is_link() && config.run.eval_every > 0 {
         return refuse(format!(
             "scores of links need the rows of all: pass --eval-every 0, or train on the whole `{origin}`"
         ));
@@ -63,15 +63,15 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
 }
 
 /// Problem of a run on a `shard` that was cut by columns, if there is one.
-fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, options: &RunOptions) -> Option<String> {
+fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &Config, hooks: &Hooks) -> Option<String> {
     let (held, dim) = shard.columns()?;
-    let (parallelism, origin, ranks) = (config.parallelism, dataset.name(), config.num_ranks());
+    let (parallelism, origin, ranks) = (config.system.parallelism, dataset.name(), config.num_ranks());
     if !parallelism.slices_columns() {
         return Some(format!(
             "--parallelism {parallelism} reads whole rows: pass --parallelism push-pull, or train on the whole `{origin}`"
         ));
     }
-    for rank in options.ranks_here(ranks) {
+    for rank in hooks.ranks_here(ranks) {
         let needs = columns_of(dim, rank, ranks);
         if !needs.is_empty() && (needs.start < held.start || needs.end > held.end) {
             let host = rank * shard.hosts as usize / ranks;
@@ -85,7 +85,7 @@ fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, opt
             ));
         }
     }
-    (config.eval_every > 0).then(|| {
+    (config.run.eval_every > 0).then(|| {
         format!(
             "scores need whole rows: pass --eval-every 0 and score the checkpoint with infer on the whole `{origin}`, or train on that"
         )
@@ -93,9 +93,6 @@ fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, opt
 }
 
 /// Fails on all ranks if one of `comm` trains on other data, or with another partition, than the first. Collective.
-///
-/// # Errors
-/// [`Error::Data`]; errors of the communicator.
 pub fn agree(dataset: &Dataset, map: Option<&PartitionMap>, comm: &dyn Communicator) -> Result<()> {
     let assignment = map.and_then(PartitionMap::assignment_checksum).map(ToString::to_string);
     let own = format!("{} {}", dataset.fingerprint(), assignment.unwrap_or_default());

@@ -64,16 +64,16 @@ struct Split {
     fanout: Fanout,
     layer: DeviceLayer,
     /// The mixed frontier, if ranks share the frontier, so that the layer reads rows in its order.
-    mixed: Option<Ids>,
+    mixed_frontier: Option<Ids>,
 }
 
 impl Split {
     /// Completes the layer with `shuffled`; also returns the frontier below.
     fn close(self, place: &Place, mut shuffled: Shuffled) -> Result<(SampledLayer, Ids)> {
-        let Self { frontier, fanout, layer, mixed } = self;
-        let replicated = mixed.is_some();
-        if let Some(mixed) = mixed {
-            shuffled = shuffled.in_order(mixed);
+        let Self { frontier, fanout, layer, mixed_frontier } = self;
+        let replicated = mixed_frontier.is_some();
+        if let Some(mixed_frontier) = mixed_frontier {
+            shuffled = shuffled.in_order(mixed_frontier);
         }
         let Shuffled { frontier: below, read, exchange, .. } = shuffled;
         let edges = edges_of(place, layer, read.len(), fanout)?;
@@ -82,7 +82,7 @@ impl Split {
 
     /// Renumbers the sources as rows that are read; `rows` maps vertices of the mixed frontier to these rows.
     fn number(&mut self, gpu: &Gpu, rows: DeviceSlice<'_, u32>) -> Result<()> {
-        if self.mixed.is_none() {
+        if self.mixed_frontier.is_none() {
             self.layer.local = select_on_device(gpu, rows, self.layer.local.slice())?;
         }
         Ok(())
@@ -146,7 +146,7 @@ impl<'a> GpuSampler<'a> {
         }
         if making.open.is_some() {
             self.sampler.finish(&graph)?;
-            making.close(&self.place, self.sampler.mixed().len())?;
+            making.close(&self.place, self.sampler.mixed_frontier().len())?;
         }
         let on_gpu = Some(SampledOnGpu { gpu: self.gpu.clone(), graph });
         Ok(Sampled { layers: making.made, input: making.frontier, on_gpu })
@@ -155,8 +155,8 @@ impl<'a> GpuSampler<'a> {
     /// Ends the last `run` of a mini-batch, if this rank has all that it needs.
     fn end_alone(&mut self, making: &mut Making, run: &[(Fanout, bool)]) -> Result<()> {
         let layers = self.sampler.finish(&self.inputs.graph)?;
-        let mixed = Ids::on_device(self.sampler.take_mixed()?);
-        making.add(&self.place, layers, run, &mixed)
+        let mixed_frontier = Ids::on_device(self.sampler.take_mixed_frontier()?);
+        making.add(&self.place, layers, run, &mixed_frontier)
     }
 
     /// Ends a `run`, if the map `part` holds the frontier below its last layer. Collective.
@@ -178,14 +178,14 @@ impl<'a> GpuSampler<'a> {
         let (Some(last), Some(&(fanout, shared))) = (layers.pop(), run.last()) else {
             return Err(Error::Option("a run of no layers".into()));
         };
-        let on_host = if split.is_none() { sampler.mixed().to_vec(gpu)? } else { Vec::new() };
+        let on_host = if split.is_none() { sampler.mixed_frontier().to_vec(gpu)? } else { Vec::new() };
         // A run has several layers only if ranks share its frontier.
-        let mixed = if shared { Some(Ids::on_device(sampler.take_mixed()?)) } else { None };
-        if let Some(mixed) = &mixed {
-            making.add(place, layers, run, &mixed.first_on_device(last.num_vertices())?)?;
+        let mixed_frontier = if shared { Some(Ids::on_device(sampler.take_mixed_frontier()?)) } else { None };
+        if let Some(mixed_frontier) = &mixed_frontier {
+            making.add(place, layers, run, &mixed_frontier.first_on_device(last.num_vertices())?)?;
         }
         making.close(place, last.num_vertices())?;
-        let mut above = Split { frontier: making.frontier.clone(), fanout, layer: last, mixed };
+        let mut above = Split { frontier: making.frontier.clone(), fanout, layer: last, mixed_frontier };
         match split {
             Some(split) => {
                 let shuffling = Shuffling::ask(gpu, comm, &split, |asked| sampler.go_on_with(graph, &split, asked))?;
@@ -226,13 +226,19 @@ impl Making {
         Ok(())
     }
 
-    /// Adds the first layers of a `run`. Their frontiers are the first vertices of `mixed`, the frontier below them.
-    fn add(&mut self, place: &Place, layers: Vec<DeviceLayer>, run: &[(Fanout, bool)], mixed: &Ids) -> Result<()> {
-        let ends = layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([mixed.len()]);
+    /// Adds the first layers of a `run`. Their frontiers are the first vertices of `mixed_frontier`, the frontier below them.
+    fn add(
+        &mut self,
+        place: &Place,
+        layers: Vec<DeviceLayer>,
+        run: &[(Fanout, bool)],
+        mixed_frontier: &Ids,
+    ) -> Result<()> {
+        let ends = layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([mixed_frontier.len()]);
         let ends: Vec<usize> = ends.collect();
         for ((layer, &(fanout, replicated)), end) in layers.into_iter().zip(run).zip(ends) {
             self.close(place, layer.num_vertices())?;
-            let (read, exchange) = (mixed.first_on_device(end)?, Arc::new(Exchange::Identity));
+            let (read, exchange) = (mixed_frontier.first_on_device(end)?, Arc::new(Exchange::Identity));
             let edges = edges_of(place, layer, read.len(), fanout)?;
             let frontier = std::mem::replace(&mut self.frontier, read.clone());
             self.made.push(SampledLayer { frontier, replicated, edges, read, exchange });

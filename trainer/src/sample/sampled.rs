@@ -38,9 +38,6 @@ pub struct Sampled<'a> {
 
 impl Sampled<'_> {
     /// Converts the mini-batch that the `host` has sampled, for a rank at `place`.
-    ///
-    /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu) if the place has no room for the edges.
     pub fn at(place: &Place, host: HostSample) -> Result<Self> {
         let input = Ids::from(host.input);
         let mut below = input.clone();

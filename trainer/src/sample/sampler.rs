@@ -3,7 +3,7 @@
 //! Both draw the same samples, to the bit. On a GPU the graph is in its memory or in the host's, read over the bus
 //! ([`Topology`](crate::residence::topology::Topology)); frontiers and edges stay on the GPU, and the host reads only their sizes.
 
-use gsplit_kernels::{Graph, Near, Sampler};
+use gsplit_kernels::{Graph, PreferredVertices, Sampler};
 use gsplit_sample::HostSampler;
 
 use super::on_gpu::{GpuSampler, OnDevice};
@@ -25,17 +25,14 @@ impl<'a> BatchSampler<'a> {
     }
 
     /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a separate stream.
-    ///
-    /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu) with the driver's error.
     pub fn on_device(place: &Place, inputs: OnDevice<'a>, ahead: bool) -> Result<Self> {
         Ok(Self::Gpu(Box::new(GpuSampler::new(place, inputs, ahead)?)))
     }
 
-    /// Prefers the vertices of `near`, if the host samples.
-    pub fn prefer(&mut self, near: Near) {
+    /// Prefers the vertices of `preferred`, if the host samples.
+    pub fn prefer(&mut self, preferred: PreferredVertices) {
         if let Self::Host(sampler, _) = self {
-            sampler.prefer(near);
+            sampler.prefer(preferred);
         }
     }
 

@@ -28,21 +28,24 @@ pub use numbers::Launched;
 
 /// Launches the mini-batch and the update of the parameters. Collective.
 pub fn train_step(
-    (model, optimizer): (&Model, &mut Optimizer),
+    model: &Model,
+    optimizer: &mut Optimizer,
     prepared: Prepared<'_>,
-    (graph, dropout): (Graph<'_>, f64),
+    graph: Graph<'_>,
+    dropout: f64,
     comm: Ranks<'_>,
 ) -> Result<Launched> {
     let Prepared { step, targets, mut batch, push_pull, preparing, .. } = prepared;
     let mut clock = Clock::start(comm, preparing.sent);
     let mut report = numbers::counted(&batch, model);
     let (hits, dropout) = (batch.hits.take(), DropoutKey { probability: dropout, step });
-    let scaled = (dropout, optimizer.loss_scale());
+    let scale = optimizer.loss_scale();
 
     let pass =
         clock.phase(Phase::Forward, |clock| forward(model, batch, push_pull, graph, Some(dropout), comm, clock))?;
-    let loss = clock
-        .phase(Phase::Loss, |_| targets.loss(model, pass.logits(), pass.seeds().on_host()?, scaled, comm.group))?;
+    let loss = clock.phase(Phase::Loss, |_| {
+        targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, scale, comm.group)
+    })?;
     clock.phase(Phase::Backward, |clock| backward(pass, loss.gradient, comm, clock))?;
     let update =
         clock.phase(Phase::Update, |clock| clock.exchange(|| optimizer.update(model.parameters(), comm.all)))?;
@@ -52,5 +55,5 @@ pub fn train_step(
     report.skipped = update.skipped.into();
     (report.timings.sample_s, report.timings.load_s) =
         (preparing.seconds(Phase::Sample), preparing.seconds(Phase::Load));
-    Launched::new(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), (report, clock))
+    Launched::new(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), report, clock)
 }

@@ -68,7 +68,8 @@ impl Launched {
         numbers: Option<&Tensor>,
         update: &Update,
         hits: Option<&DeviceHits>,
-        (mut report, clock): (StepReport, Clock<'_>),
+        mut report: StepReport,
+        clock: Clock<'_>,
     ) -> Result<Self> {
         let coming = match (place, &update.gradient_norm) {
             (Place::Device(gpu, device, _), GradientNorm::There(norm)) => {
@@ -107,9 +108,6 @@ impl Launched {
     }
 
     /// Waits for the numbers and returns the report.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn finish(self) -> Result<StepReport> {
         let Self { mut report, coming } = self;
         if let Some(coming) = coming {

@@ -74,7 +74,7 @@ pub fn forward<'a>(
     let mut read = match &mut pass.push_pull {
         Some(push_pull) => {
             let keep = !model.checkpoints_activations();
-            let sums = push_pull.forward((model, graph), keep, comm.group, clock)?;
+            let sums = push_pull.forward(model, graph, keep, comm.group, clock)?;
             Some(sums.set_requires_grad(true))
         }
         None => {
@@ -117,7 +117,7 @@ pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, 
         of_pre_activation = of_residual;
         if index == 0 {
             let Some(push_pull) = pass.push_pull.take() else { break };
-            return push_pull.backward((pass.model, pass.graph), &read.grad(), comm.group, clock);
+            return push_pull.backward(pass.model, pass.graph, &read.grad(), comm.group, clock);
         }
         of_rows = clock.exchange(|| pass.layer(index).rows_backward(read, comm))?;
     }

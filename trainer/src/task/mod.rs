@@ -76,12 +76,13 @@ impl Targets<'_> {
         model: &Model,
         rows: &Tensor,
         seeds: &[u32],
-        (dropout, scale): (DropoutKey, f32),
+        dropout: DropoutKey,
+        scale: f32,
         comm: &dyn Communicator,
     ) -> Result<Loss> {
         match self {
             Self::Nodes(targets) => targets.loss(model.place(), rows, seeds, scale),
-            Self::Links(batch) => batch.loss(model, rows, (dropout, scale), comm),
+            Self::Links(batch) => batch.loss(model, rows, dropout, scale, comm),
         }
     }
 }

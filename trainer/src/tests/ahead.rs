@@ -6,8 +6,8 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit};
 
 use super::fixture::{Cut, changed, communities, config, dataset, store_on_servers, store_partition};
 use super::runs::{losses, run};
-use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
-use crate::{RunOptions, train};
+use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind};
+use crate::tests::fixture::{Around, train};
 
 #[test]
 fn losses_do_not_depend_on_what_is_prepared_ahead() {
@@ -16,21 +16,22 @@ fn losses_do_not_depend_on_what_is_prepared_ahead() {
         store_partition(&fixture.dataset, Cut::Random, 3);
     }
     let on_servers = store_on_servers(&fixture.dataset, Cut::Random, 4, 2);
-    let of =
-        |parallelism, ranks| changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
+    let of = |parallelism, ranks| {
+        changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.data.batch_size = 20)
+    };
     let normalised = changed(&of(Parallelism::Single, 1), |config| {
         (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
     });
     let cooperative = changed(&of(Parallelism::Cooperative, 4), |config| {
-        (config.groups, config.partition) = (2, Some(on_servers));
-        config.cooperative.batches_per_epoch = Some(3);
+        (config.system.groups, config.system.partition) = (2, Some(on_servers));
+        config.system.cooperative.batches_per_epoch = Some(3);
     });
     let links = |parallelism, ranks| {
-        changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.task.kind = Some(TaskKind::Link))
+        changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.data.task.kind = Some(TaskKind::Link))
     };
     for (fixture, config) in [
         (&fixture, of(Parallelism::Split, 3)),
-        (&fixture, TrainConfig { groups: 2, ..of(Parallelism::Split, 6) }),
+        (&fixture, changed(&of(Parallelism::Split, 6), |config| config.system.groups = 2)),
         (&fixture, of(Parallelism::Data, 2)),
         (&fixture, of(Parallelism::PushPull, 3)),
         (&fixture, normalised),
@@ -40,7 +41,7 @@ fn losses_do_not_depend_on_what_is_prepared_ahead() {
         (&linked, links(Parallelism::PushPull, 2)),
     ] {
         let [none, one, many] = [0, 1, 100].map(|prefetch| {
-            let summary = run(fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
+            let summary = run(fixture, &config, &Around { prefetch, ..Around::default() }).unwrap();
             let counts: Vec<_> =
                 summary.epochs.iter().map(|epoch| (epoch.work.edges, epoch.work.rows_loaded)).collect();
             (losses(&summary), counts)
@@ -54,8 +55,8 @@ fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let fixture = dataset(32, 300, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
-    let config = TrainConfig { epochs: 50, ..config(ModelKind::Sage, Parallelism::Split, 3) };
-    let options = RunOptions { prefetch: 2, stop: Some(&STOP), ..RunOptions::default() };
+    let config = changed(&config(ModelKind::Sage, Parallelism::Split, 3), |config| config.run.epochs = 50);
+    let options = Around { prefetch: 2, stop: Some(&STOP), ..Around::default() };
     let stopped = train(&fixture.dataset, &config, &options, &NoProgress, &|_| STOP.store(true, Ordering::Relaxed));
     assert!(matches!(stopped, Err(crate::Error::Interrupted(_))), "{stopped:?}");
 }
@@ -87,9 +88,9 @@ fn losses_do_not_depend_on_the_threads_that_sample() {
     let fixture = dataset(33, 300, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
     for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Single, 1)] {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.data.batch_size = 20);
         let run = |sample_threads: Option<usize>, prefetch: usize| {
-            let options = RunOptions { threads: Some(9), sample_threads, prefetch, ..RunOptions::default() };
+            let options = Around { threads: Some(9), sample_threads, prefetch, ..Around::default() };
             SEEN.0.store(0, Ordering::Relaxed);
             let summary =
                 train(&fixture.dataset, &config, &options, &&SEEN, &|_| {}).map_err(|error| error.to_string());

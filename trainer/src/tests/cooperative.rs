@@ -9,34 +9,35 @@ use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
 use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition};
 use super::runs::run;
-use crate::config::{ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{Config, ModelKind, NormKind, Parallelism};
 use crate::operator::Place;
 use crate::ranks::traffic::Phase;
 use crate::report::EpochReport;
 use crate::sample::sample_all;
-use crate::{RunOptions, train};
+use crate::tests::fixture::{Around, train};
 
 /// `ranks` on `servers`, which read `hops` beyond their own vertices with fanout `all`.
-fn cooperative(fixture: &Fixture, model: ModelKind, (ranks, servers): (usize, usize), hops: usize) -> TrainConfig {
+fn cooperative(fixture: &Fixture, model: ModelKind, (ranks, servers): (usize, usize), hops: usize) -> Config {
     let key = store_on_servers(&fixture.dataset, Cut::Random, ranks, servers);
     changed(&config(model, Parallelism::Cooperative, ranks), |config| {
-        (config.groups, config.partition) = (servers, Some(key));
+        (config.system.groups, config.system.partition) = (servers, Some(key));
         if servers > 1 {
-            config.cooperative.expansion_hops = Some(hops);
-            config.cooperative.expansion_fanout = Some(Fanout::All);
+            config.system.cooperative.expansion_hops = Some(hops);
+            config.system.cooperative.expansion_fanout = Some(Fanout::All);
         }
     })
 }
 
 /// One rank that trains the full graph, by mini-batches of all training vertices with all in-edges.
-fn full_graph(fixture: &Fixture, base: &TrainConfig) -> Vec<EpochReport> {
+fn full_graph(fixture: &Fixture, base: &Config) -> Vec<EpochReport> {
     let seeds = fixture.dataset.split(Split::Train).unwrap().len();
     let single = changed(base, |config| {
-        (config.parallelism, config.ranks, config.groups) = (Parallelism::Single, Some(1), 1);
-        (config.partition, config.cooperative, config.batch_size) = (None, Default::default(), seeds);
-        config.fanouts = vec!["all"; config.model.layers].join(",").parse().unwrap();
+        (config.system.parallelism, config.system.ranks, config.system.groups) = (Parallelism::Single, Some(1), 1);
+        (config.system.partition, config.system.cooperative, config.data.batch_size) =
+            (None, Default::default(), seeds);
+        config.data.fanouts = vec!["all"; config.model.layers].join(",").parse().unwrap();
     });
-    run(fixture, &single, &RunOptions::default()).unwrap().epochs
+    run(fixture, &single, &Around::default()).unwrap().epochs
 }
 
 #[test]
@@ -51,12 +52,12 @@ fn oracle_one_mini_batch_with_all_hops_is_the_full_graph() {
     for (model, norm, layers) in models {
         for (ranks, servers) in [(1, 1), (3, 1), (4, 2), (6, 3)] {
             let config = changed(&cooperative(&fixture, model, (ranks, servers), layers), |config| {
-                (config.model.layers, config.model.norm, config.epochs) = (layers, norm, 2);
+                (config.model.layers, config.model.norm, config.run.epochs) = (layers, norm, 2);
                 // Dropout is drawn by epoch, step, layer and vertex, which are the same here.
-                config.eval_every = 0;
+                config.run.eval_every = 0;
             });
             let expected = full_graph(&fixture, &config);
-            let found = run(&fixture, &config, &RunOptions::default()).unwrap().epochs;
+            let found = run(&fixture, &config, &Around::default()).unwrap().epochs;
             for (found, expected) in found.iter().zip(&expected) {
                 let what = format!("{model:?} on {ranks} ranks, {servers} servers, epoch {}", found.epoch);
                 // Rounded gradients give another step.
@@ -78,7 +79,7 @@ fn servers_of_one_rank_send_gradients_alone_and_fewer_hops_read_less() {
     let mut rows = Vec::new();
     for hops in 0..=3 {
         let config = cooperative(&fixture, ModelKind::Sage, (3, 3), hops);
-        let summary = run(&fixture, &config, &RunOptions::default()).unwrap();
+        let summary = run(&fixture, &config, &Around::default()).unwrap();
         let work = &summary.epochs[0].work;
         assert_eq!(work.sent.bytes(), work.sent.of(Phase::Update, Route::Memory).bytes);
         rows.push(work.rows_loaded);
@@ -86,9 +87,9 @@ fn servers_of_one_rank_send_gradients_alone_and_fewer_hops_read_less() {
     assert!(rows.is_sorted() && rows[0] < rows[1] && rows[3] <= 3 * 300, "{rows:?}");
     // A fanout beyond the server samples its border, never edges within it.
     let few = changed(&cooperative(&fixture, ModelKind::Sage, (3, 3), 1), |config| {
-        config.cooperative.expansion_fanout = Some(Fanout::Take(1));
+        config.system.cooperative.expansion_fanout = Some(Fanout::Take(1));
     });
-    let few = run(&fixture, &few, &RunOptions::default()).unwrap().epochs[0].work.rows_loaded;
+    let few = run(&fixture, &few, &Around::default()).unwrap().epochs[0].work.rows_loaded;
     assert!(rows[0] < few && few < rows[1], "{few} of {rows:?}");
 }
 
@@ -99,18 +100,19 @@ fn every_seed_is_in_one_of_the_mini_batches() {
     let log = fixture.folder.path().join("steps.jsonl");
     for batches in [1, 3, 7] {
         let config = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 2), |config| {
-            (config.cooperative.batches_per_epoch, config.epochs, config.model.dropout) = (Some(batches), 2, 0.0);
+            (config.system.cooperative.batches_per_epoch, config.run.epochs, config.model.dropout) =
+                (Some(batches), 2, 0.0);
             // The parameters do not move: the loss of an epoch is that of its mini-batches, whatever their order.
-            config.optimizer.lr = 1e-12;
+            config.run.optimizer.lr = 1e-12;
         });
-        let options = RunOptions { log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
+        let options = Around { log: Some(log.clone()), log_every: 1, ..Around::default() };
         let epochs = run(&fixture, &config, &options).unwrap().epochs;
         assert!((epochs[0].loss - epochs[1].loss).abs() < 1e-6, "{epochs:?}");
         let text = std::fs::read_to_string(&log).unwrap();
         let steps = text.lines().filter(|line| line.contains("\"step\"")).count();
         assert_eq!(steps, 2 * batches);
         let done = Counting::default();
-        train(&fixture.dataset, &config, &RunOptions::default(), &done, &|_| {}).unwrap();
+        train(&fixture.dataset, &config, &Around::default(), &done, &|_| {}).unwrap();
         assert_eq!(done.0.load(Ordering::Relaxed), 2 * seeds as u64);
     }
 }
@@ -154,18 +156,23 @@ fn what_does_not_fit_is_refused() {
     let fixture = dataset(76, 240, 5);
     store_partition(&fixture.dataset, Cut::Ranges, 4);
     let base = cooperative(&fixture, ModelKind::Sage, (4, 2), 1);
-    let refused =
-        |config: TrainConfig, words: &str| assert_refused(run(&fixture, &config, &RunOptions::default()), words);
-    let with = |change: &dyn Fn(&mut TrainConfig)| changed(&base, |config| change(config));
-    refused(with(&|config| config.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
-    refused(with(&|config| config.cooperative.batches_per_epoch = Some(1000)), "--batches-per-epoch 1000: there are");
-    refused(with(&|config| config.groups = 1), "there is nothing beyond one server");
-    refused(with(&|config| config.partition = Some("ranges-4".into())), "on 1 servers: 2 groups need 4, on 2 servers");
-    let elsewhere = with(&|config| (config.groups, config.partition) = (4, None));
+    let refused = |config: Config, words: &str| assert_refused(run(&fixture, &config, &Around::default()), words);
+    let with = |change: &dyn Fn(&mut Config)| changed(&base, |config| change(config));
+    refused(with(&|config| config.system.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
+    refused(
+        with(&|config| config.system.cooperative.batches_per_epoch = Some(1000)),
+        "--batches-per-epoch 1000: there are",
+    );
+    refused(with(&|config| config.system.groups = 1), "there is nothing beyond one server");
+    refused(
+        with(&|config| config.system.partition = Some("ranges-4".into())),
+        "on 1 servers: 2 groups need 4, on 2 servers",
+    );
+    let elsewhere = with(&|config| (config.system.groups, config.system.partition) = (4, None));
     refused(elsewhere, "run `gsplit partition");
     // The number of mini-batches is noted.
     let notes = Notes::default();
-    train(&fixture.dataset, &base, &RunOptions::default(), &notes, &|_| {}).unwrap();
+    train(&fixture.dataset, &base, &Around::default(), &notes, &|_| {}).unwrap();
     assert!(
         notes.lines().iter().any(|line| line.contains("a server reads up to") && line.contains("% of them beyond it"))
     );

@@ -11,15 +11,16 @@ use super::fixture::{
     Cut, build, changed, communities, config, dataset, emulated, on_ranks, several_labels, store_partition,
 };
 use super::runs::{losses, run};
-use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
-use crate::job::options::TopologyStorage;
+use crate::config::TopologyStorage;
+use crate::config::{Config, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, to_rows};
-use crate::residence::source::{FeatureSource, InputRows, PinnedRows, hand_over, load};
+use crate::residence::source::{FeatureSource, InputRows, hand_over, load, open_gpu_table};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
-use crate::{RowPlacement, RunOptions, Summary};
+use crate::tests::fixture::{Around, train};
+use crate::{RowPlacement, Summary};
 
 /// Compares losses and scores of two runs that differ only in the last bits.
 fn assert_close(host: &Summary, device: &Summary, what: &str) {
@@ -38,20 +39,20 @@ fn assert_close(host: &Summary, device: &Summary, what: &str) {
 fn whole_runs_on_a_gpu_are_those_of_the_host() {
     let fixture = dataset(43, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
-    let device = RunOptions { places: emulated(1), ..RunOptions::default() };
+    let device = Around { places: emulated(1), ..Around::default() };
     for (kind, parallelism, ranks, prefetch) in [
         (ModelKind::Sage, Parallelism::Split, 2, 0),
         (ModelKind::Gat, Parallelism::Data, 2, 2),
         (ModelKind::Gin, Parallelism::Single, 1, 1),
     ] {
         let config = config(kind, parallelism, ranks);
-        let host = run(&fixture, &config, &RunOptions::default()).unwrap();
-        let options = RunOptions { prefetch, ..device.clone() };
+        let host = run(&fixture, &config, &Around::default()).unwrap();
+        let options = Around { prefetch, ..device.clone() };
         assert_close(&host, &run(&fixture, &config, &options).unwrap(), &format!("{kind:?}, {parallelism}"));
     }
     let several = several_labels(44, 200, 5);
     let config = config(ModelKind::Sage, Parallelism::Data, 2);
-    let [host, device] = [&RunOptions::default(), &device].map(|options| run(&several, &config, options).unwrap());
+    let [host, device] = [&Around::default(), &device].map(|options| run(&several, &config, options).unwrap());
     assert_close(&host, &device, "several labels");
 }
 
@@ -68,12 +69,12 @@ fn differential_every_optimizer_updates_as_on_the_host() {
         sgd,
     ] {
         let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.optimizer, config.epochs, config.eval_every) = (optimizer, 3, 0);
+            (config.run.optimizer, config.run.epochs, config.run.eval_every) = (optimizer, 3, 0);
         });
-        let host = run(&fixture, &config, &RunOptions::default()).unwrap();
-        let device = RunOptions { places: emulated(3), ..RunOptions::default() };
+        let host = run(&fixture, &config, &Around::default()).unwrap();
+        let device = Around { places: emulated(3), ..Around::default() };
         let device = run(&fixture, &config, &device).unwrap();
-        assert_close(&host, &device, &format!("{:?}", config.optimizer));
+        assert_close(&host, &device, &format!("{:?}", config.run.optimizer));
         for (host, device) in host.epochs.iter().zip(&device.epochs) {
             assert!((host.gradient_norm - device.gradient_norm).abs() <= 1e-3 * host.gradient_norm);
             assert_eq!(host.learning_rate, device.learning_rate);
@@ -86,14 +87,14 @@ fn a_run_on_a_gpu_resumes_exactly_and_its_checkpoint_is_read_on_the_host() {
     let fixture = dataset(45, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
     let whole = changed(&config(ModelKind::Gcn, Parallelism::Split, 2), |config| {
-        (config.epochs, config.model.norm) = (4, Some(NormKind::Batch));
+        (config.run.epochs, config.model.norm) = (4, Some(NormKind::Batch));
     });
     let checkpoint = fixture.folder.path().join("checkpoints");
-    let device = RunOptions { places: emulated(2), ..RunOptions::default() };
-    let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..device.clone() };
+    let device = Around { places: emulated(2), ..Around::default() };
+    let kept = Around { checkpoint: Some(checkpoint.clone()), ..device.clone() };
     let straight = run(&fixture, &whole, &device).unwrap();
-    let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &kept).unwrap();
-    let rest = run(&fixture, &whole, &RunOptions { resume: true, ..kept }).unwrap();
+    let first = run(&fixture, &changed(&whole, |config| config.run.epochs = 2), &kept).unwrap();
+    let rest = run(&fixture, &whole, &Around { resume: true, ..kept }).unwrap();
     assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
     let config = crate::InferConfig { checkpoint, ..Default::default() };
     let summary = crate::infer(&fixture.dataset, &config, u64::MAX, None, &gsplit_store::NoProgress).unwrap();
@@ -110,10 +111,10 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     for (parallelism, ranks, rows) in
         [(Parallelism::Split, 2, 40), (Parallelism::Data, 2, 60), (Parallelism::Single, 1, 1000)]
     {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.eval_every = 0);
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.run.eval_every = 0);
         let [without, with] = [None, Some(rows * 24)].map(|cache| {
             let placement = cache.map_or(Some(RowPlacement::Host), |_| None);
-            let options = RunOptions { places: emulated(0), cache, placement, prefetch: 1, ..RunOptions::default() };
+            let options = Around { places: emulated(0), cache, placement, prefetch: 1, ..Around::default() };
             run(&fixture, &config, &options).unwrap()
         });
         assert_eq!(losses(&with), losses(&without), "{parallelism}");
@@ -127,11 +128,11 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
             }
         }
     }
-    let refused = |options: RunOptions| {
+    let refused = |options: Around| {
         let config = config(ModelKind::Sage, Parallelism::Single, 1);
         run(&fixture, &config, &options).unwrap_err().to_string()
     };
-    let tiny = refused(RunOptions { cache: Some(23), places: emulated(0), ..RunOptions::default() });
+    let tiny = refused(Around { cache: Some(23), places: emulated(0), ..Around::default() });
     assert!(tiny.contains("no row of 24"), "{tiny}");
 }
 
@@ -141,25 +142,26 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let fixture = dataset(51, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
     let config = config(ModelKind::Gcn, Parallelism::Split, 2);
-    let options = RunOptions { prefetch: 1, topology: TopologyStorage::Device, ..RunOptions::default() };
+    let options = Around { prefetch: 1, topology: TopologyStorage::Device, ..Around::default() };
     let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+    let (config, hooks) = &options.of(&config);
+    let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
     let place = Place::emulated(2);
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
     let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
-    let pinned = PinnedRows::new(&job.features, gpu).unwrap().unwrap();
+    let pinned = open_gpu_table(&job.features, Some(gpu)).unwrap();
     let frees = on_ranks(2, |comm| {
-        let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
+        let source = FeatureSource::with_gpu_table(&job.features, &place, &pinned, 0).unwrap();
         let (step, mut sampler) =
             (Step { seed: 3, epoch: 1, step: 0 }, topology.sampler(&job, &place, comm.rank()).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], step, comm).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm).unwrap();
-        let batch = load(&source, sampled, &Input::training(&config.model, step), (true, false), comm).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, comm).unwrap();
+        let batch = load(&source, sampled, &Input::training(&config.model, step), true, false, comm).unwrap();
         let side = batch.sampled.on_gpu.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = counts(&side).taken;
-        assert!(taken > 8 * config.fanouts.len() as u64);
+        assert!(taken > 8 * config.data.fanouts.len() as u64);
         hand_over(&batch, place.gpu()).unwrap();
         let before = counts(&side).freed;
         drop(batch);
@@ -181,9 +183,10 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
     let fixture = build(52, 400, 20, 2000, false);
     let config = config(ModelKind::Gcn, Parallelism::Single, 1);
     for topology in [TopologyStorage::Host, TopologyStorage::Device] {
-        let options = RunOptions { prefetch: 1, topology, ..RunOptions::default() };
+        let options = Around { prefetch: 1, topology, ..Around::default() };
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+        let (config, hooks) = &options.of(&config);
+        let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
         let place = Place::emulated(2);
         let gpu = place.gpu().unwrap();
         let (places, room) = ([place.clone()], DeviceRoom::given(ENOUGH, 1));
@@ -192,13 +195,13 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         let mut sampler = topology.sampler(&job, &place, 0).unwrap();
         let step = Step { seed: 3, epoch: 1, step: 0 };
         let (seeds, _) = job.batch(&job.train, step, &Solo).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, &Solo).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, &Solo).unwrap();
         let input = Input::training(&config.model, step);
         let vertices = sampled.input.on_host().unwrap().to_vec();
         assert!(vertices.len() * job.features.dim() * 4 > 2 << 20, "more than is staged without a wait");
         let expected = to_rows(&FeatureSource::new(&job.features, &Place::host()).rows(&vertices, &input, 0).unwrap());
         let before = counts(gpu);
-        let batch = load(&source, sampled, &input, (true, false), &Solo).unwrap();
+        let batch = load(&source, sampled, &input, true, false, &Solo).unwrap();
         hand_over(&batch, place.gpu()).unwrap();
         assert_eq!(counts(gpu), before, "the stream that computes does nothing for it");
         let InputRows::Gathered(rows) = batch.input_rows else { panic!("they were not brought ahead") };
@@ -221,12 +224,12 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         (ModelKind::Gcn, Parallelism::Data, 2, TaskKind::Link, NormKind::None),
     ]) {
         let config = changed(&config(kind, parallelism, ranks), |config| {
-            (config.task.kind, config.model.norm, config.batch_size) = (Some(task), Some(norm), 50);
-            (config.epochs, config.eval_every, config.fanouts) = (1, 0, "4,all,2".parse().unwrap());
+            (config.data.task.kind, config.model.norm, config.data.batch_size) = (Some(task), Some(norm), 50);
+            (config.run.epochs, config.run.eval_every, config.data.fanouts) = (1, 0, "4,all,2".parse().unwrap());
         });
         let fixture = if task == TaskKind::Link { &linked } else { &fixture };
         let run = |topology, prefetch| {
-            let options = RunOptions { topology, prefetch, places: emulated(order % 4), ..RunOptions::default() };
+            let options = Around { topology, prefetch, places: emulated(order % 4), ..Around::default() };
             let summary = run(fixture, &config, &options).unwrap();
             assert_eq!(summary.topology, topology);
             let counts: Vec<_> = summary
@@ -251,40 +254,38 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
 fn the_graph_goes_where_there_is_room() {
     let fixture = dataset(50, 100, 4);
     let quick = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
-        (config.epochs, config.eval_every) = (1, 0);
+        (config.run.epochs, config.run.eval_every) = (1, 0);
     });
-    let choose = |options: RunOptions| {
+    let choose = |options: Around| {
         let notes = Notes::default();
-        let summary =
-            crate::train(&fixture.dataset, &quick, &options, &notes, &|_| {}).map_err(|error| error.to_string());
+        let summary = train(&fixture.dataset, &quick, &options, &notes, &|_| {}).map_err(|error| error.to_string());
         (summary.map(|summary| summary.topology), notes.lines().join("; "))
     };
-    let device = RunOptions { places: emulated(0), ..RunOptions::default() };
+    let device = Around { places: emulated(0), ..Around::default() };
     let (chosen, notes) = choose(device.clone());
     assert_eq!(chosen, Ok(TopologyStorage::Device));
     assert!(notes.contains("GPUs sample, from the graph in their memory"), "{notes}");
-    let (chosen, _) = choose(RunOptions { topology: TopologyStorage::Host, ..device });
+    let (chosen, _) = choose(Around { topology: TopologyStorage::Host, ..device });
     assert_eq!(chosen, Ok(TopologyStorage::Host));
-    let (chosen, _) = choose(RunOptions {
-        topology: TopologyStorage::Part,
-        ..RunOptions { places: emulated(0), ..RunOptions::default() }
-    });
+    let (chosen, _) =
+        choose(Around { topology: TopologyStorage::Part, ..Around { places: emulated(0), ..Around::default() } });
     let line = chosen.unwrap_err();
     assert!(line.contains("--topology part is for --parallelism split") && line.contains("auto"), "{line}");
     for topology in [TopologyStorage::Device, TopologyStorage::Part, TopologyStorage::Pinned] {
-        let (refused, _) = choose(RunOptions { topology, ..RunOptions::default() });
+        let (refused, _) = choose(Around { topology, ..Around::default() });
         let message = refused.unwrap_err();
         assert!(message.contains("is for --device cuda") && message.contains("--topology"), "{message}");
     }
-    assert_eq!(choose(RunOptions::default()).0, Ok(TopologyStorage::Host));
+    assert_eq!(choose(Around::default()).0, Ok(TopologyStorage::Host));
 }
 
 #[test]
 fn gpus_that_are_not_there_are_refused_with_what_to_do() {
     let fixture = dataset(46, 60, 3);
-    let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.device = crate::Device::Cuda);
-    let message = |config: &TrainConfig, gpus: Option<&str>| {
-        let options = RunOptions { gpus: gpus.map(|list| list.parse().unwrap()), ..RunOptions::default() };
+    let cuda =
+        changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.system.device = crate::Device::Cuda);
+    let message = |config: &Config, gpus: Option<&str>| {
+        let options = Around { gpus: gpus.map(|list| list.parse().unwrap()), ..Around::default() };
         run(&fixture, config, &options).unwrap_err().to_string()
     };
     let three = message(&cuda, Some("0,0,1"));

@@ -5,11 +5,12 @@ use gsplit_store::{Dataset, FeatureDtype, NoProgress, Notes};
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, emulation, store_partition, stored_as};
 use super::runs::losses;
-use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::config::{Config, ModelKind, Parallelism};
 use crate::job::{Artifacts, Job};
 use crate::residence::places::places;
 use crate::residence::topology::DeviceRoom;
-use crate::{RowPlacement, RunOptions, Summary, TopologyStorage, train};
+use crate::tests::fixture::{Around, train};
+use crate::{RowPlacement, Summary, TopologyStorage};
 
 /// A graph of some 240 KB whose mini-batches are small compared with it.
 fn large() -> Fixture {
@@ -18,25 +19,26 @@ fn large() -> Fixture {
     fixture
 }
 
-fn quick(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
+fn quick(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> Config {
     changed(&config(kind, parallelism, ranks), |config| {
-        (config.epochs, config.eval_every, config.batch_size) = (1, 0, 200);
-        config.fanouts = "2,2,1".parse().unwrap();
+        (config.run.epochs, config.run.eval_every, config.data.batch_size) = (1, 0, 200);
+        config.data.fanouts = "2,2,1".parse().unwrap();
     })
 }
 
-fn on(bytes: u64) -> RunOptions {
-    RunOptions { places: emulation(Emulation { order: 1, bytes: Some(bytes), apart: false }), ..RunOptions::default() }
+fn on(bytes: u64) -> Around {
+    Around { places: emulation(Emulation { order: 1, bytes: Some(bytes), apart: false }), ..Around::default() }
 }
 
 /// The memory of GPUs on which mini-batches leave at least `left` bytes to each rank.
-pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions {
+pub fn leaving(left: u64, dataset: &Dataset, config: &Config) -> Around {
     let total = 1 << 30;
     // A cache without a size is a reason to try mini-batches.
-    let options = RunOptions { placement: Some(RowPlacement::usual(config)), ..on(total) };
+    let options = Around { placement: Some(RowPlacement::usual(config)), ..on(total) };
     let artifacts = Artifacts::open(dataset, config).unwrap();
-    let job = Job::new(dataset, &artifacts, config, &options).unwrap();
-    let places = places(config, &options).unwrap();
+    let (config, hooks) = &options.of(config);
+    let job = Job::new(dataset, &artifacts, config, hooks).unwrap();
+    let places = places(config, hooks).unwrap();
     let room = DeviceRoom::find(&job, &places, 1, &NoProgress).unwrap();
     let least = (0..config.num_ranks()).map(|rank| room.of(rank)).min().unwrap();
     // A margin of a 20th is added to any size.
@@ -44,7 +46,7 @@ pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions
     on((taken + left) * 20 / 19 + 20)
 }
 
-fn run(dataset: &Dataset, config: &TrainConfig, options: &RunOptions) -> Result<(Summary, Vec<String>), String> {
+fn run(dataset: &Dataset, config: &Config, options: &Around) -> Result<(Summary, Vec<String>), String> {
     let notes = Notes::default();
     let summary = train(dataset, config, options, &notes, &|_| {}).map_err(|error| error.to_string())?;
     Ok((summary, notes.lines()))
@@ -59,7 +61,7 @@ fn the_less_memory_the_less_of_the_graph_is_there_and_losses_are_the_same() {
         (ModelKind::Gcn, Parallelism::Split, TopologyStorage::Part),
     ] {
         let config = quick(kind, parallelism, 2);
-        let on_host = RunOptions { topology: TopologyStorage::Host, ..on(1 << 30) };
+        let on_host = Around { topology: TopologyStorage::Host, ..on(1 << 30) };
         let expected = losses(&run(dataset, &config, &on_host).unwrap().0);
         for (left, place) in [(0, TopologyStorage::Pinned), (400_000, first)] {
             let options = leaving(left, dataset, &config);
@@ -79,9 +81,9 @@ fn a_cache_has_what_the_graph_leaves() {
     for (parallelism, ranks) in [(Parallelism::Data, 2), (Parallelism::Split, 2)] {
         let config = quick(ModelKind::Sage, parallelism, ranks);
         let little = leaving(6_000, dataset, &config);
-        let cached = |topology, memory: &RunOptions| {
+        let cached = |topology, memory: &Around| {
             let placement = Some(RowPlacement::usual(&config));
-            let options = RunOptions { topology, placement, ..memory.clone() };
+            let options = Around { topology, placement, ..memory.clone() };
             let (summary, notes) = run(dataset, &config, &options).unwrap();
             let rows = summary.cache.as_ref().unwrap().rows.clone();
             assert!(notes.iter().any(|line| line.contains("feature rows, placement")), "{notes:?}");
@@ -109,10 +111,10 @@ fn rows_have_what_is_left_without_being_asked_to() {
     store_partition(dataset, Cut::Random, 2);
     for parallelism in [Parallelism::Data, Parallelism::Split] {
         let config = quick(ModelKind::Sage, parallelism, 2);
-        let on_host = |options| RunOptions { topology: TopologyStorage::Host, ..options };
+        let on_host = |options| Around { topology: TopologyStorage::Host, ..options };
         let by_default = run(dataset, &config, &on_host(leaving(60_000, dataset, &config))).unwrap();
         let placement = Some(RowPlacement::usual(&config));
-        let asked = RunOptions { placement, ..on_host(leaving(60_000, dataset, &config)) };
+        let asked = Around { placement, ..on_host(leaving(60_000, dataset, &config)) };
         let (asked, (kept, notes)) = (run(dataset, &config, &asked).unwrap().0, by_default);
         assert_eq!((&kept.cache, losses(&kept)), (&asked.cache, losses(&asked)), "{parallelism}");
         assert!(kept.cache.is_some_and(|cache| cache.rows.iter().all(|&rows| 0 < rows && rows < 300)), "{notes:?}");
@@ -126,14 +128,14 @@ fn what_does_not_fit_is_said() {
     let fixture = large();
     let config = quick(ModelKind::Sage, Parallelism::Split, 2);
     for topology in [TopologyStorage::Device, TopologyStorage::Part] {
-        let line = run(&fixture.dataset, &config, &RunOptions { topology, ..on(100 << 10) }).unwrap_err();
+        let line = run(&fixture.dataset, &config, &Around { topology, ..on(100 << 10) }).unwrap_err();
         assert!(
             line.starts_with(&format!("--topology {topology}: the graph takes")) && line.contains("auto"),
             "{line}"
         );
     }
     let placement = Some(RowPlacement::usual(&config));
-    let line = run(&fixture.dataset, &config, &RunOptions { placement, ..on(20 << 10) }).unwrap_err();
+    let line = run(&fixture.dataset, &config, &Around { placement, ..on(20 << 10) }).unwrap_err();
     assert!(line.contains("out of memory") && line.contains("--batch-size"), "{line}");
     // If nothing is near the limit nothing is tried.
     let (_, notes) = run(&fixture.dataset, &config, &on(1 << 30)).unwrap();

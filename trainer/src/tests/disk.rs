@@ -9,11 +9,12 @@ use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, st
 use super::processes::on_processes;
 use super::runs::{losses, run};
 use crate::config::{Device, FeatureNorm, ModelKind, Parallelism};
-use crate::{FeatureStorage, RowPlacement, RunOptions, Work};
+use crate::tests::fixture::Around;
+use crate::{FeatureStorage, RowPlacement, Work};
 
 /// Options to read rows from disk, with `rows_kept` of them in memory.
-fn disk(rows_kept: usize, prefetch: usize) -> RunOptions {
-    RunOptions { features: FeatureStorage::Disk, rows_kept: Some(rows_kept), prefetch, ..RunOptions::default() }
+fn disk(rows_kept: usize, prefetch: usize) -> Around {
+    Around { features: FeatureStorage::Disk, rows_kept: Some(rows_kept), prefetch, ..Around::default() }
 }
 
 const DTYPES: [FeatureDtype; 2] = [FeatureDtype::F32, FeatureDtype::I8];
@@ -45,12 +46,12 @@ fn differential_losses_are_those_of_mapped_rows() {
         let (fixture, (parallelism, ranks), (rows_kept, prefetch)) = (&fixtures[dtype], SHARED[shared], KEPT[kept]);
         let kind = if parallelism == Parallelism::Data { ModelKind::Gat } else { ModelKind::Sage };
         let config = changed(&config(kind, parallelism, ranks), |config| {
-            config.batch_size = 40;
+            config.data.batch_size = 40;
             config.model.normalise_features = NORMALISED[normalised];
         });
         let mapped = by_mapped.entry((dtype, shared, normalised)).or_insert_with(|| {
             let [mapped, copied] = [FeatureStorage::Mapped, FeatureStorage::Memory]
-                .map(|features| run(fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap());
+                .map(|features| run(fixture, &config, &Around { features, ..Around::default() }).unwrap());
             assert_eq!(losses(&copied), losses(&mapped));
             mapped
         });
@@ -89,7 +90,7 @@ fn processes_of_a_host_read_and_find_what_threads_do() {
         [(Parallelism::Split, 1), (Parallelism::Split, 2), (Parallelism::Data, 1), (Parallelism::PushPull, 1)]
     {
         let config = changed(&config(ModelKind::Sage, parallelism, 3 * groups), |config| {
-            (config.batch_size, config.groups) = (40, groups);
+            (config.data.batch_size, config.system.groups) = (40, groups);
         });
         let threads = run(&fixture, &config, &disk(100, 1)).unwrap();
         let counts = |summary: &crate::Summary| {
@@ -109,12 +110,12 @@ fn processes_of_a_host_read_and_find_what_threads_do() {
 #[test]
 fn the_host_reads_rows_for_gpus() {
     let fixture = dataset(34, 200, 5);
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.device = Device::Cuda);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.system.device = Device::Cuda);
     let host = || Some(RowPlacement::Host);
-    let with = |options: RunOptions| {
-        run(&fixture, &config, &RunOptions { places: emulated(0), placement: host(), ..options }).unwrap()
+    let with = |options: Around| {
+        run(&fixture, &config, &Around { places: emulated(0), placement: host(), ..options }).unwrap()
     };
-    let mapped = with(RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() });
+    let mapped = with(Around { features: FeatureStorage::Mapped, ..Around::default() });
     for prefetch in [0, 1] {
         let read = with(disk(50, prefetch));
         assert_eq!(losses(&read), losses(&mapped));
@@ -127,7 +128,7 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
     let fixture = dataset(35, 300, 5);
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let with = |features: FeatureStorage, bytes: u64| {
-        run(&fixture, &config, &RunOptions { features, memory: Some(bytes), ..RunOptions::default() })
+        run(&fixture, &config, &Around { features, memory: Some(bytes), ..Around::default() })
     };
     let line = with(FeatureStorage::Auto, 65 << 20).unwrap_err().to_string();
     assert!(
@@ -146,44 +147,9 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
         (FeatureStorage::Mapped, Parallelism::Single, "leave out --load-features mapped"),
         (FeatureStorage::Auto, Parallelism::Cooperative, "made once"),
     ] {
-        let config = changed(&config, |config| config.parallelism = parallelism);
+        let config = changed(&config, |config| config.system.parallelism = parallelism);
         store_partition(&fixture.dataset, Cut::Random, 1);
-        let options = RunOptions { features, memory: Some(1 << 30), ..RunOptions::default() };
+        let options = Around { features, memory: Some(1 << 30), ..Around::default() };
         assert_refused(run(&fixture, &config, &options), problem);
     }
-}
-
-#[test]
-fn an_epoch_reads_what_was_expected() {
-    let fixture = stored_as(FeatureDtype::F32, 36, 3000, 5, 100);
-    store_partition(&fixture.dataset, Cut::Random, 2);
-    let expected = |summary: &crate::Summary| summary.disk.clone();
-    for (parallelism, ranks) in
-        [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2), (Parallelism::PushPull, 2)]
-    {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
-            (config.batch_size, config.epochs, config.eval_every) = (100, 1, 0);
-        });
-        for (rows_kept, prefetch) in [(0, 0), (1000, 1)] {
-            let summary = run(&fixture, &config, &disk(rows_kept, prefetch)).unwrap();
-            let (told, work) = (expected(&summary).unwrap(), &summary.epochs[0].work);
-            let what = format!("{parallelism}, {rows_kept}: {told:?} {work:?}");
-            for (told, read) in
-                [(told.rows_from_disk, work.rows_from_disk), (told.bytes_from_disk, work.bytes_from_disk)]
-            {
-                assert!((0.75..1.25).contains(&(told as f64 / read as f64)), "{what}");
-            }
-            let longest = told.compute_s.max(told.sample_s + told.load_s);
-            assert!(told.load_s > 0.0 && told.seconds >= longest, "{what}");
-            let computing = told.compute_s >= told.sample_s + told.load_s;
-            assert_eq!(told.bound == "computing", computing, "{what}");
-            assert!((1..=4).contains(&told.tried) && told.to_string().contains(" MB"), "{told}");
-        }
-        assert!(expected(&run(&fixture, &config, &disk(3000, 1)).unwrap()).is_none(), "all rows are kept");
-        let trial = RunOptions { trial: Some(2), ..disk(0, 1) };
-        assert!(expected(&run(&fixture, &config, &trial).unwrap()).is_none());
-    }
-    let config = config(ModelKind::Sage, Parallelism::Cooperative, 2);
-    assert!(expected(&run(&fixture, &config, &disk(0, 1)).unwrap()).is_none(), "mini-batches are made once");
-    assert!(expected(&run(&fixture, &config, &RunOptions::default()).unwrap()).is_none());
 }

@@ -1,12 +1,11 @@
 //! Draws by weight: edges of weight 0 do not belong to the graph, in training, evaluation and inference.
 
-use clap::ValueEnum;
 use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, run};
 use super::fixture::{Fixture, add_features, changed, config, dataset, on_graph};
 use super::runs;
-use crate::config::{Device, ModelKind, Parallelism, TrainConfig};
+use crate::config::{Config, Device, ModelKind, Parallelism};
 use crate::{InferConfig, infer};
 
 /// The dataset without the edges whose `weight` is 0, and without weights.
@@ -30,12 +29,12 @@ fn without_zeros(old: &Dataset) -> Fixture {
     })
 }
 
-fn configs() -> impl Iterator<Item = [TrainConfig; 2]> {
-    ModelKind::value_variants().iter().map(|&kind| {
+fn configs() -> impl Iterator<Item = [Config; 2]> {
+    ModelKind::ALL.iter().map(|&kind| {
         let plain = changed(&config(kind, Parallelism::Single, 1), |config| {
-            (config.fanouts, config.epochs) = ("all,all,all".parse().unwrap(), 1);
+            (config.data.fanouts, config.run.epochs) = ("all,all,all".parse().unwrap(), 1);
         });
-        [changed(&plain, |config| config.draw_by = Some("weight".into())), plain]
+        [changed(&plain, |config| config.data.draw_by = Some("weight".into())), plain]
     })
 }
 
@@ -53,7 +52,7 @@ fn differential_edges_of_weight_0_are_as_if_they_were_not() {
         let whole = run(&fixture.dataset, &plain, batch);
         assert!((whole.0 - expected).abs() > 1e-5 * expected, "{kind:?}: edges of weight 0 make no difference");
 
-        let trained = |of: &Fixture, config: &TrainConfig| {
+        let trained = |of: &Fixture, config: &Config| {
             let (checkpoint, summary) = runs::trained(of, config);
             let config = InferConfig { checkpoint, ..InferConfig::default() };
             let scores = infer(&of.dataset, &config, 1 << 30, None, &NoProgress).unwrap().scores;
@@ -68,7 +67,7 @@ fn differential_edges_of_weight_0_are_as_if_they_were_not() {
 #[test]
 fn attention_over_draws_by_weight_is_refused_on_gpus() {
     for [drawn, _] in configs() {
-        let on_gpu = TrainConfig { device: Device::Cuda, ..drawn };
+        let on_gpu = changed(&drawn, |config| config.system.device = Device::Cuda);
         let attends = matches!(on_gpu.model.kind, ModelKind::Gat | ModelKind::Gatv2);
         match on_gpu.check() {
             Ok(()) => assert!(!attends),

@@ -15,29 +15,25 @@ use super::fixture::{
 };
 use super::own_links::with_links;
 use super::two_kinds::ratings;
-use crate::RunOptions;
 use crate::batch::{Preparation, prepare};
+use crate::config::TopologyStorage;
 use crate::config::{
-    ClassWeights, Device, NormKind, NumberLoss, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig,
+    ClassWeights, Config, Device, NormKind, NumberLoss, Parallelism, ScorerKind, TaskConfig, TaskKind,
 };
 use crate::infer::{Room, Team};
-use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
-use crate::model::Input;
-use crate::model::{DropoutKey, Model};
-use crate::operator::Place;
-use crate::operator::to_rows;
+use crate::model::{DropoutKey, Input, Model};
+use crate::operator::{Place, to_rows};
 use crate::optimizer::Optimizer;
 use crate::ranks::clock::Clock;
 use crate::ranks::comms::Ranks;
 use crate::ranks::traffic::Traffic;
-use crate::residence::source::FeatureSource;
-use crate::residence::source::load;
-use crate::residence::topology::DeviceRoom;
-use crate::residence::topology::Topology;
+use crate::residence::source::{FeatureSource, load};
+use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::{BatchSampler, sample};
 use crate::step::pass::forward;
 use crate::step::train_step;
+use crate::tests::fixture::Around;
 
 /// Bytes of a GPU's memory, enough for everything that a test stores there.
 pub const ENOUGH: u64 = 1 << 40;
@@ -50,18 +46,18 @@ pub fn loss_and_gradient(
     comm: Ranks<'_>,
 ) -> (f64, Vec<f32>) {
     let config = job.config;
-    let step = Step { seed: config.seed, epoch: 1, step: 0 };
+    let step = Step { seed: config.run.seed, epoch: 1, step: 0 };
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
-    let slice = match config.parallelism.slices_columns() {
+    let slice = match config.system.parallelism.slices_columns() {
         true => job.features.columns(columns_of(job.features.dim(), comm.group.rank(), comm.group.size())),
         false => job.features.clone(),
     };
     let source = FeatureSource::new(&slice, place);
     let with = Preparation { job, source: &source, comm: comm.group };
     let prepared = prepare(with, &mut sampler, step, batch).unwrap();
-    let launched = train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comm).unwrap();
+    let launched = train_step(&model, &mut optimizer, prepared, job.graph, config.model.dropout, comm).unwrap();
     let report = launched.finish().unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
@@ -73,16 +69,17 @@ pub fn loss_and_gradient(
 pub fn run_at(
     (place, topology): (&Place, TopologyStorage),
     dataset: &Dataset,
-    config: &TrainConfig,
+    config: &Config,
     batch: &[u32],
 ) -> (f64, Vec<f32>) {
-    let options = RunOptions { topology, ..RunOptions::default() };
+    let options = Around { topology, ..Around::default() };
     let artifacts = Artifacts::open(dataset, config).unwrap();
-    let job = Job::new(dataset, &artifacts, config, &options).unwrap();
+    let (config, hooks) = &options.of(config);
+    let job = Job::new(dataset, &artifacts, config, hooks).unwrap();
     let places = vec![place.clone(); config.num_ranks()];
     let room = DeviceRoom::given(ENOUGH, config.num_ranks());
     let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
-    let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
+    let mut results = on_groups(config.num_ranks(), config.system.groups, |comm| {
         crate::operator::set_torch_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
     });
@@ -94,7 +91,7 @@ pub fn run_at(
 }
 
 /// [`run_at`] on the host.
-pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+pub fn run(dataset: &Dataset, config: &Config, batch: &[u32]) -> (f64, Vec<f32>) {
     run_at((&Place::host(), TopologyStorage::Auto), dataset, config, batch)
 }
 
@@ -176,13 +173,13 @@ fn loss_and_gradients_are_equal(third: usize) {
         let &[task, model, edges, shared, ranks, cut, _, checkpointing, _] = case else { unreachable!() };
         let ((parallelism, split_layers), (groups, ranks)) = (SHARED[shared], RANKS[ranks]);
         changed(&config(models[model].kind, parallelism, groups * ranks), |config| {
-            (config.model, config.task) = (models[model].clone(), tasks[task].1.clone());
+            (config.model, config.data.task) = (models[model].clone(), tasks[task].1.clone());
             config.model.checkpoint_activations = checkpointing == 1;
-            [config.edge_weights, config.draw_by] = EDGES[edges].map(|name| name.map(String::from));
-            (config.groups, config.split_layers) = (groups, split_layers);
-            config.partition = parallelism.needs_map().then(|| Cut::ALL[cut].key(ranks));
+            [config.data.edge_weights, config.data.draw_by] = EDGES[edges].map(|name| name.map(String::from));
+            (config.system.groups, config.system.split_layers) = (groups, split_layers);
+            config.system.partition = parallelism.needs_map().then(|| Cut::ALL[cut].key(ranks));
             // With the usual seed all of GIN's few hidden values are zero here.
-            config.seed = 5;
+            config.run.seed = 5;
         })
     };
     let allowed = |case: &[usize]| {
@@ -197,7 +194,7 @@ fn loss_and_gradients_are_equal(third: usize) {
             // Only the host draws with weights.
             && (edges == 0 || matches!(ON_GPUS[place], None | Some(TopologyStorage::Host)))
             && (edges == 0 || tasks[task].0.dataset.edge_weights("weight").is_ok())
-            && TrainConfig { device, ..config_of(case) }.check().is_ok()
+            && changed(&config_of(case), |config| config.system.device = device).check().is_ok()
     };
     let sizes = [EDGES.len(), SHARED.len(), RANKS.len(), Cut::ALL.len(), SEEDS.len(), 2, ON_GPUS.len()];
     let levels = [&[tasks.len(), models.len()], &sizes[..]].concat();
@@ -206,7 +203,7 @@ fn loss_and_gradients_are_equal(third: usize) {
     for (order, case) in (0..).zip(cases(&levels, allowed)).skip(third).step_by(3) {
         let [task, model, edges, _, ranks, cut, size, _, place] = case[..] else { unreachable!() };
         let (dataset, config) = (&tasks[task].0.dataset, config_of(&case));
-        if config.partition.is_some() {
+        if config.system.partition.is_some() {
             store_partition(dataset, Cut::ALL[cut], RANKS[ranks].1);
         }
         let batch = &items(dataset, &config)[..SEEDS[size]];
@@ -225,7 +222,7 @@ fn loss_and_gradients_are_equal(third: usize) {
             Some(graph) => run_at((&Place::under_test(order % 4), graph), dataset, &config, batch),
             None => run(dataset, &config, batch),
         };
-        if config.parallelism == Parallelism::Single && ON_GPUS[place].is_none() {
+        if config.system.parallelism == Parallelism::Single && ON_GPUS[place].is_none() {
             assert!((other_loss, &other_gradient) == (loss, &gradient), "{what}: checkpointing changes nothing");
         }
         let off = distance(&other_gradient, &gradient);
@@ -241,7 +238,7 @@ fn loss_and_gradients_are_equal(third: usize) {
 }
 
 /// The training vertices or edges of a run.
-pub fn items(dataset: &Dataset, config: &TrainConfig) -> Vec<u32> {
+pub fn items(dataset: &Dataset, config: &Config) -> Vec<u32> {
     with_job(dataset, config, |job| job.train.to_vec())
 }
 
@@ -255,13 +252,13 @@ pub fn sampled_logits(
 ) -> Vec<f32> {
     let (solo, place): (&dyn Communicator, _) = (&Solo, Place::host());
     let mine = job.batch(seeds, step, solo).unwrap().0;
-    let sampled = sample(sampler, mine, &job.config.fanouts, step, &job.frontiers, solo).unwrap();
+    let sampled = sample(sampler, mine, &job.config.data.fanouts, step, &job.frontiers, solo).unwrap();
     let input = match dropout {
         Some(_) => Input::training(&job.config.model, step),
         None => Input::new(&job.config.model),
     };
     let source = FeatureSource::new(&job.features, &place);
-    let loaded = load(&source, sampled, &input, (false, false), solo).unwrap();
+    let loaded = load(&source, sampled, &input, false, false, solo).unwrap();
     let mut clock = Clock::start(solo.into(), Traffic::default());
     to_rows(forward(model, loaded, None, job.graph, dropout, solo.into(), &mut clock).unwrap().logits()).unwrap()
 }
@@ -280,18 +277,19 @@ fn oracle_inference_is_forward_with_all_neighbours() {
     let weighted = models().into_iter().filter(|model| model.kind.sums_sources()).map(|model| (model, Some("weight")));
     for (model, edge_weights) in models().into_iter().map(|model| (model, None)).chain(weighted) {
         let config = changed(&config(model.kind, Parallelism::Single, 1), |config| {
-            config.fanouts = "all,all,all".parse().unwrap();
+            config.data.fanouts = "all,all,all".parse().unwrap();
             config.model = model.clone();
-            config.edge_weights = edge_weights.map(String::from);
+            config.data.edge_weights = edge_weights.map(String::from);
             // With the usual seed all of GIN's few hidden values are zero here.
-            config.seed = 5;
+            config.run.seed = 5;
         });
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let options = RunOptions::default();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+        let options = Around::default();
+        let (config, hooks) = &options.of(&config);
+        let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
         let model = Model::new(&config, job.features.dim(), job.outputs);
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
-            let step = Step { seed: config.seed, epoch: 1, step: 0 };
+            let step = Step { seed: config.run.seed, epoch: 1, step: 0 };
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
             sampled_logits((&job, &model), &mut sampler, seeds, step, dropout)
         };
@@ -333,7 +331,7 @@ fn every_rank_starts_from_the_same_parameters() {
         assert!(ranks.iter().all(|other| *other == first), "{model:?}");
         let names: std::collections::BTreeSet<&String> = first.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), first.len(), "{model:?}: a name for each");
-        let other = state(&Model::new(&TrainConfig { seed: 4, ..config }, 6, CLASSES));
+        let other = state(&Model::new(&changed(&config, |config| config.run.seed = 4), 6, CLASSES));
         assert_ne!(other, first);
     }
 }

@@ -16,14 +16,15 @@ use super::fixture::{
 use super::links::link_config;
 use super::processes::before;
 use super::runs::run;
-use crate::config::{Dtype, ModelKind, Parallelism, ScorerKind, TrainConfig};
+use crate::config::{Config, Dtype, ModelKind, Parallelism, ScorerKind};
 use crate::evaluate::evaluate;
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{Engine, Place};
-use crate::residence::source::{FeatureSource, PinnedRows};
-use crate::{Error, InferConfig, RunOptions, infer, train};
+use crate::residence::source::{FeatureSource, open_gpu_table};
+use crate::tests::fixture::{Around, train};
+use crate::{Error, InferConfig, infer};
 
 /// Adds up the counted items.
 #[derive(Default)]
@@ -50,9 +51,9 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
         other
     });
     let others: Vec<Model> = others.collect();
-    let pinned = places[0].gpu().and_then(|gpu| PinnedRows::new(&job.features, gpu).unwrap());
+    let pinned = places[0].gpu().map(|gpu| open_gpu_table(&job.features, Some(gpu)).unwrap());
     let source = |(worker, place)| match &pinned {
-        Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, worker).unwrap(),
+        Some(pinned) => FeatureSource::with_gpu_table(&job.features, place, pinned, worker).unwrap(),
         None => FeatureSource::new(&job.features, place),
     };
     let sources: Vec<FeatureSource<'_>> = places.iter().enumerate().map(source).collect();
@@ -96,9 +97,10 @@ fn scores(job: &Job<'_>, place: &Place, workers: usize) -> (Vec<(Split, Option<f
 }
 
 /// Runs `body` with the job of a run on `config`.
-pub fn with_job<R>(dataset: &Dataset, config: &TrainConfig, body: impl FnOnce(&Job<'_>) -> R) -> R {
+pub fn with_job<R>(dataset: &Dataset, config: &Config, body: impl FnOnce(&Job<'_>) -> R) -> R {
     let artifacts = Artifacts::open(dataset, config).unwrap();
-    body(&Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap())
+    let (config, hooks) = &Around::default().of(config);
+    body(&Job::new(dataset, &artifacts, config, hooks).unwrap())
 }
 
 /// Number of values between the layers per vertex, both tables together.
@@ -218,12 +220,13 @@ fn scores_do_not_depend_on_the_number_of_workers() {
     let of_numbers = numbers(94, 400, 5);
     let nodes = |metric: &str| {
         changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            config.task.metric = Some(metric.parse().unwrap());
+            config.data.task.metric = Some(metric.parse().unwrap());
         })
     };
-    let links =
-        |scorer| changed(&link_config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.task.scorer = scorer);
-    let cases: [(&Fixture, TrainConfig); 7] = [
+    let links = |scorer| {
+        changed(&link_config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.data.task.scorer = scorer)
+    };
+    let cases: [(&Fixture, Config); 7] = [
         (&of_numbers, nodes("rmse")),
         (&one, nodes("accuracy")),
         (&one, nodes("macro-f1")),
@@ -239,7 +242,7 @@ fn scores_do_not_depend_on_the_number_of_workers() {
                 assert!(expected.0.iter().all(|(_, score)| score.is_some_and(|score| score > 0.0)), "{expected:?}");
                 for workers in [2, 5] {
                     let found = scores(job, &place, workers);
-                    assert_eq!(found, expected, "{:?}, {workers} workers at {place:?}", config.task);
+                    assert_eq!(found, expected, "{:?}, {workers} workers at {place:?}", config.data.task);
                 }
             }
         });
@@ -251,11 +254,11 @@ fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_th
     let fixture = dataset(96, 400, 5);
     let sampled = |fanouts: &str| {
         changed(&config(ModelKind::Gat, Parallelism::Single, 1), |config| {
-            (config.batch_size, config.eval_fanouts) = (50, Some(fanouts.parse().unwrap()));
+            (config.data.batch_size, config.run.eval_fanouts) = (50, Some(fanouts.parse().unwrap()));
         })
     };
-    let exact = changed(&sampled("all,all,all"), |config| config.eval_fanouts = None);
-    let all = |config: &TrainConfig| {
+    let exact = changed(&sampled("all,all,all"), |config| config.run.eval_fanouts = None);
+    let all = |config: &Config| {
         with_job(&fixture.dataset, config, |job| {
             [Place::host(), Place::under_test(1)].map(|place| [1, 3].map(|workers| scores(job, &place, workers)))
         })
@@ -270,12 +273,15 @@ fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_th
         assert!(few.0 != exact.0 && exact.1 > wanted);
     }
     assert!(few.iter().flatten().all(|found| *found == few[0][0]), "{few:?}");
-    let refused = |change: &dyn Fn(&mut TrainConfig), expected: &str| {
+    let refused = |change: &dyn Fn(&mut Config), expected: &str| {
         assert_refused(changed(&sampled("2,2,2"), |config| change(config)).check(), expected)
     };
-    refused(&|config| config.eval_fanouts = Some("2,2".parse().unwrap()), "--eval-fanouts 2,2: --layers 3 needs 3");
-    refused(&|config| config.eval_every = 0, "--eval-every 0 makes no evaluations");
-    refused(&|config| config.task = link_config(ModelKind::Gcn, Parallelism::Single, 1).task, "rows of all vertices");
+    refused(&|config| config.run.eval_fanouts = Some("2,2".parse().unwrap()), "--eval-fanouts 2,2: --layers 3 needs 3");
+    refused(&|config| config.run.eval_every = 0, "--eval-every 0 makes no evaluations");
+    refused(
+        &|config| config.data.task = link_config(ModelKind::Gcn, Parallelism::Single, 1).data.task,
+        "rows of all vertices",
+    );
 }
 
 /// A chunk has the size for a rank of the same process: small graphs are one, a split may have no vertex.
@@ -284,13 +290,10 @@ fn runs_on_any_number_of_ranks_score_what_inference_does() {
     let fixture = dataset(95, 250, 5);
     store_partition(&fixture.dataset, Cut::Lopsided, 4);
     for (parallelism, order) in [(Parallelism::Split, None), (Parallelism::Data, None), (Parallelism::Split, Some(1))] {
-        let config = changed(&config(ModelKind::Gat, parallelism, 4), |config| config.epochs = 1);
+        let config = changed(&config(ModelKind::Gat, parallelism, 4), |config| config.run.epochs = 1);
         let checkpoint = fixture.folder.path().join(format!("{parallelism}-{order:?}"));
-        let options = RunOptions {
-            checkpoint: Some(checkpoint.clone()),
-            places: order.and_then(emulated),
-            ..RunOptions::default()
-        };
+        let options =
+            Around { checkpoint: Some(checkpoint.clone()), places: order.and_then(emulated), ..Around::default() };
         let summary = run(&fixture, &config, &options).unwrap();
         let last = summary.epochs.last().unwrap();
         let alone = InferConfig { checkpoint, places: order.and_then(emulated), ..InferConfig::default() };
@@ -299,8 +302,8 @@ fn runs_on_any_number_of_ranks_score_what_inference_does() {
         assert!(last.evaluate_s > 0.0);
     }
     let blind = without_valid();
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.epochs = 1);
-    let summary = run(&blind, &config, &RunOptions::default()).unwrap();
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.run.epochs = 1);
+    let summary = run(&blind, &config, &Around::default()).unwrap();
     assert_eq!((summary.epochs[0].valid, summary.epochs[0].test), (None, None));
 }
 
@@ -354,10 +357,10 @@ impl Stage for &'static Watched {
 /// A run of three ranks whose layers call `happens`; it reacts to the stop if it `may_stop`.
 fn evaluated(fixture: &Fixture, run: &'static Watched, may_stop: bool, happens: fn() -> crate::Result<()>) -> Error {
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| {
-        (config.batch_size, config.epochs) = (20_000, 30);
+        (config.data.batch_size, config.run.epochs) = (20_000, 30);
     });
     let (timeout, stop) = (Some(Duration::from_secs(60)), may_stop.then_some(&run.stop));
-    let options = RunOptions { layer: Some(before(happens)), timeout, stop, ..RunOptions::default() };
+    let options = Around { layer: Some(before(happens)), timeout, stop, ..Around::default() };
     let started = Instant::now();
     let error = train(&fixture.dataset, &config, &options, &run, &|_| {}).unwrap_err();
     assert!(run.evaluating.lock().unwrap().is_some() && started.elapsed() < Duration::from_secs(30));

@@ -5,16 +5,14 @@ use gsplit_kernels::{Communicator, DeviceOwners, Draws, Stream, StreamKey};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
-use crate::operator::filled_with_room;
-use crate::operator::{Place, on_host};
-use crate::operator::{from_rows, to_rows};
+use crate::operator::{Place, filled_with_room, from_rows, on_host, to_rows};
 use crate::{Exchange, Shuffled};
 
 const N: usize = 200;
 const DIM: usize = 3;
 
 /// Distinct vertices that rank `rank` needs; rank 1 needs none.
-fn mixed(seed: u64, rank: usize) -> Vec<u32> {
+fn mixed_frontier(seed: u64, rank: usize) -> Vec<u32> {
     if rank == 1 {
         return Vec::new();
     }
@@ -29,7 +27,7 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
 
 /// The shuffle of the vertices that this rank needs, by the owners in `part`.
 fn shuffled(comm: &dyn Communicator, seed: u64, part: &[u16]) -> Shuffled {
-    Exchange::shuffle(comm, &mixed(seed, comm.rank()), |v| part[v as usize] as usize).unwrap()
+    Exchange::shuffle(comm, &mixed_frontier(seed, comm.rank()), |v| part[v as usize] as usize).unwrap()
 }
 
 /// Rows that `exchange` appends to the rows `x` of the local frontier, of which `read` rows are read.
@@ -58,18 +56,18 @@ fn forward_brings_each_row_from_its_owner() {
     for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
         let part = cut.assignment(N, ranks);
         on_ranks(ranks, |comm| {
-            let mixed = mixed(5, comm.rank());
+            let mixed_frontier = mixed_frontier(5, comm.rank());
             let Shuffled { frontier, read, source, exchange } =
-                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+                Exchange::shuffle(comm, &mixed_frontier, |v| part[v as usize] as usize).unwrap();
             let [frontier, read, source] = [&frontier, &read, &source].map(|ids| ids.on_host().unwrap());
             assert!(read.starts_with(frontier) && frontier.iter().all(|&v| part[v as usize] as usize == comm.rank()));
             let found: Vec<u32> = source.iter().map(|&row| read[row as usize]).collect();
-            assert_eq!(found, mixed, "each vertex of the mixed frontier is read where it is said to be");
+            assert_eq!(found, mixed_frontier, "each vertex of the mixed frontier is read where it is said to be");
             let row = |v: &u32| (0..DIM).map(|column| value(5, *v, column)).collect::<Vec<_>>();
             let rows: Vec<f32> = frontier.iter().flat_map(row).collect();
             let expected: Vec<f32> = read.iter().flat_map(row).collect();
             assert_eq!(forward(&exchange, comm, &rows, read.len()), expected, "{ranks} ranks, {cut:?}");
-            let foreign = mixed.iter().filter(|&&v| part[v as usize] as usize != comm.rank()).count();
+            let foreign = mixed_frontier.iter().filter(|&&v| part[v as usize] as usize != comm.rank()).count();
             assert_eq!((exchange.rows_received(), read.len()), (foreign, frontier.len() + foreign));
         });
     }
@@ -129,8 +127,8 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
         let part = cut.assignment(N, ranks);
         let place = Place::under_test(order % 4);
         on_ranks(ranks, |comm| {
-            let mixed = mixed(7, comm.rank());
-            let host = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let mixed_frontier = mixed_frontier(7, comm.rank());
+            let host = Exchange::shuffle(comm, &mixed_frontier, |v| part[v as usize] as usize).unwrap();
             let (rows, read) = (host.frontier.len(), host.read.len());
             let (x, y) = (random(comm, 7, rows, 0), random(comm, 7, read, 1));
             let bring =
@@ -138,7 +136,7 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             let expected = (forward(&host.exchange, comm, &x, read), backward(&host.exchange, comm, &y, rows));
             // The index of the host, and one that was made on the GPU.
             let gpu = place.gpu().unwrap();
-            let (vertices, owners) = (gpu.upload(&mixed).unwrap(), gpu.upload(&part).unwrap());
+            let (vertices, owners) = (gpu.upload(&mixed_frontier).unwrap(), gpu.upload(&part).unwrap());
             let shuffled = |owners| Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners).unwrap();
             let on_gpu = shuffled(DeviceOwners::Map(owners.slice()));
             assert_same_index(&on_gpu, &host, &format!("{ranks} ranks, {cut:?}"));
@@ -150,7 +148,7 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             }
             let by_host = (forward(&on_gpu.exchange, comm, &x, read), backward(&on_gpu.exchange, comm, &y, rows));
             assert_eq!(by_host, expected, "{ranks} ranks, {cut:?}");
-            let in_turn = Exchange::shuffle(comm, &mixed, |v| v as usize % ranks).unwrap();
+            let in_turn = Exchange::shuffle(comm, &mixed_frontier, |v| v as usize % ranks).unwrap();
             assert_same_index(&shuffled(DeviceOwners::InTurn), &in_turn, "in turn");
         });
     }

@@ -9,12 +9,14 @@ use tch::{Kind, Tensor};
 
 use super::fixture::{build, changed, config, emulated};
 use super::waits::{one_step, three_layers};
+use crate::Error;
 use crate::config::{Device, ModelKind, Parallelism};
+use crate::job::hooks::Hooks;
 use crate::model::Model;
 use crate::operator::{Place, from_rows, to_rows};
 use crate::optimizer::Optimizer;
 use crate::residence::places::{number_types, places};
-use crate::{Error, RunOptions, train};
+use crate::tests::fixture::{Around, train};
 
 /// Tests that together make all calls of training to torch and the driver, without whole trainings.
 const REPRESENTATIVES: [&str; 9] = [
@@ -142,10 +144,10 @@ fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
     }
     let fixture = build(97, 2000, 6, 128, false);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.batch_size, config.epochs, config.eval_every) = (100, 1, 0);
+        (config.data.batch_size, config.run.epochs, config.run.eval_every) = (100, 1, 0);
     });
     let [alone, ahead] = [0, 1].map(|prefetch| {
-        let options = RunOptions { places: emulated(0), prefetch, ..RunOptions::default() };
+        let options = Around { places: emulated(0), prefetch, ..Around::default() };
         train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
         happened("most")
     });
@@ -161,10 +163,10 @@ fn what_a_trial_leaves_is_enough_for_the_run() {
     }
     let fixture = build(98, 1_500, 3, 2048, false);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.batch_size, config.epochs, config.eval_every) = (40, 1, 0);
-        config.fanouts = "2,2,1".parse().unwrap();
+        (config.data.batch_size, config.run.epochs, config.run.eval_every) = (40, 1, 0);
+        config.data.fanouts = "2,2,1".parse().unwrap();
     });
-    let options = RunOptions { places: emulated(0), prefetch: 1, ..RunOptions::default() };
+    let options = Around { places: emulated(0), prefetch: 1, ..Around::default() };
     let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
     let memory = summary.epochs[0].memory.unwrap();
     assert!(memory.gpu_pool_bytes > 0 && memory.gpu_torch_bytes > 0, "{memory:?}");
@@ -179,8 +181,8 @@ fn products_round_to_tf32_where_torch_is_set_so() {
     for variables in [&[][..], &[(SETTING, "1")]] {
         if alone("products_round_to_tf32_where_torch_is_set_so", variables) {
             let config =
-                changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.device = Device::Cuda);
-            places(&config, &RunOptions::default()).unwrap();
+                changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.system.device = Device::Cuda);
+            places(&config, &Hooks::default()).unwrap();
             let is_set = std::env::var_os(SETTING).is_some();
             assert_eq!(number_types(&config).unwrap().contains("rounded to TF32"), is_set);
             return;

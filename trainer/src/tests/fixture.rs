@@ -1,20 +1,30 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use clap::ValueEnum;
 use gsplit_gpu_sim::Emulation;
 use gsplit_kernels::{Communicator, Counted, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
-    Balance, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Provenance, Split,
+    Balance, Baseline, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Progress,
+    Provenance, Size, Split,
 };
 use tempfile::TempDir;
 
-use crate::Result;
-use crate::config::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{
+    Config, Dtype, FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge, ModelConfig, ModelKind, NormKind,
+    Parallelism, Products, RowPlacement, TopologyStorage,
+};
+use crate::job::hooks::Hooks;
+use crate::model::OwnLayer;
 use crate::operator::{OwnPlaces, Place};
 use crate::ranks::comms::Ranks;
+use crate::ranks::process::Process;
+use crate::ranks::threads::Abandon;
+use crate::{EpochReport, Result, Summary};
 
 /// Number of classes of every fixture.
 pub const CLASSES: usize = 4;
@@ -306,15 +316,14 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
 }
 
 /// A short run on a fixture.
-pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
-    static DEFAULTS: LazyLock<TrainConfig> = LazyLock::new(|| TrainConfig::defaults().unwrap());
-    changed(&DEFAULTS, |config| {
-        (config.parallelism, config.ranks) = (parallelism, Some(ranks));
+pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Config {
+    changed(&Config::default(), |config| {
+        (config.system.parallelism, config.system.ranks) = (parallelism, Some(ranks));
         (config.model.kind, config.model.hidden, config.model.dropout) = (model, 8, 0.4);
         config.model.heads = if model.attends() { 2 } else { 4 };
         config.model.attention_dropout = if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 };
-        config.fanouts = "4,3,2".parse().unwrap();
-        (config.batch_size, config.epochs, config.seed, config.optimizer.lr) = (50, 2, 3, 0.01);
+        config.data.fanouts = "4,3,2".parse().unwrap();
+        (config.data.batch_size, config.run.epochs, config.run.seed, config.run.optimizer.lr) = (50, 2, 3, 0.01);
     })
 }
 
@@ -329,7 +338,7 @@ pub fn models() -> Vec<ModelConfig> {
         jumping_knowledge,
         ..base.clone()
     };
-    let plain = M::value_variants().iter().map(|&kind| ModelConfig { kind, ..base.clone() });
+    let plain = M::ALL.iter().map(|&kind| ModelConfig { kind, ..base.clone() });
     plain
         .chain([
             with(M::Sage, N::Layer, true, J::Cat),
@@ -353,10 +362,74 @@ pub fn models() -> Vec<ModelConfig> {
 }
 
 /// `base` with a change.
-pub fn changed(base: &TrainConfig, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig {
+pub fn changed(base: &Config, change: impl FnOnce(&mut Config)) -> Config {
     let mut config = base.clone();
     change(&mut config);
     config
+}
+
+/// What a run has around a test's configuration: options of it that affect no results, and hooks.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    pub checkpoint: Option<PathBuf>,
+    pub resume: bool,
+    pub init: Option<PathBuf>,
+    pub log: Option<PathBuf>,
+    pub tensorboard: Option<PathBuf>,
+    pub log_every: u32,
+    pub threads: Option<usize>,
+    pub sample_threads: Option<usize>,
+    pub products: Option<Products>,
+    pub features: FeatureStorage,
+    pub memory: Option<u64>,
+    pub rows_kept: Option<usize>,
+    pub gpus: Option<GpuList>,
+    pub placement: Option<RowPlacement>,
+    pub cache: Option<u64>,
+    pub presample: Option<String>,
+    pub topology: TopologyStorage,
+    pub places: Option<Arc<dyn OwnPlaces>>,
+    pub process: Option<Arc<Process>>,
+    pub timeout: Option<Duration>,
+    pub trial: Option<u32>,
+    pub abandon: Option<Abandon>,
+    pub prefetch: usize,
+    pub baseline: Option<Arc<OnceLock<Baseline>>>,
+    pub stop: Option<&'static AtomicBool>,
+    pub layer: Option<OwnLayer>,
+}
+
+impl Around {
+    /// `config` with these options, and the hooks.
+    pub fn of(&self, config: &Config) -> (Config, Hooks) {
+        let around = self.clone();
+        let mut config = config.clone();
+        let run = &mut config.run;
+        (run.checkpoint, run.resume, run.init) = (around.checkpoint, around.resume, around.init);
+        (run.log, run.tensorboard, run.log_every) = (around.log, around.tensorboard, around.log_every);
+        run.trial = around.trial;
+        run.timeout = around.timeout.map_or(run.timeout, |timeout| timeout.as_secs_f64());
+        let system = &mut config.system;
+        (system.threads, system.sample_threads) = (around.threads, around.sample_threads);
+        (system.products, system.load_features) = (around.products, around.features);
+        (system.memory, system.cache) = (around.memory.map(Size::Bytes), around.cache.map(Size::Bytes));
+        (system.gpus, system.placement, system.presample) = (around.gpus, around.placement, around.presample);
+        (system.topology, system.prefetch) = (around.topology, around.prefetch);
+        let Self { process, places, layer, rows_kept, baseline, stop, abandon, .. } = self.clone();
+        (config, Hooks { process, places, layer, rows_kept, baseline, stop, abandon })
+    }
+}
+
+/// Trains on `dataset` with `config` and what is around it.
+pub fn train(
+    dataset: &Dataset,
+    config: &Config,
+    around: &Around,
+    progress: &dyn Progress,
+    on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
+) -> Result<Summary> {
+    let (config, hooks) = around.of(config);
+    crate::train(dataset, &config, &hooks, progress, on_epoch)
 }
 
 /// Fails unless `outcome` is an error of one line that contains `words`.

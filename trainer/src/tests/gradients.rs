@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::ValueEnum;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draws, Stream, StreamKey, dropout_mask};
 use gsplit_store::Split;
@@ -17,8 +16,8 @@ use super::cases::cases;
 use super::equivalence::run;
 use super::fixture::{CLASSES, Fixture, add_features, changed, config, on_graph};
 use crate::config::{
-    ClassWeights, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, Parallelism, TaskConfig, TaskKind,
-    TrainConfig,
+    ClassWeights, Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, Parallelism, TaskConfig,
+    TaskKind,
 };
 use crate::model::Model;
 
@@ -336,10 +335,10 @@ const LEARNT: [Learnt; 4] =
     [Learnt::Classes, Learnt::Weighted, Learnt::Number(NumberLoss::Mse), Learnt::Number(NumberLoss::Mae)];
 
 /// The run of a kind of model, norm, head and dropout, by their numbers.
-fn config_of(case: &[usize]) -> TrainConfig {
+fn config_of(case: &[usize]) -> Config {
     let &[kind, norm, head, dropout, ..] = case else { unreachable!() };
-    changed(&config(ModelKind::value_variants()[kind], Parallelism::Single, 1), |config| {
-        config.fanouts = "all,all,all".parse().unwrap();
+    changed(&config(ModelKind::ALL[kind], Parallelism::Single, 1), |config| {
+        config.data.fanouts = "all,all,all".parse().unwrap();
         let model = &mut config.model;
         model.norm = Some(NORMS[norm]);
         (model.residual, model.jumping_knowledge) = HEADS[head];
@@ -348,7 +347,7 @@ fn config_of(case: &[usize]) -> TrainConfig {
 }
 
 fn levels() -> [usize; 5] {
-    [ModelKind::value_variants().len(), NORMS.len(), HEADS.len(), DROPOUTS.len(), LEARNT.len()]
+    [ModelKind::ALL.len(), NORMS.len(), HEADS.len(), DROPOUTS.len(), LEARNT.len()]
 }
 
 /// Every kind of model, norm, head, dropout and loss, in pairs.
@@ -361,17 +360,17 @@ fn oracle_gradients_of_every_model_where_values_are_zero() {
     }
 }
 
-fn gradients_are_those_of_the_reference(configs: &[TrainConfig], learnt: Learnt) {
+fn gradients_are_those_of_the_reference(configs: &[Config], learnt: Learnt) {
     tch::set_num_threads(1);
     let fixture = dataset(learnt);
     for config in configs {
-        let config = changed(config, |config| config.task = learnt.task());
+        let config = changed(config, |config| config.data.task = learnt.task());
         let what = format!("{learnt:?}, {:?}", config.model);
         let (loss, gradient) = run(&fixture.dataset, &config, &SEEDS);
         let model = Model::new(&config, IN, learnt.outputs());
         let reference = Reference {
             config: &config.model,
-            step: Step { seed: config.seed, epoch: 1, step: 0 },
+            step: Step { seed: config.run.seed, epoch: 1, step: 0 },
             parameters: wide_parameters(&model),
             edges: InEdges::all(),
             rows: Tensor::from_slice(&features()).view([N as i64, IN as i64]).to_kind(Kind::Double),

@@ -8,13 +8,20 @@ use gsplit_store::Dataset;
 
 use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition};
 use super::runs::{losses, run};
-use crate::config::{ModelKind, Parallelism, TrainConfig};
-use crate::{Process, RowPlacement, RunOptions, Summary};
+use crate::config::{Config, ModelKind, Parallelism};
+use crate::ranks::comms::Comms;
+use crate::tests::fixture::Around;
+use crate::{Process, RowPlacement, Summary};
 
 /// `base` on `groups` of `ranks` each.
-pub fn grouped(dataset: &Dataset, base: &TrainConfig, groups: usize, ranks: usize) -> TrainConfig {
+pub fn grouped(dataset: &Dataset, base: &Config, groups: usize, ranks: usize) -> Config {
     let partition = Some(store_partition(dataset, Cut::Random, ranks));
-    TrainConfig { parallelism: Parallelism::Split, ranks: Some(groups * ranks), groups, partition, ..base.clone() }
+    changed(&base, |config| {
+        config.system.parallelism = Parallelism::Split;
+        config.system.ranks = Some(groups * ranks);
+        config.system.groups = groups;
+        config.system.partition = partition
+    })
 }
 
 /// Exact counts.
@@ -25,8 +32,8 @@ fn counts(summary: &Summary) -> Vec<(u64, u64)> {
 #[test]
 fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
     let fixture = dataset(82, 150, 4);
-    let none = RunOptions::default();
-    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.batch_size = 40);
+    let none = Around::default();
+    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.data.batch_size = 40);
     let data = run(&fixture, &base, &none).unwrap();
     for ranks in [1, 4] {
         let found = run(&fixture, &grouped(&fixture.dataset, &base, 2, ranks), &none).unwrap();
@@ -39,7 +46,7 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
     }
     // One group is split parallelism itself, to the bit.
     let split = grouped(&fixture.dataset, &base, 1, 3);
-    let ungrouped = TrainConfig { partition: None, ..split.clone() };
+    let ungrouped = changed(&split, |config| config.system.partition = None);
     let [one, other] = [&split, &ungrouped].map(|config| losses(&run(&fixture, config, &none).unwrap()));
     assert_eq!(one, other);
 }
@@ -48,11 +55,11 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
 fn each_group_keeps_the_rows_of_all_parts_on_its_gpus() {
     let fixture = dataset(84, 100, 4);
     let base = changed(&config(ModelKind::Sage, Parallelism::Split, 4), |config| {
-        (config.eval_every, config.epochs) = (0, 1);
+        (config.run.eval_every, config.run.epochs) = (0, 1);
     });
     let config = grouped(&fixture.dataset, &base, 2, 2);
     let with = |placement: Option<RowPlacement>| {
-        let options = RunOptions { places: emulated(1), placement, ..RunOptions::default() };
+        let options = Around { places: emulated(1), placement, ..Around::default() };
         run(&fixture, &config, &options).unwrap()
     };
     let plain = with(None);
@@ -73,22 +80,30 @@ fn each_group_keeps_the_rows_of_all_parts_on_its_gpus() {
 fn groups_that_do_not_fit_are_refused_in_one_line() {
     let fixture = dataset(87, 60, 3);
     let two = store_partition(&fixture.dataset, Cut::Random, 2);
-    let split = |ranks, groups| TrainConfig { groups, ..config(ModelKind::Sage, Parallelism::Split, ranks) };
-    let named = TrainConfig { partition: Some(two), ..split(6, 2) };
+    let split = |ranks, groups| {
+        changed(&config(ModelKind::Sage, Parallelism::Split, ranks), |config| config.system.groups = groups)
+    };
+    let named = changed(&split(6, 2), |config| config.system.partition = Some(two));
     for (config, words) in [
         (split(4, 3), "--groups 3: expected a number that divides --ranks 4"),
         (split(4, 0), "--groups 0: expected a number"),
         (split(2, 4), "--groups 4: expected a number"),
-        (TrainConfig { parallelism: Parallelism::Single, ranks: None, ..split(1, 2) }, "under single leave it out"),
+        (
+            changed(&split(1, 2), |config| {
+                config.system.parallelism = Parallelism::Single;
+                config.system.ranks = None
+            }),
+            "under single leave it out",
+        ),
         (split(6, 2), "has no partition into 3 parts (there are: random-2 into 2)"),
         (named, "--partition random-2 has 2 parts, each of 2 groups has 3 ranks"),
     ] {
-        assert_refused(run(&fixture, &config, &RunOptions::default()), words);
+        assert_refused(run(&fixture, &config, &Around::default()), words);
     }
     // Processes that were joined in another way than the configuration requires.
     let mut ends = [Threads::group(4), Threads::group(1), Threads::group(1)];
     let [all, sampling, computing] = ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
-    let process = Some(Arc::new(Process::in_group(all, [sampling, computing], Some(0))));
-    let options = RunOptions { process, ..RunOptions::default() };
+    let process = Some(Arc::new(Process::over(Comms::of_group(all, sampling, computing), Some(0))));
+    let options = Around { process, ..Around::default() };
     assert_refused(run(&fixture, &split(4, 2), &options), "--groups 2: the processes form groups of 1");
 }

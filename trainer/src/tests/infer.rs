@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
-use clap::ValueEnum;
 use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -20,11 +19,12 @@ use super::fixture::{
     several_labels,
 };
 use super::runs;
+use crate::config::GpuList;
 use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
 use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
-use crate::operator::{GpuList, Place, to_rows};
-use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::operator::{Place, to_rows};
+use crate::residence::source::{FeatureSource, open_gpu_table};
 use crate::{InferConfig, InferSummary, Predict, Summary, Wanted, infer};
 
 /// Trains for two epochs and leaves a checkpoint in `run`. GAT has its features normalised.
@@ -78,9 +78,8 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             let on_host = FeatureSource::new(&job.features, host.place());
             let expected = last_two(&host, &on_host, Room::UNLIMITED).0;
             let gathered = FeatureSource::new(&job.features, device.place());
-            let pinned = PinnedRows::new(&job.features, device.place().gpu().unwrap()).unwrap();
-            let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
-            let pinned = pinned.transpose().unwrap();
+            let gpu_table = open_gpu_table(&job.features, device.place().gpu()).unwrap();
+            let pinned = FeatureSource::with_gpu_table(&job.features, device.place(), &gpu_table, 0).unwrap();
             let with = |device_bytes: u64, bytes: u64| Room {
                 device_bytes: Some(device_bytes),
                 bytes,
@@ -90,7 +89,7 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             // Chunks of a few vertices if memory is short. One way per model.
             let ways = [
                 (&gathered, with(1 << 30, 1 << 30), false),
-                (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
+                (&pinned, with(12_000, 1 << 30), false),
                 (&gathered, with(1 << 30, 12_000), false),
                 (&gathered, with(12_000, 12_000), true),
             ];
@@ -135,17 +134,17 @@ fn oracle_logits_follow_from_the_embeddings() {
     let config_of = |case: &[usize]| {
         let &[kind, mode, layers] = case else { unreachable!() };
         let layers = [1, 3][layers];
-        changed(&config(ModelKind::value_variants()[kind], Parallelism::Single, 1), |config| {
+        changed(&config(ModelKind::ALL[kind], Parallelism::Single, 1), |config| {
             config.model.jumping_knowledge = [J::None, J::Cat, J::Max][mode];
-            (config.model.layers, config.epochs) = (layers, 1);
-            config.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
+            (config.model.layers, config.run.epochs) = (layers, 1);
+            config.data.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
         })
     };
     let allowed = |case: &[usize]| {
         let config = config_of(case);
         config.check().is_ok() && (config.model.layers > 1 || config.model.has_head())
     };
-    for (order, case) in cases(&[ModelKind::value_variants().len(), 3, 2], allowed).iter().enumerate() {
+    for (order, case) in cases(&[ModelKind::ALL.len(), 3, 2], allowed).iter().enumerate() {
         let config = config_of(case);
         let what = format!("{:?}", config.model);
         runs::trained(&fixture, &config);
@@ -295,7 +294,7 @@ fn the_bytes_depend_neither_on_the_threads_nor_on_the_number_of_gpus() {
 fn several_classes_are_learnt_and_predicted_each_by_itself() {
     let fixture = several_labels(34, 600, 6);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.model.dropout, config.optimizer.lr) = (12, 0.0, 0.02);
+        (config.run.epochs, config.model.dropout, config.run.optimizer.lr) = (12, 0.0, 0.02);
     });
     let (checkpoint, summary) = runs::trained(&fixture, &config);
     let (first, last) = (&summary.epochs[0], &summary.epochs[11]);

@@ -1,6 +1,5 @@
 //! Each kind of layer over sampled edges, with weights of edges and without, against its formula in f64, values and all gradients.
 
-use clap::ValueEnum;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draws, Graph, SampledCsc, Stream, StreamKey};
 use tch::{Kind, Tensor};
@@ -58,7 +57,7 @@ fn edges(weighted: bool) -> (LayerEdges<'static>, InEdges) {
 
 #[test]
 fn oracle_every_kind_is_its_formula() {
-    for (&kind, weighted) in ModelKind::value_variants().iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+    for (&kind, weighted) in ModelKind::ALL.iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let what = format!("{kind:?}, weighted {weighted}");
         let config = changed(&config(kind, Parallelism::Single, 1), |config| {
             (config.model.layers, config.model.dropout, config.model.attention_dropout) = (1, 0.0, 0.0);

@@ -11,7 +11,7 @@ use gsplit_store::{Dataset, NoProgress};
 use super::evaluation::with_job;
 use super::fixture::{assert_refused, changed, communities, config, dataset};
 use super::runs::{options, resumed, run, trained};
-use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
+use crate::config::{Config, ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind};
 use crate::evaluate::evaluate;
 use crate::infer::Team;
 use crate::model::Model;
@@ -20,14 +20,15 @@ use crate::report::checkpoint::restore_parameters;
 use crate::residence::source::FeatureSource;
 use crate::sample::{BatchSampler, sample};
 use crate::task::{LinkBatch, LinkSplit};
-use crate::{InferConfig, RunOptions, infer};
+use crate::tests::fixture::Around;
+use crate::{InferConfig, infer};
 
 fn task() -> TaskConfig {
     TaskConfig { kind: Some(TaskKind::Link), negatives: 3, eval_negatives: 20, ..TaskConfig::default() }
 }
 
-pub fn link_config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
-    changed(&config(model, parallelism, ranks), |config| config.task = task())
+pub fn link_config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Config {
+    changed(&config(model, parallelism, ranks), |config| config.data.task = task())
 }
 
 fn whole(dataset: &Dataset) -> Graph<'_> {
@@ -55,7 +56,7 @@ fn links_whose_copy_does_not_fit_are_refused_before_it_is_made() {
     assert_eq!(LinkSplit::num_bytes(&graph, task().held_out()), split.copied_bytes() + 4 * ids as u64);
     let with = |memory: u64| {
         let config = link_config(ModelKind::Sage, Parallelism::Single, 1);
-        let options = RunOptions { memory: Some(memory), ..RunOptions::default() };
+        let options = Around { memory: Some(memory), ..Around::default() };
         run(&fixture, &config, &options)
     };
     let line = with(1 << 20).unwrap_err().to_string();
@@ -110,7 +111,7 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let split = LinkSplit::new(&graph, task().held_out()).unwrap();
     let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
     let step = Step { seed: 3, epoch: 1, step: 0 };
-    let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, step, Ownership::Mine, &Solo).unwrap();
+    let (seeds, _) = LinkBatch::new(&split, batch, 0..batch.len(), 3, step, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();
     let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
     let mine = Frontiers::all(Ownership::Mine, 2);
@@ -138,16 +139,18 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
 fn links_of_communities_are_learnt_and_embedded() {
     let fixture = communities(600, 6);
     let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.batch_size, config.model.dropout, config.optimizer.lr) = (10, 200, 0.0, 0.02);
-        config.fanouts = "8,8,8".parse().unwrap();
+        (config.run.epochs, config.data.batch_size, config.model.dropout, config.run.optimizer.lr) =
+            (10, 200, 0.0, 0.02);
+        config.data.fanouts = "8,8,8".parse().unwrap();
     });
     let (checkpoint, summary) = trained(&fixture, &config);
     let (first, last) = (&summary.epochs[0], &summary.epochs[9]);
     // Random scores have a mean reciprocal rank of about 0.17 among 21.
     let better = last.loss < first.loss && last.test > first.test;
     assert!(better && last.test.unwrap() > 0.5 && last.valid.unwrap() > 0.5, "{first:?} {last:?}");
-    let hits = changed(&config, |config| (config.epochs, config.task.metric) = (1, Some("hits@20".parse().unwrap())));
-    let summary = run(&fixture, &hits, &RunOptions::default()).unwrap();
+    let hits =
+        changed(&config, |config| (config.run.epochs, config.data.task.metric) = (1, Some("hits@20".parse().unwrap())));
+    let summary = run(&fixture, &hits, &Around::default()).unwrap();
     assert!(summary.epochs[0].test.unwrap() > 0.9, "the first 20 of 21: {summary:?}");
 
     let out = fixture.folder.path().join("rows.npy");
@@ -164,10 +167,11 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let fixture = communities(600, 6);
     let checkpoint = fixture.folder.path().join("checkpoints");
     let whole = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.batch_size, config.model.dropout, config.optimizer.lr) = (10, 200, 0.1, 0.02);
-        (config.fanouts, config.task.scorer) = ("8,8,8".parse().unwrap(), ScorerKind::Mlp);
+        (config.run.epochs, config.data.batch_size, config.model.dropout, config.run.optimizer.lr) =
+            (10, 200, 0.1, 0.02);
+        (config.data.fanouts, config.data.task.scorer) = ("8,8,8".parse().unwrap(), ScorerKind::Mlp);
     });
-    let [straight, ..] = resumed(&fixture, &whole, &changed(&whole, |config| config.epochs = 4));
+    let [straight, ..] = resumed(&fixture, &whole, &changed(&whole, |config| config.run.epochs = 4));
     let (first, last) = (&straight.epochs[0], &straight.epochs[9]);
     assert!(last.loss < first.loss && last.test.unwrap() > 0.5, "{first:?} {last:?}");
     let weights = tch::Tensor::read_safetensors(checkpoint.join("epoch-00010/model.safetensors")).unwrap();
@@ -193,7 +197,7 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
         assert!(test() < 0.2, "{}", test());
     });
 
-    let other = changed(&whole, |config| config.task.scorer = ScorerKind::Dot);
+    let other = changed(&whole, |config| config.data.task.scorer = ScorerKind::Dot);
     assert_refused(run(&fixture, &other, &options(&fixture, true)), "--scorer is");
 }
 
@@ -213,9 +217,9 @@ fn link_options_that_make_no_sense_are_refused() {
         (&|task| task.metric = Some("hits@21".parse().unwrap()), "--metric hits@21: always 1 among --eval-negatives"),
         (&|task| (task.kind, task.metric) = (Some(TaskKind::Node), Some("mrr".parse().unwrap())), "--task link"),
     ] {
-        let config = changed(&base, |config| change(&mut config.task));
-        assert_refused(run(&fixture, &config, &RunOptions::default()), words);
+        let config = changed(&base, |config| change(&mut config.data.task));
+        assert_refused(run(&fixture, &config, &Around::default()), words);
     }
     let edgeless = dataset(45, 40, 0);
-    assert_refused(run(&edgeless, &base, &RunOptions::default()), "no edge is left to train on");
+    assert_refused(run(&edgeless, &base, &Around::default()), "no edge is left to train on");
 }

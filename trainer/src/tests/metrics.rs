@@ -32,8 +32,7 @@ use super::fixture::{Fixture, add_multi_labels, on_graph};
 use crate::config::{NumberLoss, TaskConfig};
 use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scorer};
-use crate::operator::Place;
-use crate::operator::{from_rows, to_rows};
+use crate::operator::{Place, from_rows, to_rows};
 use crate::task::NodeTask;
 
 const VERTICES: usize = 60;

@@ -8,12 +8,13 @@ use super::equivalence::{items, run_at};
 use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, models, store_partition, stored_as};
 use super::links::link_config;
 use super::runs::{losses, run};
-use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig, TrainConfig};
-use crate::job::options::TopologyStorage;
+use crate::InferConfig;
+use crate::config::TopologyStorage;
+use crate::config::{Config, Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig};
 use crate::model::Input;
 use crate::operator::Place;
-use crate::residence::source::{FeatureSource, PinnedRows};
-use crate::{InferConfig, RunOptions};
+use crate::residence::source::{FeatureSource, open_gpu_table};
+use crate::tests::fixture::Around;
 
 const NARROW: [Dtype; 2] = [Dtype::Bf16, Dtype::F16];
 
@@ -33,15 +34,15 @@ fn loss_and_gradient_are_nearly_those_of_f32_for_every_model() {
     let fixture = dataset(61, 200, 5);
     let links = link_config(ModelKind::Gat, Parallelism::Single, 1);
     let of_models = models().into_iter().map(|model| (model, TaskConfig::default()));
-    for (order, (model, task)) in (0..).zip(of_models.chain([(links.model, links.task)])) {
+    for (order, (model, task)) in (0..).zip(of_models.chain([(links.model, links.data.task)])) {
         // Wide enough, and with enough seeds, that no single value near ReLU's corner decides.
         let config = changed(&config(model.kind, Parallelism::Single, 1), |config| {
-            (config.model, config.task) = (ModelConfig { hidden: 32, ..model.clone() }, task);
+            (config.model, config.data.task) = (ModelConfig { hidden: 32, ..model.clone() }, task);
         });
         let train = items(&fixture.dataset, &config);
         let (loss, gradient) = super::equivalence::run(&fixture.dataset, &config, &train);
         // Each kind of layer in both types, other models in one of them.
-        let both = <ModelKind as clap::ValueEnum>::value_variants().len() as u32;
+        let both = ModelKind::ALL.len() as u32;
         for dtype in NARROW.into_iter().skip(order as usize % 2).take(if order < both { 2 } else { 1 }) {
             let what = format!("{model:?} in {dtype:?}");
             let (rounded, found) =
@@ -77,10 +78,14 @@ fn ranks_that_share_rounded_rows_learn_the_same_up_to_rounding() {
             run_at((&within(dtype, 1), TopologyStorage::Auto), dataset, &with(Parallelism::Single, 1), &train[..30]);
         for ranks in [2, 4] {
             let partition = Some(store_partition(dataset, Cut::Random, ranks));
-            let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
+            let split = changed(&with(Parallelism::Split, ranks), |config| config.system.partition = partition);
             for config in [with(Parallelism::Data, ranks), split] {
                 let (other, found) = run_at((&within(dtype, 2), TopologyStorage::Auto), dataset, &config, &train[..30]);
-                assert!((other - loss).abs() <= 0.01 * loss, "{kind:?}, {} on {ranks}: {other}", config.parallelism);
+                assert!(
+                    (other - loss).abs() <= 0.01 * loss,
+                    "{kind:?}, {} on {ranks}: {other}",
+                    config.system.parallelism
+                );
                 let (cosine, ratio) = compare(&found, &gradient);
                 assert!(cosine > 0.99 && (ratio - 1.0).abs() < 0.05, "{kind:?} on {ranks}: {cosine}, {ratio}");
             }
@@ -105,8 +110,8 @@ fn features_arrive_in_the_type_of_the_run() {
             let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
-            let pinned = PinnedRows::new(&features, gpu).unwrap().unwrap();
-            let reached = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
+            let pinned = open_gpu_table(&features, Some(gpu)).unwrap();
+            let reached = FeatureSource::with_gpu_table(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();
             let ahead = reached.rows_ahead(gpu, on_gpu.slice(), input).unwrap();
@@ -124,10 +129,10 @@ fn features_arrive_in_the_type_of_the_run() {
 }
 
 /// A small run that learns, and ends with an evaluation.
-fn learning(dtype: Dtype) -> TrainConfig {
+fn learning(dtype: Dtype) -> Config {
     changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.model.hidden, config.model.dropout, config.seed) = (8, 16, 0.0, 7);
-        (config.model.dtype, config.optimizer.lr, config.eval_every) = (dtype, 0.03, 8);
+        (config.run.epochs, config.model.hidden, config.model.dropout, config.run.seed) = (8, 16, 0.0, 7);
+        (config.model.dtype, config.run.optimizer.lr, config.run.eval_every) = (dtype, 0.03, 8);
     })
 }
 
@@ -138,12 +143,12 @@ fn valid(summary: &crate::Summary) -> f64 {
 #[test]
 fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
     let fixture = dataset(63, 250, 6);
-    let options = RunOptions { places: emulated(0), ..RunOptions::default() };
+    let options = Around { places: emulated(0), ..Around::default() };
     let exact = run(&fixture, &learning(Dtype::F32), &options).unwrap();
     assert!(valid(&exact) > 0.5, "{}: nothing was learnt", valid(&exact));
     for dtype in NARROW {
         let checkpoint = fixture.folder.path().join(format!("{dtype:?}"));
-        let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..options.clone() };
+        let kept = Around { checkpoint: Some(checkpoint.clone()), ..options.clone() };
         let rounded = run(&fixture, &learning(dtype), &kept).unwrap();
         for ((epoch, exact, ..), (_, rounded, ..)) in losses(&exact).iter().zip(losses(&rounded)) {
             let near = *exact != rounded && (exact - rounded).abs() < 0.05 * exact;
@@ -175,7 +180,7 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
             "--dtype f16 is for --device cuda",
         );
     }
-    let refused = run(&fixture, &learning(Dtype::F16), &RunOptions::default()).unwrap_err();
+    let refused = run(&fixture, &learning(Dtype::F16), &Around::default()).unwrap_err();
     assert!(refused.to_string().contains("on a CPU choose bf16"), "{refused}");
 }
 
@@ -187,12 +192,13 @@ fn a_run_in_f16_leaves_out_what_overflows_and_resumes_exactly() {
     store_partition(&fixture.dataset, Cut::Random, 2);
     let config = |epochs| {
         changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
-            (config.epochs, config.batch_size, config.model.dtype, config.eval_every) = (epochs, 1, Dtype::F16, 0);
+            (config.run.epochs, config.data.batch_size, config.model.dtype, config.run.eval_every) =
+                (epochs, 1, Dtype::F16, 0);
             (config.model.hidden, config.model.dropout) = (32, 0.9);
         })
     };
     let log = fixture.folder.path().join("log.jsonl");
-    let options = RunOptions { places: emulated(2), log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
+    let options = Around { places: emulated(2), log: Some(log.clone()), log_every: 1, ..Around::default() };
     let straight = run(&fixture, &config(2), &options).unwrap();
     let mut scale = 65536.0;
     for line in std::fs::read_to_string(&log).unwrap().lines() {
@@ -212,9 +218,9 @@ fn a_run_in_f16_leaves_out_what_overflows_and_resumes_exactly() {
     assert!(straight.epochs.iter().all(|epoch| epoch.loss > 0.0 && epoch.gradient_norm > 0.0));
 
     let checkpoint = Some(fixture.folder.path().join("run"));
-    let kept = RunOptions { checkpoint, log: None, log_every: 0, ..options };
+    let kept = Around { checkpoint, log: None, log_every: 0, ..options };
     let before = run(&fixture, &config(1), &kept).unwrap();
-    let after = run(&fixture, &config(2), &RunOptions { resume: true, ..kept }).unwrap();
+    let after = run(&fixture, &config(2), &Around { resume: true, ..kept }).unwrap();
     assert_eq!([losses(&before), losses(&after)].concat(), losses(&straight));
     assert_eq!([scaling(&before), scaling(&after)].concat(), found);
 }

@@ -6,17 +6,16 @@ use tch::{Device, Tensor};
 
 use super::fixture::{assert_refused, changed, config, on_ranks};
 use crate::config::{
-    Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
+    Config, Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
 };
 use crate::model::{Model, Parameters};
-use crate::operator::Place;
-use crate::operator::to_rows;
+use crate::operator::{Place, to_rows};
 use crate::optimizer::Optimizer;
 
 const STEPS: u32 = 12;
 
-fn with(optimizer: OptimizerConfig) -> TrainConfig {
-    changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.optimizer = optimizer)
+fn with(optimizer: OptimizerConfig) -> Config {
+    changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.run.optimizer = optimizer)
 }
 
 /// A gradient that changes in size and sign from step to step.
@@ -39,7 +38,7 @@ fn values(parameters: &Parameters) -> Vec<f32> {
 }
 
 /// The parameters after some updates by gsplit and by torch.
-fn ours_and_torchs(config: &TrainConfig, build: impl Fn(&VarStore) -> nn::Optimizer) -> (Vec<f32>, Vec<f32>) {
+fn ours_and_torchs(config: &Config, build: impl Fn(&VarStore) -> nn::Optimizer) -> (Vec<f32>, Vec<f32>) {
     let model = Model::new(config, 6, 4);
     let parameters = model.parameters();
     let store = VarStore::new(Device::Cpu);
@@ -59,7 +58,7 @@ fn ours_and_torchs(config: &TrainConfig, build: impl Fn(&VarStore) -> nn::Optimi
         for (index, copy) in copies.iter().enumerate() {
             (copy * gradient(step, index as u32, &copy.size())).sum(tch::Kind::Float).backward();
         }
-        if let Some(most) = config.optimizer.clip_norm {
+        if let Some(most) = config.run.optimizer.clip_norm {
             theirs.clip_grad_norm(most);
         }
         theirs.step();
@@ -144,7 +143,7 @@ fn oracle_updates_are_those_of_torch() {
         let (ours, theirs) = ours_and_torchs(&config, build);
         let moved = start.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
         let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-        assert!(moved > 0.05 && apart <= 2e-6 * moved.max(1.0), "{:?}: {apart} of {moved}", config.optimizer);
+        assert!(moved > 0.05 && apart <= 2e-6 * moved.max(1.0), "{:?}: {apart} of {moved}", config.run.optimizer);
     }
 }
 
@@ -181,7 +180,7 @@ fn updates_clip_the_sum_over_all_ranks() {
 /// The learning rates of `steps` updates, with evaluations of the `valid` metric before them.
 fn rates(schedule: ScheduleConfig, steps: u64, valid: &[f64]) -> Vec<f64> {
     let config = changed(&with(OptimizerConfig { lr: 0.1, ..Default::default() }), |config| {
-        (config.schedule, config.epochs) = (schedule, 5);
+        (config.run.schedule, config.run.epochs) = (schedule, 5);
     });
     config.check().unwrap();
     let model = Model::new(&config, 6, 4);
@@ -255,38 +254,48 @@ fn a_plateau_lowers_the_rate() {
 #[test]
 fn options_of_another_optimizer_or_schedule_are_refused() {
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
-    type Change = fn(&mut TrainConfig);
+    type Change = fn(&mut Config);
     use OptimizerKind::Sgd;
     let without_momentum: Change = |c| {
-        (c.optimizer.kind, c.optimizer.momentum, c.optimizer.nesterov) = (Sgd, Some(0.0), true);
+        (c.run.optimizer.kind, c.run.optimizer.momentum, c.run.optimizer.nesterov) = (Sgd, Some(0.0), true);
     };
     let cases: [(Change, &str); 20] = [
-        (|c| c.optimizer.momentum = Some(0.9), "--momentum is for --optimizer sgd"),
-        (|c| c.optimizer.nesterov = true, "--nesterov is for --optimizer sgd"),
-        (|c| (c.optimizer.kind, c.optimizer.beta1) = (Sgd, Some(0.9)), "--beta1 is for --optimizer adam"),
+        (|c| c.run.optimizer.momentum = Some(0.9), "--momentum is for --optimizer sgd"),
+        (|c| c.run.optimizer.nesterov = true, "--nesterov is for --optimizer sgd"),
+        (|c| (c.run.optimizer.kind, c.run.optimizer.beta1) = (Sgd, Some(0.9)), "--beta1 is for --optimizer adam"),
         (without_momentum, "--nesterov needs a --momentum"),
-        (|c| c.optimizer.lr = f64::NAN, "--lr NaN: expected a positive number"),
-        (|c| c.optimizer.weight_decay = -1.0, "--weight-decay -1: expected a number from 0"),
-        (|c| c.optimizer.clip_norm = Some(0.0), "--clip-norm 0: expected a positive number"),
-        (|c| c.optimizer.beta2 = Some(1.0), "--beta2 1: expected at least 0 and below 1"),
-        (|c| c.schedule.gamma = Some(0.5), "--gamma is for --schedule step and plateau"),
-        (|c| c.schedule.decay_epochs = Some(5), "--decay-epochs is for --schedule linear and cosine"),
-        (|c| (c.schedule.kind, c.schedule.min_lr) = (ScheduleKind::Cosine, Some(1.0)), "--min-lr 1: expected 0 to"),
-        (|c| (c.schedule.kind, c.schedule.gamma) = (ScheduleKind::Step, Some(1.0)), "--gamma 1: expected above 0"),
-        (|c| (c.schedule.kind, c.schedule.step_epochs) = (ScheduleKind::Step, Some(0)), "--step-epochs 0"),
-        (|c| (c.schedule.kind, c.schedule.decay_epochs) = (ScheduleKind::Linear, Some(0)), "--decay-epochs 0"),
-        (|c| c.schedule.lr_patience = Some(3), "--lr-patience is for --schedule plateau"),
-        (|c| c.patience = Some(0), "--patience 0"),
-        (|c| c.min_delta = 0.1, "--min-delta is for --patience"),
-        (|c| (c.patience, c.min_delta) = (Some(1), f64::NAN), "--min-delta NaN"),
-        (|c| (c.patience, c.eval_every) = (Some(1), 0), "--patience needs evaluations"),
-        (|c| (c.schedule.kind, c.eval_every) = (ScheduleKind::Plateau, 0), "--schedule plateau needs evaluations"),
+        (|c| c.run.optimizer.lr = f64::NAN, "--lr NaN: expected a positive number"),
+        (|c| c.run.optimizer.weight_decay = -1.0, "--weight-decay -1: expected a number from 0"),
+        (|c| c.run.optimizer.clip_norm = Some(0.0), "--clip-norm 0: expected a positive number"),
+        (|c| c.run.optimizer.beta2 = Some(1.0), "--beta2 1: expected at least 0 and below 1"),
+        (|c| c.run.schedule.gamma = Some(0.5), "--gamma is for --schedule step and plateau"),
+        (|c| c.run.schedule.decay_epochs = Some(5), "--decay-epochs is for --schedule linear and cosine"),
+        (
+            |c| (c.run.schedule.kind, c.run.schedule.min_lr) = (ScheduleKind::Cosine, Some(1.0)),
+            "--min-lr 1: expected 0 to",
+        ),
+        (
+            |c| (c.run.schedule.kind, c.run.schedule.gamma) = (ScheduleKind::Step, Some(1.0)),
+            "--gamma 1: expected above 0",
+        ),
+        (|c| (c.run.schedule.kind, c.run.schedule.step_epochs) = (ScheduleKind::Step, Some(0)), "--step-epochs 0"),
+        (|c| (c.run.schedule.kind, c.run.schedule.decay_epochs) = (ScheduleKind::Linear, Some(0)), "--decay-epochs 0"),
+        (|c| c.run.schedule.lr_patience = Some(3), "--lr-patience is for --schedule plateau"),
+        (|c| c.run.patience = Some(0), "--patience 0"),
+        (|c| c.run.min_delta = 0.1, "--min-delta is for --patience"),
+        (|c| (c.run.patience, c.run.min_delta) = (Some(1), f64::NAN), "--min-delta NaN"),
+        (|c| (c.run.patience, c.run.eval_every) = (Some(1), 0), "--patience needs evaluations"),
+        (
+            |c| (c.run.schedule.kind, c.run.eval_every) = (ScheduleKind::Plateau, 0),
+            "--schedule plateau needs evaluations",
+        ),
     ];
     for (change, words) in cases {
         assert_refused(changed(&base, change).check(), words);
     }
-    let late =
-        changed(&base, |config| (config.schedule.kind, config.schedule.warmup_steps) = (ScheduleKind::Cosine, 20));
+    let late = changed(&base, |config| {
+        (config.run.schedule.kind, config.run.schedule.warmup_steps) = (ScheduleKind::Cosine, 20)
+    });
     let model = Model::new(&late, 6, 4);
     assert_refused(Optimizer::new(model.parameters(), &late, 10), "--warmup-steps 20: the schedule is over after 20");
 }

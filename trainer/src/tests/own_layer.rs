@@ -7,27 +7,34 @@ use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use tch::Tensor;
 
 use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition};
+use crate::config::{Config, NormKind};
 use crate::config::{Dtype, ModelKind, Parallelism};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, finished};
-use crate::{InferConfig, Predict, Result, RunOptions, infer, train};
+use crate::tests::fixture::{Around, train};
+use crate::{InferConfig, Predict, Result, infer};
 
 #[test]
 fn the_example_learns_the_same_on_any_number_of_ranks() {
     let fixture = dataset(31, 400, 6);
     let key = store_partition(&fixture.dataset, Cut::Random, 3);
-    let losses = |flags: &str| -> Vec<f64> {
-        let flags = format!("--hidden 16 --batch-size 50 --epochs 12 --lr 0.01 --dropout 0.1 --eval-every 0 {flags}");
-        let summary = example::run(&fixture.dataset, &flags, None, &|_| {}).unwrap();
+    let losses = |parallelism: Parallelism, ranks: usize| -> Vec<f64> {
+        let change = |config: &mut Config| {
+            (config.model.hidden, config.model.dropout) = (16, 0.1);
+            (config.data.batch_size, config.run.epochs, config.run.eval_every) = (50, 12, 0);
+            config.run.optimizer.lr = 0.01;
+            (config.system.parallelism, config.system.ranks) = (parallelism, Some(ranks));
+            config.system.partition = parallelism.needs_map().then(|| key.clone());
+        };
+        let summary = example::run(&fixture.dataset, change, &|_| {}).unwrap();
         assert_eq!(summary.num_parameters, 2 + 6 * 16 + 16 + 16 * 4 + 4, "the rates, weights and biases of its layers");
         summary.epochs.iter().map(|epoch| epoch.loss).collect()
     };
-    let single = losses("--parallelism single");
+    let single = losses(Parallelism::Single, 1);
     assert!(single[11] < 0.9 * single[0], "{single:?}");
-    let others = ["--parallelism data --ranks 2", "--parallelism push-pull --ranks 4"].map(str::to_string);
-    for flags in others.into_iter().chain([format!("--ranks 3 --partition {key}")]) {
-        for (other, loss) in losses(&flags).iter().zip(&single) {
-            assert!((other - loss).abs() <= 1e-3 * loss, "{flags}: {other} against {loss}");
+    for (parallelism, ranks) in [(Parallelism::Data, 2), (Parallelism::PushPull, 4), (Parallelism::Split, 3)] {
+        for (other, loss) in losses(parallelism, ranks).iter().zip(&single) {
+            assert!((other - loss).abs() <= 1e-3 * loss, "{parallelism}: {other} against {loss}");
         }
     }
 }
@@ -36,8 +43,12 @@ fn the_example_learns_the_same_on_any_number_of_ranks() {
 fn the_example_infers_what_its_evaluation_scored() {
     let fixture = dataset(32, 400, 6);
     let [checkpoint, out] = ["run", "classes.npy"].map(|name| fixture.folder.path().join(name));
-    let flags = "--hidden 16 --batch-size 50 --epochs 3 --lr 0.01 --parallelism single --norm layer --residual";
-    let summary = example::run(&fixture.dataset, flags, Some(checkpoint.clone()), &|_| {}).unwrap();
+    let change = |config: &mut Config| {
+        (config.model.hidden, config.model.norm, config.model.residual) = (16, Some(NormKind::Layer), true);
+        (config.data.batch_size, config.run.epochs, config.run.optimizer.lr) = (50, 3, 0.01);
+        config.run.checkpoint = Some(checkpoint.clone());
+    };
+    let summary = example::run(&fixture.dataset, change, &|_| {}).unwrap();
     let last = summary.epochs.last().unwrap();
     let found = example::predict(&fixture.dataset, checkpoint.clone(), out.clone()).unwrap();
     assert_eq!(found.scores[1..], [(Split::Valid, last.valid), (Split::Test, last.test)]);
@@ -55,9 +66,9 @@ struct Plain {
 }
 
 impl Layer for Plain {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let own = mixed.first(edges.edges.num_targets())?;
-        let sums = (aggregate(&edges.edges, Reduce::Mean, mixed, None, false)? - own).matmul(&self.weight);
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let own = input.first(edges.edges.num_targets())?;
+        let sums = (aggregate(&edges.edges, Reduce::Mean, input, None, false)? - own).matmul(&self.weight);
         finished(edges.place(), &sums, finish)
     }
 
@@ -77,17 +88,17 @@ fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
     for (dtype, tolerance) in [(Dtype::F32, 2e-5), (Dtype::Bf16, 0.02)] {
         let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.model.dtype = dtype);
         let checkpoint = to(&format!("{dtype:?}"));
-        let options = RunOptions {
+        let options = Around {
             layer: Some(layer.clone()),
             checkpoint: Some(checkpoint.clone()),
             places: emulated(2),
-            ..RunOptions::default()
+            ..Around::default()
         };
         let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
         losses.push(summary.epochs[1].loss);
         if dtype == Dtype::F32 {
             // The layer reads its own rows as well as their sum, and both have gradients.
-            let on_host = RunOptions { layer: Some(layer.clone()), ..RunOptions::default() };
+            let on_host = Around { layer: Some(layer.clone()), ..Around::default() };
             let host = train(&fixture.dataset, &config, &on_host, &NoProgress, &|_| {}).unwrap();
             assert!(
                 (host.epochs[1].loss - losses[0]).abs() <= 1e-5 * losses[0],

@@ -6,10 +6,11 @@ use gsplit_store::{ColumnFile, Dataset, LinkFile, LinkInfo, LinkNegatives, NoPro
 use super::fixture::{Fixture, add_community_features, assert_refused, changed, communities, on_graph};
 use super::links::link_config;
 use super::runs::{run, trained};
-use crate::config::{ModelKind, Parallelism, TaskConfig, TrainConfig};
+use crate::config::{Config, ModelKind, Parallelism, TaskConfig};
 use crate::metric::{SharedNegatives, rank_of_positive, roc_auc};
 use crate::task::LinkSplit;
-use crate::{InferConfig, RunOptions, infer};
+use crate::tests::fixture::Around;
+use crate::{InferConfig, infer};
 
 /// Targets of each pair.
 const WIDTH: usize = 7;
@@ -52,9 +53,9 @@ pub fn with_links(negatives: Option<LinkNegatives>, metric: &str, lies: bool) ->
 }
 
 /// Like [`link_config`], without the options of gsplit's own split.
-fn own_config(parallelism: Parallelism, ranks: usize) -> TrainConfig {
+fn own_config(parallelism: Parallelism, ranks: usize) -> Config {
     changed(&link_config(ModelKind::Sage, parallelism, ranks), |config| {
-        config.task.eval_negatives = TaskConfig::default().eval_negatives;
+        config.data.task.eval_negatives = TaskConfig::default().eval_negatives;
     })
 }
 
@@ -98,8 +99,8 @@ fn oracle_own_splits_are_scored_as_ogb_defines() {
     ] {
         let fixture = with_links(Some(negatives), of_dataset, false);
         let config = changed(&own_config(Parallelism::Data, 2), |config| {
-            (config.epochs, config.batch_size, config.optimizer.lr) = (2, 100, 0.02);
-            config.task.metric = asked.map(|metric| metric.parse().unwrap());
+            (config.run.epochs, config.data.batch_size, config.run.optimizer.lr) = (2, 100, 0.02);
+            config.data.task.metric = asked.map(|metric| metric.parse().unwrap());
         });
         let out = fixture.folder.path().join("rows.npy");
         let (checkpoint, summary) = trained(&fixture, &config);
@@ -131,8 +132,8 @@ fn own_pairs_are_learnt_in_their_order() {
 #[test]
 fn options_against_an_own_split_are_refused() {
     let refused = |fixture: &Fixture, change: &dyn Fn(&mut TaskConfig), words: &str| {
-        let config = changed(&own_config(Parallelism::Single, 1), |config| change(&mut config.task));
-        assert_refused(run(fixture, &config, &RunOptions::default()), words);
+        let config = changed(&own_config(Parallelism::Single, 1), |config| change(&mut config.data.task));
+        assert_refused(run(fixture, &config, &Around::default()), words);
     };
     let pairs = with_links(Some(LinkNegatives::Pairs), "hits@50", false);
     refused(&pairs, &|task| task.valid_edges = 0.1, "--valid-edges: the dataset has a split of links of its own");
@@ -145,7 +146,7 @@ fn options_against_an_own_split_are_refused() {
     refused(&with_links(None, "mrr", true), &|_| {}, "has the link 0 → 399, which is not an edge of the graph");
     // Without negatives they are drawn by these options.
     let none = with_links(None, "mrr", false);
-    let config = changed(&own_config(Parallelism::Single, 1), |config| config.task.eval_negatives = 20);
-    let summary = run(&none, &config, &RunOptions::default()).unwrap();
+    let config = changed(&own_config(Parallelism::Single, 1), |config| config.data.task.eval_negatives = 20);
+    let summary = run(&none, &config, &Around::default()).unwrap();
     assert!(summary.epochs[0].test.is_some());
 }

@@ -11,14 +11,15 @@ use super::fixture::{
     Cut, Fixture, changed, communities, config, dataset, emulated, emulation, store_partition, stored_as,
 };
 use super::runs::{losses, run};
-use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
+use crate::config::{Config, FeatureNorm, ModelKind, Parallelism, TaskKind};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, gather_features};
 use crate::residence::cache::hotness::presample_like;
 use crate::residence::cache::{Caches, SimulatedCache};
-use crate::residence::source::{FeatureSource, HostStorage, PinnedRows};
-use crate::{FeatureStorage, RowPlacement, RunOptions, Summary, train};
+use crate::residence::source::{FeatureSource, HostStorage, open_gpu_table};
+use crate::tests::fixture::{Around, train};
+use crate::{FeatureStorage, RowPlacement, Summary};
 
 /// Stores a presample with the number of loads of each row.
 fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Option<&str>), input: Vec<u32>) {
@@ -96,18 +97,19 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let what = format!("{placement} of {rows} rows of {row_bytes} bytes on {ranks}");
     let parallelism = if ranks == 1 { Parallelism::Single } else { Parallelism::Data };
     let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
-        config.partition = Some(format!("random-{ranks}"));
+        config.system.partition = Some(format!("random-{ranks}"));
     });
-    let options = RunOptions {
+    let options = Around {
         placement: Some(placement.clone()),
         cache: (*placement != RowPlacement::Host).then_some(rows as u64 * row_bytes),
-        ..RunOptions::default()
+        ..Around::default()
     };
     let artifacts = Artifacts::open(dataset, &config).unwrap();
-    let job = Job::new(dataset, &artifacts, &config, &options).unwrap();
+    let (config, hooks) = &options.of(&config);
+    let job = Job::new(dataset, &artifacts, config, hooks).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
     let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap();
-    let mut pinned = PinnedRows::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
+    let mut pinned = open_gpu_table(&job.features, Some(places[0].gpu().unwrap())).unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
@@ -122,7 +124,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let mut stored = vec![f32::NAN; vertices.len() * dim];
     gather_features(&job.features, &vertices, &mut stored).unwrap();
     for rank in 0..ranks {
-        let source = FeatureSource::pinned(&job.features, &places[rank], &pinned, rank).unwrap();
+        let source = FeatureSource::with_gpu_table(&job.features, &places[rank], &pinned, rank).unwrap();
         let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
         assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
         let crosses = *placement != RowPlacement::Replicated;
@@ -175,21 +177,22 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
     let config = config(ModelKind::Sage, Parallelism::Data, 3);
     let partition = store_partition(&fixture.dataset, Cut::Random, 3);
     for (placement, stores) in [(RowPlacement::Replicated, 2), (RowPlacement::Partitioned, 3)] {
-        let config = TrainConfig { partition: Some(partition.clone()), ..config.clone() };
-        let options = RunOptions { placement: Some(placement), cache: Some(240), ..RunOptions::default() };
+        let config = changed(&config, |config| config.system.partition = Some(partition.clone()));
+        let options = Around { placement: Some(placement), cache: Some(240), ..Around::default() };
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+        let (config, hooks) = &options.of(&config);
+        let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
         // Ranks 0 and 2 are on one GPU.
         let (shared, other) = (Place::emulated(0), Place::emulated(1));
         let places = [shared.clone(), other.clone(), shared.clone()];
         let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
-        let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
+        let mut pinned = open_gpu_table(&job.features, Some(gpus[0].1)).unwrap();
         pinned.fill(&caches, &gpus).unwrap();
         let taken = [&shared, &other].map(|place| counts(place.gpu().unwrap()).taken);
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
         for (rank, place) in places.iter().enumerate() {
-            let source = FeatureSource::pinned(&job.features, place, &pinned, rank).unwrap();
+            let source = FeatureSource::with_gpu_table(&job.features, place, &pinned, rank).unwrap();
             let found = source.rows(caches.of(rank), &Input::new(&config.model), 0).unwrap();
             let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
             gather_features(&job.features, caches.of(rank), &mut stored).unwrap();
@@ -213,14 +216,14 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
     store_placement(dataset, "some", &partition, &some_placement(200, 2));
     for parallelism in [Parallelism::Split, Parallelism::Data] {
         let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| {
-            (config.eval_every, config.epochs) = (0, 1);
+            (config.run.eval_every, config.run.epochs) = (0, 1);
         });
         let with = |placement: Option<&str>, rows: Option<u64>, apart: bool| {
             let placement = placement.map(|name| name.parse::<RowPlacement>().unwrap());
             let cache = rows.map(|rows| rows * 24);
             let own = Emulation { order: 2, apart, ..Emulation::default() };
             let places = if apart { emulation(own) } else { emulated(2) };
-            let options = RunOptions { places, placement, cache, ..RunOptions::default() };
+            let options = Around { places, placement, cache, ..Around::default() };
             run(&fixture, &config, &options).unwrap()
         };
         let (plain, apart) = (with(Some("host"), None, false), with(Some("host"), None, true));
@@ -233,8 +236,7 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
         };
         for placement in placements {
             let what = format!("{placement}, {parallelism}");
-            let options =
-                RunOptions { placement: placement.parse().ok(), cache: Some(30 * 24), ..RunOptions::default() };
+            let options = Around { placement: placement.parse().ok(), cache: Some(30 * 24), ..Around::default() };
             let on_host = run(&fixture, &config, &options).unwrap();
             let [few, all, alone] = [(Some(30), false), (None, false), (None, true)].map(|(rows, is_apart)| {
                 let summary = with(Some(placement), rows, is_apart);
@@ -273,14 +275,13 @@ fn rows_that_are_changed_are_read_from_caches_too() {
     store_partition(&fixture.dataset, Cut::Random, 2);
     for parallelism in [Parallelism::Split, Parallelism::Data] {
         let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| {
-            (config.eval_every, config.epochs) = (0, 1);
+            (config.run.eval_every, config.run.epochs) = (0, 1);
             (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.3);
         });
         let with = |placement: RowPlacement, features, prefetch| {
             let cache = (placement != RowPlacement::Host).then_some(30 * 24);
             let placement = Some(placement);
-            let options =
-                RunOptions { places: emulated(1), placement, cache, features, prefetch, ..RunOptions::default() };
+            let options = Around { places: emulated(1), placement, cache, features, prefetch, ..Around::default() };
             run(&fixture, &config, &options).unwrap()
         };
         let plain = with(RowPlacement::Host, FeatureStorage::Memory, 0);
@@ -314,14 +315,14 @@ fn differential_what_gpus_keep_of_a_file_they_find_as_of_memory() {
         ];
         // A different third for each type.
         for (parallelism, placement, rows, prefetch) in ways.into_iter().skip(order).step_by(3) {
-            let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| config.epochs = 1);
+            let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| config.run.epochs = 1);
             let [memory, mapped, disk] =
                 [FeatureStorage::Memory, FeatureStorage::Mapped, FeatureStorage::Disk].map(|features| {
                     let (cache, placement) = (Some(rows * row_bytes), placement.parse().ok());
                     let places = emulated(1);
                     let rows_kept = Some(rows as usize % 200 * 2);
                     let options =
-                        RunOptions { places, placement, cache, features, prefetch, rows_kept, ..RunOptions::default() };
+                        Around { places, placement, cache, features, prefetch, rows_kept, ..Around::default() };
                     run(&fixture, &config, &options).unwrap()
                 });
             let what = format!("{dtype}, {parallelism}, {placement}, {rows} rows");
@@ -345,18 +346,19 @@ fn differential_what_gpus_keep_of_a_file_they_find_as_of_memory() {
 fn rows_lie_on_gpus_that_have_room_without_being_asked_to() {
     let fixture = dataset(77, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
-    let run = |config: &TrainConfig, options: &RunOptions| {
+    let run = |config: &Config, options: &Around| {
         let notes = Notes::default();
         let summary = train(&fixture.dataset, config, options, &notes, &|_| {}).unwrap();
         let lines = notes.lines().into_iter().filter(|line| line.starts_with("feature rows"));
         (summary, lines.collect::<Vec<_>>().join("; "))
     };
-    let on_gpus = RunOptions { places: emulated(1), ..RunOptions::default() };
+    let on_gpus = Around { places: emulated(1), ..Around::default() };
     for (parallelism, placement, rows) in
         [(Parallelism::Data, "replicated", [200, 200]), (Parallelism::Split, "partitioned", [0, 0])]
     {
-        let config =
-            changed(&config(ModelKind::Sage, parallelism, 2), |config| (config.eval_every, config.epochs) = (0, 1));
+        let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| {
+            (config.run.eval_every, config.run.epochs) = (0, 1)
+        });
         let (kept, told) = run(&config, &on_gpus);
         let cache = kept.cache.clone().unwrap();
         assert_eq!((cache.placement.as_str(), kept.features), (placement, HostStorage::Pinned));
@@ -374,12 +376,12 @@ fn rows_lie_on_gpus_that_have_room_without_being_asked_to() {
         };
         of_parts("; others are read by GPUs from pinned host memory", &told);
 
-        let host = RunOptions { placement: Some(RowPlacement::Host), ..on_gpus.clone() };
+        let host = Around { placement: Some(RowPlacement::Host), ..on_gpus.clone() };
         let (on_host, told) = run(&config, &host);
         assert_eq!((losses(&on_host), on_host.cache), (losses(&kept), None));
         assert_eq!(told, "feature rows are read by GPUs from pinned host memory");
 
-        let mapped = RunOptions { features: FeatureStorage::Mapped, ..on_gpus.clone() };
+        let mapped = Around { features: FeatureStorage::Mapped, ..on_gpus.clone() };
         let (mapped, told) = run(&config, &mapped);
         assert_eq!(
             (losses(&mapped), &mapped.cache, mapped.features),
@@ -389,7 +391,7 @@ fn rows_lie_on_gpus_that_have_room_without_being_asked_to() {
     }
     // A run on the CPU keeps nothing; nor does one whose draws would depend on it.
     let data = config(ModelKind::Sage, Parallelism::Data, 2);
-    let (on_cpu, told) = run(&data, &RunOptions::default());
+    let (on_cpu, told) = run(&data, &Around::default());
     assert_eq!((on_cpu.cache, on_cpu.features, told.as_str()), (None, HostStorage::Memory, ""));
 }
 
@@ -398,9 +400,9 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     let fixture = dataset(72, 120, 4);
     let dataset = &fixture.dataset;
     let config = config(ModelKind::Sage, Parallelism::Data, 2);
-    let notes_of = |dataset: &Dataset, config: &TrainConfig| {
+    let notes_of = |dataset: &Dataset, config: &Config| {
         let (notes, placement) = (Notes::default(), Some(RowPlacement::Replicated));
-        let options = RunOptions { places: emulated(0), placement, cache: Some(240), ..RunOptions::default() };
+        let options = Around { places: emulated(0), placement, cache: Some(240), ..Around::default() };
         let summary = train(dataset, config, &options, &notes, &|_| {}).unwrap();
         let cache = summary.cache.unwrap();
         let told = notes.lines().into_iter().find(|line| line.starts_with("feature rows, placement")).unwrap();
@@ -415,7 +417,7 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     // Draws by weight go to other vertices, whatever the fanouts.
     store_presample(dataset, "c-weighted", ("9,9,9", Some("w")), loads(120));
     for (draw_by, expected) in [(Some("w"), "c-weighted"), (None, "b-fitting"), (Some("v"), "b-fitting")] {
-        let config = TrainConfig { draw_by: draw_by.map(String::from), ..config.clone() };
+        let config = changed(&config, |config| config.data.draw_by = draw_by.map(String::from));
         assert_eq!(presample_like(dataset, &config, None, &NoProgress).unwrap().unwrap().key(), expected);
     }
     // A damaged one is named, and the run goes on without it.
@@ -426,7 +428,7 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     assert!(notes.iter().any(|line| line.starts_with("warning: rows are ranked without presample b-fitting")));
     // Mini-batches of links differ.
     let links = communities(120, 4);
-    let config = changed(&config, |config| config.task.kind = Some(TaskKind::Link));
+    let config = changed(&config, |config| config.data.task.kind = Some(TaskKind::Link));
     assert_eq!(notes_of(&links.dataset, &config).0, "the number of edges that lead from them");
 }
 
@@ -440,38 +442,29 @@ fn what_does_not_fit_is_refused_in_one_line() {
     store_placement(ds, "three", &three, &some_placement(120, 3));
     store_placement(ds, "old", &ranges, &some_placement(120, 2));
     let data = config(ModelKind::Sage, Parallelism::Data, 2);
-    let split = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Split, 2) };
-    let with = |placement: &str| RunOptions {
+    let split =
+        changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.system.partition = Some(two.clone()));
+    let with = |placement: &str| Around {
         places: emulated(0),
         placement: Some(placement.parse().unwrap()),
-        ..RunOptions::default()
+        ..Around::default()
     };
-    let refused = |config: &TrainConfig, options: RunOptions, words: &[&str]| {
+    let refused = |config: &Config, options: Around, words: &[&str]| {
         let line = run(&fixture, config, &options).unwrap_err().to_string();
         assert!(words.iter().all(|word| line.contains(word)) && !line.contains('\n'), "{words:?}: {line}");
     };
     refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
     refused(&data, with("three"), &["--placement three is for 3 devices", "the number of ranks is 2"]);
     refused(&split, with("old"), &["--placement old", "made for partition ranges-2", "--partition ranges-2"]);
-    // Made for owners that load their rows, as with one split layer too.
-    let lowest = TrainConfig { split_layers: Some(1), ..split.clone() };
-    let owned = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Owned, 2) };
-    for (config, fits) in [(&split, true), (&lowest, true), (&owned, false), (&data, false)] {
-        let noted = Notes::default();
-        train(ds, config, &with("two"), &noted, &|_| {}).unwrap();
-        let unlike = |line: &String| line.contains("made for split parallelism, but here every rank loads the rows");
-        assert_eq!(noted.lines().iter().any(unlike), !fits, "{:?}", config.parallelism);
-    }
-
-    refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
-    refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
-    refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
+    refused(&data, Around { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
+    refused(&data, Around { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
+    refused(&data, Around { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
     refused(&four, with("partitioned"), &["has no partition into 4 parts"]);
 
     let order = PartitionMap::folder(ds, &three).join("cache_order.npy");
     gsplit_store::write_npy(order, &[120u32; 120]).unwrap();
-    let on_three = TrainConfig { ranks: Some(3), ..data.clone() };
+    let on_three = changed(&data, |config| config.system.ranks = Some(3));
     refused(&on_three, with("partitioned"), &["cache_order.npy", "vertex 120", "part 0"]);
 
     // A placement whose partition was made again, and one of another graph.

@@ -12,10 +12,12 @@ use tch::Tensor;
 use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, emulated, store_partition};
 use super::groups::grouped;
 use super::runs::{losses, run};
-use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{Config, Device, ModelKind, NormKind, Parallelism};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
-use crate::{Error, Process, RunOptions, Summary};
+use crate::ranks::comms::Comms;
+use crate::tests::fixture::{Around, train};
+use crate::{Error, Process, Summary};
 
 /// Results of `work` in each of several processes, in equal groups, which receive their ends of the communicators.
 pub fn in_processes<R: Send>(
@@ -29,8 +31,8 @@ pub fn in_processes<R: Send>(
         let start = |(rank, (all, (sampling, computing))): (usize, (Threads, (Threads, Threads)))| {
             let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
             let process = match groups {
-                1 => Process::new(boxed(sampling), boxed(computing), Some(0)),
-                _ => Process::in_group(boxed(all), [boxed(sampling), boxed(computing)], Some(0)),
+                1 => Process::over(Comms::of_one_group(boxed(sampling), boxed(computing)), Some(0)),
+                _ => Process::over(Comms::of_group(boxed(all), boxed(sampling), boxed(computing)), Some(0)),
             };
             scope.spawn(move || work(rank, Arc::new(process)))
         };
@@ -42,16 +44,16 @@ pub fn in_processes<R: Send>(
 /// Results of the processes of a run on `config`, each with its `options`.
 pub fn outcomes(
     fixture: &Fixture,
-    config: &TrainConfig,
-    options: impl Fn(usize) -> RunOptions + Sync,
+    config: &Config,
+    options: impl Fn(usize) -> Around + Sync,
 ) -> Vec<crate::Result<Summary>> {
-    in_processes((config.num_ranks(), config.groups), |rank, process| {
-        run(fixture, config, &RunOptions { process: Some(process), ..options(rank) })
+    in_processes((config.num_ranks(), config.system.groups), |rank, process| {
+        run(fixture, config, &Around { process: Some(process), ..options(rank) })
     })
 }
 
 /// Like [`outcomes`], for processes with the same options that all succeed.
-pub fn on_processes(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> Vec<Summary> {
+pub fn on_processes(fixture: &Fixture, config: &Config, options: &Around) -> Vec<Summary> {
     outcomes(fixture, config, |_| options.clone()).into_iter().map(crate::Result::unwrap).collect()
 }
 
@@ -68,7 +70,7 @@ fn ranks_that_are_processes_train_as_threads_do_on_hosts_and_gpus() {
     {
         let options = |threads| {
             let threads = Some(threads);
-            RunOptions { places: order.and_then(emulated), prefetch, threads, ..RunOptions::default() }
+            Around { places: order.and_then(emulated), prefetch, threads, ..Around::default() }
         };
         let threads = run(&fixture, config, &options(config.num_ranks())).unwrap();
         for summary in on_processes(&fixture, config, &options(1)) {
@@ -80,19 +82,19 @@ fn ranks_that_are_processes_train_as_threads_do_on_hosts_and_gpus() {
 #[test]
 fn processes_that_find_different_checkpoints_are_told() {
     let fixture = dataset(76, 120, 4);
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 1);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.run.epochs = 1);
     let folder = |name: &str| Some(fixture.folder.path().join(name));
-    let options = RunOptions { resume: true, checkpoint: folder("of rank 0"), ..RunOptions::default() };
+    let options = Around { resume: true, checkpoint: folder("of rank 0"), ..Around::default() };
     let notes = Notes::default();
-    let first = RunOptions { threads: Some(2), ..options.clone() };
-    let summary = crate::train(&fixture.dataset, &config, &first, &notes, &|_| {}).unwrap();
+    let first = Around { threads: Some(2), ..options.clone() };
+    let summary = train(&fixture.dataset, &config, &first, &notes, &|_| {}).unwrap();
     assert_eq!((summary.resumed_after, summary.epochs.len()), (0, 1));
     let lines = notes.lines().join("\n");
     assert!(lines.contains("of rank 0 yet: starts from the beginning"), "{lines}");
 
-    let config = changed(&config, |config| config.epochs = 2);
-    let options = RunOptions { threads: Some(1), ..options };
-    let outcomes = outcomes(&fixture, &config, |rank| RunOptions {
+    let config = changed(&config, |config| config.run.epochs = 2);
+    let options = Around { threads: Some(1), ..options };
+    let outcomes = outcomes(&fixture, &config, |rank| Around {
         checkpoint: folder(["of rank 0", "of rank 1"][rank]),
         ..options.clone()
     });
@@ -104,10 +106,10 @@ fn processes_that_find_different_checkpoints_are_told() {
 #[test]
 fn a_process_without_a_gpu_of_its_own_is_told() {
     let fixture = dataset(72, 60, 3);
-    let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 1), |config| config.device = Device::Cuda);
+    let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 1), |config| config.system.device = Device::Cuda);
     let solo = || Box::new(gsplit_kernels::Solo) as Box<dyn Communicator>;
-    let process = Some(Arc::new(Process::new(solo(), solo(), None)));
-    let options = RunOptions { process, ..RunOptions::default() };
+    let process = Some(Arc::new(Process::over(Comms::of_one_group(solo(), solo()), None)));
+    let options = Around { process, ..Around::default() };
     assert_refused(run(&fixture, &cuda, &options), "LOCAL_RANK");
 }
 
@@ -119,9 +121,9 @@ struct Before {
 }
 
 impl Layer for Before {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
         (self.happens)()?;
-        let mean = aggregate(&edges.edges, Reduce::Mean, mixed, None, false)?;
+        let mean = aggregate(&edges.edges, Reduce::Mean, input, None, false)?;
         linear(edges.place(), &mean, &self.weight, None, finish)
     }
 
@@ -165,10 +167,9 @@ fn a_rank_that_hangs_ends_the_program_with_its_name() {
     // It never returns: the rank that hangs keeps its thread.
     thread::spawn(move || {
         let fixture = dataset(73, 120, 4);
-        let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
+        let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.run.eval_every = 0);
         let timeout = Some(Duration::from_millis(1500));
-        let options =
-            RunOptions { layer: Some(before(hang)), timeout, abandon: Some(abandon), ..RunOptions::default() };
+        let options = Around { layer: Some(before(hang)), timeout, abandon: Some(abandon), ..Around::default() };
         let _ = run(&fixture, &config, &options);
     });
     let told = loop {
@@ -185,10 +186,10 @@ fn a_rank_that_hangs_ends_the_program_with_its_name() {
 fn work_of_the_first_rank_alone_does_not_count() {
     // The end of every epoch takes longer than ranks may wait.
     let fixture = dataset(74, 120, 4);
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 2);
-    let options = RunOptions { timeout: Some(Duration::from_millis(1500)), ..RunOptions::default() };
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.run.epochs = 2);
+    let options = Around { timeout: Some(Duration::from_millis(1500)), ..Around::default() };
     let slow = |_: &[crate::EpochReport]| thread::sleep(Duration::from_millis(2500));
-    let summary = crate::train(&fixture.dataset, &config, &options, &gsplit_store::NoProgress, &slow).unwrap();
+    let summary = train(&fixture.dataset, &config, &options, &gsplit_store::NoProgress, &slow).unwrap();
     assert_eq!(summary.epochs.len(), 2);
 }
 
@@ -204,14 +205,14 @@ pub fn lose_first(left: &AtomicBool) -> crate::Result<()> {
 fn an_error_of_a_rank_stops_all_others_with_its_reason() {
     static LEFT: AtomicBool = AtomicBool::new(true);
     let fixture = dataset(75, 120, 4);
-    let data = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
+    let data = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.run.eval_every = 0);
     for (config, prefetch) in [(grouped(&fixture.dataset, &data, 3, 2), 1), (data, 0)] {
         LEFT.store(true, Ordering::SeqCst);
-        let options = RunOptions {
+        let options = Around {
             layer: Some(before(|| lose_first(&LEFT))),
             timeout: Some(Duration::from_secs(60)),
             prefetch,
-            ..RunOptions::default()
+            ..Around::default()
         };
         let started = Instant::now();
         let error = run(&fixture, &config, &options).unwrap_err();

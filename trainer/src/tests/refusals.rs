@@ -7,11 +7,12 @@ use super::fixture::{
 };
 use super::runs::{options, run, trained};
 use crate::config::{
-    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig,
+    Config, Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind,
 };
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Rows, linear};
-use crate::{InferConfig, RunOptions, Wanted, infer, train};
+use crate::tests::fixture::{Around, train};
+use crate::{InferConfig, Wanted, infer};
 
 /// A ring of 30 vertices, to which `add` adds arrays.
 fn ring(add: impl FnOnce(&mut DatasetWriter)) -> Fixture {
@@ -26,7 +27,7 @@ fn with_features(writer: &mut DatasetWriter) {
 fn what_a_dataset_lacks_is_said_in_one_line() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let refused = |fixture: Fixture, words: &str| {
-        assert_refused(run(&fixture, &config, &RunOptions::default()), words);
+        assert_refused(run(&fixture, &config, &Around::default()), words);
     };
     let labels = |writer: &mut DatasetWriter, labels: [i32; 30]| writer.add_labels(&labels).unwrap();
     refused(ring(|_| {}), "has no features");
@@ -50,12 +51,12 @@ fn what_a_dataset_lacks_is_said_in_one_line() {
 fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
     let fixture = dataset(61, 90, 4);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.batch_size, config.epochs) = (1000, 1);
+        (config.data.batch_size, config.run.epochs) = (1000, 1);
     });
     let notes = Notes::default();
-    let summary = train(&fixture.dataset, &config, &RunOptions::default(), &notes, &|_| {}).unwrap();
-    let whole = changed(&config, |config| config.batch_size = 60);
-    let same = run(&fixture, &whole, &RunOptions::default()).unwrap();
+    let summary = train(&fixture.dataset, &config, &Around::default(), &notes, &|_| {}).unwrap();
+    let whole = changed(&config, |config| config.data.batch_size = 60);
+    let same = run(&fixture, &whole, &Around::default()).unwrap();
     assert_eq!(summary.epochs[0].loss, same.epochs[0].loss);
     let notes = notes.lines();
     assert!(notes.len() == 1 && notes[0].contains("a mini-batch may have 1000, there are 60"), "{notes:?}");
@@ -81,8 +82,9 @@ fn empty_splits_have_no_score_and_cannot_be_predicted() {
     let message = infers(Wanted::Valid).unwrap_err().to_string();
     assert!(message.contains("--split valid") && message.contains("is empty"), "{message}");
     // Links need no labels, and a ring has edges to hold out.
-    let links = changed(&config, |config| (config.task.kind, config.task.test_edges) = (Some(TaskKind::Link), 0.3));
-    let summary = run(&fixture, &links, &RunOptions::default()).unwrap();
+    let links =
+        changed(&config, |config| (config.data.task.kind, config.data.task.test_edges) = (Some(TaskKind::Link), 0.3));
+    let summary = run(&fixture, &links, &Around::default()).unwrap();
     assert!(summary.epochs[0].loss.is_finite() && summary.epochs[0].test.is_some());
 }
 
@@ -90,12 +92,12 @@ fn empty_splits_have_no_score_and_cannot_be_predicted() {
 fn what_goes_by_the_valid_metric_needs_one() {
     let bare = without_valid();
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
-    let patient = changed(&base, |config| config.patience = Some(2));
-    let plateau = changed(&base, |config| config.schedule.kind = ScheduleKind::Plateau);
+    let patient = changed(&base, |config| config.run.patience = Some(2));
+    let plateau = changed(&base, |config| config.run.schedule.kind = ScheduleKind::Plateau);
     for (config, words) in [(patient, "--patience needs a valid"), (plateau, "--schedule plateau needs a valid")] {
-        assert_refused(run(&bare, &config, &RunOptions::default()), words);
+        assert_refused(run(&bare, &config, &Around::default()), words);
     }
-    let summary = run(&bare, &base, &RunOptions::default()).unwrap();
+    let summary = run(&bare, &base, &Around::default()).unwrap();
     assert!(summary.best.is_none() && summary.epochs.len() == 2);
 }
 
@@ -103,20 +105,20 @@ fn what_goes_by_the_valid_metric_needs_one() {
 fn what_does_not_fit_is_refused_with_a_remedy() {
     let fixture = dataset(25, 100, 4);
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
-    let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
+    let named = changed(&split, |config| config.system.partition = Some("random-2".into()));
     let refused =
-        |config: &TrainConfig, options: &RunOptions, words: &str| assert_refused(run(&fixture, config, options), words);
-    let none = RunOptions::default();
-    let with = |change: &dyn Fn(&mut TrainConfig)| changed(&named, |config| change(config));
+        |config: &Config, options: &Around, words: &str| assert_refused(run(&fixture, config, options), words);
+    let none = Around::default();
+    let with = |change: &dyn Fn(&mut Config)| changed(&named, |config| change(config));
     refused(&split, &none, " --parts 2`");
     store_partition(&fixture.dataset, Cut::Random, 2);
     store_partition(&fixture.dataset, Cut::Ranges, 2);
     refused(&split, &none, "choose a partition with --partition: random-2, ranges-2");
-    let far = RunOptions { prefetch: 1 << 40, ..RunOptions::default() };
+    let far = Around { prefetch: 1 << 40, ..Around::default() };
     refused(&named, &far, "--prefetch 1099511627776: expected at most");
-    refused(&with(&|c| c.ranks = Some(3)), &none, "2 parts, the number of ranks is 3: pass --ranks 2");
+    refused(&with(&|c| c.system.ranks = Some(3)), &none, "2 parts, the number of ranks is 3: pass --ranks 2");
     refused(&with(&|c| c.model.layers = 2), &none, "--layers 2");
-    refused(&with(&|c| c.parallelism = Parallelism::Single), &none, "--parallelism single is one rank");
+    refused(&with(&|c| c.system.parallelism = Parallelism::Single), &none, "--parallelism single is one rank");
     refused(&with(&|c| (c.model.heads, c.model.kind) = (3, ModelKind::Gat)), &none, "--heads 3");
     let sgc = |change: &dyn Fn(&mut ModelConfig)| {
         with(&|c| {
@@ -129,13 +131,13 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     refused(&sgc(&|model| model.jumping_knowledge = JumpingKnowledge::Cat), &none, "choose gcn");
     refused(&with(&|c| (c.model.kind, c.model.residual) = (ModelKind::Resgcn, true)), &none, "--residual: resgcn");
     // A restarted job can keep its options: it starts from the beginning if there is no checkpoint yet.
-    let first = run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, true)).unwrap();
+    let first = run(&fixture, &changed(&named, |config| config.run.epochs = 1), &options(&fixture, true)).unwrap();
     assert_eq!(first.resumed_after, 0);
     let resumed = options(&fixture, true);
     refused(&with(&|c| c.model.hidden = 16), &resumed, "--hidden is 16, the checkpoint has 8");
-    let ranges = with(&|c| c.partition = Some("ranges-2".into()));
+    let ranges = with(&|c| c.system.partition = Some("ranges-2".into()));
     refused(&ranges, &resumed, "made with partition `random-2`, now it is `ranges-2`");
-    let more = RunOptions { threads: Some(8), ..options(&fixture, true) };
+    let more = Around { threads: Some(8), ..options(&fixture, true) };
     refused(&named, &more, "made with 1 threads a rank, now there are 4");
     std::fs::remove_dir_all(PartitionMap::folder(&fixture.dataset, "ranges-2")).unwrap();
     assert_eq!(run(&fixture, &split, &resumed).unwrap().resumed_after, 1);
@@ -155,15 +157,18 @@ fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     let fixture = dataset(34, 100, 4);
     let by_columns = config(ModelKind::Sage, Parallelism::PushPull, 2);
     let refused =
-        |config: &TrainConfig, options: &RunOptions, words: &str| assert_refused(run(&fixture, config, options), words);
-    let late = |staleness| changed(&by_columns, |config| config.optimizer.staleness = staleness);
-    refused(&late(65), &RunOptions::default(), "--staleness 65: expected at most 64");
-    let on_gpus = TrainConfig { parallelism: Parallelism::Data, device: Device::Cuda, ..late(2) };
-    refused(&on_gpus, &RunOptions::default(), "--staleness 2: GPUs update at once");
+        |config: &Config, options: &Around, words: &str| assert_refused(run(&fixture, config, options), words);
+    let late = |staleness| changed(&by_columns, |config| config.run.optimizer.staleness = staleness);
+    refused(&late(65), &Around::default(), "--staleness 65: expected at most 64");
+    let on_gpus = changed(&late(2), |config| {
+        config.system.parallelism = Parallelism::Data;
+        config.system.device = Device::Cuda
+    });
+    refused(&on_gpus, &Around::default(), "--staleness 2: GPUs update at once");
     let layer = OwnLayer::new(|named, shape| {
         Box::new(Opaque { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
     });
-    refused(&by_columns, &RunOptions { layer: Some(layer), ..RunOptions::default() }, "(ByColumns)");
+    refused(&by_columns, &Around { layer: Some(layer), ..Around::default() }, "(ByColumns)");
 }
 
 /// A layer that does not support columns.
@@ -173,22 +178,11 @@ struct Opaque {
 }
 
 impl Layer for Opaque {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<tch::Tensor> {
-        linear(edges.place(), &mixed.first(edges.edges.num_targets())?, &self.weight, None, finish)
+    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> crate::Result<tch::Tensor> {
+        linear(edges.place(), &input.first(edges.edges.num_targets())?, &self.weight, None, finish)
     }
 
     fn out_dim(&self) -> usize {
         self.out
     }
-}
-
-#[test]
-fn a_model_beyond_any_memory_is_refused() {
-    let fixture = dataset(29, 100, 4);
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 64), |config| {
-        (config.model.hidden, config.model.layers) = (1 << 16, 255);
-        config.fanouts = ["2"; 255].join(",").parse().unwrap();
-    });
-    let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
-    assert!(message.contains("--hidden 65536") && message.contains("GiB"), "{message}");
 }

@@ -10,13 +10,14 @@ use super::runs::{options, resumed, run};
 use crate::config::{ClassWeights, ModelKind, NumberLoss, Parallelism, TaskConfig, TaskKind};
 use crate::infer::Trained;
 use crate::metric::labels::TargetScale;
-use crate::{ChosenEpoch, InferConfig, Metric, Predict, RunOptions, infer, train};
+use crate::tests::fixture::{Around, train};
+use crate::{ChosenEpoch, InferConfig, Metric, Predict, infer};
 
 #[test]
 fn numbers_are_learnt_and_predicted_in_their_unit() {
     let fixture = numbers(47, 600, 4);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
-        (config.epochs, config.model.dropout, config.optimizer.lr, config.model.hidden) = (40, 0.0, 0.02, 16);
+        (config.run.epochs, config.model.dropout, config.run.optimizer.lr, config.model.hidden) = (40, 0.0, 0.02, 16);
     });
     let notes = Notes::default();
     let summary = train(&fixture.dataset, &config, &options(&fixture, false), &notes, &|_| {}).unwrap();
@@ -34,7 +35,7 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     };
     let scale = TargetScale::of(of(Split::Train).into_iter().map(|v| labels[v as usize]));
     let checkpoint = fixture.folder.path().join("checkpoints");
-    assert_eq!(Trained::open(&checkpoint, None).unwrap().target_scale(), Some(scale));
+    assert_eq!(Trained::open(&checkpoint, None).unwrap().checkpoint.target_scale, Some(scale));
     assert!(last.test.unwrap() < 0.5 * scale.deviation, "{last:?}, deviation {}", scale.deviation);
 
     let out = |name: &str| Some(fixture.folder.path().join(name));
@@ -86,13 +87,13 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
 #[test]
 fn a_resumed_run_of_numbers_continues_exactly() {
     let fixture = numbers(50, 200, 4);
-    let base = changed(&config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.epochs = 3);
+    let base = changed(&config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.run.epochs = 3);
     // The task found by the labels, and its loss, equal the ones that are named.
     let named = changed(&base, |config| {
-        (config.task.kind, config.task.loss) = (Some(TaskKind::Regression), Some(NumberLoss::Mse));
+        (config.data.task.kind, config.data.task.loss) = (Some(TaskKind::Regression), Some(NumberLoss::Mse));
     });
-    resumed(&fixture, &named, &changed(&base, |config| config.epochs = 1));
-    let other = changed(&base, |config| config.task.loss = Some(NumberLoss::Mae));
+    resumed(&fixture, &named, &changed(&base, |config| config.run.epochs = 1));
+    let other = changed(&base, |config| config.data.task.loss = Some(NumberLoss::Mae));
     assert_refused(run(&fixture, &other, &options(&fixture, true)), "--loss is");
 }
 
@@ -101,8 +102,8 @@ fn tasks_of_other_labels_are_refused_in_one_line() {
     let (of_numbers, of_classes) = (numbers(51, 60, 3), dataset(52, 60, 3));
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
     let refused = |fixture: &Fixture, change: &dyn Fn(&mut TaskConfig), words: &str| {
-        let config = changed(&base, |config| change(&mut config.task));
-        assert_refused(run(fixture, &config, &RunOptions::default()), words);
+        let config = changed(&base, |config| change(&mut config.data.task));
+        assert_refused(run(fixture, &config, &Around::default()), words);
     };
     let kind = |kind| move |task: &mut TaskConfig| task.kind = Some(kind);
     refused(&of_numbers, &kind(TaskKind::Node), "choose --task regression");
@@ -115,6 +116,7 @@ fn tasks_of_other_labels_are_refused_in_one_line() {
     let words = "3 weights, expected 4, one for each class: class 0, class 1, class 2, class 3";
     refused(&of_classes, &|task| task.class_weights = Some(ClassWeights::Each(vec![1.0; 3])), words);
     // Links are learnt whatever the labels.
-    let link = changed(&base, |config| (config.task.kind, config.task.valid_edges) = (Some(TaskKind::Link), 0.0));
+    let link =
+        changed(&base, |config| (config.data.task.kind, config.data.task.valid_edges) = (Some(TaskKind::Link), 0.0));
     assert!(link.of_labels(&of_numbers.dataset, &NoProgress).is_ok());
 }

@@ -8,21 +8,22 @@ use gsplit_store::{NoProgress, Notes};
 
 use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition};
 use crate::config::{
-    ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
+    Config, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
 };
-use crate::{EpochReport, RunOptions, Summary, train};
+use crate::tests::fixture::{Around, train};
+use crate::{EpochReport, Summary};
 
-pub fn options(fixture: &Fixture, resume: bool) -> RunOptions {
-    RunOptions {
+pub fn options(fixture: &Fixture, resume: bool) -> Around {
+    Around {
         checkpoint: Some(fixture.folder.path().join("checkpoints")),
         resume,
         log: Some(fixture.folder.path().join("log.jsonl")),
         threads: Some(2),
-        ..RunOptions::default()
+        ..Around::default()
     }
 }
 
-pub fn run(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> crate::Result<Summary> {
+pub fn run(fixture: &Fixture, config: &Config, options: &Around) -> crate::Result<Summary> {
     train(&fixture.dataset, config, options, &NoProgress, &|_| {})
 }
 
@@ -31,16 +32,16 @@ pub fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
 }
 
 /// A run on `config`, with the folder of its checkpoints.
-pub fn trained(fixture: &Fixture, config: &TrainConfig) -> (PathBuf, Summary) {
+pub fn trained(fixture: &Fixture, config: &Config) -> (PathBuf, Summary) {
     let checkpoint = fixture.folder.path().join("run");
     let _ = std::fs::remove_dir_all(&checkpoint);
-    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
+    let options = Around { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..Around::default() };
     (checkpoint, run(fixture, config, &options).unwrap())
 }
 
 /// Runs `whole`, and in two parts, with fewer epochs in `first`: all losses and scores are the same, to the bit.
-pub fn resumed(fixture: &Fixture, whole: &TrainConfig, first: &TrainConfig) -> [Summary; 3] {
-    let straight = run(fixture, whole, &RunOptions::default()).unwrap();
+pub fn resumed(fixture: &Fixture, whole: &Config, first: &Config) -> [Summary; 3] {
+    let straight = run(fixture, whole, &Around::default()).unwrap();
     let first = run(fixture, first, &options(fixture, false)).unwrap();
     let rest = run(fixture, whole, &options(fixture, true)).unwrap();
     assert_eq!(rest.resumed_after as usize, first.epochs.len());
@@ -51,14 +52,14 @@ pub fn resumed(fixture: &Fixture, whole: &TrainConfig, first: &TrainConfig) -> [
 #[test]
 fn a_resumed_run_continues_exactly() {
     let of = |model, norm, parallelism, ranks| {
-        changed(&config(model, parallelism, ranks), |config| (config.epochs, config.model.norm) = (5, Some(norm)))
+        changed(&config(model, parallelism, ranks), |config| (config.run.epochs, config.model.norm) = (5, Some(norm)))
     };
     // The running statistics of a batch norm have no gradient, but decide the accuracies.
     let normed = |parallelism, ranks| of(ModelKind::Gcn, NormKind::Batch, parallelism, ranks);
     let on_servers = |batches| {
         changed(&normed(Parallelism::Cooperative, 4), |config| {
-            (config.groups, config.partition) = (2, Some("random-4-on-2".into()));
-            config.cooperative.batches_per_epoch = Some(batches);
+            (config.system.groups, config.system.partition) = (2, Some("random-4-on-2".into()));
+            config.system.cooperative.batches_per_epoch = Some(batches);
         })
     };
     for whole in [
@@ -66,14 +67,14 @@ fn a_resumed_run_continues_exactly() {
         of(ModelKind::Gat, NormKind::Layer, Parallelism::Data, 2),
         of(ModelKind::Sage, NormKind::None, Parallelism::Single, 1),
         normed(Parallelism::Split, 3),
-        TrainConfig { groups: 2, ..normed(Parallelism::Split, 6) },
+        changed(&normed(Parallelism::Split, 6), |config| config.system.groups = 2),
         on_servers(1),
         on_servers(3),
     ] {
         let fixture = dataset(21, 200, 5);
         store_partition(&fixture.dataset, Cut::Random, 3);
         store_on_servers(&fixture.dataset, Cut::Random, 4, 2);
-        resumed(&fixture, &whole, &TrainConfig { epochs: 2, ..whole.clone() });
+        resumed(&fixture, &whole, &changed(&whole, |config| config.run.epochs = 2));
         let log = std::fs::read_to_string(fixture.folder.path().join("log.jsonl")).unwrap();
         let logged: Vec<u32> =
             log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
@@ -84,13 +85,13 @@ fn a_resumed_run_continues_exactly() {
 #[test]
 fn defaults_may_be_spelled_out_on_a_resume() {
     let fixture = dataset(23, 200, 5);
-    let begun = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.epochs = 1);
+    let begun = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.run.epochs = 1);
     run(&fixture, &begun, &options(&fixture, false)).unwrap();
     let spelled = changed(&begun, |config| {
-        config.epochs = 2;
+        config.run.epochs = 2;
         config.model.norm = Some(NormKind::None);
-        config.task.metric = Some("accuracy".parse().unwrap());
-        config.eval_fanouts = Some("2,2,2".parse().unwrap());
+        config.data.task.metric = Some("accuracy".parse().unwrap());
+        config.run.eval_fanouts = Some("2,2,2".parse().unwrap());
     });
     let told = Notes::default();
     let resumed = train(&fixture.dataset, &spelled, &options(&fixture, true), &told, &|_| {}).unwrap();
@@ -99,13 +100,13 @@ fn defaults_may_be_spelled_out_on_a_resume() {
     assert!(told.contains("evaluations drew --eval-fanouts all until now, and draw 2,2,2 from here on"), "{told}");
     for (change, told) in [
         (
-            &(|config: &mut TrainConfig| config.task.metric = Some("macro-f1".parse().unwrap()))
-                as &dyn Fn(&mut TrainConfig),
+            &(|config: &mut Config| config.data.task.metric = Some("macro-f1".parse().unwrap()))
+                as &dyn Fn(&mut Config),
             "--metric is macro-f1, the checkpoint has accuracy",
         ),
         (&|config| config.model.norm = Some(NormKind::Layer), "--norm is \"layer\", the checkpoint has \"none\""),
         (
-            &|config| config.schedule.kind = ScheduleKind::Cosine,
+            &|config| config.run.schedule.kind = ScheduleKind::Cosine,
             "--schedule is \"cosine\", the checkpoint has \"constant\"",
         ),
     ] {
@@ -136,16 +137,16 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         let fixture = dataset(31, 200, 5);
         store_partition(&fixture.dataset, Cut::Random, 3);
         let whole = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
-            (config.optimizer, config.schedule, config.epochs) = (optimizer, schedule, 6);
+            (config.run.optimizer, config.run.schedule, config.run.epochs) = (optimizer, schedule, 6);
         });
         // Decays end with the whole run, whichever part of it is run now.
-        let decays = matches!(whole.schedule.kind, ScheduleKind::Linear | ScheduleKind::Cosine);
+        let decays = matches!(whole.run.schedule.kind, ScheduleKind::Linear | ScheduleKind::Cosine);
         let part = changed(&whole, |config| {
-            (config.epochs, config.schedule.decay_epochs) = (3, decays.then_some(6));
+            (config.run.epochs, config.run.schedule.decay_epochs) = (3, decays.then_some(6));
         });
         let [straight, first, rest] = resumed(&fixture, &whole, &part);
         if decays {
-            let other = changed(&whole, |config| config.epochs = 7);
+            let other = changed(&whole, |config| config.run.epochs = 7);
             assert_refused(
                 run(&fixture, &other, &options(&fixture, true)),
                 "--decay-epochs is 7, the checkpoint has 6",
@@ -154,10 +155,10 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         let rates = |summary: &Summary| -> Vec<(f64, f64)> {
             summary.epochs.iter().map(|epoch| (epoch.learning_rate, epoch.gradient_norm)).collect()
         };
-        let what = format!("{:?}, {:?}, {parallelism}", whole.optimizer, whole.schedule);
+        let what = format!("{:?}, {:?}, {parallelism}", whole.run.optimizer, whole.run.schedule);
         assert_eq!([rates(&first), rates(&rest)].concat(), rates(&straight), "{what}");
         assert!(rates(&straight)[0].0 != rates(&straight)[5].0, "the rate changes: {what}");
-        let other = changed(&whole, |config| config.optimizer.weight_decay = 0.7);
+        let other = changed(&whole, |config| config.run.optimizer.weight_decay = 0.7);
         assert_refused(run(&fixture, &other, &options(&fixture, true)), "--weight-decay is 0.7, the checkpoint has 0");
     }
 }
@@ -165,11 +166,11 @@ fn every_optimizer_and_schedule_resumes_exactly() {
 #[test]
 fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     let fixture = dataset(33, 200, 5);
-    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 40);
-    let straight = run(&fixture, &base, &RunOptions::default()).unwrap();
+    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.run.epochs = 40);
+    let straight = run(&fixture, &base, &Around::default()).unwrap();
     assert!(!straight.stopped_early && straight.epochs.len() == 40);
     let valid: Vec<f64> = straight.epochs.iter().map(|report| report.valid.unwrap()).collect();
-    let patient = changed(&base, |config| config.patience = Some(3));
+    let patient = changed(&base, |config| config.run.patience = Some(3));
     // The metric first, then the loss, which differs in every epoch.
     let merits: Vec<(f64, f64)> =
         straight.epochs.iter().map(|report| (report.valid.unwrap(), -report.valid_loss.unwrap())).collect();
@@ -178,7 +179,7 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     assert!(valid.iter().all(|&metric| metric < 1.0), "a perfect score would end it");
     let last = (3..40).find(|&at| merits[at - 2..=at].iter().all(|&merit| merit <= best_of(&merits[..at - 2])));
     let last = last.unwrap() + 1;
-    let part = changed(&patient, |config| config.epochs = 2);
+    let part = changed(&patient, |config| config.run.epochs = 2);
     run(&fixture, &part, &options(&fixture, false)).unwrap();
     let stopped = run(&fixture, &patient, &options(&fixture, true)).unwrap();
     assert!(stopped.stopped_early);
@@ -228,7 +229,7 @@ fn a_checkpoint_folder_has_one_writer() {
     })
     .unwrap();
     assert_eq!(*calls.lock().unwrap(), 2);
-    run(&fixture, &TrainConfig { epochs: 3, ..config }, &options(&fixture, true)).unwrap();
+    run(&fixture, &changed(&config, |config| config.run.epochs = 3), &options(&fixture, true)).unwrap();
 }
 
 #[test]
@@ -237,11 +238,11 @@ fn every_parallelism_counts_its_work() {
     store_partition(&fixture.dataset, Cut::Ranges, 4);
     let in_part = |parallelism, ranks, split_layers| {
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
-            (config.epochs, config.eval_every) = (2, 0);
-            config.split_layers = split_layers;
+            (config.run.epochs, config.run.eval_every) = (2, 0);
+            config.system.split_layers = split_layers;
             config.model.dropout = 0.1;
         });
-        run(&fixture, &config, &RunOptions::default()).unwrap().epochs
+        run(&fixture, &config, &Around::default()).unwrap().epochs
     };
     let of = |parallelism, ranks| in_part(parallelism, ranks, None);
     let single = of(Parallelism::Single, 1);
@@ -271,11 +272,11 @@ fn every_parallelism_counts_its_work() {
 fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
     let fixture = dataset(23, 200, 5);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
-        config.optimizer.lr = 1e30;
-        config.epochs = 3;
+        config.run.optimizer.lr = 1e30;
+        config.run.epochs = 3;
     });
     for prefetch in [0, 1, 3] {
-        let options = RunOptions { prefetch, ..RunOptions::default() };
+        let options = Around { prefetch, ..Around::default() };
         let message = run(&fixture, &config, &options).unwrap_err().to_string();
         assert!(message.contains("at epoch") && message.contains("lower --lr"), "{prefetch} ahead: {message}");
         assert!(!message.contains("checkpoint"), "there is none: {message}");
@@ -283,8 +284,8 @@ fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
 
     // Every step multiplies the weights by -30: after a few epochs they overflow.
     let config = changed(&config, |config| {
-        (config.optimizer.kind, config.optimizer.momentum) = (OptimizerKind::Sgd, Some(0.0));
-        (config.optimizer.lr, config.optimizer.weight_decay, config.epochs) = (0.01, 3100.0, 30);
+        (config.run.optimizer.kind, config.run.optimizer.momentum) = (OptimizerKind::Sgd, Some(0.0));
+        (config.run.optimizer.lr, config.run.optimizer.weight_decay, config.run.epochs) = (0.01, 3100.0, 30);
     });
     let message = run(&fixture, &config, &options(&fixture, false)).unwrap_err().to_string();
     let number = message.split("at epoch ").nth(1).unwrap().split(',').next().unwrap();
@@ -311,7 +312,7 @@ fn a_damaged_checkpoint_is_named() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let more = TrainConfig { epochs: 3, ..config };
+    let more = changed(&config, |config| config.run.epochs = 3);
     let refused = |words: &str| {
         let message = run(&fixture, &more, &options(&fixture, true)).unwrap_err().to_string();
         assert!(message.contains(words) && message.contains("delete this checkpoint"), "{message}");
@@ -334,7 +335,7 @@ fn what_cannot_be_kept_is_not_begun() {
     let file = fixture.folder.path().join("file");
     std::fs::write(&file, "precious").unwrap();
     for checkpoint in [file.clone(), file.join("below")] {
-        let options = RunOptions { checkpoint: Some(checkpoint), ..options(&fixture, false) };
+        let options = Around { checkpoint: Some(checkpoint), ..options(&fixture, false) };
         let begun = |_: &[EpochReport]| panic!("an epoch was run");
         let message = train(&fixture.dataset, &config, &options, &NoProgress, &begun).unwrap_err().to_string();
         assert!(message.contains("file") && message.contains("name another path"), "{message}");

@@ -8,15 +8,16 @@ use super::fixture::{
     without_valid,
 };
 use super::runs::{options, run};
-use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::config::{Config, ModelKind, Parallelism};
 use crate::metric::ClassCounts;
 use crate::report::stopping::is_exhausted;
 use crate::report::{EpochReport, notes};
-use crate::{ChosenEpoch, InferConfig, RunOptions, infer, train};
+use crate::tests::fixture::{Around, train};
+use crate::{ChosenEpoch, InferConfig, infer};
 
-fn single(metric: Option<&str>) -> TrainConfig {
+fn single(metric: Option<&str>) -> Config {
     changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.task.metric) = (1, metric.map(|metric| metric.parse().unwrap()));
+        (config.run.epochs, config.data.task.metric) = (1, metric.map(|metric| metric.parse().unwrap()));
     })
 }
 
@@ -35,7 +36,7 @@ fn labelled(splits: [&[u32]; 3], feature: f32, add: impl FnOnce(&mut DatasetWrit
 
 #[track_caller]
 fn assert_baseline(dataset: &Dataset, metric: Option<&str>, expected: (Option<u32>, f64, f64)) {
-    let summary = train(dataset, &single(metric), &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let summary = train(dataset, &single(metric), &Around::default(), &NoProgress, &|_| {}).unwrap();
     let found = summary.baseline.unwrap();
     let (valid, test) = (found.valid.unwrap(), found.test.unwrap());
     let off = (valid - expected.1).abs().max((test - expected.2).abs());
@@ -103,9 +104,9 @@ fn scores_of_the_best_epoch_survive_a_resume_and_agree_over_ranks() {
         let fixture = if several { several_labels(37, 300, 5) } else { dataset(36, 300, 5) };
         store_partition(&fixture.dataset, Cut::Random, 3);
         let of = |parallelism, ranks, epochs| {
-            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.epochs = epochs)
+            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.run.epochs = epochs)
         };
-        let single = run(&fixture, &of(Parallelism::Single, 1, 4), &RunOptions::default()).unwrap();
+        let single = run(&fixture, &of(Parallelism::Single, 1, 4), &Around::default()).unwrap();
         let scores = single.scores.clone().unwrap();
         let best = single.best.as_ref().unwrap();
         assert_eq!((scores.epoch, &scores.baseline), (best.epoch, &single.baseline));
@@ -118,7 +119,7 @@ fn scores_of_the_best_epoch_survive_a_resume_and_agree_over_ranks() {
             false => sum(|class| class.right) / sum(|class| class.support),
         };
         assert!((score - best.valid.unwrap()).abs() < 1e-12, "{score} and {best:?}");
-        let split = run(&fixture, &of(Parallelism::Split, 3, 4), &RunOptions::default()).unwrap();
+        let split = run(&fixture, &of(Parallelism::Split, 3, 4), &Around::default()).unwrap();
         assert_eq!((&split.baseline, &split.scores), (&single.baseline, &single.scores));
         run(&fixture, &of(Parallelism::Single, 1, 3), &options(&fixture, false)).unwrap();
         let rest = run(&fixture, &of(Parallelism::Single, 1, 4), &options(&fixture, true)).unwrap();
@@ -127,9 +128,9 @@ fn scores_of_the_best_epoch_survive_a_resume_and_agree_over_ranks() {
 }
 
 /// Notes of a run of one epoch on `dataset`.
-fn told(dataset: &Dataset, config: &TrainConfig) -> String {
+fn told(dataset: &Dataset, config: &Config) -> String {
     let told = Notes::default();
-    train(dataset, config, &RunOptions::default(), &told, &|_| {}).unwrap();
+    train(dataset, config, &Around::default(), &told, &|_| {}).unwrap();
     told.lines().join("\n")
 }
 
@@ -141,7 +142,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
     let (large, _folder) = labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
     let line = told(&large, &single(None));
-    assert!(line.contains("a guess has 1.0986: features are not scaled (up to column 0 300000)"), "{line}");
+    assert!(line.contains("a guess has 1.0986: lower --lr, now "), "{line}");
     assert!(line.contains("convert with --scale standard") && !line.contains("has class"), "{line}");
     let (small, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[1, 1, 1, 1, 0, 1, 2, 0]).unwrap());
     let line = told(&small, &single(None));
@@ -151,7 +152,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     );
     let Fixture { dataset: blind, folder: _folder } = without_valid();
     assert!(told(&blind, &single(None)).contains("note: no valid split"));
-    let unasked = changed(&single(None), |config| config.eval_every = 0);
+    let unasked = changed(&single(None), |config| config.run.eval_every = 0);
     assert!(!told(&blind, &unasked).contains("no valid split"));
 
     let reports = |valid: &[Option<f64>]| -> Vec<EpochReport> {
@@ -182,8 +183,8 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
 #[test]
 fn a_split_without_a_class_has_no_score_and_training_goes_on() {
     let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
-    let lines = |dataset: &Dataset, config: &TrainConfig| {
-        let summary = train(dataset, config, &RunOptions::default(), &NoProgress, &|_| {})?;
+    let lines = |dataset: &Dataset, config: &Config| {
+        let summary = train(dataset, config, &Around::default(), &NoProgress, &|_| {})?;
         Ok::<_, crate::Error>(summary.notes.join("\n"))
     };
     let (rare, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 0, 1, 0, 0, 1, 1]).unwrap());
@@ -198,10 +199,10 @@ fn a_split_without_a_class_has_no_score_and_training_goes_on() {
     assert!(told(&rare, &single(None)).contains(problem));
     assert_eq!(crate::unscored(&rare, None, Split::Valid).unwrap().as_deref(), Some(problem));
     assert_eq!(crate::unscored(&rare, Some("accuracy".parse().unwrap()), Split::Valid).unwrap(), None);
-    let patient = changed(&single(None), |config| config.patience = Some(3));
+    let patient = changed(&single(None), |config| config.run.patience = Some(3));
     let refused = lines(&rare, &patient).unwrap_err().to_string();
     assert!(refused.starts_with(&format!("--patience needs a score of the valid split: {problem}:")), "{refused}");
-    let with_accuracy = changed(&single(Some("accuracy")), |config| config.patience = Some(3));
+    let with_accuracy = changed(&single(Some("accuracy")), |config| config.run.patience = Some(3));
     assert!(!lines(&rare, &with_accuracy).unwrap().contains("no value"));
     let (bare, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 2, 1, -1, -1, 1, 1]).unwrap());
     let line = lines(&bare, &single(None)).unwrap();
@@ -240,7 +241,7 @@ fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
 fn the_best_epoch_predicts_unless_another_is_chosen() {
     let fixture = dataset(33, 200, 5);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.patience) = (60, Some(3));
+        (config.run.epochs, config.run.patience) = (60, Some(3));
     });
     let summary = run(&fixture, &config, &options(&fixture, false)).unwrap();
     let (best, last) = (summary.best.unwrap(), summary.epochs.last().unwrap());

@@ -11,16 +11,15 @@ use super::fixture::{
 };
 use super::processes::{in_processes, on_processes};
 use super::runs::losses;
-use crate::config::{
-    ClassWeights, FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, TaskKind, TrainConfig,
-};
-use crate::{Metric, RunOptions, Summary, train};
+use crate::config::{ClassWeights, Config, FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, TaskKind};
+use crate::tests::fixture::{Around, train};
+use crate::{Metric, Summary};
 
 /// Shards of `fixture` for `hosts`, cut by `key`, each in a separate folder below `to`. The whole dataset is hidden.
 pub fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
     let map = PartitionMap::open(&fixture.dataset, key).unwrap();
     let out = fixture.folder.path().join("shards");
-    alone(write_shards((&fixture.dataset, Some(&map)), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
+    alone(write_shards(&fixture.dataset, Some(&map), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
 }
 
 /// Moves each of `shards` to a separate folder below `to`.
@@ -36,12 +35,12 @@ fn alone(shards: Vec<Dataset>, to: &Path) -> Vec<Dataset> {
 
 /// Results of the ranks of a run on `config`; `of` gives the dataset of each.
 pub fn outcomes<'d>(
-    config: &TrainConfig,
-    options: &RunOptions,
+    config: &Config,
+    options: &Around,
     of: impl Fn(usize) -> &'d Dataset + Sync,
 ) -> Vec<crate::Result<Summary>> {
-    in_processes((config.num_ranks(), config.groups), |rank, process| {
-        let options = RunOptions { process: Some(process), ..options.clone() };
+    in_processes((config.num_ranks(), config.system.groups), |rank, process| {
+        let options = Around { process: Some(process), ..options.clone() };
         train(of(rank), config, &options, &NoProgress, &|_| {})
     })
 }
@@ -50,11 +49,11 @@ pub fn outcomes<'d>(
 fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
     let plain = || dataset(91, 220, 5);
     let base = |kind| config(kind, Parallelism::Split, 4);
-    let roc_auc = |config: &mut TrainConfig| config.task.metric = Some("roc-auc".parse::<Metric>().unwrap());
-    let macro_f1 = |config: &mut TrainConfig| config.task.metric = Some("macro-f1".parse::<Metric>().unwrap());
-    let regression = |config: &mut TrainConfig| config.task.kind = Some(TaskKind::Regression);
-    let weighted = |config: &mut TrainConfig| config.task.class_weights = Some(ClassWeights::Balanced);
-    let cases: Vec<(Fixture, Cut, u32, TrainConfig, Option<u32>)> = vec![
+    let roc_auc = |config: &mut Config| config.data.task.metric = Some("roc-auc".parse::<Metric>().unwrap());
+    let macro_f1 = |config: &mut Config| config.data.task.metric = Some("macro-f1".parse::<Metric>().unwrap());
+    let regression = |config: &mut Config| config.data.task.kind = Some(TaskKind::Regression);
+    let weighted = |config: &mut Config| config.data.task.class_weights = Some(ClassWeights::Balanced);
+    let cases: Vec<(Fixture, Cut, u32, Config, Option<u32>)> = vec![
         (plain(), Cut::Random, 4, base(ModelKind::Sage), None),
         (plain(), Cut::Lopsided, 2, changed(&base(ModelKind::Gcn), |c| c.model.norm = Some(NormKind::Batch)), None),
         (
@@ -69,25 +68,24 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
             None,
         ),
         // Two groups, each with all parts: ranks 0 and 2 have the same rows.
-        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.groups = 2), None),
+        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.system.groups = 2), None),
         // Only feature rows move.
-        (plain(), Cut::Random, 4, changed(&base(ModelKind::Resgcn), |c| c.split_layers = Some(1)), None),
+        (plain(), Cut::Random, 4, changed(&base(ModelKind::Resgcn), |c| c.system.split_layers = Some(1)), None),
         (several_labels(93, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Gin), roc_auc), None),
-        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.ranks = Some(2)), None),
+        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.system.ranks = Some(2)), None),
         (numbers(95, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Sage), regression), None),
         (several_labels(96, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Sage), weighted), None),
         (
             stored_as(FeatureDtype::F16, 94, 200, 4, 6),
             Cut::Random,
             2,
-            changed(&base(ModelKind::Gat), |c| c.ranks = Some(2)),
+            changed(&base(ModelKind::Gat), |c| c.system.ranks = Some(2)),
             Some(1),
         ),
     ];
     for (fixture, way, hosts, config, order) in cases {
         let key = store_partition(&fixture.dataset, way, config.ranks_of_group());
-        let options =
-            RunOptions { places: order.and_then(emulated), prefetch: 1, threads: Some(1), ..RunOptions::default() };
+        let options = Around { places: order.and_then(emulated), prefetch: 1, threads: Some(1), ..Around::default() };
         let whole = on_processes(&fixture, &config, &options).remove(0);
         let to = tempfile::tempdir().unwrap();
         let shards = cut(&fixture, &key, hosts, to.path());
@@ -96,7 +94,7 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         for summary in outcomes(&config, &options, |rank| &shards[rank % of_group / each]) {
             let summary = summary.unwrap();
             let what = format!("{:?}, {way:?}, {hosts} hosts", config.model.kind);
-            assert!(config.task.is_regression() || whole.baseline.is_some() && whole.scores.is_some());
+            assert!(config.data.task.is_regression() || whole.baseline.is_some() && whole.scores.is_some());
             assert_eq!((&summary.baseline, &summary.scores), (&whole.baseline, &whole.scores), "{what}");
             for ((epoch, loss, valid, test), expected) in losses(&summary).into_iter().zip(losses(&whole)) {
                 assert_eq!((epoch, loss), (expected.0, expected.1), "{what}");
@@ -114,11 +112,11 @@ fn a_run_on_the_whole_dataset_goes_on_upon_shards_and_back() {
     let key = store_partition(&fixture.dataset, Cut::Random, 2);
     let to = tempfile::tempdir().unwrap();
     let shards = cut(&fixture, &key, 2, to.path());
-    let config = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.epochs = 3);
-    let options = RunOptions { threads: Some(1), ..RunOptions::default() };
+    let config = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.run.epochs = 3);
+    let options = Around { threads: Some(1), ..Around::default() };
     let straight = losses(&on_processes(&fixture, &config, &options)[0]);
-    let kept = RunOptions { checkpoint: Some(fixture.folder.path().join("run")), resume: true, ..options };
-    let upto = |epochs| changed(&config, |config| config.epochs = epochs);
+    let kept = Around { checkpoint: Some(fixture.folder.path().join("run")), resume: true, ..options };
+    let upto = |epochs| changed(&config, |config| config.run.epochs = epochs);
     let mut found = losses(&on_processes(&fixture, &upto(1), &kept)[0]);
     found.extend(losses(outcomes(&upto(2), &kept, |rank| &shards[rank])[0].as_ref().unwrap()));
     found.extend(losses(&on_processes(&fixture, &upto(3), &kept)[0]));
@@ -126,7 +124,7 @@ fn a_run_on_the_whole_dataset_goes_on_upon_shards_and_back() {
 }
 
 /// Runs on `datasets`, one rank each; all must be refused with `words` or with another rank's error.
-fn refused(datasets: &[&Dataset], config: &TrainConfig, options: &RunOptions, words: &str) {
+fn refused(datasets: &[&Dataset], config: &Config, options: &Around, words: &str) {
     let messages: Vec<String> = outcomes(config, options, |rank| datasets[rank])
         .into_iter()
         .map(|outcome| outcome.unwrap_err().to_string())
@@ -143,36 +141,36 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     let to = tempfile::tempdir().unwrap();
     let shards = cut(&fixture, &key, 2, to.path());
     let [first, second] = [&shards[0], &shards[1]];
-    let plain = RunOptions { threads: Some(1), ..RunOptions::default() };
+    let plain = Around { threads: Some(1), ..Around::default() };
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
-    let with = |parallelism| changed(&split, |config| config.parallelism = parallelism);
+    let with = |parallelism| changed(&split, |config| config.system.parallelism = parallelism);
 
-    let by_default = |of: &[&Dataset], config: &TrainConfig, words: &str| refused(of, config, &plain, words);
+    let by_default = |of: &[&Dataset], config: &Config, words: &str| refused(of, config, &plain, words);
     by_default(
         &[first, second],
         &with(Parallelism::Data),
         "--parallelism data loads rows of other hosts: pass --parallelism split",
     );
     by_default(&[first, second], &with(Parallelism::Owned), "--parallelism owned loads rows");
-    let single = changed(&with(Parallelism::Single), |config| config.ranks = Some(1));
+    let single = changed(&with(Parallelism::Single), |config| config.system.ranks = Some(1));
     let words = "is the shard of host 0 of 2, cut by partition random-2: --parallelism single loads";
     by_default(&[first], &single, words);
-    let above = changed(&split, |config| config.split_layers = Some(0));
+    let above = changed(&split, |config| config.system.split_layers = Some(0));
     by_default(&[first, second], &above, "with --split-layers 0 loads rows");
     let words = "rank 0 has part 0, it holds those from 1 to 1: give that rank the shard of host 0";
     by_default(&[second, first], &split, words);
-    let link = changed(&split, |config| config.task.kind = Some(TaskKind::Link));
+    let link = changed(&split, |config| config.data.task.kind = Some(TaskKind::Link));
     by_default(&[first, second], &link, "pass --eval-every 0");
-    let cache = RunOptions { cache: Some(1 << 20), places: emulated(1), ..plain.clone() };
+    let cache = Around { cache: Some(1 << 20), places: emulated(1), ..plain.clone() };
     refused(&[first, second], &split, &cache, "pass --placement host, and no --cache");
 
     // Ranks in threads of one process have all parts.
-    let error = train(first, &split, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err().to_string();
+    let error = train(first, &split, &Around::default(), &NoProgress, &|_| {}).unwrap_err().to_string();
     assert!(error.contains("rank 1 has part 1") && error.contains("a process of its own"), "{error}");
 
     // A partition of the same size made on the shard, and shards of another dataset and of another cut.
     store_partition(first, Cut::Ranges, 2);
-    let named = |key: &str| changed(&split, |config| config.partition = Some(key.into()));
+    let named = |key: &str| changed(&split, |config| config.system.partition = Some(key.into()));
     let words = "partition ranges-2 gives its vertices to other ranks: pass --partition random-2";
     by_default(&[first, first], &named("ranges-2"), words);
     let other = dataset(97, 160, 4);
@@ -190,9 +188,9 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
 fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
     let fixture = dataset(98, 160, 4);
     let key = store_partition(&fixture.dataset, Cut::Random, 2);
-    let options = RunOptions { threads: Some(1), ..RunOptions::default() };
+    let options = Around { threads: Some(1), ..Around::default() };
     let link = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
-        (config.task.kind, config.eval_every) = (Some(TaskKind::Link), 0);
+        (config.data.task.kind, config.run.eval_every) = (Some(TaskKind::Link), 0);
     });
     let to = tempfile::tempdir().unwrap();
     let shards = cut(&fixture, &key, 2, to.path());
@@ -214,7 +212,7 @@ fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
     // All parts in one process.
     let whole = cut(&fixture, &key, 1, &to.path().join("one")).remove(0);
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
-    let options = RunOptions { threads: Some(2), ..RunOptions::default() };
+    let options = Around { threads: Some(2), ..Around::default() };
     let trained = |dataset: &Dataset| losses(&train(dataset, &split, &options, &NoProgress, &|_| {}).unwrap());
     let (found, expected) = (trained(&whole), trained(&fixture.dataset));
     assert_eq!(found.len(), expected.len());
@@ -235,20 +233,20 @@ fn processes_with_their_columns_alone_train_as_on_the_whole_dataset() {
     ];
     for (i, (dtype, kind, ranks, hosts)) in cases.into_iter().enumerate() {
         let fixture = stored_as(dtype, 99, 200, 5, 6);
-        let config = changed(&config(kind, Parallelism::PushPull, ranks), |config| config.eval_every = 0);
-        let options = RunOptions { prefetch: i % 2, threads: Some(1), ..RunOptions::default() };
+        let config = changed(&config(kind, Parallelism::PushPull, ranks), |config| config.run.eval_every = 0);
+        let options = Around { prefetch: i % 2, threads: Some(1), ..Around::default() };
         let expected = losses(&on_processes(&fixture, &config, &options)[0]);
         let out = fixture.folder.path().join("shards");
-        let shards = write_shards((&fixture.dataset, None), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+        let shards = write_shards(&fixture.dataset, None, hosts, &out, true, &provenance(), &NoProgress).unwrap();
         let shards = alone(shards, &to.path().join(i.to_string()));
         fs::rename(fixture.dataset.path(), fixture.folder.path().join("hidden")).unwrap();
         for summary in outcomes(&config, &options, |rank| &shards[rank * hosts as usize / ranks]) {
             assert_eq!(losses(&summary.unwrap()), expected, "{kind:?}, {ranks} ranks on {hosts} hosts");
         }
         let first = &shards[0];
-        let scored = changed(&config, |config| config.eval_every = 1);
-        let by_rows = changed(&scored, |config| config.parallelism = Parallelism::Data);
-        let refused = |config: &TrainConfig, words: &str| refused(&[first; 4][..ranks], config, &options, words);
+        let scored = changed(&config, |config| config.run.eval_every = 1);
+        let by_rows = changed(&scored, |config| config.system.parallelism = Parallelism::Data);
+        let refused = |config: &Config, words: &str| refused(&[first; 4][..ranks], config, &options, words);
         refused(&by_rows, "reads whole rows: pass --parallelism push-pull");
         match hosts {
             1 => refused(&scored, "pass --eval-every 0 and score the checkpoint with infer"),

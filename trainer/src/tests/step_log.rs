@@ -6,9 +6,9 @@ use super::evaluation::with_job;
 use super::fixture::{Cut, assert_refused, changed, config, dataset, several_labels, store_partition};
 use super::links::link_config;
 use super::runs::{losses, run};
-use crate::RunOptions;
 use crate::config::{ClassWeights, ModelKind, Parallelism};
 use crate::metric::labels::Labels;
+use crate::tests::fixture::Around;
 
 #[test]
 fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
@@ -17,11 +17,11 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
     for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Single, 1)] {
         // 200 seeds: 10 mini-batches per epoch, in windows of 4, 4 and 2, then 2, 4 and 4 ...
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
-            (config.batch_size, config.epochs) = (20, 3);
+            (config.data.batch_size, config.run.epochs) = (20, 3);
         });
         let log = |every: u32| {
             let path = fixture.folder.path().join(format!("{parallelism}-{every}.jsonl"));
-            let options = RunOptions { log: Some(path.clone()), log_every: every, prefetch: 1, ..Default::default() };
+            let options = Around { log: Some(path.clone()), log_every: every, prefetch: 1, ..Default::default() };
             let summary = run(&fixture, &config, &options).unwrap();
             let text = std::fs::read_to_string(path).unwrap();
             (losses(&summary), text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
@@ -60,7 +60,7 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
         assert!((number(&by_four[1], "loss") - mean).abs() < 1e-9);
     }
     let (plain, options) =
-        (config(ModelKind::Sage, Parallelism::Single, 1), RunOptions { log_every: 5, ..Default::default() });
+        (config(ModelKind::Sage, Parallelism::Single, 1), Around { log_every: 5, ..Default::default() });
     assert_refused(run(&fixture, &plain, &options), "--log-every 5: needs --log");
 }
 
@@ -73,15 +73,15 @@ fn losses_are_means_over_seeds_and_pairs() {
     let links = link_config(ModelKind::Sage, Parallelism::Data, 2);
     let classes = dataset(38, 300, 5);
     let weighted = changed(&nodes(Parallelism::Data, 2), |config| {
-        config.task.class_weights = Some(ClassWeights::Each(vec![0.5, 9.0, 0.0, 2.0]));
+        config.data.task.class_weights = Some(ClassWeights::Each(vec![0.5, 9.0, 0.0, 2.0]));
     });
     let of_fixture =
         [nodes(Parallelism::Data, 3), nodes(Parallelism::Single, 1), links].map(|config| (&fixture, config));
     for (fixture, config) in of_fixture.into_iter().chain([(&classes, weighted)]) {
-        let config = changed(&config, |config| (config.batch_size, config.epochs) = (BATCH, 2));
+        let config = changed(&config, |config| (config.data.batch_size, config.run.epochs) = (BATCH, 2));
         with_job(&fixture.dataset, &config, |job| {
             let (items, log) = (job.train.len(), fixture.folder.path().join("log.jsonl"));
-            let options = RunOptions { log: Some(log.clone()), log_every: 1, ..Default::default() };
+            let options = Around { log: Some(log.clone()), log_every: 1, ..Default::default() };
             run(fixture, &config, &options).unwrap();
             let text = std::fs::read_to_string(&log).unwrap();
             std::fs::remove_file(log).unwrap();
@@ -90,8 +90,8 @@ fn losses_are_means_over_seeds_and_pairs() {
             let loss = |record: &serde_json::Value| record["loss"].as_f64().unwrap();
             assert_eq!((epochs.len(), steps.len()), (2, 2 * items.div_ceil(BATCH)));
             for ((number, epoch), steps) in (1..).zip(&epochs).zip(steps.chunks(steps.len() / 2)) {
-                let order = epoch_seeds(&job.train, config.seed, number).unwrap();
-                let weight = |batch: &[u32]| match (&config.task.class_weights, job.task.labels()) {
+                let order = epoch_seeds(&job.train, config.run.seed, number).unwrap();
+                let weight = |batch: &[u32]| match (&config.data.task.class_weights, job.task.labels()) {
                     (Some(ClassWeights::Each(weights)), Some(Labels::One { class, .. })) => {
                         let weight = |v: &u32| {
                             usize::try_from(class.get(*v).unwrap()).map_or(0.0, |class| f64::from(weights[class]))
@@ -104,8 +104,13 @@ fn losses_are_means_over_seeds_and_pairs() {
                 let sum: f64 = steps.iter().zip(&weights).map(|(step, weight)| weight * loss(step)).sum();
                 let mean = sum / weights.iter().sum::<f64>();
                 let plain = steps.iter().map(loss).sum::<f64>() / steps.len() as f64;
-                assert!((loss(epoch) - mean).abs() < 1e-12 * mean, "{:?}: {}, not {mean}", config.task, loss(epoch));
-                assert!((plain - mean).abs() > 1e-6 * mean, "{:?}: mini-batches are alike", config.task);
+                assert!(
+                    (loss(epoch) - mean).abs() < 1e-12 * mean,
+                    "{:?}: {}, not {mean}",
+                    config.data.task,
+                    loss(epoch)
+                );
+                assert!((plain - mean).abs() > 1e-6 * mean, "{:?}: mini-batches are alike", config.data.task);
             }
         });
     }

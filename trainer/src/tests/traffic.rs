@@ -9,18 +9,18 @@ use gsplit_store::Split;
 
 use super::fixture::{Cut, changed, config, dataset, store_partition};
 use super::runs::run;
-use crate::RunOptions;
-use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::config::{Config, ModelKind, Parallelism};
 use crate::operator::Place;
 use crate::ranks::traffic::{Phase, Traffic};
 use crate::report::LayerRows;
 use crate::sample::{BatchSampler, sample};
+use crate::tests::fixture::Around;
 
 const RANKS: usize = 3;
 
 /// Traffic of `run` in its first epoch, the number of parameters, and the rows that crossed per layer.
-fn sent(fixture: &super::fixture::Fixture, config: &TrainConfig) -> (Traffic, u64, Vec<LayerRows>) {
-    let summary = run(fixture, config, &RunOptions::default()).unwrap();
+fn sent(fixture: &super::fixture::Fixture, config: &Config) -> (Traffic, u64, Vec<LayerRows>) {
+    let summary = run(fixture, config, &Around::default()).unwrap();
     let work = summary.epochs[0].work.clone();
     assert_eq!(work.bytes_sent, work.sent.bytes());
     assert_eq!(work.rows_exchanged, work.exchanged.iter().map(|layer| layer.rows).sum::<u64>());
@@ -37,31 +37,31 @@ fn oracle_split_sends_what_crosses() {
     let fixture = dataset(61, 300, 6);
     for cut in [Cut::Random, Cut::Ranges] {
         let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
-            config.partition = Some(store_partition(&fixture.dataset, cut, RANKS));
-            (config.epochs, config.eval_every, config.fanouts) = (1, 0, "4,3,6".parse().unwrap());
+            config.system.partition = Some(store_partition(&fixture.dataset, cut, RANKS));
+            (config.run.epochs, config.run.eval_every, config.data.fanouts) = (1, 0, "4,3,6".parse().unwrap());
         });
         sends_what_crosses(&fixture, &config, &cut.assignment(300, RANKS));
     }
 }
 
 /// Checks the traffic of `config`.
-fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, part: &[u16]) {
+fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &Config, part: &[u16]) {
     let (found, parameters, exchanged) = sent(fixture, config);
     let topology = fixture.dataset.topology();
     let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
     let train = fixture.dataset.split(Split::Train).unwrap();
-    let order = epoch_seeds(&train, config.seed, 1).unwrap();
+    let order = epoch_seeds(&train, config.run.seed, 1).unwrap();
     let features = fixture.dataset.features().unwrap().dim() as u64;
     let [mut ids, mut rows, mut hidden, mut steps] =
         [Sent::default(), Sent::default(), Sent::default(), Sent::default()];
     let mut by_layer = [0; 3];
     let others = (RANKS * (RANKS - 1)) as u64;
-    for (step, batch) in (0..).zip(order.chunks(config.batch_size)) {
+    for (step, batch) in (0..).zip(order.chunks(config.data.batch_size)) {
         let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
-        let step = Step { seed: config.seed, epoch: 1, step };
+        let step = Step { seed: config.run.seed, epoch: 1, step };
         let frontiers = Frontiers::all(Ownership::Mine, 3);
         let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &frontiers, &Solo).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &frontiers, &Solo).unwrap();
         for (depth, layer) in sampled.layers.iter().enumerate() {
             let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
             // By owner and reader, the distinct sources.
@@ -106,7 +106,8 @@ fn one_split_layer_sends_feature_rows_alone() {
     let partition = Some(store_partition(&fixture.dataset, Cut::Lopsided, RANKS));
     let of = |split_layers| {
         let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
-            (config.partition, config.epochs, config.split_layers) = (partition.clone(), 1, Some(split_layers));
+            (config.system.partition, config.run.epochs, config.system.split_layers) =
+                (partition.clone(), 1, Some(split_layers));
         });
         sent(&fixture, &config).0
     };
@@ -129,21 +130,21 @@ fn one_split_layer_sends_feature_rows_alone() {
 fn oracle_push_pull_sends_structure_and_sums() {
     let fixture = dataset(63, 300, 6);
     let config = changed(&config(ModelKind::Sage, Parallelism::PushPull, RANKS), |config| {
-        (config.epochs, config.eval_every) = (1, 0);
+        (config.run.epochs, config.run.eval_every) = (1, 0);
     });
     let (found, parameters, _) = sent(&fixture, &config);
     let topology = fixture.dataset.topology();
     let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
     let train = fixture.dataset.split(Split::Train).unwrap();
     let (mut pushed, mut sums, mut steps) = (0, 0, 0);
-    for (step, batch) in (0..).zip(epoch_seeds(&train, config.seed, 1).unwrap().chunks(config.batch_size)) {
+    for (step, batch) in (0..).zip(epoch_seeds(&train, config.run.seed, 1).unwrap().chunks(config.data.batch_size)) {
         steps += 1;
         for rank in 0..RANKS {
             let seeds = Seeds::of(batch, Ownership::Mine, rank, RANKS);
-            let step = Step { seed: config.seed, epoch: 1, step };
+            let step = Step { seed: config.run.seed, epoch: 1, step };
             let frontiers = Frontiers::all(Ownership::Mine, 3);
             let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
-            let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &frontiers, &Solo).unwrap();
+            let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &frontiers, &Solo).unwrap();
             let (bottom, others) = (sampled.bottom(), RANKS as u64 - 1);
             let structure = 3 + bottom.edges.num_targets() + 1 + bottom.edges.num_edges() + bottom.read.len();
             pushed += (8 + 4 * structure as u64) * others;

@@ -18,7 +18,8 @@ use super::runs;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig};
 use crate::metric::rank_of_positive;
 use crate::task::{LinkBatch, LinkSplit};
-use crate::{ChosenEpoch, InferConfig, RunOptions, infer, train};
+use crate::tests::fixture::{Around, train};
+use crate::{ChosenEpoch, InferConfig, infer};
 
 const USERS: u32 = 60;
 const ITEMS: u32 = 15;
@@ -105,7 +106,7 @@ fn negatives_of_training_are_of_the_targets_kind() {
             assert!(list.iter().all(|&(u, v)| u < USERS && v >= USERS), "from users to items: {list:?}");
         }
         let (step, batch) = (Step { seed, epoch: 1, step: 3 }, &split.train[..5]);
-        let (seeds, pairs) = LinkBatch::new(&split, (batch, 0..5), 40, step, Ownership::Mine, &Solo).unwrap();
+        let (seeds, pairs) = LinkBatch::new(&split, batch, 0..5, 40, step, Ownership::Mine, &Solo).unwrap();
         assert_eq!(pairs.num_pairs(), 5 * 41);
         let users: BTreeSet<u32> = batch.iter().map(|&edge| split.ends(edge).0).collect();
         let found: BTreeSet<u32> = seeds.local.iter().copied().filter(|&v| v < USERS).collect();
@@ -122,7 +123,7 @@ fn where_there_is_one_kind_negatives_are_drawn_as_ever() {
     let split = LinkSplit::new(&graph(&fixture.dataset), TaskConfig::default().held_out()).unwrap();
     let split = split.of_kinds(fixture.dataset.kinds().unwrap());
     let (step, batch) = (Step { seed, epoch: 2, step: 1 }, &split.train[..20]);
-    let (seeds, _) = LinkBatch::new(&split, (batch, 0..20), 3, step, Ownership::Mine, &Solo).unwrap();
+    let (seeds, _) = LinkBatch::new(&split, batch, 0..20, 3, step, Ownership::Mine, &Solo).unwrap();
     let mut expected = BTreeSet::new();
     for &edge in batch {
         let mut draws = Draws::new(&step.key(Stream::Negatives, 0), edge);
@@ -172,22 +173,22 @@ fn oracle_popularity_is_counted_one_by_one_among_the_same_negatives() {
     for (fixture, first) in [(&of_one_kind, 0), (&of_two[0], USERS), (&of_two[1], USERS)] {
         let dataset = &fixture.dataset;
         let base = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.epochs, config.task.test_edges, config.task.eval_negatives) = (2, 0.2, 12);
+            (config.run.epochs, config.data.task.test_edges, config.data.task.eval_negatives) = (2, 0.2, 12);
         });
-        let split = LinkSplit::new(&graph(dataset), base.task.held_out()).unwrap();
+        let split = LinkSplit::new(&graph(dataset), base.data.task.held_out()).unwrap();
         let graphs = (&graph(dataset), &split.graph().unwrap());
         for (at, metric) in ["mrr", "hits@3"].into_iter().enumerate() {
-            let config = changed(&base, |config| config.task.metric = Some(metric.parse().unwrap()));
-            let summary = train(dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+            let config = changed(&base, |config| config.data.task.metric = Some(metric.parse().unwrap()));
+            let summary = train(dataset, &config, &Around::default(), &NoProgress, &|_| {}).unwrap();
             let baseline = summary.baseline.unwrap();
             assert_eq!(baseline.name, "popularity");
             for (found, edges) in [(baseline.valid, &split.valid), (baseline.test, &split.test)] {
-                let expected = by_popularity(graphs, first, &base.task, edges)[at];
+                let expected = by_popularity(graphs, first, &base.data.task, edges)[at];
                 assert!((found.unwrap() - expected).abs() < 1e-9, "{metric}: {found:?}, expected {expected}");
             }
         }
-        let never = changed(&base, |config| config.eval_every = 0);
-        let summary = train(dataset, &never, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+        let never = changed(&base, |config| config.run.eval_every = 0);
+        let summary = train(dataset, &never, &Around::default(), &NoProgress, &|_| {}).unwrap();
         assert_eq!(summary.baseline.is_some(), summary.epochs[1].valid.is_some(), "beside scores alone");
     }
 }
@@ -204,10 +205,10 @@ fn features_that_tell_and_edges_that_lead_one_way_are_noted() {
     ] {
         let fixture = generated_as(3, both_ways, false, generated);
         let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.epochs, config.task.test_edges) = (1, share);
+            (config.run.epochs, config.data.task.test_edges) = (1, share);
         });
         let notes = gsplit_store::Notes::default();
-        train(&fixture.dataset, &config, &RunOptions::default(), &notes, &|_| {}).unwrap();
+        train(&fixture.dataset, &config, &Around::default(), &notes, &|_| {}).unwrap();
         let lines: Vec<String> = notes.lines().into_iter().filter(|line| line.contains("convert")).collect();
         assert_eq!(lines.len(), usize::from(!noted.is_empty()), "{lines:?}");
         assert!(lines.iter().all(|line| line.contains(noted)), "{lines:?}");
@@ -217,7 +218,7 @@ fn features_that_tell_and_edges_that_lead_one_way_are_noted() {
 /// A model of the links of `fixture`, trained for two epochs.
 fn trained(fixture: &Fixture, scorer: ScorerKind) -> PathBuf {
     let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.task.scorer, config.optimizer.lr) = (2, scorer, 0.02);
+        (config.run.epochs, config.data.task.scorer, config.run.optimizer.lr) = (2, scorer, 0.02);
     });
     runs::trained(fixture, &config).0
 }

@@ -59,7 +59,7 @@ fn on_gpu<T: Rounded>(
             let [mut of_source, mut of_target] = [s.len(), t.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
             let (from_source, from_target) = (of_source.slice_mut(), of_target.slice_mut());
             let into = DeviceAttentionGradient { rows: of_rows.slice_mut(), from_source, from_target };
-            device.backward(&gpu, (rows.slice(), vectors), scores, weights.slice(), gradient.slice(), into).unwrap();
+            device.backward(&gpu, rows.slice(), vectors, scores, weights.slice(), gradient.slice(), into).unwrap();
             [of_source, of_target].map(|of| of.to_vec().unwrap())
         }
         Dynamic => {

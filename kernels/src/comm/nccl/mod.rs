@@ -14,8 +14,6 @@
 //! kernels then end.
 //! Cost: a message to each other rank; a check of a flag ten times a second.
 
-mod transfers;
-
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,12 +25,18 @@ use super::wait::{Limit, Since};
 use super::{DeviceExchange, check_parts, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
-pub(crate) use transfers::Transfer;
-use transfers::{receives, sends};
 
 const CALLED: &str = "device_all_to_all";
 /// Interval between two checks of the watching thread.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Part of a group of sends and receives. Transfers between the same two ranks match in their order.
+pub(crate) enum Transfer<'a> {
+    /// Sends these bytes to a rank.
+    Send { to: usize, bytes: DeviceSlice<'a, u8> },
+    /// Receives as many bytes from a rank.
+    Receive { from: usize, bytes: DeviceSliceMut<'a, u8> },
+}
 
 /// One rank's end of a library that moves bytes between GPUs: NCCL, or its replacement in tests.
 pub(crate) trait Transport: Send + Sync + Debug {
@@ -115,12 +119,9 @@ impl Nccl {
             NcclEnd::join(gpu, id, rank, size, || {
                 wait.pause();
                 let expired = || wait.expired(name, "ncclCommInitRank", Vec::new);
-                host.failed().or_else(expired).map_or(Ok(()), |failed| Err(Refused(failed)))
+                host.failed().or_else(expired).map_or(Ok(()), Err)
             })
-            .map_err(|Refused(error)| match error {
-                CommError::Gpu { reason, .. } => CommError::Gpu { rank: name, reason },
-                other => other,
-            })
+            .unwrap_or_else(|error| Err(CommError::Gpu { rank: name, reason: error.to_string() }))
         });
         let comm = Self::over(Box::new(or_leave(&*host, end)?), host);
         // Ranks connect by their first message, for which NCCL loads and allocates: before anything else is under way.
@@ -163,11 +164,10 @@ impl Nccl {
         gpu: &Gpu,
         send: DeviceSlice<'_, u8>,
         send_bytes: &[usize],
-        mut recv: DeviceSliceMut<'_, u8>,
+        recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        check_parts(self, "bytes to send", send_bytes, send.len())?;
-        check_parts(self, "bytes to receive", recv_bytes, recv.len())?;
+        check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len()))?;
         let (ends, me) = (&self.ends, self.ends.host.rank());
         let mut wait = self.limit().start();
         while ends.is_underway()? {
@@ -175,12 +175,22 @@ impl Nccl {
         }
         drop(wait);
         self.announce(send_bytes, recv_bytes)?;
-        let (from, to, bytes) = (starts(send_bytes)[me], starts(recv_bytes)[me], send_bytes[me]);
         let mut transfers = Vec::new();
         let prepared = || {
-            recv.reborrow().part(to, to + bytes)?.copy_from(gpu, send.part(from, from + bytes)?)?;
-            sends(me, send, send_bytes, &mut transfers)?;
-            receives(me, recv, recv_bytes, &mut transfers)?;
+            let mut rest = recv;
+            for (rank, (start, (&sent, &received))) in
+                starts(send_bytes).into_iter().zip(send_bytes.iter().zip(recv_bytes)).enumerate()
+            {
+                let outgoing = send.part(start, start + sent)?;
+                let (mut incoming, behind) = rest.split_at(received)?;
+                rest = behind;
+                if rank == me {
+                    incoming.copy_from(gpu, outgoing)?;
+                    continue;
+                }
+                transfers.extend((sent > 0).then_some(Transfer::Send { to: rank, bytes: outgoing }));
+                transfers.extend((received > 0).then_some(Transfer::Receive { from: rank, bytes: incoming }));
+            }
             if transfers.is_empty() { Ok(()) } else { ends.transport.start(gpu, &mut transfers) }
         };
         prepared().map_err(|error| ends.failure(error))?;
@@ -286,14 +296,5 @@ impl Drop for Nccl {
         if self.failed().is_some() {
             self.ends.transport.abort();
         }
-    }
-}
-
-/// Error that ends a wait in NCCL.
-struct Refused(CommError);
-
-impl From<GpuError> for Refused {
-    fn from(error: GpuError) -> Self {
-        Self(CommError::Gpu { rank: 0, reason: error.to_string() })
     }
 }

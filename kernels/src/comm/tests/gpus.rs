@@ -133,7 +133,7 @@ fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
 #[test]
 fn what_never_arrives_ends_the_group_in_time() {
     let patience = Duration::from_millis(300);
-    let all_gone = on_each(Threads::group_within(2, Some(patience)), |host| {
+    let all_gone = on_each(Threads::groups_within(1, 2, Some(patience)), |host| {
         let still = Still::new(false);
         let gone = Arc::clone(&still.gone);
         let comm = Nccl::over(Box::new(still), Box::new(host));
@@ -183,7 +183,7 @@ fn real_gpus_are_joined_by_nccl() {
         return;
     }
     let size = CudaSurvey::new().gpus.unwrap().len();
-    on_each(Threads::group_within(size, Some(Duration::from_secs(60))), |host| {
+    on_each(Threads::groups_within(1, size, Some(Duration::from_secs(60))), |host| {
         let gpu = Gpu::open(host.rank).unwrap().side_stream().unwrap();
         let comm = Nccl::join(&gpu, Box::new(host)).unwrap();
         conformance(&comm, 8);
@@ -197,7 +197,7 @@ fn real_gpus_wait_for_no_rank_that_never_joins() {
         return;
     }
     let (patience, started) = (Duration::from_secs(3), Instant::now());
-    on_each(Threads::group_within(2, Some(patience)), |host| {
+    on_each(Threads::groups_within(1, 2, Some(patience)), |host| {
         if host.rank == 1 {
             // It hears the id, and does something else.
             let mut id = [0; NcclId::BYTES];

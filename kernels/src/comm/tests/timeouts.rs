@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 #[test]
 fn a_rank_that_never_comes_is_named() {
     // Rank 2 is alive and does something else; rank 3 has come.
-    let mut group = Threads::group_within(4, Some(PATIENCE));
+    let mut group = Threads::groups_within(1, 4, Some(PATIENCE));
     let (come, wait) = mpsc::channel::<()>();
     let busy = group.remove(2);
     let busy = thread::spawn(move || {
@@ -42,7 +42,7 @@ fn a_rank_that_never_comes_is_named() {
 
 #[test]
 fn all_that_are_missing_are_named() {
-    let mut group = Threads::group_within(5, Some(PATIENCE));
+    let mut group = Threads::groups_within(1, 5, Some(PATIENCE));
     let error = group.remove(1).barrier().unwrap_err();
     let missing = vec![0, 2, 3, 4];
     assert_eq!(error, CommError::Timeout { rank: 1, called: "barrier", phase: "", missing, timeout: PATIENCE });
@@ -51,7 +51,7 @@ fn all_that_are_missing_are_named() {
 
 #[test]
 fn while_one_rank_works_alone_there_is_no_limit() {
-    let group = Threads::group_within(2, Some(PATIENCE));
+    let group = Threads::groups_within(1, 2, Some(PATIENCE));
     let results = thread::scope(|scope| {
         let rank = |comm: Threads| {
             move || {

@@ -11,11 +11,14 @@ fn oracle_every_vertex_of_every_fanout() {
         let graph = Graph::new(&indptr, &indices).unwrap();
         let frontier: Vec<u32> = (0..700).rev().collect();
         for (fanout, tuning) in FANOUTS.into_iter().flat_map(|fanout| TUNINGS.map(|tuning| (fanout, tuning))) {
-            let mut mixed = frontier.clone();
-            let expected = oracle_layer(&graph, &mut mixed, fanout, &[], &KEY);
+            let mut mixed_frontier = frontier.clone();
+            let expected = oracle_layer(&graph, &mut mixed_frontier, fanout, &[], &KEY);
             let mut sampler = Sampler::tuned(3, tuning);
             let sampled = layer(&mut sampler, &graph, &frontier, &Draw::new(fanout), &KEY);
-            assert!(sampled == expected && sampler.mixed() == mixed, "seed {seed}, fanout {fanout}, {tuning:?}");
+            assert!(
+                sampled == expected && sampler.mixed_frontier() == mixed_frontier,
+                "seed {seed}, fanout {fanout}, {tuning:?}"
+            );
             for (i, &v) in frontier.iter().enumerate() {
                 let edges = edges_of(&sampled, i);
                 assert_eq!(edges.len() as u64, fanout.kept(graph.degree(v)));
@@ -40,20 +43,20 @@ fn oracle_batches_of_one_sampler_after_another() {
                 let key = StreamKey { step: step as u32, ..KEY };
                 let seeds = crate::permute(indptr.len() as u32 - 1, &key);
                 let seeds = &seeds[..seeds.len().min([40, 3, 0, 1][step % 4])];
-                let mut mixed = seeds.to_vec();
+                let mut mixed_frontier = seeds.to_vec();
                 sampler.start(seeds);
                 for (depth, fanout) in [5, 20, 3].into_iter().enumerate() {
                     // Layers may be numbered in different ways, with or without the edges' ids.
                     sampler.tuning = TUNINGS[(step * depth + threads) % 2];
                     let key = StreamKey { layer: depth as u8, ..key };
-                    let mut expected = oracle_layer(&graph, &mut mixed, Fanout::Take(fanout), &[], &key);
+                    let mut expected = oracle_layer(&graph, &mut mixed_frontier, Fanout::Take(fanout), &[], &key);
                     let ids = if depth == 1 { EdgeIds::Drop } else { EdgeIds::Keep };
                     sampler.layer(&graph, &Draw::new(Fanout::Take(fanout)), &key, ids, &mut sampled).unwrap();
                     if depth == 1 {
                         expected.edges.clear();
                     }
                     let what = format!("{threads} threads, step {step}, depth {depth}");
-                    assert!(sampled == expected && sampler.mixed() == mixed, "{what}");
+                    assert!(sampled == expected && sampler.mixed_frontier() == mixed_frontier, "{what}");
                 }
             }
         });
@@ -72,11 +75,11 @@ fn oracle_excluded_edges_are_never_drawn_and_cost_no_other() {
         for (fanout, tuning) in
             [1, 15, 40, 90].into_iter().flat_map(|k| TUNINGS.map(|tuning| (Fanout::Take(k), tuning)))
         {
-            let mut mixed = frontier.clone();
-            let expected = oracle_layer(&graph, &mut mixed, fanout, &excluded, &KEY);
+            let mut mixed_frontier = frontier.clone();
+            let expected = oracle_layer(&graph, &mut mixed_frontier, fanout, &excluded, &KEY);
             let mut sampler = Sampler::tuned(2, tuning);
             let sampled = layer(&mut sampler, &graph, &frontier, &Draw::new(fanout).without(&set), &KEY);
-            assert!(sampled == expected && sampler.mixed() == mixed, "seed {seed}, fanout {fanout}");
+            assert!(sampled == expected && sampler.mixed_frontier() == mixed_frontier, "seed {seed}, fanout {fanout}");
         }
     }
     let (all, none) = (ExcludedEdges::new((0..graph.num_edges() as u64).collect()), ExcludedEdges::default());
@@ -143,7 +146,7 @@ fn oracle_counts_while_drawing() {
     for step in 0..30 {
         let key = StreamKey { step, ..KEY };
         let seeds = &crate::permute(900, &key)[..60];
-        let (mut mixed, mut sizes, mut sampled) = (seeds.to_vec(), vec![60], SampledCsc::default());
+        let (mut mixed_frontier, mut sizes, mut sampled) = (seeds.to_vec(), vec![60], SampledCsc::default());
         seeds.iter().for_each(|&v| expected.appear[v as usize] += 1);
         sampler.start(seeds);
         for (depth, fanout) in [15, 100].into_iter().enumerate() {
@@ -151,17 +154,17 @@ fn oracle_counts_while_drawing() {
             let draw = Draw::new(Fanout::Take(fanout));
             sampler.layer(&graph, &draw, &key, EdgeIds::Count(&mut counters), &mut sampled).unwrap();
             assert!(sampled.edges.is_empty());
-            sizes.push(sampler.mixed().len());
-            let frontier = mixed.clone();
-            let layer = oracle_layer(&graph, &mut mixed, Fanout::Take(fanout), &[], &key);
+            sizes.push(sampler.mixed_frontier().len());
+            let frontier = mixed_frontier.clone();
+            let layer = oracle_layer(&graph, &mut mixed_frontier, Fanout::Take(fanout), &[], &key);
             layer.edges.iter().for_each(|&edge| expected.edge[edge as usize] += 1);
             for (i, &v) in frontier.iter().enumerate() {
                 expected.work[v as usize] += edges_of(&layer, i).len() as u32;
             }
-            mixed.iter().for_each(|&v| expected.appear[v as usize] += 1);
+            mixed_frontier.iter().for_each(|&v| expected.appear[v as usize] += 1);
         }
-        mixed.iter().for_each(|&v| expected.input[v as usize] += 1);
-        counters.count_vertices(sampler.mixed(), &sizes).unwrap();
+        mixed_frontier.iter().for_each(|&v| expected.input[v as usize] += 1);
+        counters.count_vertices(sampler.mixed_frontier(), &sizes).unwrap();
     }
     assert!(counters.into_parts().unwrap() == expected);
 }
@@ -179,7 +182,7 @@ fn edges_that_are_read_ahead_are_drawn_alike_from_a_mapping_of_their_own() {
             let [expected, found] = [graph, beyond].map(|graph| {
                 let mut sampler = Sampler::tuned(threads, TUNINGS[0]);
                 let sampled = layer(&mut sampler, &graph, &frontier, &draw, &KEY);
-                (sampled, sampler.mixed().to_vec())
+                (sampled, sampler.mixed_frontier().to_vec())
             });
             assert!(expected == found, "{what}, {threads} threads");
         }
@@ -196,7 +199,7 @@ fn edges_that_are_read_ahead_are_drawn_alike_from_a_mapping_of_their_own() {
     let beyond = beyond.reading_ahead(&indices, None).unwrap();
     for fanout in [Fanout::Take(5), Fanout::Take(500), Fanout::All] {
         alike(whole, beyond, Draw::new(fanout), "uniform");
-        alike(whole, beyond, Draw::new(fanout).near(&near, 4.0), "by locality");
+        alike(whole, beyond, Draw::new(fanout).prefer(&near, 4.0), "by locality");
         let [whole, beyond] = [whole, beyond].map(|graph| graph.with_weights(&weights).unwrap().correcting());
         alike(whole, beyond, Draw::new(fanout), "by weight");
     }

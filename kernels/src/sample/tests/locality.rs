@@ -20,7 +20,7 @@ fn oracle_edges_are_drawn_as_often_as_the_factor_says_and_means_stay() {
         let graph = Graph::new(&indptr, &indices).unwrap();
         for excluded in [ExcludedEdges::default(), excluded] {
             let what = format!("{fanout} of {degree} by {factor}, {} excluded", excluded.as_slice().len());
-            let draw = Draw::new(Fanout::Take(fanout)).without(&excluded).near(&set, factor);
+            let draw = Draw::new(Fanout::Take(fanout)).without(&excluded).prefer(&set, factor);
             let is_left = |edge: usize| !excluded.as_slice().contains(&(edge as u64));
             let is_near = |edge: usize| set.contains(indices[edge]);
             let of =
@@ -54,12 +54,12 @@ fn nothing_to_prefer_is_uniform_to_the_bit() {
         let uniform = layer(&mut Sampler::new(1), &graph, &frontier, &plain, &KEY);
         assert!(uniform.factors.is_empty());
         for (set, factor) in [(&sets[2], 1.0), (&sets[0], 8.0), (&sets[1], 8.0)] {
-            let mut found = layer(&mut Sampler::new(1), &graph, &frontier, &plain.near(set, factor), &KEY);
+            let mut found = layer(&mut Sampler::new(1), &graph, &frontier, &plain.prefer(set, factor), &KEY);
             let count = if factor > 1.0 { found.num_edges() } else { 0 };
             assert_eq!(std::mem::take(&mut found.factors), vec![1.0; count], "{fanout}");
             assert_eq!(found, uniform, "{fanout}");
         }
-        let local = layer(&mut Sampler::new(1), &graph, &frontier, &plain.near(&sets[2], 8.0), &KEY);
+        let local = layer(&mut Sampler::new(1), &graph, &frontier, &plain.prefer(&sets[2], 8.0), &KEY);
         let drawn = matches!(fanout, Fanout::Take(most) if most < 90);
         assert!(!drawn || local != uniform, "{fanout}");
         // Degrees up to the fanout keep all.
@@ -82,7 +82,7 @@ fn factors_are_the_edges_own_for_any_number_of_threads() {
     let (frontier, set) = ((0..400).collect::<Vec<u32>>(), VertexSet::new(400, (0..400).filter(|v| v % 3 == 0)));
     for fanout in [Fanout::Take(5), Fanout::Take(70), Fanout::All] {
         let uniform = Draw::new(fanout);
-        for draw in [uniform, uniform.near(&set, 4.0)] {
+        for draw in [uniform, uniform.prefer(&set, 4.0)] {
             let alone = layer(&mut Sampler::new(1), &plain, &frontier, &draw, &KEY);
             for (threads, tuning) in [1, 3, 8].into_iter().zip([TUNINGS[0], TUNINGS[1], TUNINGS[0]]) {
                 let sampled = layer(&mut Sampler::tuned(threads, tuning), &graph, &frontier, &draw, &KEY);

@@ -70,22 +70,22 @@ fn oracle_edges(graph: &Graph<'_>, v: u32, fanout: Fanout, excluded: &[u64], key
     picked.into_iter().map(|at| candidates[at]).collect()
 }
 
-/// A layer by [`oracle_edges`] and a hash map, vertex after vertex; extends `mixed`.
+/// A layer by [`oracle_edges`] and a hash map, vertex after vertex; extends `mixed_frontier`.
 fn oracle_layer(
     graph: &Graph<'_>,
-    mixed: &mut Vec<u32>,
+    mixed_frontier: &mut Vec<u32>,
     fanout: Fanout,
     excluded: &[u64],
     key: &StreamKey,
 ) -> SampledCsc {
-    let mut position: HashMap<u32, u32> = mixed.iter().copied().zip(0..).collect();
+    let mut position: HashMap<u32, u32> = mixed_frontier.iter().copied().zip(0..).collect();
     let mut layer = SampledCsc { indptr: vec![0], ..SampledCsc::default() };
-    for v in mixed.clone() {
+    for v in mixed_frontier.clone() {
         for edge in oracle_edges(graph, v, fanout, excluded, key) {
             let source = graph.indices[edge as usize];
             let at = *position.entry(source).or_insert_with(|| {
-                mixed.push(source);
-                mixed.len() as u32 - 1
+                mixed_frontier.push(source);
+                mixed_frontier.len() as u32 - 1
             });
             layer.local.push(at);
             layer.edges.push(edge);

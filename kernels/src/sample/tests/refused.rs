@@ -38,8 +38,8 @@ fn a_sampler_goes_on_after_an_error() {
         for bad in [&[3, 100][..], &[3, 5, 3]] {
             sampler.start(bad);
             sampler.layer(&graph, &draw, &KEY, EdgeIds::Keep, &mut SampledCsc::default()).unwrap_err();
-            let mut mixed = vec![5, 3];
-            let expected = oracle_layer(&graph, &mut mixed, Fanout::Take(5), &[], &KEY);
+            let mut mixed_frontier = vec![5, 3];
+            let expected = oracle_layer(&graph, &mut mixed_frontier, Fanout::Take(5), &[], &KEY);
             assert_eq!(layer(&mut sampler, &graph, &[5, 3], &draw, &KEY), expected);
         }
     }

@@ -41,15 +41,15 @@ fn sums_and_gradients_are_those_of_the_host() {
         let (device_rows, device_weights) = (gpu.upload(&rows).unwrap(), gpu.upload(&weights).unwrap());
         let (by_target, by_source) = (no_pieces(edges.indptr()), no_pieces(&edges.by_source().indptr));
         // A different third of the kinds for each case.
-        for (reduce, weighted, beside_own) in kinds().into_iter().skip(case % 3).step_by(3) {
-            if beside_own && edges.num_targets() > edges.num_sources() {
+        for (reduce, weighted, concat_self) in kinds().into_iter().skip(case % 3).step_by(3) {
+            if concat_self && edges.num_targets() > edges.num_sources() {
                 continue;
             }
-            let name = format!("{name}, {reduce:?}, weighted {weighted}, beside own {beside_own}");
+            let name = format!("{name}, {reduce:?}, weighted {weighted}, beside own {concat_self}");
             let given = weighted.then_some(&weights[..]);
-            let host = Aggregation { edges: &edges, reduce, weights: given, beside_own };
+            let host = Aggregation { edges: &edges, reduce, weights: given, concat_self };
             let given = weighted.then_some(device_weights.slice());
-            let device = DeviceAggregation { edges: &on_device, reduce, weights: given, beside_own };
+            let device = DeviceAggregation { edges: &on_device, reduce, weights: given, concat_self };
             let mut expected = vec![f32::NAN; edges.num_targets() * host.out_dim(dim)];
             host.forward(|s| &rows[s as usize * dim..][..dim], dim, &mut expected).unwrap();
             let mut found = gpu.alloc(expected.len()).unwrap();
@@ -99,13 +99,13 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
         }
         let weights = gpu.upload(&values(2, edges.num_edges())).unwrap();
         let (wide, narrow) = (gpu.upload(&widened(&rows)).unwrap(), gpu.upload(&rows).unwrap());
-        for (reduce, weighted, beside_own) in kinds().into_iter().skip(case % 3).step_by(3) {
-            if beside_own && edges.num_targets() > edges.num_sources() {
+        for (reduce, weighted, concat_self) in kinds().into_iter().skip(case % 3).step_by(3) {
+            if concat_self && edges.num_targets() > edges.num_sources() {
                 continue;
             }
-            let name = format!("{name}, {reduce:?}, weighted {weighted}, beside own {beside_own}");
+            let name = format!("{name}, {reduce:?}, weighted {weighted}, beside own {concat_self}");
             let weights = weighted.then_some(weights.slice());
-            let op = DeviceAggregation { edges: &on_device, reduce, weights, beside_own };
+            let op = DeviceAggregation { edges: &on_device, reduce, weights, concat_self };
             let len = edges.num_targets() * op.out_dim(dim);
             let mut of_wide = gpu.alloc::<f32>(len).unwrap();
             op.forward(&gpu, wide.slice(), dim, &mut of_wide.slice_mut()).unwrap();
@@ -137,7 +137,7 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
             let relu = |(made, &of_wide): (&T, &f32)| T::round(if made.widen() > 0.0 { 2.0 * of_wide } else { 0.0 });
             let expected: Vec<T> = made.iter().zip(&of_wide.to_vec().unwrap()).map(relu).collect();
             let (given, made) = (narrow.slice(), gpu.upload(&made).unwrap());
-            op.backward_through_relu(&gpu, given, (made.slice(), 2.0), dim, &mut to_half.slice_mut()).unwrap();
+            op.backward_through_relu(&gpu, given, made.slice(), 2.0, dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(bits(&to_half.to_vec().unwrap()), bits(&expected), "gradient through ReLU, {name}");
         }
     }
@@ -156,9 +156,9 @@ fn sums_from_anywhere<T: Rounded, O: Rounded>() {
     let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
     let weights = gpu.upload(&values(2, edges.num_edges())).unwrap();
     for dim in 1..=33 {
-        let (reduce, beside_own) = (Reduce::Mean, dim % 3 == 0);
+        let (reduce, concat_self) = (Reduce::Mean, dim % 3 == 0);
         let weights = (dim % 2 == 0).then_some(weights.slice());
-        let op = DeviceAggregation { edges: &on_device, reduce, weights, beside_own };
+        let op = DeviceAggregation { edges: &on_device, reduce, weights, concat_self };
         let len = edges.num_targets() * op.out_dim(dim);
         let (rows, given) = (values(1, edges.num_sources() * dim), values(3, len));
         let of_values = |start: usize| {
@@ -185,7 +185,7 @@ fn rows_of_16_bit_values_are_read_16_bytes_at_a_time() {
     let edges = HostEdges::new((0..=20).map(|target| target * 6).collect(), (0..120).collect(), 120).unwrap();
     let (gpu, dim) = (Gpu::emulated(0), 64);
     let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
-    let op = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, beside_own: false };
+    let op = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, concat_self: false };
     let rows = gpu.upload(&rounded::<bf16>(&values(1, 120 * dim))).unwrap();
     let mut out = gpu.alloc::<bf16>(20 * dim).unwrap();
     Gpu::accesses();
@@ -258,8 +258,8 @@ fn stored_rows_are_aggregated_where_they_lie() {
     for dim in [19, 20] {
         let gpu = Gpu::under_test(dim as u32 % 4);
         let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
-        let host = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
-        let device = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, beside_own: true };
+        let host = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, concat_self: true };
+        let device = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, concat_self: true };
         let numbers: Vec<f32> = values(5, 200 * dim).iter().map(|value| value * 250.0).collect();
         // Row s of the layer is vertex 3s + 1 of the table.
         let at = |source: u32| (3 * source as usize + 1) * dim;
@@ -306,7 +306,7 @@ fn rows_that_are_not_there_are_nans_and_wrong_sizes_are_refused() {
     let buffer = |len: usize| gpu.upload(&vec![1f32; len]).unwrap();
     let (indptr, sources) = (gpu.upload(&[0u32, 1, 2]).unwrap(), gpu.upload(&[0u32, 9]).unwrap());
     let edges = DeviceEdges::new(indptr, sources, 1).unwrap();
-    let op = DeviceAggregation { edges: &edges, reduce: Reduce::Sum, weights: None, beside_own: false };
+    let op = DeviceAggregation { edges: &edges, reduce: Reduce::Sum, weights: None, concat_self: false };
     let (rows, mut out) = (buffer(2), buffer(4));
     op.forward(&gpu, rows.slice(), 2, &mut out.slice_mut()).unwrap();
     let found = out.to_vec().unwrap();
@@ -323,7 +323,7 @@ fn rows_that_are_not_there_are_nans_and_wrong_sizes_are_refused() {
     assert!(length(op.backward(&gpu, buffer(3).slice(), 2, &mut gradient.slice_mut())));
     assert!(length(op.backward(&gpu, out.slice(), 2, &mut buffer(3).slice_mut())));
     assert!(length(op.weights_backward(&gpu, rows.slice(), out.slice(), 2, &mut buffer(3).slice_mut())));
-    let (few, own) = (buffer(1), DeviceAggregation { beside_own: true, ..op });
+    let (few, own) = (buffer(1), DeviceAggregation { concat_self: true, ..op });
     let weighted = DeviceAggregation { weights: Some(few.slice()), ..op };
     assert!(length(weighted.forward(&gpu, rows.slice(), 2, &mut out.slice_mut())));
     let refused = own.forward(&gpu, rows.slice(), 2, &mut buffer(8).slice_mut());

@@ -91,7 +91,7 @@ pub fn save_presample(dataset: &Dataset, key: &str, batches: u64, input: &[u32])
 
 pub fn save_map(dataset: &Dataset, presample: &Presample, parts: u32, owners: &[u16]) -> PartitionMap {
     let weights = VertexWeights::unit(dataset.num_vertices());
-    let report = report(dataset, owners, parts, &weights, None).unwrap();
+    let report = report(dataset, owners, parts.into(), &weights, None).unwrap();
     let (partitioner, weights) = ("test".into(), "unit".into());
     let config =
         PartitionConfig { parts, servers: 1, targets: None, partitioner, weights, epsilon: 1.0, seed: 0, source: None };

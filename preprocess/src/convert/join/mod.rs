@@ -91,7 +91,8 @@ impl Older<'_> {
     pub fn join(
         self,
         raw: Raw,
-        (edges, edge_columns): (&Path, &[String]),
+        edges: &Path,
+        edge_columns: &[String],
         options: &ConvertOptions,
         symmetrise: bool,
         progress: &dyn Progress,
@@ -111,10 +112,10 @@ impl Older<'_> {
         self.dataset.topology().check_indices()?;
         let ids = IdMap::stored(self.dataset)?;
         let new = NewIds::of(table.as_ref())?;
-        new.check_old(&ids, table.as_ref(), raw.files.last(), (self.dataset, options))?;
+        new.check_old(&ids, table.as_ref(), raw.files.last(), self.dataset, options)?;
         let columns = self.columns(edge_columns, edges, raw.edges.columns())?;
         let mut among = NewEdges::read(raw.edges.as_ref(), &columns, symmetrise, progress)?;
-        among.check_ends(&new, &ids, edges, (self.dataset, options), raw.edges.as_ref(), progress)?;
+        among.check_ends(&new, &ids, edges, self.dataset, options, raw.edges.as_ref(), progress)?;
         let reached = self.reached(&new, &ids, &among)?;
         let kept: Vec<u32> = (0..).zip(&reached.distance).filter(|(_, far)| **far != FAR).map(|(v, _)| v).collect();
         among.keep(|target| match ids.find(target) {

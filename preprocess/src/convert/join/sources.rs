@@ -1,7 +1,6 @@
 //! Sources of the joined graph: the part copied from the dataset, followed by the new tables.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,19 +8,10 @@ use gsplit_store::{ColumnFile, Dataset, FeatureTable, Progress};
 
 use super::tables::{NewEdges, NewIds};
 use crate::csc::lock;
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece};
 use crate::export::f32_rows;
-use crate::read::raw::{Column, numbers};
+use crate::read::raw::{Column, describe_column, numbers};
 use crate::{Error, Result};
-
-/// NumPy's name of the type `value`.
-pub fn descr(value: ValueType) -> &'static str {
-    match value {
-        ValueType::F32 => "<f4",
-        ValueType::F64 => "<f8",
-        ValueType::I64 => "<i8",
-    }
-}
 
 /// In-edges of some vertices of a dataset.
 pub struct StoredEdges {
@@ -73,7 +63,7 @@ impl StoredEdges {
                 for (file, column) in self.files.iter().zip(columns) {
                     let bytes = file.bytes().len() / file.rows().max(1);
                     let row = &file.bytes()[edge * bytes..(edge + 1) * bytes];
-                    match file.descr() == descr(column.value) {
+                    match file.descr() == column.value.descr() {
                         true => batch.values.extend_from_slice(row),
                         false => {
                             numbers(file.descr(), row).for_each(|number| batch.values.extend(number.to_le_bytes()))
@@ -253,25 +243,13 @@ impl JoinedColumn {
 }
 
 impl Column for JoinedColumn {
-    fn path(&self) -> &Path {
-        self.column.path()
-    }
-
-    fn name(&self) -> &str {
-        self.column.name()
-    }
-
-    fn descr(&self) -> &'static str {
-        if self.features.is_some() { "<f4" } else { self.column.descr() }
-    }
-
-    fn width(&self) -> usize {
-        self.column.width()
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        self.column.path(),
+        self.column.name(),
+        if self.features.is_some() { "<f4" } else { self.column.descr() },
+        self.column.width(),
         self.column.num_rows().map(|rows| rows + self.rows)
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         match &self.features {

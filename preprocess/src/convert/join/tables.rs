@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{Dataset, Progress};
 
-use super::sources::descr;
 use crate::convert::ConvertOptions;
 use crate::csc::IdMap;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Seen, ValueType, for_each_batch, row_bytes};
@@ -40,7 +39,8 @@ impl NewIds {
         old: &IdMap,
         table: &dyn EdgeSource,
         path: Option<&PathBuf>,
-        (dataset, options): (&Dataset, &ConvertOptions),
+        dataset: &Dataset,
+        options: &ConvertOptions,
     ) -> Result<()> {
         if options.read.node_table.on_duplicate.is_some() {
             return Ok(());
@@ -81,7 +81,7 @@ impl NewEdges {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let mut edges = Self { row_bytes: row_bytes(columns), ..Self::default() };
-        let places = Places::of(source.columns(), columns);
+        let places = ColumnMapping::of(source.columns(), columns);
         let mut take = |batch: &EdgeBatch| {
             edges.names.extend(batch.names.iter().cloned());
             let rows = batch.values.chunks_exact(places.row_bytes.max(1)).map(Some).chain(std::iter::repeat(None));
@@ -113,7 +113,8 @@ impl NewEdges {
         new: &NewIds,
         old: &IdMap,
         path: &Path,
-        (dataset, options): (&Dataset, &ConvertOptions),
+        dataset: &Dataset,
+        options: &ConvertOptions,
         source: &dyn EdgeSource,
         progress: &dyn Progress,
     ) -> Result<()> {
@@ -181,13 +182,13 @@ impl NewEdges {
 }
 
 /// Positions of the wanted columns in the rows of a source.
-struct Places {
+struct ColumnMapping {
     row_bytes: usize,
     /// For each number: its first byte, its type in the source, and the wanted type.
     numbers: Vec<(usize, ValueType, ValueType)>,
 }
 
-impl Places {
+impl ColumnMapping {
     fn of(found: &[EdgeColumn], wanted: &[EdgeColumn]) -> Self {
         let mut numbers = Vec::new();
         for wanted in wanted {
@@ -209,7 +210,7 @@ impl Places {
             match from == to {
                 true => out.extend_from_slice(bytes),
                 // `f64`, the wider type.
-                false => out.extend(numbers(descr(from), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
+                false => out.extend(numbers(from.descr(), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
             }
         }
     }

@@ -96,7 +96,7 @@ fn ids_with_leading_zeros_are_asked_about() {
         ("a.csv", "src,dst\n1,x\n2,3\n", "", "error: one holds integers, the other strings: pass --id-type text"),
         ("a.csv", "src,dst\n1,x\n2,3\n", "--id-type text", "1>x, 2>3"),
         ("a.csv", "src,dst\n1,2\n2.5,3\n4,5\n", "", "error: --target-column; `src` has `2.5` in line 3"),
-        ("a.graph", "2 1\n2\n1\n", "--id-type text", "error: --id-type is for tables"),
+        ("a.graph", "2 1\n2\n1\n", "--id-type text", "error: --id-type has no effect"),
     ]);
     let (_folder, path) = file("a.csv", format!("src,dst\n{}x,2\n", "1,2\n".repeat(1500)));
     let found = message(&path, &options(""));

@@ -198,7 +198,7 @@ fn only_datasets_are_replaced() {
     let raw = copy("ogb-csv");
     let source = ogb(raw.path());
     // Refused before the input is read, which would fail too.
-    fs::write(raw.path().join("raw/edge.csv.gz"), "damaged").unwrap();
+    fs::write(raw.path().join("raw/node-feat.csv.gz"), "damaged").unwrap();
     for force in [false, true] {
         let error = convert(&source, folder.path(), &ConvertOptions::default(), force, &NoProgress).unwrap_err();
         assert!(error.to_string().starts_with(&format!("{}: ", folder.path().display())), "{error}");

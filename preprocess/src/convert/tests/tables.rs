@@ -236,7 +236,7 @@ fn bad_tables_and_options() {
     }
     let without = folder(EDGES, "id\n");
     let told = message(&without.path().join("edges.csv"), &options("--fill mean"));
-    assert!(told.contains("--fill is for a table of vertices"), "{told}");
+    assert!(told.contains("--fill has no effect"), "{told}");
     for (text, expected) in [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=none, auto or none")] {
         wrong.expect(text, &text.parse::<Encode>().unwrap_err(), &[expected]);
     }

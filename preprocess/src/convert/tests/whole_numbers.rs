@@ -92,7 +92,7 @@ fn weights_of_lists_are_f32_and_fractions_f64() {
 #[test]
 fn values_that_do_not_fit_are_named_by_line() {
     let folder = tempfile::tempdir().unwrap();
-    let skew = "%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n";
+    let matrix = "%%MatrixMarket matrix coordinate integer general\n2 2 1\n";
     for (name, text, column, expected) in [
         ("a.txt", "0 1 5\n1 2 9223372036854775808\n", "t", "line 2: column `t`: `9223372036854775808`: expected"),
         ("b.txt", "0 1 0.5\n1 2 9007199254740993\n", "t", "line 2: column `t`: `9007199254740993`: expected a number"),
@@ -102,7 +102,12 @@ fn values_that_do_not_fit_are_named_by_line() {
         ("f.txt", "0 1 0.5\n1 2\n", "t", "line 2: expected a value of t, found none"),
         ("g.csv", "u,v,t\n0,1,\n1,2,-9007199254740993\n", "t", "line 3: column `t`: `-9007199254740993`: expected"),
         ("h.csv", "u,v,weight\n0,1,0.5\n1,2,1e39\n", "weight", "line 3: column `weight`: `1e39`: expected"),
-        ("i.mtx", &format!("{skew}2 1 -9223372036854775808\n"), "weight", "line 3: expected a whole number of 64 bits"),
+        (
+            "i.mtx",
+            &format!("{matrix}2 1 -9223372036854775809\n"),
+            "weight",
+            "line 3: expected a whole number of 64 bits",
+        ),
     ] {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();

@@ -114,7 +114,7 @@ fn weights_of_a_metis_file_are_whole_and_what_it_cannot_hold_is_counted() {
     let told = told.lines().join("\n");
     for expected in [
         "the 6 edges of g.csv.ds are 4 pairs of vertices; 1 self-loop is dropped",
-        "edge weights are multiplied by 100, which keeps their ratios exactly",
+        "edge weights are multiplied by 67108864 and rounded",
         "1 edge weight is 0, which METIS does not take: a pair of vertices without another weight gets 1",
         "1 edge weight is missing and counted as 1",
     ] {
@@ -122,7 +122,10 @@ fn weights_of_a_metis_file_are_whole_and_what_it_cannot_hold_is_counted() {
     }
     let again = converted("g.graph", &fs::read_to_string(at("g.graph")).unwrap());
     let weights = again.edge_column("weight").unwrap();
-    assert_eq!(weights.as_slice::<i64>().unwrap(), [25, 25, 760, 760, 1, 1, 100, 100]);
+    assert_eq!(
+        weights.as_slice::<i64>().unwrap(),
+        [1 << 24, 1 << 24, 510_027_360, 510_027_360, 1, 1, 1 << 26, 1 << 26]
+    );
     let negative = converted("n.csv", "src,dst,weight\n0,1,-2\n1,2,3\n");
     let refused = export(&negative, ExportFormat::Metis, &at("n.graph"), &ExportOptions::default(), &NoProgress);
     assert!(refused.unwrap_err().to_string().contains("1 edge weight is negative or infinite"));

@@ -33,7 +33,6 @@ use super::numbers::{Numbers, NumbersColumn};
 use super::pt;
 use super::sparse::SparseColumn;
 use crate::edges::EdgeSource;
-use crate::memory::Memory;
 use crate::read::options::ArrayOptions;
 use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::{Error, Result};
@@ -81,10 +80,10 @@ enum PairKind {
 
 impl Catalog {
     /// The arrays at `path`: an archive, a file of tensors, or otherwise a folder.
-    pub fn at(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<Self> {
+    pub fn at(path: &Path, progress: &dyn Progress) -> Result<Self> {
         match path.extension() {
             Some(extension) if extension == "npz" => Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?)),
-            Some(extension) if extension == "pt" => Ok(pt::tensors(path, budget, progress)?.0),
+            Some(extension) if extension == "pt" => Ok(pt::tensors(path, progress)?.0),
             _ => Ok(Self::Folder(path.to_path_buf())),
         }
     }
@@ -97,12 +96,12 @@ impl Catalog {
     }
 
     /// The array called `name`, if there is one.
-    pub fn get(&mut self, name: &str, budget: Memory) -> Result<Option<Numbers>> {
+    pub fn get(&mut self, name: &str) -> Result<Option<Numbers>> {
         match self {
             Self::Folder(folder) => {
                 let Some(path) = file_of(folder, name) else { return Ok(None) };
                 if path.extension().is_some_and(|end| end == "pt") {
-                    pt::tensor(&path, name, budget)
+                    pt::tensor(&path, name)
                 } else {
                     Numbers::open(&path)
                 }
@@ -122,11 +121,11 @@ impl Catalog {
     }
 
     /// The array that has one of the `names`, if there is one. Fails if there are several.
-    fn only(&mut self, what: &str, names: &[&str], budget: Memory) -> Result<Option<(Numbers, String)>> {
+    fn only(&mut self, what: &str, names: &[&str]) -> Result<Option<(Numbers, String)>> {
         let found: Vec<&str> = names.iter().copied().filter(|name| self.contains(name)).collect();
         match found[..] {
             [] => Ok(None),
-            [name] => Ok(self.get(name, budget)?.map(|numbers| (numbers, name.to_string()))),
+            [name] => Ok(self.get(name)?.map(|numbers| (numbers, name.to_string()))),
             [first, second, ..] => {
                 let problem = format!("{first} and {second} are both names of {what}: keep one of them");
                 Err(Error::input(self.path(), problem))
@@ -146,7 +145,7 @@ impl Catalog {
         !self.edge_lists().is_empty()
     }
 
-    fn edges(&mut self, budget: Memory, progress: &dyn Progress) -> Result<ArrayEdges> {
+    fn edges(&mut self, progress: &dyn Progress) -> Result<ArrayEdges> {
         let lists = self.edge_lists();
         let Some(&first) = lists.first() else {
             let problem = "expected edges in it: edge_index, row and col, or indptr and indices";
@@ -156,7 +155,7 @@ impl Catalog {
             progress.note(&format!("{}: edges are taken from {first}; {second} is not read", self.path().display()));
         }
         let missing = |path: &Path, name: &str| Error::input(path, format!("expected {name} in it"));
-        let mut open = |name: &str| self.get(name, budget)?.ok_or_else(|| missing(self.path(), name));
+        let mut open = |name: &str| self.get(name)?.ok_or_else(|| missing(self.path(), name));
         match PAIRS.iter().find(|(names, _)| names[0] == first) {
             None => ArrayEdges::index(open(first)?),
             Some(([first, second], kind)) => {
@@ -177,15 +176,14 @@ impl Catalog {
 
     /// The graph made of all arrays, with `stated` vertices if the number is given.
     pub fn graph_of(mut self, stated: Option<u64>, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
-        let memory = options.memory;
-        let mut edges = self.edges(memory, progress)?;
+        let mut edges = self.edges(progress)?;
         if let (Some(n), None) = (stated, edges.num_vertices()) {
             check_size(self.path(), n as usize, edges.num_edges())?;
             edges = edges.within(n);
         }
         let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
         for (name, what, names) in values {
-            if let Some((numbers, _)) = self.only(what, names, memory)?
+            if let Some((numbers, _)) = self.only(what, names)?
                 && options.columns.keeps(name)
             {
                 edges = edges.with_values(name, numbers)?;
@@ -193,7 +191,7 @@ impl Catalog {
         }
         if self.edge_lists().first() == Some(&"adj_indptr")
             && options.columns.keeps("weight")
-            && let Some(data) = self.get("adj_data", memory)?
+            && let Some(data) = self.get("adj_data")?
             && !all_ones(&data)?
         {
             edges = edges.with_values("weight", data)?;
@@ -204,7 +202,7 @@ impl Catalog {
     /// The graph made of `edges` and of the arrays of the vertices.
     pub fn rest(mut self, mut edges: ArrayEdges, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
         options.columns.check(self.path(), edges.columns())?;
-        let rows = self.rows(Ids::Dense(edges.num_vertices()), options.split, options.memory, progress)?;
+        let rows = self.rows(Ids::Dense(edges.num_vertices()), options.split, progress)?;
         if let Some(n) = rows.num_vertices {
             edges = edges.within(n);
         }
@@ -215,8 +213,8 @@ impl Catalog {
 
     /// Adds the arrays of the vertices to the edges of `raw`: row v belongs to vertex v, or to the v-th smallest id
     /// where ids are compacted.
-    pub fn attach(mut self, raw: &mut Raw, split: Option<&str>, memory: Memory, progress: &dyn Progress) -> Result<()> {
-        let rows = self.rows(raw.ids, split, memory, progress)?;
+    pub fn attach(mut self, raw: &mut Raw, split: Option<&str>, progress: &dyn Progress) -> Result<()> {
+        let rows = self.rows(raw.ids, split, progress)?;
         if raw.ids == Ids::Dense(None) {
             raw.ids = Ids::Dense(rows.num_vertices);
         }
@@ -231,24 +229,22 @@ impl Catalog {
         names.any(|name| self.contains(name))
     }
 
-    fn rows(&mut self, ids: Ids, split: Option<&str>, memory: Memory, progress: &dyn Progress) -> Result<NodeArrays> {
-        let features =
-            self.only("features", &FEATURES, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
+    fn rows(&mut self, ids: Ids, split: Option<&str>, progress: &dyn Progress) -> Result<NodeArrays> {
+        let features = self.only("features", &FEATURES)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
-        let labels = self.only("labels", &LABELS, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
+        let labels = self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
         let stated = ids.num_vertices().map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
-        let splits = self.splits(num_vertices, ids.first(), split, memory, progress)?;
+        let splits = self.splits(num_vertices, ids.first(), split, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
-        let sparse = if dense.is_none() { self.sparse(num_vertices, memory)? } else { None };
+        let sparse = if dense.is_none() { self.sparse(num_vertices)? } else { None };
         Ok(NodeArrays { num_vertices, features: dense.or(sparse), labels, splits })
     }
 
     /// Features from a sparse matrix.
-    fn sparse(&mut self, num_vertices: Option<u64>, budget: Memory) -> Result<Option<Box<dyn Column>>> {
-        let [Some(indptr), Some(indices), Some(data), Some(shape)] =
-            SPARSE.map(|name| self.get(name, budget).transpose())
+    fn sparse(&mut self, num_vertices: Option<u64>) -> Result<Option<Box<dyn Column>>> {
+        let [Some(indptr), Some(indices), Some(data), Some(shape)] = SPARSE.map(|name| self.get(name).transpose())
         else {
             return Ok(None);
         };
@@ -268,12 +264,11 @@ impl Catalog {
         num_vertices: Option<u64>,
         first: u64,
         split: Option<&str>,
-        memory: Memory,
         progress: &dyn Progress,
     ) -> Result<Option<[Vec<u64>; 3]>> {
         let (mut splits, mut found, mut most) = (None, Vec::new(), 1);
         for (at, names) in SPLITS.iter().enumerate() {
-            if let Some((numbers, name)) = self.only("one split", names, memory)? {
+            if let Some((numbers, name)) = self.only("one split", names)? {
                 let masks = match numbers.is_bool() || name.contains("mask") {
                     true => Some(Masks::of(&numbers, num_vertices)?),
                     false => None,
@@ -302,9 +297,9 @@ impl Catalog {
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
                 // One mask for all values of `--split-name`.
-                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, first, memory)?,
-                Some(masks) => masks.vertices(&numbers, chosen, first, memory)?,
-                None => listed(&numbers, memory)?,
+                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, first)?,
+                Some(masks) => masks.vertices(&numbers, chosen, first)?,
+                None => listed(&numbers)?,
             };
         }
         Ok(splits)
@@ -396,13 +391,12 @@ pub fn agreed_rows<'a>(
 }
 
 /// The ids in an array (k,) or (k, 1).
-fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
+fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
     if !matches!(numbers.shape(), [_] | [_, 1]) {
         return Err(numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape())));
     }
-    numbers.check(budget, 8)?;
     let mut ids = Vec::with_capacity(numbers.len() as usize);
-    for_steps(numbers, |first, bytes| {
+    numbers.for_steps(|first, bytes| {
         let decoded = numbers.dtype().ids(bytes, &mut ids);
         decoded.map_err(|(at, problem)| numbers.error(format!("entry {}: {problem}", first + at)))
     })?;
@@ -413,7 +407,7 @@ fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
 pub fn few(numbers: &Numbers) -> Result<Vec<u64>> {
     const MOST: u64 = 16;
     match numbers.len() {
-        0..=MOST => listed(numbers, Memory::default()),
+        0..=MOST => listed(numbers),
         found => Err(numbers.error(format!("{found} numbers: expected {MOST} at most"))),
     }
 }
@@ -445,13 +439,11 @@ impl Masks {
     }
 
     /// The positions where mask `chosen` is not zero, counted from `start`.
-    fn vertices(&self, numbers: &Numbers, chosen: u64, start: u64, budget: Memory) -> Result<Vec<u64>> {
-        // One mask is read; its list doubles as it grows.
-        numbers.check(budget, 24 / self.number.clamp(1, 24))?;
+    fn vertices(&self, numbers: &Numbers, chosen: u64, start: u64) -> Result<Vec<u64>> {
         let (n, masks) = (self.num_vertices, self.number);
         let size = numbers.dtype().bytes();
         let mut vertices = Vec::new();
-        for_steps(numbers, |first, bytes| {
+        numbers.for_steps(|first, bytes| {
             for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
                 let (vertex, of) = if self.by_row { (at / masks, at % masks) } else { (at % n, at / n) };
                 if of == chosen && number.iter().any(|&byte| byte != 0) {
@@ -462,18 +454,4 @@ impl Masks {
         })?;
         Ok(vertices)
     }
-}
-
-/// Calls `take` with all numbers in sequence, together with the position of the first number of each step.
-fn for_steps(numbers: &Numbers, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-    let mut reader = numbers.reader(0)?;
-    let (mut first, mut bytes) = (0, Vec::new());
-    while first < numbers.len() {
-        let count = (numbers.len() - first).min(1 << 16);
-        bytes.clear();
-        numbers.read_next(&mut *reader, count, &mut bytes)?;
-        take(first, &bytes)?;
-        first += count;
-    }
-    Ok(())
 }

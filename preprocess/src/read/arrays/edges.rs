@@ -15,13 +15,12 @@
 mod rows;
 
 use std::io::Read;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use super::numbers::Numbers;
-use crate::edges::{
-    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, row_bytes,
-};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes};
+use crate::read::raw::numbers as decoded;
 use crate::{Error, Result};
 use rows::{Rows, expand};
 
@@ -78,7 +77,7 @@ impl Lane {
 
     /// Appends the bytes of the next `edges` edges in sequence.
     fn read_next(&self, edges: u64, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut reader = self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let reader = match &mut *reader {
             Some(reader) => reader,
             none => none.insert(self.numbers.reader(self.first)?),
@@ -147,7 +146,7 @@ impl ArrayEdges {
         let role = if by_source { "target" } else { "source" };
         let mut made = Self::new(EdgeLayout::Compressed { by_source }, vec![Lane::new(indices, 0, 1, role)], edges)?
             .within(num_rows);
-        made.cursor.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).rows = Some(Rows::new(indptr, num_rows));
+        made.cursor.get_mut().unwrap_or_else(PoisonError::into_inner).rows = Some(Rows::new(indptr, num_rows));
         Ok(made)
     }
 
@@ -206,15 +205,16 @@ impl ArrayEdges {
         EDGES_PER_PIECE.min(most).max(1) as u64
     }
 
-    fn check_ids(&self, lane: &Lane, first_edge: u64, ids: &[u64], side: u64) -> Result<()> {
-        let Some(bound) = self.num_vertices else { return Ok(()) };
+    /// Fails at the first of the `ids` of `lane`, from edge `first_edge` on, that is not below the number of vertices.
+    fn check_ids(&self, lane: &Lane, first_edge: u64, ids: &[u64]) -> Result<()> {
+        let bound = self.num_vertices.unwrap_or(u64::MAX);
         if ids.iter().fold(0, |largest, &id| largest.max(id)) < bound {
             return Ok(());
         }
         match ids.iter().position(|&id| id >= bound) {
             Some(at) => {
                 let problem = format!("{}: expected ids below the number of vertices, {bound}", ids[at]);
-                Err(lane.error(first_edge, at as u64 * lane.per_edge as u64 + side, &problem))
+                Err(lane.error(first_edge, at as u64, &problem))
             }
             None => Ok(()),
         }
@@ -254,20 +254,20 @@ fn flat(numbers: &Numbers) -> Result<u64> {
 
 impl EdgeSource for ArrayEdges {
     fn rewind(&self) -> Result<()> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         cursor.edge = 0;
         if let Some(rows) = &mut cursor.rows {
             *rows = rows.again();
         }
         for lane in &self.lanes {
-            *lane.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+            *lane.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         self.bytes_done.store(0, Relaxed);
         Ok(())
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let (start, most) = (cursor.edge, self.edges_per_piece());
         piece.bytes.clear();
         let mut rows_done = 0;
@@ -304,20 +304,18 @@ impl EdgeSource for ArrayEdges {
         for lane in &self.lanes[..self.lanes.len() - self.columns.len()] {
             let (own, rest) = bytes.split_at(lane.bytes(edges) as usize);
             bytes = rest;
-            let (dtype, to) = (lane.numbers.dtype(), &mut *batch);
-            let decoded = match (lane.role, self.layout) {
-                ("pair", _) => dtype.pairs(own, &mut to.sources, &mut to.targets),
-                ("source", _) => dtype.ids(own, &mut to.sources),
-                _ => dtype.ids(own, &mut to.targets),
-            };
+            let mut ids = Vec::new();
+            let decoded = lane.numbers.dtype().ids(own, &mut ids);
             decoded.map_err(|(at, problem)| lane.error(start, at, &problem))?;
+            self.check_ids(lane, start, &ids)?;
             match lane.role {
                 "pair" => {
-                    self.check_ids(lane, start, &batch.sources, 0)?;
-                    self.check_ids(lane, start, &batch.targets, 1)?;
+                    let pairs = ids.as_chunks().0;
+                    batch.sources.extend(pairs.iter().map(|&[source, _]| source));
+                    batch.targets.extend(pairs.iter().map(|&[_, target]| target));
                 }
-                "source" => self.check_ids(lane, start, &batch.sources, 0)?,
-                _ => self.check_ids(lane, start, &batch.targets, 0)?,
+                "source" => batch.sources.append(&mut ids),
+                _ => batch.targets.append(&mut ids),
             }
         }
         if let EdgeLayout::Compressed { by_source } = self.layout {
@@ -336,7 +334,7 @@ impl EdgeSource for ArrayEdges {
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        let cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = cursor.rows.as_ref().map_or(0, |rows| rows.bytes());
         let bytes = self.lanes.iter().map(|lane| lane.bytes(self.num_edges)).sum::<u64>() + rows;
         Ok(Estimate { edges: self.num_edges, vertices: self.num_vertices.unwrap_or(0), bytes })
@@ -349,23 +347,10 @@ impl EdgeSource for ArrayEdges {
 
 /// Whether every number is one, as in a sparse matrix of unweighted edges.
 pub fn all_ones(numbers: &Numbers) -> Result<bool> {
-    let mut reader = numbers.reader(0)?;
-    let (mut left, mut bytes, mut values) = (numbers.len(), Vec::new(), Vec::new());
-    while left > 0 {
-        let count = left.min(1 << 16);
-        bytes.clear();
-        values.clear();
-        numbers.read_next(&mut *reader, count, &mut bytes)?;
-        numbers.dtype().values(&bytes, &mut values).map_err(|(_, problem)| numbers.error(problem))?;
-        let ones = match numbers.dtype().value_type() {
-            ValueType::F32 => values.as_chunks().0.iter().all(|&value| f32::from_le_bytes(value) == 1.0),
-            ValueType::F64 => values.as_chunks().0.iter().all(|&value| f64::from_le_bytes(value) == 1.0),
-            ValueType::I64 => values.as_chunks().0.iter().all(|&value| i64::from_le_bytes(value) == 1),
-        };
-        if !ones {
-            return Ok(false);
-        }
-        left -= count;
-    }
-    Ok(true)
+    let mut are_ones = true;
+    numbers.for_steps(|_, bytes| {
+        are_ones &= decoded(numbers.dtype().descr(), bytes).all(|value| value == 1.0);
+        Ok(())
+    })?;
+    Ok(are_ones)
 }

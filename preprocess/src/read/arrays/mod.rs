@@ -10,7 +10,6 @@
 pub mod catalog;
 mod edges;
 pub mod folders;
-mod held;
 pub mod npy;
 pub mod npz;
 mod numbers;

@@ -170,7 +170,7 @@ mod tests {
             ("npy", "edge_weight", npy("<i8", false, "(3,)", &three), &["3 rows for 10 edges"]),
             ("npy", "train_mask", npy("|b1", false, "(5,)", &[1; 5]), &["expected a mask of 6 vertices"]),
             ("npy", "edge_index", npy("<i8", false, "(2, 1)", &i64s(&[1, 6])), &["10 rows for 1 edges"]),
-            ("npy-pairs", "y", ptr(&[0, 1, 2]), &["edge 5, source 3: expected ids below the number of vertices, 3"]),
+            ("npy-pairs", "y", ptr(&[0, 1, 2]), &["edge 4, target 3: expected ids below the number of vertices, 3"]),
             ("npy-coo", "col", ptr(&[1, 2]), &["2 targets for 10 sources"]),
             ("npy-coo", "valid_idx", ptr(&[1, -2]), &["valid_idx.npy: entry 1: -2"]),
             ("npy-csr", "indptr", ptr(&[0, 3, 4, 6, 8, 9, 11]), &["entry 6: 11, expected 9 to 10"]),

@@ -15,8 +15,7 @@ use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 use gsplit_store::{NpyHeader, Progress, Unit, open_file};
 
-use crate::memory::Memory;
-use crate::read::raw::Column;
+use crate::read::raw::{Column, describe_column};
 use crate::read::text::name_of;
 use crate::{Error, Result};
 pub use dtype::Dtype;
@@ -108,10 +107,11 @@ impl Numbers {
 
     /// The array in the member `name` of the archive at `path`.
     pub fn in_archive(path: &Path, name: &str, packed: Packed) -> Result<Self> {
-        let mut counted = Counted { reader: packed.open(path, false)?, bytes: 0 };
+        let mut counted = packed.open(path, false)?.take(u64::MAX);
         let problem = |problem: String| Error::input(path, format!("{name}: {problem}"));
         let header = NpyHeader::read(&mut counted).map_err(problem)?;
-        let (header_bytes, held) = (counted.bytes, packed.bytes.saturating_sub(counted.bytes));
+        let header_bytes = u64::MAX - counted.limit();
+        let held = packed.bytes.saturating_sub(header_bytes);
         let place = Place::Member { packed, span: Span { start: header_bytes, latin1: false } };
         Self::described(path, Some(name.to_string()), header, place)?.holds(held)
     }
@@ -121,9 +121,11 @@ impl Numbers {
     pub fn within(
         path: &Path,
         name: &str,
-        (packed, span): (Packed, Span),
+        packed: Packed,
+        span: Span,
         dtype: Dtype,
-        (shape, column_major): (Vec<u64>, bool),
+        shape: Vec<u64>,
+        column_major: bool,
     ) -> Self {
         let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
         Self { path, member, dtype, is_bool: false, shape, column_major, place }
@@ -182,14 +184,6 @@ impl Numbers {
     /// Number of elements.
     pub fn len(&self) -> u64 {
         self.shape.iter().product()
-    }
-
-    /// Fails if `budget` does not have `bytes` left for each number.
-    pub fn check(&self, budget: Memory, bytes: u64) -> Result<()> {
-        let what = format!("an array of shape {:?}, held in memory,", self.shape);
-        budget
-            .refusal(self.len().saturating_mul(bytes))
-            .map_or(Ok(()), |problem| Err(self.error(format!("{what} {problem}"))))
     }
 
     /// Whether any part can be read directly, without what precedes it.
@@ -261,6 +255,20 @@ impl Numbers {
             }
             Err(error) => Err(self.cannot_read(error)),
         }
+    }
+
+    /// Calls `take` with all numbers in sequence, together with the position of the first number of each step.
+    pub fn for_steps(&self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut reader = self.reader(0)?;
+        let (mut first, mut bytes) = (0, Vec::new());
+        while first < self.len() {
+            let count = (self.len() - first).min(1 << 16);
+            bytes.clear();
+            self.read_next(&mut *reader, count, &mut bytes)?;
+            take(first, &bytes)?;
+            first += count;
+        }
+        Ok(())
     }
 
     /// Appends `count` numbers from number `first` on to `bytes`. Fails unless the array [is in a file](Self::is_file).
@@ -370,20 +378,6 @@ impl<R: Read> Read for Latin1<R> {
     }
 }
 
-/// Counts the bytes that are read.
-struct Counted<R> {
-    reader: R,
-    bytes: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
-}
-
 /// Numbers of every vertex: an array of shape (n,) or (n, d).
 pub struct NumbersColumn {
     numbers: Numbers,
@@ -401,25 +395,13 @@ impl NumbersColumn {
 }
 
 impl Column for NumbersColumn {
-    fn path(&self) -> &Path {
-        self.numbers.path()
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn descr(&self) -> &'static str {
-        self.numbers.dtype.descr()
-    }
-
-    fn width(&self) -> usize {
-        self.width
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        self.numbers.path(),
+        &self.name,
+        self.numbers.dtype.descr(),
+        self.width,
         Some(self.rows)
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let row_bytes = (self.width * self.numbers.dtype.bytes()) as u64;

@@ -12,7 +12,6 @@ use gsplit_store::Progress;
 use super::catalog::{self, Catalog};
 use super::numbers::Numbers;
 use super::pickle::{Item, Pickled};
-use crate::memory::Memory;
 use crate::read::options::ArrayOptions;
 use crate::read::raw::Raw;
 use crate::read::text::some;
@@ -26,13 +25,13 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 
 /// Opens the file at `path`.
 pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
-    let (catalog, num_vertices) = tensors(path, options.memory, progress)?;
+    let (catalog, num_vertices) = tensors(path, progress)?;
     catalog.graph_of(num_vertices, options, progress)
 }
 
 /// The tensors in the file at `path`, and the number of vertices if it is stored.
-pub fn tensors(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<(Catalog, Option<u64>)> {
-    let pickled = Pickled::open(path, budget)?;
+pub fn tensors(path: &Path, progress: &dyn Progress) -> Result<(Catalog, Option<u64>)> {
+    let pickled = Pickled::open(path)?;
     let root = pickled.root();
     if let Some(index) = root.numbers("edge_index")? {
         return Ok((Catalog::Named(path.to_path_buf(), BTreeMap::from([("edge_index".to_string(), index)])), None));
@@ -54,8 +53,8 @@ pub fn tensors(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<(
 }
 
 /// The only tensor in the file at `path`.
-pub fn tensor(path: &Path, name: &str, budget: Memory) -> Result<Numbers> {
-    let pickled = Pickled::open(path, budget)?;
+pub fn tensor(path: &Path, name: &str) -> Result<Numbers> {
+    let pickled = Pickled::open(path)?;
     let root = pickled.root();
     root.numbers(name)?.ok_or_else(|| Error::input(path, format!("found {}: expected a tensor", root.what())))
 }

@@ -2,14 +2,11 @@
 //!
 //! Several rows are built at a time; all three arrays are read once, in sequence.
 
-use std::path::Path;
-
 use gsplit_store::{Progress, Unit};
 
 use super::numbers::Numbers;
 use crate::edges::ValueType;
-use crate::memory::Memory;
-use crate::read::raw::Column;
+use crate::read::raw::{Column, describe_column};
 use crate::{Error, Result};
 
 /// Maximum number of columns.
@@ -76,34 +73,14 @@ pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
 }
 
 /// All of `numbers`, in single precision.
-pub fn floats(numbers: &Numbers, budget: Memory) -> Result<Vec<f32>> {
-    // The bytes, the widened values, and the result.
-    numbers.check(budget, 20)?;
+pub fn floats(numbers: &Numbers) -> Result<Vec<f32>> {
     let mut bytes = Vec::new();
     numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
     as_f32(numbers, &bytes)
 }
 
 impl Column for SparseColumn {
-    fn path(&self) -> &Path {
-        self.indptr.path()
-    }
-
-    fn name(&self) -> &str {
-        "features"
-    }
-
-    fn descr(&self) -> &'static str {
-        "<f4"
-    }
-
-    fn width(&self) -> usize {
-        self.width
-    }
-
-    fn num_rows(&self) -> Option<u64> {
-        Some(self.num_rows)
-    }
+    describe_column!(self: self.indptr.path(), "features", "<f4", self.width, Some(self.num_rows));
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let stage = progress.stage("reading features", Some(self.num_rows), Unit::Items("rows"));

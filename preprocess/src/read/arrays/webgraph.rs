@@ -5,8 +5,7 @@
 //! NAME.graph        the records of nodes 0, 1, ..., bit after bit: see `bvgraph`
 //! NAME.offsets      where each record starts, and the last one ends: differences in gamma; may be absent
 //! ```
-//! The successors v of node u are the edges u -> v. A path may be any of the files, NAME without an extension, or a folder
-//! with one such graph. Files of the Java implementation (big-endian, all codes except Golomb, skewed Golomb and nibbles)
+//! The successors v of node u are the edges u -> v. A path may be any of the files, or a folder with one such graph. Files of the Java implementation (big-endian, all codes except Golomb, skewed Golomb and nibbles)
 //! and of the Rust one in big-endian are read.
 //!
 //! With offsets, handing out a piece reads only the outdegree of a record, and any thread decodes it: lists that the first
@@ -23,7 +22,6 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::memory::Memory;
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
@@ -33,7 +31,7 @@ use records::Records;
 /// Maximum number of nodes before a piece that may be decoded again; above it, references count as unbounded.
 const MAX_LOOK_BACK: u64 = 1 << 16;
 
-/// Whether NAME.graph and NAME.properties exist, for NAME or one of the two at `path`, or in the folder `path`.
+/// Whether NAME.graph and NAME.properties exist, for one of the two at `path`, or in the folder `path`.
 pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     match path.is_dir() {
         true => in_folder(path).is_ok_and(|graphs| !graphs.is_empty()),
@@ -59,28 +57,16 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 /// NAME of the only graph in `folder`.
 fn only_in(folder: &Path) -> Result<PathBuf> {
     let mut graphs = in_folder(folder)?;
-    let problem = match (graphs.pop(), &graphs[..]) {
-        (Some(only), []) => return Ok(only),
-        (None, _) => "expected NAME.graph next to NAME.properties, as in a BVGraph".to_string(),
-        (Some(last), others) => {
-            let names: Vec<String> = others
-                .iter()
-                .chain([&last])
-                .map(|graph| with_extension(graph, "graph").display().to_string())
-                .collect();
-            format!("several BVGraphs: name one of {}", names.join(", "))
-        }
+    let problem = match (graphs.pop(), graphs.is_empty()) {
+        (Some(only), true) => return Ok(only),
+        (None, _) => "expected NAME.graph next to NAME.properties, as in a BVGraph",
+        (Some(_), false) => "several BVGraphs: name the .graph file of one",
     };
     Err(Error::input(folder, problem))
 }
 
-/// Path of NAME.properties, for any path that names the graph.
-pub fn properties(path: &Path) -> PathBuf {
-    with_extension(&base(path), "properties")
-}
-
 /// Opens the graph at `path`, which cannot have edge columns.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     wanted.check(path, &[])?;
     let base = if path.is_dir() { only_in(path)? } else { base(path) };
     let [properties, graph, offsets] = ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));
@@ -105,7 +91,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
     }
     let offsets = parallel.then_some(offsets);
     let num_nodes = layout.num_nodes;
-    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back, memory)?;
+    let records = Records::new(graph, bytes, properties, properties_of, offsets, look_back)?;
     Ok(Raw::of(records, Ids::Dense(Some(num_nodes)), files))
 }
 

@@ -13,7 +13,8 @@ use crate::read::options::EdgeTableOptions;
 use crate::{Error, Result};
 
 /// Kind of ids in a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum IdKind {
     /// Integers.

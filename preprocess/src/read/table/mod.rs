@@ -10,7 +10,6 @@
 //!          labels (classes, or numbers to learn)      splits (words, or flags)
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ features (the numbers), column (one column as it is)
-//! predictions  classes that `gsplit infer` wrote, counted
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
@@ -46,7 +45,6 @@ mod nodes;
 mod parquet;
 mod parts;
 mod plain;
-mod predictions;
 mod recipe;
 mod roles;
 mod rows;
@@ -58,7 +56,6 @@ mod surveyed;
 
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name, is_document};
-pub use predictions::{PredictedClasses, predicted_classes};
 pub use statistics::Moments;
 
 use choice::{Choice, Field, IdKind, choose};

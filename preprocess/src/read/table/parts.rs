@@ -169,7 +169,7 @@ pub fn check_one_table(
     });
     let problem = format!(
         "its files have different columns, so they are several tables and not parts of one ({}): name a table of edges as INPUT and one of \
-         vertices with --nodes; gsplit has no types of vertices or edges yet (docs/limits.md)",
+         vertices with --nodes; gsplit has no types of vertices or edges yet (docs/reference.md)",
         shown.collect::<Vec<_>>().join("; ")
     );
     Err(Error::input(path, problem))

@@ -16,7 +16,7 @@ use super::line::{Delimiter, fields};
 use super::names::TextNames;
 use super::sketch::{Sketch, is_comment};
 use super::{TextPieces, TextStream, lines};
-use crate::edges::{EdgeBatch, EdgeSource, Estimate, Piece};
+use crate::edges::{EdgeBatch, EdgeSource, Estimate, Piece, pass_on};
 use crate::read::options::EdgeListOptions;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
@@ -116,13 +116,7 @@ impl AdjacencyLines {
 }
 
 impl EdgeSource for AdjacencyLines {
-    fn rewind(&self) -> Result<()> {
-        self.text.rewind()
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        self.text.next(piece)
-    }
+    pass_on!(text: rewind, next, bytes_done);
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         let mut names = TextNames::default();
@@ -142,9 +136,5 @@ impl EdgeSource for AdjacencyLines {
 
     fn estimate(&self) -> Result<Estimate> {
         Ok(self.estimate)
-    }
-
-    fn bytes_done(&self) -> u64 {
-        self.text.bytes_done()
     }
 }

@@ -1,11 +1,7 @@
 //! Numbers in lines.
 
-use std::path::Path;
-
 use gsplit_store::FeatureDtype;
 use half::{bf16, f16};
-
-use crate::{Error, Result};
 
 /// An unsigned decimal number, `None` for anything else.
 pub fn unsigned(field: &[u8]) -> Option<u64> {
@@ -105,15 +101,6 @@ pub fn check_feature(value: f32, dtype: FeatureDtype) -> Result<(), String> {
         (false, _) => Err(format!("feature {value}: expected a finite 32-bit number")),
         (true, false) => Err(format!("feature {value} is too large for {dtype}: pass --feature-dtype f32 or bf16")),
         (true, true) => Ok(()),
-    }
-}
-
-/// A vertex id below `num_vertices`.
-pub fn vertex(path: &Path, line: u64, field: &[u8], num_vertices: usize) -> Result<u32> {
-    match unsigned(field) {
-        Some(id) if id < num_vertices as u64 => Ok(id as u32),
-        Some(id) => Err(Error::line(path, line, format!("vertex {id}: expected ids below {num_vertices}"))),
-        None => Err(Error::line(path, line, format!("expected a vertex id, found {}", shown(field)))),
     }
 }
 

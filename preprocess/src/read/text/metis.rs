@@ -13,20 +13,21 @@
 //! added for the entry of the smaller end and subtracted for the larger, and the sum must be 0. Edge weights become the
 //! edge column `weight`, vertex weights the node column `vertex_weight` (of NCON numbers), sizes `vertex_size`.
 //!
-//! The vertex of a line depends on the comments before it, so lines are counted while pieces are handed out.
+//! The vertex of a line depends on the comments before it, so lines are counted while pieces are handed out: the end of a piece
+//! is the vertex of its first line.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use gsplit_store::{Progress, Unit, VERTEX_WEIGHT};
 
 use super::field::{counted, shown, unsigned};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::read::options::WantedColumns;
-use crate::read::raw::{Column, Ids, Raw};
-use crate::read::text::{TextStream, lines, name_of, uncompressed};
+use crate::read::raw::{Column, Ids, Raw, describe_column};
+use crate::read::text::{TextStream, first_line_of_data, lines, name_of, uncompressed, words};
 use crate::{Error, Result};
 
 /// Maximum number of weights per vertex.
@@ -41,7 +42,7 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`, whose header is not to be trusted where it is to be ignored.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Result<Raw> {
     let header = MetisHeader::read(path)?;
     let weight = EdgeColumn { name: "weight".into(), value: ValueType::I64, width: 1 };
     let columns: Vec<EdgeColumn> =
@@ -53,27 +54,12 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progres
         columns,
         ignore_header,
         walk: Mutex::new(None),
-        vertices: Mutex::new(HashMap::new()),
         bytes_done: AtomicU64::new(0),
         balance: AtomicU64::new(0),
-        directions: Default::default(),
     };
     let mut raw = Raw::of(lists, Ids::FromOne(header.num_vertices), vec![path.to_path_buf()]);
     let column = |name, skip, width| VertexNumbers { path: path.to_path_buf(), header, name, skip, width };
-    if !raw.edges.columns().is_empty() {
-        progress.note(&format!(
-            "note: {}: weights of edges are kept as the column weight: partition --weights own uses it, and --draw-by and --edge-weights of \
-             train",
-            path.display()
-        ));
-    }
-    if header.vertex_weights > 0 {
-        let kept = "weights of vertices are kept as the column vertex_weight: partition --weights own balances them";
-        progress.note(&format!("note: {}: {kept}", path.display()));
-    }
     if header.vertex_sizes {
-        let kept = "sizes of vertices are kept as the column vertex_size, which no command uses";
-        progress.note(&format!("note: {}: {kept}", path.display()));
         raw.columns.push(Box::new(column("vertex_size", 0, 1)));
     }
     if header.vertex_weights > 0 {
@@ -95,20 +81,19 @@ struct MetisHeader {
 
 impl MetisHeader {
     fn read(path: &Path) -> Result<Self> {
-        let mut text = TextStream::open(path)?;
-        let mut piece = Piece::default();
-        while text.next(&mut piece)? {
-            if let Some((number, line)) = lines(&piece).find(|(_, line)| !is_comment(line)) {
-                return Self::parse(line, number).map_err(|problem| Error::line(path, number, problem));
-            }
+        match first_line_of_data(path, is_comment)? {
+            Some((number, line)) => Self::parse(&line, number).map_err(|problem| Error::line(path, number, problem)),
+            None => Err(Error::input(
+                path,
+                "expected a line `VERTICES EDGES [FORMAT [WEIGHTS]]`, found the end of the file",
+            )),
         }
-        Err(Error::input(path, "expected a line `VERTICES EDGES [FORMAT [WEIGHTS]]`, found the end of the file"))
     }
 
     fn parse(text: &[u8], line: u64) -> Result<Self, String> {
         let expected = "expected `VERTICES EDGES [FORMAT [WEIGHTS]]`, FORMAT of up to three digits 0 or 1";
         let problem = || format!("{expected}, found {}", shown(text.trim_ascii()));
-        let words: Vec<&[u8]> = fields(text).collect();
+        let words: Vec<&[u8]> = words(text).collect();
         let (n, m, format, weights) = match words[..] {
             [n, m] => (n, m, &b""[..], None),
             [n, m, format] => (n, m, format, None),
@@ -142,10 +127,6 @@ impl MetisHeader {
 
 fn is_comment(line: &[u8]) -> bool {
     line.starts_with(b"%")
-}
-
-fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty())
 }
 
 /// A walk over the lines, which knows the vertex of each.
@@ -206,13 +187,9 @@ struct AdjacencyLists {
     columns: Vec<EdgeColumn>,
     ignore_header: bool,
     walk: Mutex<Option<LineWalk>>,
-    /// The vertex of the first line of every piece under way, by that line.
-    vertices: Mutex<HashMap<u64, u64>>,
     bytes_done: AtomicU64,
     /// Sum of the hashes of all entries, 0 where each edge is listed at both ends.
     balance: AtomicU64,
-    /// Entries that name a larger vertex, and a smaller one.
-    directions: [AtomicU64; 2],
 }
 
 /// Hash of a pair of ends.
@@ -222,33 +199,20 @@ fn pair_hash(smaller: u64, larger: u64) -> u64 {
 }
 
 impl AdjacencyLists {
-    /// Counts the entries in `batch` by their direction.
+    /// Adds the hashes of the entries in `batch`; the hash of an entry that names a smaller vertex is negative.
     fn balance(&self, batch: &EdgeBatch) {
-        let (mut sum, mut directions) = (0u64, [0, 0]);
-        for (&u, &v) in batch.sources.iter().zip(&batch.targets) {
-            let hash = pair_hash(u.min(v), u.max(v));
-            sum = sum.wrapping_add(if u < v { hash } else { hash.wrapping_neg() } * u64::from(u != v));
-            directions[0] += u64::from(u < v);
-            directions[1] += u64::from(u > v);
-        }
+        let hash = |(&u, &v): (&u64, &u64)| match u.cmp(&v) {
+            Ordering::Less => pair_hash(u, v),
+            Ordering::Equal => 0,
+            Ordering::Greater => pair_hash(v, u).wrapping_neg(),
+        };
+        let sum = batch.sources.iter().zip(&batch.targets).map(hash).fold(0, u64::wrapping_add);
         self.balance.fetch_add(sum, Relaxed);
-        for (all, some) in self.directions.iter().zip(directions) {
-            all.fetch_add(some, Relaxed);
-        }
-    }
-
-    /// Sentence on edges that are listed at only one end, if there are any.
-    fn one_way(&self) -> Option<String> {
-        let [up, down] = self.directions.each_ref().map(|count| count.load(Relaxed));
-        (self.balance.load(Relaxed) != 0).then(|| {
-            let up = if up == 1 { "1 entry names".into() } else { format!("{up} entries name") };
-            format!("edges are listed at only one end: {up} a larger vertex than their line's, {down} a smaller one")
-        })
     }
 
     fn list(&self, vertex: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         let n = self.header.num_vertices;
-        let mut fields = fields(line);
+        let mut fields = words(line);
         for at in 0..self.header.prefix() {
             let field =
                 fields.next().ok_or_else(|| format!("expected {} numbers of the vertex", self.header.prefix()))?;
@@ -277,16 +241,14 @@ impl AdjacencyLists {
 
 impl EdgeSource for AdjacencyLists {
     fn rewind(&self) -> Result<()> {
-        *self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(LineWalk::start(&self.path)?);
-        self.vertices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
-        for count in [&self.bytes_done, &self.balance].into_iter().chain(&self.directions) {
-            count.store(0, Relaxed);
-        }
+        *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Some(LineWalk::start(&self.path)?);
+        self.bytes_done.store(0, Relaxed);
+        self.balance.store(0, Relaxed);
         Ok(())
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut walk = self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
         let walk = match &mut *walk {
             Some(walk) => walk,
             none => none.insert(LineWalk::start(&self.path)?),
@@ -294,7 +256,7 @@ impl EdgeSource for AdjacencyLists {
         let vertex = walk.next(piece, &self.header)?;
         self.bytes_done.store(walk.text.bytes_done(), Relaxed);
         if let Some(vertex) = vertex {
-            self.vertices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(piece.start, vertex);
+            piece.end = vertex;
         } else if walk.vertex < self.header.num_vertices {
             let (n, found) = (self.header.num_vertices, walk.vertex);
             let problem = format!("promises {n} vertices, lines of {found} follow: truncated or damaged");
@@ -304,11 +266,7 @@ impl EdgeSource for AdjacencyLists {
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let vertex = self.vertices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&piece.start);
-        let Some(vertex) = vertex else {
-            return Err(Error::input(&self.path, format!("the piece from line {} was not handed out", piece.start)));
-        };
-        for line in vertex_lines(&self.path, &self.header, piece, vertex) {
+        for line in vertex_lines(&self.path, &self.header, piece, piece.end) {
             let (number, vertex, line) = line?;
             self.list(vertex, line, batch).map_err(|problem| Error::line(&self.path, number, problem))?;
         }
@@ -317,25 +275,21 @@ impl EdgeSource for AdjacencyLists {
     }
 
     fn finish(&self, seen: &Seen) -> Result<Ending> {
-        if seen.edges != 2 * self.header.num_edges && !self.ignore_header {
-            let (m, found) = (self.header.num_edges, seen.edges);
-            let why = match found == m {
-                true => {
-                    "a header counts each edge once, and each edge is listed at both ends; pass --ignore-header if this one counts both"
-                }
-                false => "truncated or damaged, or pass --ignore-header",
-            };
-            let problem = format!("promises {}, so {} neighbours; {found} follow: {why}", counted(m, "edge"), 2 * m);
-            return Err(Error::line(&self.path, self.header.line, problem));
-        }
-        let one_way = self.one_way();
-        if let Some(problem) = one_way.as_ref().filter(|_| !self.ignore_header) {
-            let remedy = "METIS lists each edge at both; fix it, or pass --ignore-header to take entries for directed edges, with \
-                          --symmetrise to add their reverses";
+        let (m, found) = (self.header.num_edges, seen.edges);
+        let problem = if found != 2 * m {
+            Some(format!("promises {}, each listed at both ends; {found} neighbours follow", counted(m, "edge")))
+        } else if self.balance.load(Relaxed) != 0 {
+            Some("edges are listed at only one end, METIS lists each at both".to_string())
+        } else {
+            None
+        };
+        if let Some(problem) = problem.as_ref().filter(|_| !self.ignore_header) {
+            let remedy = "truncated or damaged; or pass --ignore-header to take entries for directed edges, with --symmetrise to add \
+                          their reverses";
             return Err(Error::line(&self.path, self.header.line, format!("{problem}: {remedy}")));
         }
         let note = |problem| format!("note: {}: {problem}: entries are taken for directed edges", self.path.display());
-        let decisions = one_way.map(note).into_iter().collect();
+        let decisions = problem.map(note).into_iter().collect();
         Ok(Ending { num_vertices: Some(self.header.num_vertices), decisions, ..Ending::default() })
     }
 
@@ -366,25 +320,13 @@ struct VertexNumbers {
 }
 
 impl Column for VertexNumbers {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn descr(&self) -> &'static str {
-        "<i8"
-    }
-
-    fn width(&self) -> usize {
-        self.width
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        &self.path,
+        self.name,
+        "<i8",
+        self.width,
         Some(self.header.num_vertices)
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut walk = LineWalk::start(&self.path)?;
@@ -395,7 +337,7 @@ impl Column for VertexNumbers {
             for line in vertex_lines(&self.path, &self.header, &piece, vertex) {
                 let (number, _, line) = line?;
                 let before = rows.len();
-                for field in fields(line).skip(self.skip).take(self.width) {
+                for field in words(line).skip(self.skip).take(self.width) {
                     let value = unsigned(field).and_then(|value| i64::try_from(value).ok()).ok_or_else(|| {
                         let problem = format!("{}: expected a whole number from 0, found {}", self.name, shown(field));
                         Error::line(&self.path, number, problem)

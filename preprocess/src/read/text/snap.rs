@@ -12,27 +12,26 @@
 //!   user is asked. If it names two ids above all others, the smaller first, it is taken as a wrong header.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::field::{counted, leading_unsigned, shown, unsigned};
 use super::value::{CellKind, widened, write_number};
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on};
 use crate::read::options::{Answer, EdgeListOptions};
 use crate::read::raw::{Ids, Raw, check_size};
-use crate::read::text::{TextPieces, TextStream, lines};
+use crate::read::text::{TextPieces, TextStream, lines, words};
 use crate::{Error, Result};
 
 /// Opens the edge list at `path`.
 pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
-    if path.is_dir() {
-        return Err(Error::input(
-            path,
-            "a folder, expected a file with a list of edges: leave --format out, and the folder is recognised",
-        ));
-    }
-    let edges = SnapEdges::open(path, options)?;
+    let edges = SnapEdges::open(path, options, None)?;
     let ids = if options.keep_ids { Ids::Dense(None) } else { Ids::Sparse };
     Ok(Raw::of(edges, ids, vec![path.to_path_buf()]))
+}
+
+/// The lines `source,target` of the file at `path`, which are `num_edges` by another file.
+pub fn open_counted(path: &Path, num_edges: u64) -> Result<impl EdgeSource + use<>> {
+    let header = PromisedCounts { line: None, nodes: None, edges: Some(num_edges) };
+    SnapEdges::open(path, &EdgeListOptions { keep_ids: true, ..EdgeListOptions::default() }, Some(header))
 }
 
 /// An edge list on disk.
@@ -45,41 +44,38 @@ struct SnapEdges {
     head: Head,
     estimate: Estimate,
     text: TextPieces,
-    /// The first line with columns that are ignored.
-    more_columns: AtomicU64,
+    /// The first line with an edge, if it has columns that are ignored.
+    more_columns: Option<u64>,
 }
 
 /// Lines up to the first edge.
-#[derive(Default)]
 struct Head {
     header: Option<PromisedCounts>,
     /// The first line with an edge, and the edge.
     first: Option<(u64, EdgeBatch)>,
 }
 
-/// Counts in the comment `# Nodes: N Edges: M`.
+/// Counts in the comment `# Nodes: N Edges: M`, or in another file.
 #[derive(Clone, Copy)]
 struct PromisedCounts {
-    line: u64,
+    /// The line of the comment; `None` for counts of another file.
+    line: Option<u64>,
     nodes: Option<u64>,
     edges: Option<u64>,
 }
 
-/// Means that no line has columns that are ignored.
-const NO_LINE: u64 = u64::MAX;
-
 impl SnapEdges {
-    fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Self> {
+    fn open(path: &Path, options: &EdgeListOptions<'_>, header: Option<PromisedCounts>) -> Result<Self> {
         let mut source = Self {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
             ignore_header: options.ignore_header,
             bipartite: options.bipartite,
             columns: columns(path, options.columns)?,
-            head: Head::default(),
+            head: Head { header, first: None },
             estimate: Estimate::default(),
             text: TextPieces::of(path),
-            more_columns: AtomicU64::new(NO_LINE),
+            more_columns: None,
         };
         source.read_head()?;
         Ok(source)
@@ -93,9 +89,14 @@ impl SnapEdges {
         while self.head.first.is_none() && stream.next(&mut piece)? {
             for (number, line) in lines(&piece) {
                 let line = line.trim_ascii();
+                if line.starts_with(b"%%MatrixMarket") {
+                    return Err(Error::line(&self.path, number, "a Matrix Market file, expected an edge list"));
+                }
                 if is_edge(line) {
                     let mut batch = EdgeBatch::default();
-                    self.edge(number, line, &mut batch)?;
+                    self.edge(line, &mut batch).map_err(|problem| Error::line(&self.path, number, problem))?;
+                    let has_more = self.columns.is_empty() && fields(line).nth(2).is_some();
+                    self.more_columns = has_more.then_some(number);
                     self.head.first = Some((number, batch));
                     self.estimate(&piece, stream.text_len())?;
                     break;
@@ -117,14 +118,16 @@ impl SnapEdges {
         if self.ignore_header
             || self.head.header.is_some()
             || !self.columns.is_empty()
-            || self.more_columns.load(Relaxed) != NO_LINE
+            || self.more_columns.is_some()
             || self.bipartite == Some(Answer::Yes)
         {
             self.head.first = None;
         }
         self.head.header = self.head.header.filter(|_| !self.ignore_header);
         match self.head.header {
-            Some(PromisedCounts { line, nodes: Some(nodes), .. }) if self.keep_ids && nodes > u32::MAX.into() => {
+            Some(PromisedCounts { line: Some(line), nodes: Some(nodes), .. })
+                if self.keep_ids && nodes > u32::MAX.into() =>
+            {
                 Err(Error::line(&self.path, line, format!("{nodes} vertices: at most {} are supported", u32::MAX)))
             }
             _ => Ok(()),
@@ -146,9 +149,7 @@ impl SnapEdges {
 
     /// Appends the edges of `text` from byte `at` on; that is line `line`.
     fn edges(&self, text: &[u8], mut at: usize, line: u64, batch: &mut EdgeBatch) -> Result<()> {
-        let first = at;
-        let plain = self.columns.is_empty();
-        let mut told = false;
+        let (first, plain) = (at, self.columns.is_empty());
         while at < text.len() {
             if plain && let Some((source, target, end)) = plain_edge(text, at) {
                 batch.push(source, target);
@@ -157,32 +158,17 @@ impl SnapEdges {
             }
             let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end);
             let trimmed = text[at..end].trim_ascii();
-            if is_edge(trimmed) || trimmed.starts_with(b"%%MatrixMarket") {
+            if is_edge(trimmed) {
                 let number = || line + memchr::memchr_iter(b'\n', &text[first..at]).count() as u64;
-                self.edge_or(trimmed, batch).map_err(|problem| self.explain(number(), problem))?;
-                // Counting lines for each such line would take far longer than parsing.
-                if plain && !told && has_more_columns(trimmed) {
-                    told = true;
-                    self.more_columns.fetch_min(number(), Relaxed);
-                }
+                self.edge(trimmed, batch).map_err(|problem| Error::line(&self.path, number(), problem))?;
             }
             at = end + 1;
         }
         Ok(())
     }
 
-    fn edge(&self, number: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<()> {
-        if self.columns.is_empty() && has_more_columns(line) {
-            self.more_columns.fetch_min(number, Relaxed);
-        }
-        self.edge_or(line, batch).map_err(|problem| self.explain(number, problem))
-    }
-
     /// Appends the edge of one line, or returns the problem.
-    fn edge_or(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
-        if line.starts_with(b"%%MatrixMarket") {
-            return Err("a Matrix Market file, expected an edge list: pass --format mtx".into());
-        }
+    fn edge(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         let mut fields = fields(line);
         let mut id = || {
             let field = fields.next().ok_or("expected two vertex ids, found less: truncated or damaged?")?;
@@ -201,28 +187,12 @@ impl SnapEdges {
         Ok(())
     }
 
-    fn explain(&self, number: u64, problem: String) -> Error {
-        let hint = if number == 1 && problem.contains("found `") {
-            "; start a line of column names with #, or pass --format csv"
-        } else {
-            ""
-        };
-        Error::line(&self.path, number, problem + hint)
-    }
-
-    fn check_edges(&self, header: PromisedCounts, found: u64) -> Result<()> {
-        match header.edges {
-            Some(promised) if promised != found => Err(Error::line(
-                &self.path,
-                header.line,
-                format!(
-                    "the header promises {}, {found} follow: the file is truncated or damaged (download it again), or pass \
-                     --ignore-header",
-                    counted(promised, "edge")
-                ),
-            )),
-            _ => Ok(()),
-        }
+    /// The error of a header that promises other counts than follow.
+    fn wrong_header(&self, line: Option<u64>, promised: &str, found: &str, remedy: &str) -> Error {
+        let problem = format!(
+            "the header promises {promised}, {found}: the file is truncated or damaged (download it again), or pass {remedy}"
+        );
+        Error::Input { path: self.path.clone(), line, problem }
     }
 
     /// Compares the number of nodes in the header with the ids. Returns it if ids are kept: because the user asks for it,
@@ -239,11 +209,8 @@ impl SnapEdges {
         }
         let remedy =
             if isolated { "--keep-ids if the others have no edges, or --ignore-header" } else { "--ignore-header" };
-        let problem = format!(
-            "the header promises {}, the edges name {found}: the file is truncated or damaged (download it again), or pass {remedy}",
-            counted(promised, "node")
-        );
-        Err(Error::line(&self.path, header.line, problem))
+        let found = format!("the edges name {found}");
+        Err(self.wrong_header(header.line, &counted(promised, "node"), &found, remedy))
     }
 
     /// Decides whether the first line, which has been left out so far, is a header.
@@ -304,11 +271,6 @@ fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(is_separator).filter(|field| !field.is_empty())
 }
 
-/// Whether the line has more than the two ids.
-fn has_more_columns(line: &[u8]) -> bool {
-    fields(line).nth(2).is_some()
-}
-
 fn is_separator(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b',')
 }
@@ -330,14 +292,7 @@ fn plain_edge(text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
 }
 
 impl EdgeSource for SnapEdges {
-    fn rewind(&self) -> Result<()> {
-        self.more_columns.store(NO_LINE, Relaxed);
-        self.text.rewind()
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        self.text.next(piece)
-    }
+    pass_on!(text: rewind, next, bytes_done);
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         match &self.head.first {
@@ -355,14 +310,17 @@ impl EdgeSource for SnapEdges {
     fn finish(&self, seen: &Seen) -> Result<Ending> {
         let mut ending = Ending::default();
         if let Some(header) = self.head.header {
-            self.check_edges(header, seen.edges)?;
+            if let Some(promised) = header.edges.filter(|&promised| promised != seen.edges) {
+                let (promised, found) = (counted(promised, "edge"), format!("{} follow", seen.edges));
+                return Err(self.wrong_header(header.line, &promised, &found, "--ignore-header"));
+            }
             if let Some(promised) = header.nodes {
                 ending.num_vertices = self.check_nodes(header, promised, seen)?;
                 if !self.keep_ids && ending.num_vertices.is_some() {
                     ending.decisions.push(format!(
                         "note: {}, line {}: {promised} nodes, of which some have no edges: ids are taken as they are",
                         self.path.display(),
-                        header.line
+                        header.line.unwrap_or(0)
                     ));
                 }
             }
@@ -376,8 +334,7 @@ impl EdgeSource for SnapEdges {
         if let Some(n) = ending.num_vertices.or(ending.last_id) {
             check_size(&self.path, n as usize, seen.edges)?;
         }
-        let line = self.more_columns.load(Relaxed);
-        if line != NO_LINE {
+        if let Some(line) = self.more_columns {
             ending.decisions.push(format!(
                 "note: {}, line {line}: more than two columns; those after the second are ignored: name them with \
                  --edge-columns to keep them",
@@ -394,17 +351,13 @@ impl EdgeSource for SnapEdges {
     fn estimate(&self) -> Result<Estimate> {
         Ok(self.estimate)
     }
-
-    fn bytes_done(&self) -> u64 {
-        self.text.bytes_done()
-    }
 }
 
 /// Parses the comment `# Nodes: N Edges: M`, in either order, or with only one of the two.
 fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
     let comment = std::str::from_utf8(comment).ok()?;
     let mut words = comment.split([' ', '\t', '#', '%', ',']).filter(|word| !word.is_empty()).peekable();
-    let mut header = PromisedCounts { line, nodes: None, edges: None };
+    let mut header = PromisedCounts { line: Some(line), nodes: None, edges: None };
     while let Some(word) = words.next() {
         let count = words.peek().and_then(|word| unsigned(word.as_bytes()));
         match word.to_ascii_lowercase().as_str() {
@@ -418,16 +371,15 @@ fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
 
 /// Whether a comment is the first line of a KONECT file: `% FORMAT WEIGHTS`.
 fn is_konect(comment: &[u8]) -> bool {
-    let mut words = comment.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut words = words(comment);
     words.next() == Some(b"%") && matches!(words.next(), Some(b"sym" | b"asym" | b"bip"))
 }
 
 /// Parses KONECT's second comment `% EDGES [SOURCES TARGETS]`.
 fn konect_counts(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
-    let words = comment.strip_prefix(b"%")?.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let counts: Option<Vec<u64>> = words.map(unsigned).collect();
+    let counts: Option<Vec<u64>> = words(comment.strip_prefix(b"%")?).map(unsigned).collect();
     let edges = counts.filter(|counts| (1..=3).contains(&counts.len()))?.first().copied();
-    Some(PromisedCounts { line, nodes: None, edges })
+    Some(PromisedCounts { line: Some(line), nodes: None, edges })
 }
 
 #[cfg(test)]

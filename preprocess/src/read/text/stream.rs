@@ -16,6 +16,7 @@ use gsplit_store::{Progress, Unit, open_file};
 use liblzma::bufread::XzDecoder;
 use rayon::prelude::*;
 
+use super::field::{shown, unsigned};
 use crate::edges::{Piece, TEXT_PER_PIECE};
 use crate::{Error, Result};
 
@@ -25,9 +26,6 @@ const MAX_LINE_BYTES: usize = TEXT_PER_PIECE;
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time from a compressed file.
 const COMPRESSED_BUFFER: usize = 1 << 18;
-
-/// Memory limit of an xz decoder: its dictionary, of at most 128 MiB, and a little more.
-const XZ_MEMORY: u64 = 130 << 20;
 
 /// A text file, read from its start to its end.
 pub struct TextStream {
@@ -52,47 +50,24 @@ enum Compression {
 impl Compression {
     const ALL: [Self; 4] = [Self::Gzip, Self::Zstd, Self::Bzip2, Self::Xz];
 
-    fn of(head: &[u8]) -> Option<Self> {
-        match head {
-            [0x1f, 0x8b, ..] => Some(Self::Gzip),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
-            [b'B', b'Z', b'h', ..] => Some(Self::Bzip2),
-            [0xfd, b'7', b'z', b'X', ..] => Some(Self::Xz),
-            _ => None,
+    /// Its name, the extension of its files, and their first bytes.
+    fn described(self) -> (&'static str, &'static str, &'static [u8]) {
+        match self {
+            Self::Gzip => ("gzip", ".gz", &[0x1f, 0x8b]),
+            Self::Zstd => ("zstd", ".zst", &[0x28, 0xb5, 0x2f, 0xfd]),
+            Self::Bzip2 => ("bzip2", ".bz2", b"BZh"),
+            Self::Xz => ("xz", ".xz", b"\xfd7zX"),
         }
+    }
+
+    fn of(head: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|compression| head.starts_with(compression.described().2))
     }
 
     /// The compression indicated by the name of the file at `path`.
     fn promised(path: &Path) -> Option<Self> {
         let name = path.to_str()?;
-        Self::ALL.into_iter().find(|compression| name.ends_with(compression.ending()))
-    }
-
-    /// The file extension.
-    fn ending(self) -> &'static str {
-        match self {
-            Self::Gzip => ".gz",
-            Self::Zstd => ".zst",
-            Self::Bzip2 => ".bz2",
-            Self::Xz => ".xz",
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-            Self::Bzip2 => "bzip2",
-            Self::Xz => "xz",
-        }
-    }
-
-    /// Approximate ratio between the length of text of numbers and of its compressed form.
-    fn ratio(self) -> u64 {
-        match self {
-            Self::Gzip | Self::Zstd => 4,
-            Self::Bzip2 | Self::Xz => 5,
-        }
+        Self::ALL.into_iter().find(|compression| name.ends_with(compression.described().1))
     }
 }
 
@@ -103,7 +78,7 @@ pub fn is_compressed(head: &[u8]) -> bool {
 
 /// `name` without the ending of a compression.
 pub fn uncompressed(name: &str) -> &str {
-    Compression::ALL.into_iter().find_map(|compression| name.strip_suffix(compression.ending())).unwrap_or(name)
+    Compression::ALL.into_iter().find_map(|compression| name.strip_suffix(compression.described().1)).unwrap_or(name)
 }
 
 impl TextStream {
@@ -128,7 +103,7 @@ impl TextStream {
             None => Box::new(file),
             Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(compressed(file))),
             Some(Compression::Bzip2) => Box::new(bzip2::bufread::MultiBzDecoder::new(compressed(file))),
-            Some(Compression::Xz) => Box::new(XzDecoder::new_stream(compressed(file), xz(path)?)),
+            Some(Compression::Xz) => Box::new(XzDecoder::new_multi_decoder(compressed(file))),
             Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(compressed(file)).map_err(Error::io(path))?),
         };
         Ok(Self { path: path.to_path_buf(), text, compression, length, done, rest, next_line: 1 })
@@ -174,16 +149,6 @@ impl TextStream {
 
     fn cannot_read(&self, error: std::io::Error) -> Error {
         match (error.raw_os_error(), self.compression) {
-            // libzstd's error for windows beyond 128 MiB, which it does not support.
-            (None, Some(Compression::Zstd)) if error.to_string().contains("too much memory") => {
-                let problem = "packed by zstd with a window of more than 128 MiB (--long or --ultra): unpack it first, by zstd -d \
-                               --long=31, or pack it again without --long";
-                Error::input(&self.path, problem)
-            }
-            (None, Some(Compression::Xz)) if error.to_string().contains("memory limit") => {
-                let problem = "packed by xz with a dictionary of more than 128 MiB: unpack it first, by xz -d, or pack it again with xz -9";
-                Error::input(&self.path, problem)
-            }
             (None, Some(compression)) => damaged(&self.path, compression),
             _ => Error::io(&self.path)(error),
         }
@@ -201,7 +166,8 @@ impl TextStream {
 
     /// Approximate bytes of the text, if the file is compressed.
     pub fn text_len(&self) -> u64 {
-        self.length.saturating_mul(self.compression.map_or(1, Compression::ratio))
+        // The usual ratio for text of numbers.
+        self.length.saturating_mul(if self.compression.is_some() { 4 } else { 1 })
     }
 }
 
@@ -322,11 +288,48 @@ pub fn parse_pieces<T: Send>(
     }
 }
 
+/// The numbers in the file at `path`, one per line, at most `most`. Empty lines are skipped.
+pub fn listed_numbers(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64>> {
+    let number = |(line, text): (u64, &[u8])| {
+        let expected = || Error::line(path, line, format!("expected a number from 0, found {}", shown(text)));
+        unsigned(text).ok_or_else(expected)
+    };
+    let mut all = Vec::new();
+    let parse = |piece: &Piece| {
+        let lines = lines(piece).map(|(line, text)| (line, text.trim_ascii())).filter(|(_, text)| !text.is_empty());
+        lines.map(number).collect::<Result<Vec<_>>>()
+    };
+    read_pieces(path, progress, parse, |numbers| {
+        all.extend(numbers);
+        match all.len() as u64 > most {
+            true => Err(Error::input(path, format!("more than {most} lines of numbers: expected {most} at most"))),
+            false => Ok(()),
+        }
+    })?;
+    Ok(all)
+}
+
 /// The first line of the file at `path`, `None` when it is empty.
 pub fn first_line(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut piece = Piece::default();
     TextStream::open(path)?.next(&mut piece)?;
     Ok(lines(&piece).next().map(|(_, line)| line.to_vec()))
+}
+
+/// The first line of data in the file at `path`, after comments, and its number.
+pub fn first_line_of_data(path: &Path, is_comment: impl Fn(&[u8]) -> bool) -> Result<Option<(u64, Vec<u8>)>> {
+    let (mut text, mut piece) = (TextStream::open(path)?, Piece::default());
+    while text.next(&mut piece)? {
+        if let Some((number, line)) = lines(&piece).find(|(_, line)| !is_comment(line.trim_ascii())) {
+            return Ok(Some((number, line.trim_ascii().to_vec())));
+        }
+    }
+    Ok(None)
+}
+
+/// The words of a line.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
 /// The first of `names`, for messages.
@@ -355,14 +358,9 @@ impl Read for Watched {
     }
 }
 
-/// Creates a decoder of concatenated xz streams.
-fn xz(path: &Path) -> Result<liblzma::stream::Stream> {
-    let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED);
-    stream.map_err(|error| Error::io(path)(error.into()))
-}
-
 fn damaged(path: &Path, compression: Compression) -> Error {
-    Error::input(path, format!("truncated or damaged {} stream: download it again", compression.name()))
+    let remedy = "download it again, or unpack it first if it was packed with a window of more than 128 MiB";
+    Error::input(path, format!("truncated or damaged {} stream: {remedy}", compression.described().0))
 }
 
 #[cfg(test)]
@@ -446,7 +444,7 @@ mod tests {
     fn damaged_streams_are_named() {
         let folder = tempfile::tempdir().unwrap();
         for how in Compression::ALL {
-            let name = format!("edge.csv{}", how.ending());
+            let name = format!("edge.csv{}", how.described().1);
             let path = folder.path().join(&name);
             let whole = compressed(how, "12 34\n".repeat(10_000).as_bytes());
             let mut flipped = whole.clone();
@@ -456,30 +454,8 @@ mod tests {
             for bytes in cuts.into_iter().chain((!zstd_without_checksum).then_some(flipped)) {
                 std::fs::write(&path, &bytes).unwrap();
                 let message = all_lines(&path).unwrap_err().to_string();
-                let expected = format!("{name}: truncated or damaged {} stream: download it again", how.name());
-                assert!(message.ends_with(&expected), "{} bytes: {message}", bytes.len());
-            }
-        }
-    }
-
-    #[test]
-    fn long_dictionaries_of_xz_are_told_from_damage() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("edges.txt.xz");
-        for (dictionary, is_read) in [(64 << 20, true), (256 << 20, false)] {
-            let mut options = liblzma::stream::LzmaOptions::new_preset(0).unwrap();
-            options.dict_size(dictionary);
-            let mut filters = liblzma::stream::Filters::new();
-            filters.lzma2(&options);
-            let stream = liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc64).unwrap();
-            let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
-            encoder.write_all(b"1 2\n").unwrap();
-            std::fs::write(&path, encoder.finish().unwrap()).unwrap();
-            match all_lines(&path) {
-                Ok(lines) => assert!(is_read && lines.len() == 1, "{dictionary}"),
-                Err(error) => {
-                    assert!(!is_read && error.to_string().contains("more than 128 MiB: unpack it"), "{error}")
-                }
+                let expected = format!("{name}: truncated or damaged {} stream: download it again", how.described().0);
+                assert!(message.contains(&expected), "{} bytes: {message}", bytes.len());
             }
         }
     }
@@ -501,7 +477,7 @@ mod tests {
         for bytes in [packed(28), [packed(20), packed(31)].concat()] {
             std::fs::write(&path, bytes).unwrap();
             let message = all_lines(&path).unwrap_err().to_string();
-            assert!(message.contains("a window of more than 128 MiB") && message.contains("zstd -d"), "{message}");
+            assert!(message.contains("a window of more than 128 MiB"), "{message}");
         }
     }
 

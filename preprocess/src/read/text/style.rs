@@ -14,14 +14,15 @@ use super::field::{real, shown};
 use super::value::{integer, is_missing};
 
 /// Decimal mark of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Decimal {
     /// `1.5`; a comma separates thousands.
-    #[value(alias = ".")]
+    #[cfg_attr(feature = "cli", value(alias = "."))]
     Point,
     /// `1,5`; a point separates thousands.
-    #[value(alias = ",")]
+    #[cfg_attr(feature = "cli", value(alias = ","))]
     Comma,
 }
 
@@ -42,23 +43,29 @@ pub enum Style {
 }
 
 /// Order of day, month and year in a date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum DateOrder {
     /// `2020-01-31`, ISO 8601.
-    #[value(skip)]
+    #[cfg_attr(feature = "cli", value(skip))]
     #[serde(rename = "ymd")]
     YearMonthDay,
     /// `31.01.2020` and `31/01/2020`.
-    #[value(name = "dmy")]
+    #[cfg_attr(feature = "cli", value(name = "dmy"))]
     #[serde(rename = "dmy")]
     DayMonthYear,
     /// `01/31/2020`.
-    #[value(name = "mdy")]
+    #[cfg_attr(feature = "cli", value(name = "mdy"))]
     #[serde(rename = "mdy")]
     MonthDayYear,
 }
 
 impl DateOrder {
+    /// The order that the command line calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::DayMonthYear, Self::MonthDayYear].into_iter().find(|order| order.name() == name)
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -139,31 +139,30 @@ pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(),
             })?;
             out.copy_from_slice(&number.to_le_bytes());
         }
-        ValueType::F32 | ValueType::F64 if is_missing(cell) => match value {
-            ValueType::F32 => out.copy_from_slice(&f32::NAN.to_le_bytes()),
-            _ => out.copy_from_slice(&f64::NAN.to_le_bytes()),
-        },
-        ValueType::F32 => {
-            let number = real::<f32>(cell).or_else(|| truth(cell).map(f32::from));
+        ValueType::F32 | ValueType::F64 if is_missing(cell) => write_float(f64::NAN, value, out),
+        ValueType::F32 | ValueType::F64 => {
+            let as_f32 = value == ValueType::F32;
+            let number = if as_f32 { real::<f32>(cell).map(f64::from) } else { real::<f64>(cell) };
+            let number = number.or_else(|| truth(cell).map(f64::from));
             let number = number.ok_or_else(|| wrong("a number, as in the first rows"))?;
             if !fits(!number.is_infinite()) {
-                return Err(wrong("a number of at most 3.4e38, the largest f32"));
+                let most = if as_f32 { "3.4e38, the largest f32" } else { "1.8e308, the largest f64" };
+                return Err(wrong(&format!("a number of at most {most}")));
             }
-            out.copy_from_slice(&number.to_le_bytes());
-        }
-        ValueType::F64 => {
-            let number = real::<f64>(cell).or_else(|| truth(cell).map(f64::from));
-            let number = number.ok_or_else(|| wrong("a number, as in the first rows"))?;
-            if !fits(!number.is_infinite()) {
-                return Err(wrong("a number of at most 1.8e308, the largest f64"));
-            }
-            if whole(cell).is_some_and(|whole| number as i128 != whole) {
+            if !as_f32 && whole(cell).is_some_and(|whole| number as i128 != whole) {
                 return Err(wrong(INEXACT));
             }
-            out.copy_from_slice(&number.to_le_bytes());
+            write_float(number, value, out);
         }
     }
     Ok(())
+}
+
+fn write_float(number: f64, value: ValueType, out: &mut [u8]) {
+    match value {
+        ValueType::F32 => out.copy_from_slice(&(number as f32).to_le_bytes()),
+        _ => out.copy_from_slice(&number.to_le_bytes()),
+    }
 }
 
 /// Expectation that a whole number beyond 2^53 breaks in a column of floats.

@@ -157,12 +157,7 @@ impl std::fmt::Debug for RowReads {
 impl RowReads {
     /// Opens the file at `path` with rows placed by `layout`, and reads the rows at the ascending positions `kept`; or
     /// takes the kept rows and their positions from a host's shared memory.
-    pub fn open(
-        path: &Path,
-        layout: Layout,
-        (kept, host): (&[u32], Option<&HostMemory>),
-        how: &Reading,
-    ) -> Result<Self> {
+    pub fn open(path: &Path, layout: Layout, kept: &[u32], host: Option<&HostMemory>, how: &Reading) -> Result<Self> {
         let io = || Error::io(path);
         let file = open_file(path).map_err(io())?;
         let direct = if how.cached == Some(true) { None } else { past_the_cache(path) };
@@ -347,7 +342,7 @@ impl RowReads {
 }
 
 /// Memory of a slot, which begins at a multiple of [`BLOCK`].
-fn slot_memory((count, bytes): (usize, usize)) -> io::Result<Vec<MmapMut>> {
+fn slot_memory(count: usize, bytes: usize) -> io::Result<Vec<MmapMut>> {
     (0..count).map(|_| MmapMut::map_anon(bytes)).collect()
 }
 

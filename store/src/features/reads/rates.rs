@@ -49,7 +49,7 @@ impl DiskRates {
     /// # Errors
     /// [`Error::Io`] of the file, [`Error::Invalid`] for one that is too short.
     pub fn of_file(path: &Path, how: &Reading) -> Result<Self> {
-        Self::measure(RowReads::open(path, Layout::default(), (&[], None), how)?, path)
+        Self::measure(RowReads::open(path, Layout::default(), &[], None, how)?, path)
     }
 
     /// Measures the disk that holds `folder`, by writing a file there.
@@ -61,7 +61,7 @@ impl DiskRates {
         let path = folder.join(format!(".gsplit-disk-{}-{now}", std::process::id()));
         let io = || Error::io(folder);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(io())?;
-        let reads = RowReads::open(&path, Layout::default(), (&[], None), how);
+        let reads = RowReads::open(&path, Layout::default(), &[], None, how);
         std::fs::remove_file(&path).map_err(io())?;
         let reads = reads?;
         fill(&mut file).map_err(io())?;
@@ -73,11 +73,6 @@ impl DiskRates {
         // Other work only slows a measurement. Bytes beyond one block per read come at the sequential rate.
         let best = self.random.into_iter().fold(0.0, f64::max);
         reads / best + (bytes - reads * BLOCK as f64).max(0.0) / self.stream
-    }
-
-    /// The rates, each above 0.
-    pub fn each(&self) -> impl Iterator<Item = f64> {
-        self.random.into_iter().chain([self.stream])
     }
 
     fn measure(mut reads: RowReads, path: &Path) -> Result<Self> {

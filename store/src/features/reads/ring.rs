@@ -38,7 +38,7 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let mut this = Self { ring, file, slots: slot_memory(slots)?, pending: 0, in_flight: 0 };
+        let mut this = Self { ring, file, slots: slot_memory(slots.0, slots.1)?, pending: 0, in_flight: 0 };
         this.start(0, 0, BLOCK as usize)?;
         match this.next(Duration::from_secs(5))? {
             Some((_, got)) => got.map(|_| this),

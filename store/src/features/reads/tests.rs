@@ -65,7 +65,7 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
                     for cached in [Some(false), Some(true)] {
                         let what = format!("seed {seed}: {rows} rows of {dim} {dtype}, {share} kept, {by}, {cached:?}");
                         let how = Reading { by: Some(by), cached, stop: None };
-                        let read = mapped.on_disk(&kept, &how).unwrap();
+                        let read = mapped.on_disk(&kept, None, &how).unwrap();
                         // Many with repetitions, consecutive ones, none.
                         let few: Vec<u32> = (0..random.below(3000)).map(|_| random.below(rows) as u32).collect();
                         for vertices in [few, (0..rows as u32).collect(), Vec::new()] {
@@ -103,7 +103,7 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
 fn neighbours_are_one_read() {
     let folder = tempfile::tempdir().unwrap();
     let mapped = table(&folder.path().join("f"), FeatureDtype::F32, (4096, 256), &mut Random { seed: 1, drawn: 0 });
-    let read = mapped.on_disk(&[], &Reading::default()).unwrap();
+    let read = mapped.on_disk(&[], None, &Reading::default()).unwrap();
     // Rows of 1 KiB, which begin within a block: alone one or two blocks, all of them each once.
     assert!(found(&read, &[9]).1.bytes <= 2 * BLOCK);
     let all: Vec<u32> = (0..4096).rev().collect();
@@ -116,7 +116,7 @@ fn threads_of_a_process_read_at_the_same_time() {
     let folder = tempfile::tempdir().unwrap();
     let mapped = table(&folder.path().join("f"), FeatureDtype::Bf16, (5000, 70), &mut Random { seed: 2, drawn: 0 });
     for by in [ReadBy::Ring, ReadBy::Threads] {
-        let read = mapped.on_disk(&[7, 4999], &Reading { by: Some(by), ..Reading::default() }).unwrap();
+        let read = mapped.on_disk(&[7, 4999], None, &Reading { by: Some(by), ..Reading::default() }).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..6usize {
                 let (read, mapped) = (&read, &mapped);
@@ -144,19 +144,19 @@ fn rows_that_one_process_keeps_are_found_by_others() {
         let other = HostMemory::open(&own.address().unwrap()).unwrap();
         let how = Reading::default();
         let kept = [2999, 3, 17, 1024];
-        let before = mapped.on_disk_beside(Some(&other), &[], &how).unwrap();
-        let first = mapped.on_disk_beside(Some(&own), &kept, &how).unwrap();
-        let second = mapped.on_disk_beside(Some(&other), &[], &how).unwrap();
+        let before = mapped.on_disk(&[], Some(&other), &how).unwrap();
+        let first = mapped.on_disk(&kept, Some(&own), &how).unwrap();
+        let second = mapped.on_disk(&[], Some(&other), &how).unwrap();
         let all: Vec<u32> = (0..3000).collect();
         let [before, first, second] = [before, first, second].map(|read| found(&read, &all));
         assert_eq!((&first, first.1.kept, before.1.kept), (&second, 4, 0));
         assert_eq!(before.0, first.0);
         // Memory with other content is refused.
         let copied = HostMemory::new().unwrap();
-        mapped.in_host_memory(&copied).unwrap();
+        mapped.copied(Some(&copied)).unwrap();
         let copied = HostMemory::open(&copied.address().unwrap()).unwrap();
-        assert!(mapped.on_disk_beside(Some(&copied), &[], &how).is_err());
-        assert!(mapped.in_host_memory(&other).is_err());
+        assert!(mapped.on_disk(&[], Some(&copied), &how).is_err());
+        assert!(mapped.copied(Some(&other)).is_err());
     }
 }
 
@@ -169,7 +169,7 @@ fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
         for cached in [Some(false), Some(true)] {
             let mapped = table(&path, FeatureDtype::I8, (3000, 90), &mut Random { seed: 3, drawn: 0 });
             let how = Reading { by: Some(by), cached, stop: Some(&STOP) };
-            let read = mapped.on_disk(&[2999], &how).unwrap();
+            let read = mapped.on_disk(&[2999], None, &how).unwrap();
             let all: Vec<u32> = (0..3000).collect();
             assert_eq!(found(&read, &all).0.len(), 3000);
             STOP.store(true, Ordering::Relaxed);
@@ -188,7 +188,7 @@ fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
         }
     }
     let in_memory = table(&path, FeatureDtype::F32, (3, 1), &mut Random { seed: 4, drawn: 0 }).in_memory().unwrap();
-    assert!(in_memory.on_disk(&[], &Reading::default()).is_err());
+    assert!(in_memory.on_disk(&[], None, &Reading::default()).is_err());
     assert!(in_memory.read_by().is_none() && in_memory.read_rows(&[0], &mut |_, _, _| ()).is_err());
 }
 
@@ -198,7 +198,7 @@ fn reads_are_planned_as_they_are_done() {
     let mut random = Random { seed: 4, drawn: 0 };
     for dim in [16, 100, 256, 1500] {
         let mapped = table(&folder.path().join("f"), FeatureDtype::F32, (20_000, dim), &mut random);
-        let read = mapped.on_disk(&[], &Reading::default()).unwrap();
+        let read = mapped.on_disk(&[], None, &Reading::default()).unwrap();
         for share in [2, 10, 100] {
             let vertices: Vec<u32> = (0..20_000).filter(|_| random.below(share) == 0).collect();
             let [reads, bytes] = planned_reads(&vertices, 4 * dim, 4 * dim);
@@ -217,7 +217,7 @@ fn a_disk_is_measured_and_nothing_is_left_behind() {
     for (by, cached) in [(ReadBy::Ring, false), (ReadBy::Threads, true)] {
         let reading = Reading { by: Some(by), cached: Some(cached), stop: None };
         let rates = DiskRates::of_folder(folder.path(), &reading).unwrap();
-        assert!(rates.each().all(|rate| rate > 0.0), "{rates:?}");
+        assert!(rates.random.into_iter().chain([rates.stream]).all(|rate| rate > 0.0), "{rates:?}");
         assert!(rates.by.contains("the page cache"), "{rates:?}");
         assert_eq!(rates.seconds(0.0, 0.0), 0.0);
         assert!(rates.seconds(1000.0, 8e6) > rates.seconds(1000.0, 4096e3), "{rates:?}");

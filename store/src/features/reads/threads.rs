@@ -52,7 +52,7 @@ impl Threads {
             };
             thread::Builder::new().name("rows".into()).stack_size(STACK).spawn(work)?;
         }
-        Ok(Self { requests, done, slots: slot_memory(slots)?.into_iter().map(Some).collect() })
+        Ok(Self { requests, done, slots: slot_memory(slots.0, slots.1)?.into_iter().map(Some).collect() })
     }
 }
 

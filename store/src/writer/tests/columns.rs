@@ -42,9 +42,6 @@ fn several_classes_come_back() {
     let mut labels = writer.multi_label_writer(10).unwrap();
     assert_eq!(labels.row_bytes(), 2);
     labels.push(&[0b1000_0001, 0b10, 0, 0]).unwrap();
-    let line = labels.push(&[0, 0, 0, 0b100]).unwrap_err().to_string();
-    assert_eq!(line, "multi-label targets of vertex 3: a class beyond the 10");
-    assert!(labels.push(&[0]).unwrap_err().to_string().contains("not whole rows of 2"));
     labels.push(&[0xff, 0b11, 0, 1]).unwrap();
     writer.add_multi_labels(labels).unwrap();
     let dataset = writer.finish(provenance()).unwrap();
@@ -64,7 +61,7 @@ fn begun(folder: &Path) -> DatasetWriter {
 #[test]
 fn columns_that_contradict_the_graph_are_refused() {
     type Attempt = fn(&mut DatasetWriter) -> Result<()>;
-    let attempts: [(&str, Attempt); 21] = [
+    let attempts: [(&str, Attempt); 20] = [
         ("columns cannot be called `feat`", |writer| writer.node_column_writer("feat", "<f4", 1).map(drop)),
         ("columns cannot be called `label`", |writer| writer.node_column_writer("label", "<f4", 1).map(drop)),
         ("columns cannot be called `original_id`", |writer| {
@@ -92,10 +89,6 @@ fn columns_that_contradict_the_graph_are_refused() {
             let mut column = writer.node_column_writer("x", "|u1", 2)?;
             column.push(&[0; 9])?;
             writer.add_node_column("x", column)
-        }),
-        ("was not opened for nodes/y.npy", |writer| {
-            let column = writer.node_column_writer("x", "|u1", 1)?;
-            writer.add_node_column("y", column)
         }),
         ("label -2 of vertex 1", |writer| writer.add_labels(&[0, -2, 0, 0])),
         ("3 labels for 4 vertices", |writer| writer.add_labels(&[0, 0, 0])),

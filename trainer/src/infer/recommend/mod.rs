@@ -96,7 +96,7 @@ impl<'a> Recommender<'a> {
         };
         if top == 0 {
             return refused("--top 0: expected at least 1");
-        } else if !trained.config().task.is_link() {
+        } else if !trained.config().data.task.is_link() {
             return refused("--top: the model was trained on classes, not on links: train one with --task link");
         } else if config.split != Wanted::All {
             return refused("--split: is for classes: list the sources of recommendations with --sources FILE");
@@ -105,7 +105,7 @@ impl<'a> Recommender<'a> {
         }
         let kinds = dataset.kinds()?;
         let sources = match &config.sources {
-            Some(path) => sources::listed(path, (ids, kinds))?,
+            Some(path) => sources::listed(path, ids, kinds)?,
             None => {
                 let is_wanted = |v: &u32| config.rows.as_ref().is_none_or(|rows| rows.binary_search(v).is_ok());
                 kinds.sources().filter(is_wanted).collect()
@@ -117,13 +117,11 @@ impl<'a> Recommender<'a> {
 
     /// Writes the recommendations from the `rows` of all vertices of `graph`, with the given width, and completes the
     /// file, which the caller makes visible.
-    ///
-    /// # Errors
-    /// Errors of the file; [`Error::Interrupted`] once `stop` is set.
     pub fn write(
         mut self,
         scorer: &PairScorer,
-        (rows, dim): (&[f32], usize),
+        rows: &[f32],
+        dim: usize,
         graph: &Graph<'_>,
         stop: Option<&'static AtomicBool>,
         progress: &dyn Progress,
@@ -132,11 +130,10 @@ impl<'a> Recommender<'a> {
         let mut done = Recommended { sources: self.sources.len() as u64, ..Recommended::default() };
         for sources in self.sources.chunks(SOURCES) {
             check_stop(stop)?;
-            for (&source, best) in sources.iter().zip(self.best(scorer, (rows, dim), graph, sources)?) {
-                done.rows += best.len() as u64;
-                done.without += u64::from(best.is_empty());
-                self.file.push(source, &best)?;
-            }
+            let best = self.best(scorer, rows, dim, graph, sources)?;
+            done.rows += best.iter().map(Vec::len).sum::<usize>() as u64;
+            done.without += best.iter().filter(|best| best.is_empty()).count() as u64;
+            self.file.push(sources, &best)?;
             stage.advance(sources.len() as u64);
         }
         drop(stage);
@@ -151,7 +148,8 @@ impl<'a> Recommender<'a> {
     fn best(
         &self,
         scorer: &PairScorer,
-        (rows, dim): (&[f32], usize),
+        rows: &[f32],
+        dim: usize,
         graph: &Graph<'_>,
         sources: &[u32],
     ) -> Result<Vec<Vec<Candidate>>> {

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Option`] with the line if an id is not the id of a source.
-pub fn listed(path: &Path, (ids, kinds): (&OutputIds, Kinds)) -> Result<Vec<u32>> {
+pub fn listed(path: &Path, ids: &OutputIds, kinds: Kinds) -> Result<Vec<u32>> {
     let text = read_text(path).map_err(StoreError::io(path))?;
     let lines = text.lines().map(str::trim).zip(1..).filter(|(id, _)| !id.is_empty());
     let mut first: HashMap<&str, usize> = HashMap::new();

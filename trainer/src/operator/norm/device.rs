@@ -34,7 +34,8 @@ pub(super) struct DeviceMoments {
 impl DeviceMoments {
     /// [`Moments::of`](super::Moments::of).
     pub fn of(
-        (gpu, device): (&Gpu, Device),
+        gpu: &Gpu,
+        device: Device,
         rows: &Tensor,
         weights: Option<&Tensor>,
         comm: &dyn Communicator,
@@ -50,7 +51,7 @@ impl DeviceMoments {
     }
 
     /// [`Moments::running`](super::Moments::running).
-    pub fn running((gpu, device): (&Gpu, Device), mean: &Tensor, variance: &Tensor) -> Result<Self> {
+    pub fn running(gpu: &Gpu, device: Device, mean: &Tensor, variance: &Tensor) -> Result<Self> {
         let [mean, variance] = [mean.f_to_kind(Kind::Double)?, variance.f_to_kind(Kind::Double)?];
         let rows = Tensor::f_zeros([1], (Kind::Double, device))?;
         Ok(Self { gpu: gpu.clone(), device, rows, mean, variance })
@@ -62,12 +63,6 @@ impl DeviceMoments {
         let others = self.rows.f_sub_scalar(1.0)?.f_clamp_min(0.5)?;
         let unbiased = self.variance.f_mul(&self.rows)?.f_div(&others)?;
         Ok([self.mean.f_to_kind(Kind::Float)?, unbiased.f_to_kind(Kind::Float)?])
-    }
-
-    /// Number of rows.
-    #[cfg(test)]
-    pub fn num_rows(&self) -> f64 {
-        self.rows.double_value(&[0])
     }
 
     /// [`Moments::correct`](super::Moments::correct) of rows and gradient, with weights.

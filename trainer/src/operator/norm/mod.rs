@@ -91,7 +91,7 @@ impl Moments {
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) unless there is a weight for every row.
     pub fn of(place: &Place, rows: &Tensor, weights: Option<Tensor>, comm: &dyn Communicator) -> Result<Self> {
         if let Place::Device(gpu, device, ..) = place {
-            let moments = DeviceMoments::of((gpu, *device), rows, weights.as_ref(), comm)?;
+            let moments = DeviceMoments::of(gpu, *device, rows, weights.as_ref(), comm)?;
             return Ok(Self { columns: ColumnMoments::OnGpu(moments), weights });
         }
         let (_, dim) = shape("rows to normalise", rows)?;
@@ -113,7 +113,7 @@ impl Moments {
         let wide = |tensor: &Tensor| Ok::<_, crate::Error>(values(tensor)?.iter().map(|&value| value.into()).collect());
         let columns = match place {
             Place::Device(gpu, device, ..) => {
-                ColumnMoments::OnGpu(DeviceMoments::running((gpu, *device), mean, variance)?)
+                ColumnMoments::OnGpu(DeviceMoments::running(gpu, *device, mean, variance)?)
             }
             Place::Host(_) => {
                 ColumnMoments::OnHost(HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? })
@@ -137,15 +137,6 @@ impl Moments {
                 };
                 Ok([narrow(mean, 1.0), narrow(variance, unbiased)])
             }
-        }
-    }
-
-    /// Number of rows, counting rows on several ranks once.
-    #[cfg(test)]
-    pub fn num_rows(&self) -> f64 {
-        match &self.columns {
-            ColumnMoments::OnHost(moments) => moments.rows,
-            ColumnMoments::OnGpu(moments) => moments.num_rows(),
         }
     }
 

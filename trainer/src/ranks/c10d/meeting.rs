@@ -1,26 +1,20 @@
 //! The processes of a run find each other at a store, in the process of rank 0.
 //!
 //! ```text
-//! run          what rank 0 was started with; another's call with something else is refused
-//! came/3       how often rank 3 has come; the second is refused
-//! came         how many have come; less than none once one of this run was refused
-//! failed       the rank that failed first, and why; all name this one
-//! is failed    whether one has
-//! awaits/3     the number after that of the rank for whom rank 3 has waited too long
-//! alive/3      grows while rank 3 meets the others
-//! all/0/met/3  whether rank 3 has connected to its group `all/0/`, or has failed to
-//! given up     the line of the rank that first waited too long for others to come
+//! run        what rank 0 was started with; another's call with something else is refused
+//! came/3     how often rank 3 has come; the second is refused
+//! came       how many have come
+//! failed     the rank that failed first, and why; all name this one
+//! is failed  whether one has
 //! ```
 //!
-//! A process that is killed or stopped before all are connected is noticed by the rank after it: it no longer counts as
-//! alive. The rank that notices notifies all others, and all report that rank.
+//! The first rank that fails, is refused or waits too long for others reports it here, and all others report the same.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,15 +31,9 @@ const INTERFACE: &str = "GLOO_SOCKET_IFNAME";
 const NO_ANSWER: &str = "no answer";
 /// Interval between two looks at the store.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Signs of life that a rank adds at once when it has met the others; it adds none afterwards.
-const MET: i64 = 1 << 40;
-/// Added to the number of ranks that have come once one was refused, so that it becomes negative.
-const REFUSED: i64 = -(1 << 40);
 /// Additional time for an answer of the store, which may have died or hang.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Interval between signs of life while ranks meet.
-const SIGN: Duration = Duration::from_millis(500);
-/// A rank that meets others has died or hangs if it gives no sign of life for this long.
+/// A store that does not answer for this long has died or hangs.
 const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 10 });
 
 /// One process of a run that has met the others.
@@ -55,17 +43,6 @@ pub struct Meeting {
     host: String,
     port: u16,
     timeout: Duration,
-    /// Tells the thread that gives signs of life that the ranks have met.
-    has_met: Arc<AtomicBool>,
-}
-
-/// Watches whether the previous rank is alive while the ranks meet.
-struct LifeWatch<'a> {
-    board: &'a Board,
-    other: usize,
-    looked: Instant,
-    signs: i64,
-    since: Instant,
 }
 
 /// Notices that ranks exchange through the store, next to their messages.
@@ -73,12 +50,6 @@ pub struct Board {
     store: Arc<Store>,
     /// The failure that all ranks report, once this rank has asked.
     failed: Mutex<Option<CommError>>,
-    /// True once this rank has reported for whom it waited too long.
-    has_told: AtomicBool,
-}
-
-fn awaits(rank: usize) -> String {
-    format!("awaits/{rank}")
 }
 
 fn came_of(rank: usize) -> String {
@@ -89,26 +60,6 @@ fn start(reason: String) -> crate::Error {
     CommError::Start { reason }.into()
 }
 
-impl LifeWatch<'_> {
-    /// The failure that another rank has reported, or the death of a rank that gives no sign of life. Checked at intervals.
-    fn failed(&mut self) -> Option<CommError> {
-        if self.looked.elapsed() < SIGN {
-            return None;
-        }
-        self.looked = Instant::now();
-        if self.board.add("is failed".to_string(), 0).ok()? > 0 {
-            return Some(self.board.failed(self.other, "it has left"));
-        }
-        let signs = self.board.add(format!("alive/{}", self.other), 0).ok()?;
-        if signs != std::mem::replace(&mut self.signs, signs) {
-            self.since = Instant::now();
-        }
-        // A rank that has not come yet gives no sign of life.
-        ((1..MET).contains(&signs) && self.since.elapsed() > SILENCE)
-            .then(|| self.board.failed(self.other, "its process has ended or does not answer"))
-    }
-}
-
 /// Result of `call`, within `limit` and some patience: a store whose process hangs would block it.
 fn within<R: Send + 'static>(
     limit: Duration,
@@ -117,25 +68,6 @@ fn within<R: Send + 'static>(
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || sender.send(call()));
     receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err(NO_ANSWER.to_string()))
-}
-
-/// Like [`within`], but ends early once `failed` returns a failure.
-fn within_unless<R: Send + 'static>(
-    limit: Duration,
-    mut failed: impl FnMut() -> Option<CommError>,
-    call: impl FnOnce() -> std::result::Result<R, String> + Send + 'static,
-) -> std::result::Result<std::result::Result<R, String>, CommError> {
-    let (sender, receiver) = sync_channel(1);
-    thread::spawn(move || sender.send(call()));
-    let deadline = Instant::now() + limit.saturating_add(PATIENCE);
-    loop {
-        match receiver.recv_timeout(PAUSE) {
-            Ok(returned) => return Ok(returned),
-            Err(RecvTimeoutError::Disconnected) => return Ok(Err(NO_ANSWER.to_string())),
-            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => return Ok(Err(NO_ANSWER.to_string())),
-            Err(RecvTimeoutError::Timeout) => failed().map_or(Ok(()), Err)?,
-        }
-    }
 }
 
 impl Board {
@@ -155,34 +87,11 @@ impl Board {
         known.get_or_insert_with(|| self.first_failed(rank, reason)).clone()
     }
 
-    /// The rank that all wait for in the end: `rank` has waited too long for `other`, which may itself wait for another.
-    pub fn awaited(&self, rank: usize, other: usize) -> usize {
-        if !self.has_told.swap(true, Ordering::Relaxed) && self.add(awaits(rank), other as i64 + 1).is_err() {
-            return other;
-        }
-        // The other ranks' time is over by then, if it began with this one's.
-        thread::sleep(PATIENCE / 2);
-        let mut chain = vec![rank, other];
-        while let Some(&last) = chain.last()
-            && let Ok(next @ 1..) = self.add(awaits(last), 0)
-        {
-            let next = next as usize - 1;
-            if chain.contains(&next) {
-                break;
-            }
-            chain.push(next);
-        }
-        chain.pop().unwrap_or(other)
-    }
-
     /// The failure after the connection to `other` has ended: the cause that a rank reports, else the end of its
     /// process. After a timeout Gloo ends all of a rank's connections, before that rank can report it.
     pub fn cut(&self, other: usize) -> CommError {
         let since = Instant::now();
-        let is_told = || -> std::result::Result<bool, String> {
-            let patience = if self.add(awaits(other), 0)? > 0 { 2 * PATIENCE } else { PATIENCE / 4 };
-            Ok(self.add("is failed".to_string(), 0)? > 0 || since.elapsed() >= patience)
-        };
+        let is_told = || Ok::<_, String>(self.add("is failed".to_string(), 0)? > 0 || since.elapsed() >= PATIENCE);
         loop {
             match is_told() {
                 Ok(false) => thread::sleep(PAUSE),
@@ -230,7 +139,8 @@ impl Meeting {
     pub fn at(
         host: &str,
         port: u16,
-        (rank, size): (usize, usize),
+        rank: usize,
+        size: usize,
         run: &str,
         options: &BTreeMap<String, String>,
         timeout: Duration,
@@ -245,16 +155,11 @@ impl Meeting {
             ))
         })?;
         let meeting = Self {
-            board: Arc::new(Board {
-                store: Arc::new(store),
-                failed: Mutex::default(),
-                has_told: AtomicBool::default(),
-            }),
+            board: Arc::new(Board { store: Arc::new(store), failed: Mutex::default() }),
             seat: Seat::among_all(rank, size),
             host: host.to_string(),
             port,
             timeout,
-            has_met: Arc::default(),
         };
         let options: Vec<String> = options.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let own = [run.to_string(), size.to_string(), env!("CARGO_PKG_VERSION").to_string(), options.join("\n")];
@@ -288,7 +193,6 @@ impl Meeting {
             let first_size = of_first.split('\n').nth(1).and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
             if is_of_run && self.board.add("came".to_string(), 0).map_err(lost)? < first_size {
                 self.board.failed(rank, &reason);
-                self.board.add("came".to_string(), REFUSED).map_err(lost)?;
             }
             return Err(start(format!("rank {rank}: {reason}")));
         }
@@ -298,27 +202,16 @@ impl Meeting {
                 self.host, self.port
             )));
         }
-        self.show_life();
-        let mut watch = self.watch(self.seat);
         let mut came = self.board.add("came".to_string(), 1).map_err(lost)?;
         while came < size as i64 {
-            if came < 0 {
-                self.linger();
-                return Err(match self.board.add("is given up".to_string(), 0) {
-                    Ok(1..) => start(self.board.offer("given up", String::new()).map_err(lost)?),
-                    _ => self.board.failed(rank, "it was refused").into(),
-                });
-            }
-            if let Some(failed) = watch.as_mut().and_then(LifeWatch::failed) {
-                self.linger();
-                return Err(failed.into());
-            }
             if Instant::now() >= deadline {
-                let told = self.board.offer("given up", self.given_up()).map_err(lost)?;
-                self.board.add("is given up".to_string(), 1).map_err(lost)?;
-                self.board.add("came".to_string(), REFUSED).map_err(lost)?;
+                let problem = self.not_come();
                 self.linger();
-                return Err(start(told));
+                return Err(problem);
+            }
+            if self.board.is_failed() == Some(true) {
+                self.linger();
+                return Err(self.board.failed(rank, "it was refused").into());
             }
             thread::sleep(PAUSE);
             came = self.board.add("came".to_string(), 0).map_err(lost)?;
@@ -326,62 +219,20 @@ impl Meeting {
         Ok(())
     }
 
-    /// Gives signs of life until the ranks have met.
-    fn show_life(&self) {
-        let (board, has_met, key) =
-            (Arc::clone(&self.board), Arc::clone(&self.has_met), format!("alive/{}", self.seat.rank));
-        thread::spawn(move || {
-            while !has_met.load(Ordering::Relaxed) && board.add(key.clone(), 1).is_ok() {
-                thread::sleep(SIGN);
-            }
-        });
-    }
-
-    /// Watches the rank before this one in the group of `seat`; `None` if the group has one rank.
-    fn watch(&self, seat: Seat) -> Option<LifeWatch<'_>> {
-        let (now, other) = (Instant::now(), seat.first + (seat.rank + seat.size - 1) % seat.size);
-        let watch = || LifeWatch { board: &self.board, other, looked: now, signs: 0, since: now };
-        (seat.size > 1).then(watch)
-    }
-
-    /// Ends the signs of life once this rank has all its connections, which show its failure from then on.
-    pub fn end(&self) {
-        self.has_met.store(true, Ordering::Relaxed);
-        let _ = self.board.add(format!("alive/{}", self.seat.rank), MET);
-    }
-
-    fn given_up(&self) -> String {
+    /// The error that other ranks have not come in time; reports the first of them to all.
+    fn not_come(&self) -> crate::Error {
         let is_missing = |rank: &usize| self.board.add(came_of(*rank), 0) == Ok(0);
-        let missing: Vec<String> = (0..self.seat.size).filter(is_missing).map(|rank| rank.to_string()).collect();
-        format!(
+        let missing: Vec<usize> = (0..self.seat.size).filter(is_missing).collect();
+        missing.first().iter().for_each(|first| drop(self.board.failed(**first, "it did not come in time")));
+        let missing: Vec<String> = missing.iter().map(usize::to_string).collect();
+        start(format!(
             "{} {} did not come to {}:{} within {} s: see what they printed and whether they reach this address, or raise --timeout",
             if missing.len() == 1 { "rank" } else { "ranks" },
             missing.join(", "),
             self.host,
             self.port,
             self.timeout.as_secs_f64()
-        )
-    }
-
-    /// The failure of the group of `seat` if Gloo did not connect this rank. A rank that neither connected nor failed
-    /// for a while is stopped, and all report it.
-    fn unconnected(&self, met: &str, seat: Seat, error: &str) -> CommError {
-        let rank = self.seat.rank;
-        let since = Instant::now();
-        let silent = loop {
-            let mut others = (0..seat.size).map(|other| seat.first + other);
-            match others.try_fold(None, |silent, other| {
-                Ok::<_, String>(silent.or((self.board.add(format!("{met}{other}"), 0)? == 0).then_some(other)))
-            }) {
-                Ok(Some(_)) if since.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                Ok(silent) => break silent,
-                Err(_) => return self.board.failed(0, "its process has ended or does not answer"),
-            }
-        };
-        match silent {
-            Some(silent) => self.board.failed(silent, "its process has ended or does not answer"),
-            None => self.board.failed(rank, &format!("Gloo: {error}")),
-        }
+        ))
     }
 
     /// Opens this rank's end of the group of `seat`, separate from groups of other `name`s. Collective over the group.
@@ -391,10 +242,7 @@ impl Meeting {
     pub fn group(&self, name: &str, seat: Seat) -> Result<C10d> {
         let (host, port, timeout, is_here) = (self.host.clone(), self.port, self.timeout, is_loopback(&self.host));
         let name = format!("{name}/{}/", seat.first);
-        let met = format!("{name}met/");
-        let mut watch = self.watch(seat);
-        let failed = || watch.as_mut().and_then(LifeWatch::failed);
-        let group = within_unless(timeout, failed, move || {
+        let group = within(timeout, move || {
             // A separate store connection: while one waits for a key, other calls on it are blocked.
             let store = Store::open(&host, port, None, timeout)?;
             let named = env::var(INTERFACE).ok().filter(|name| !name.is_empty());
@@ -407,17 +255,15 @@ impl Meeting {
             Group::open(&store, &name, seat.rank, seat.size, timeout, &via)
         });
         let rank = self.seat.rank;
-        let _ = self.board.add(format!("{met}{rank}"), 1);
         let failed = match group {
-            Ok(Ok(group)) => return Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout)),
-            Ok(Err(error)) => match self.unconnected(&met, seat, &error) {
+            Ok(group) => return Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout)),
+            Err(error) => match self.board.failed(rank, &format!("Gloo: {error}")) {
                 CommError::PeerFailed { rank: first, .. } if first == rank => start(format!(
                     "rank {rank}: Gloo does not connect the ranks: {error}; open the ports between their hosts, or name the interface by \
                      {INTERFACE}"
                 )),
                 other => other.into(),
             },
-            Err(failed) => failed.into(),
         };
         // The other ranks ask here who failed.
         self.linger();
@@ -434,12 +280,6 @@ impl Meeting {
         if self.seat.rank == 0 {
             thread::sleep(PATIENCE / 2);
         }
-    }
-}
-
-impl Drop for Meeting {
-    fn drop(&mut self) {
-        self.has_met.store(true, Ordering::Relaxed);
     }
 }
 

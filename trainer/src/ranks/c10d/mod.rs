@@ -113,9 +113,8 @@ impl C10d {
 
     /// The error if a message from or to `other` makes no progress.
     fn lost(&self, other: usize, called: &'static str, wait: &gsplit_kernels::Wait<'_>) -> CommError {
-        let missing = || vec![self.board.awaited(self.name(self.seat.rank), self.name(other))];
         self.failed()
-            .or_else(|| wait.expired(self.name(self.seat.rank), called, missing))
+            .or_else(|| wait.expired(self.name(self.seat.rank), called, || vec![self.name(other)]))
             .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 

@@ -4,8 +4,9 @@
 //! A resumed run rewrites the JSON lines from the epochs in its checkpoint, so that they always show one whole run,
 //! whatever a killed run had written (`text`). TensorBoard reads every event file of a folder: see `tensorboard`.
 
+use crate::Result;
+use crate::config::RunConfig;
 use crate::report::EpochReport;
-use crate::{Result, RunOptions};
 
 mod steps;
 mod tensorboard;
@@ -27,15 +28,15 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Opens the logs that `options` name, and writes `history`, the epochs done before a resume, which took `steps`
+    /// Opens the logs that `run` names, and writes `history`, the epochs done before a resume, which took `steps`
     /// mini-batches.
-    pub fn start(options: &RunOptions, history: &[EpochReport], steps: u64) -> Result<Self> {
-        let text = options.log.as_deref().map(|path| TextLog::create(path, history)).transpose()?;
+    pub fn start(run: &RunConfig, history: &[EpochReport], steps: u64) -> Result<Self> {
+        let text = run.log.as_deref().map(|path| TextLog::create(path, history)).transpose()?;
         let (mut events, mut step_events) = (None, None);
-        if let Some(folder) = &options.tensorboard {
+        if let Some(folder) = &run.tensorboard {
             let below = folder.join("steps");
             // Older records in that folder become void, even if this run adds none.
-            if options.log_every > 0 || below.is_dir() {
+            if run.log_every > 0 || below.is_dir() {
                 step_events = Some(EventFile::create(&below, steps + 1)?.0);
             }
             let (mut file, is_first) = EventFile::create(folder, history.len() as u64 + 1)?;

@@ -6,7 +6,7 @@ use super::tensorboard::{crc32c, masked_crc};
 use gsplit_store::GpuMemory;
 
 use super::{Logs, StepRecord};
-use crate::RunOptions;
+use crate::RunConfig;
 use crate::report::{EpochReport, Timings, Work};
 
 fn report(epoch: u32) -> EpochReport {
@@ -133,7 +133,7 @@ fn events(folder: &Path) -> Vec<Vec<Event>> {
 #[test]
 fn event_files_hold_every_epoch_once() {
     let folder = tempfile::tempdir().unwrap();
-    let options = RunOptions { tensorboard: Some(folder.path().join("tb")), ..Default::default() };
+    let options = RunConfig { tensorboard: Some(folder.path().join("tb")), ..Default::default() };
     let tb = folder.path().join("tb");
     let history: Vec<EpochReport> = (1..=3).map(report).collect();
     let mut first = Logs::start(&options, &[], 0).unwrap();
@@ -157,7 +157,7 @@ fn event_files_hold_every_epoch_once() {
     assert_eq!(found[1].len(), 3);
 
     // Resumed with a folder that has no records of the run yet.
-    let options = RunOptions { tensorboard: Some(folder.path().join("other")), ..Default::default() };
+    let options = RunConfig { tensorboard: Some(folder.path().join("other")), ..Default::default() };
     drop(Logs::start(&options, &history[..2], 20).unwrap());
     let found = events(&folder.path().join("other"));
     assert_eq!((found[0].len(), &found[0][1]), (4, &Event::Start(1)));
@@ -171,7 +171,7 @@ fn steps(step: u64) -> StepRecord {
 fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("below/a.jsonl");
-    let options = RunOptions { log: Some(path.clone()), log_every: 5, ..Default::default() };
+    let options = RunConfig { log: Some(path.clone()), log_every: 5, ..Default::default() };
     let read = || std::fs::read_to_string(&path).unwrap();
     let mut first = Logs::start(&options, &[], 0).unwrap();
     let epoch = |logs: &mut Logs, number: u32| {
@@ -190,14 +190,14 @@ fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
     assert_eq!(after_two.lines().count(), 6);
 
     // A resume without --log-every keeps the records in the log.
-    drop(Logs::start(&RunOptions { log_every: 0, ..options.clone() }, &[report(1), report(2)], 20).unwrap());
+    drop(Logs::start(&RunConfig { log_every: 0, ..options.clone() }, &[report(1), report(2)], 20).unwrap());
     assert_eq!(read(), after_two);
 
     // An epoch of another run, although of the same number: its mini-batches do not belong to this run.
     let other = EpochReport { loss: 7.0, ..report(1) };
     drop(Logs::start(&options, &[other], 10).unwrap());
     assert_eq!(read().lines().count(), 1);
-    drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[], 0).unwrap());
+    drop(Logs::start(&RunConfig { log_every: 0, ..options }, &[], 0).unwrap());
     assert_eq!(read(), "");
 }
 
@@ -205,13 +205,13 @@ fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
 fn event_files_of_mini_batches_have_steps_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let tb = folder.path().join("tb");
-    let options = RunOptions { tensorboard: Some(tb.clone()), log_every: 5, ..Default::default() };
+    let options = RunConfig { tensorboard: Some(tb.clone()), log_every: 5, ..Default::default() };
     let mut first = Logs::start(&options, &[], 0).unwrap();
     [5, 10].iter().for_each(|&step| first.write_step(&steps(step)).unwrap());
     first.write(&report(1)).unwrap();
     drop(Logs::start(&options, &[report(1)], 10).unwrap());
     // A later run without such records, from the start: the old ones become void.
-    drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[], 0).unwrap());
+    drop(Logs::start(&RunConfig { log_every: 0, ..options }, &[], 0).unwrap());
     let found = events(&tb.join("steps"));
     let starts: Vec<&Event> = found.iter().map(|events| &events[1]).collect();
     assert_eq!(starts, [&Event::Start(1), &Event::Start(11), &Event::Start(1)]);

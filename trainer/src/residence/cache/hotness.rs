@@ -12,15 +12,12 @@ use std::cmp::Reverse;
 use gsplit_store::{Dataset, Presample, Progress, choose, hottest_rows, out_degrees};
 
 use crate::Result;
-use crate::config::TrainConfig;
+use crate::config::Config;
 use crate::job::Job;
 
 /// The `count` hottest rows, or all if there are no more, and the name of their ranking.
-///
-/// # Errors
-/// Errors of the file system.
 pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
-    Ok(match presample_like(job.dataset, job.config, job.options.presample.as_deref(), progress)? {
+    Ok(match presample_like(job.dataset, job.config, job.config.system.presample.as_deref(), progress)? {
         Some(presample) => (hottest_rows(presample.input(), count), format!("presample {}", presample.key())),
         None => {
             let degrees = out_degrees(job.graph.num_vertices(), job.graph.indices);
@@ -36,7 +33,7 @@ pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(
 /// The reason why the `named` presample cannot be used.
 pub fn presample_like(
     dataset: &Dataset,
-    config: &TrainConfig,
+    config: &Config,
     named: Option<&str>,
     progress: &dyn Progress,
 ) -> Result<Option<Presample>> {
@@ -49,12 +46,13 @@ pub fn presample_like(
         })
     };
     // A group loads rows for its share of the batch.
-    let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
+    let (fanouts, batch_size) =
+        (config.data.fanouts.to_string(), (config.data.batch_size / config.system.groups) as u64);
     let rank = |presample: &Presample| {
         let drawn = &presample.meta().config;
-        let is_of_task = drawn.negatives.is_some() == config.task.is_link();
-        let alike = (drawn.draw_by == config.draw_by, drawn.fanouts == fanouts, drawn.batch_size == batch_size);
-        let counted = (drawn.seed == config.seed, drawn.epochs);
+        let is_of_task = drawn.negatives.is_some() == config.data.task.is_link();
+        let alike = (drawn.draw_by == config.data.draw_by, drawn.fanouts == fanouts, drawn.batch_size == batch_size);
+        let counted = (drawn.seed == config.run.seed, drawn.epochs);
         is_of_task.then(|| (alike, counted, Reverse(presample.key().to_string())))
     };
     // A damaged presample was reported above.

@@ -34,22 +34,21 @@ mod peers;
 mod reach;
 mod simulated;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use gsplit_kernels::{Communicator, DeviceCache, VertexSet};
 use gsplit_store::memory::shown;
-use gsplit_store::{Checksum, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
+use gsplit_store::{Checksum, FeatureDtype, FeatureTable, Placement, Progress};
 use serde::Serialize;
 
-use crate::job::Job;
-use crate::job::options::{RowPlacement, RunOptions};
-use crate::job::partition;
+use crate::config::{Config, RowPlacement};
+use crate::job::{Job, partition};
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
 use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
-pub use reach::gathered;
+pub use reach::all_gather_json;
 pub use simulated::SimulatedCache;
 
 /// Feature rows that the GPUs of a run keep, or would keep.
@@ -67,15 +66,8 @@ pub struct CacheSummary {
     pub row_bytes: u64,
 }
 
-/// The vertices whose rows each rank keeps.
-enum Lists {
-    /// The map's cache order, and the number of rows that each rank keeps of its part.
-    OfParts(Box<PartitionMap>, Vec<usize>),
-    /// The hottest vertices in order, and the number of rows that each rank keeps.
-    Hottest(Vec<u32>, Vec<usize>),
-    /// A list per rank.
-    Each(Vec<Vec<u32>>),
-}
+/// The vertices whose rows each rank keeps: the first of a list, best candidate first, that ranks may share.
+type Lists = Vec<(Arc<Vec<u32>>, usize)>;
 
 /// Rows that each GPU keeps.
 pub struct Caches {
@@ -95,18 +87,18 @@ impl Caches {
     /// # Errors
     /// [`Error::Option`] for options that contradict each other, or room for no row; errors of stored artifacts.
     pub fn new(job: &Job<'_>, places: &[Place], left: &[u64], progress: &dyn Progress) -> Result<Option<Self>> {
-        let options = job.options;
+        let hooks = job.hooks;
         let Some(placement) = wanted(job, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
         let alike = placement == RowPlacement::Replicated;
-        let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
-        let comm = options.process.as_ref().map(|process| process.comms().all());
+        let left = if alike { together(&places[hooks.ranks_here(ranks)], left) } else { left.to_vec() };
+        let comm = hooks.process.as_ref().map(|process| process.comms().all());
         let left = match comm {
-            Some(comm) => gathered(comm, &left)?.concat(),
+            Some(comm) => all_gather_json(comm, &left)?.concat(),
             None => left,
         };
-        let room = room(options, &left, row_bytes, ranks)?;
-        if is_by_default(options) && room.iter().all(|&rows| rows == 0) {
+        let room = room(job.cache_bytes(), &left, row_bytes, ranks)?;
+        if is_by_default(job.config) && room.iter().all(|&rows| rows == 0) {
             return Ok(None);
         }
         let crosses = match &placement {
@@ -119,23 +111,23 @@ impl Caches {
             false => vec![Vec::new(); ranks],
         };
         let (lists, ranked_by) = match &placement {
-            RowPlacement::Partitioned => of_parts(job, room)?,
-            RowPlacement::Stored(key) => stored(job, key, &room, progress)?,
+            RowPlacement::Partitioned => of_parts(job, &room)?,
+            RowPlacement::Stored(key) => stored(job, key, &room)?,
             RowPlacement::Replicated if room.iter().all(|&rows| rows >= job.features.num_rows()) => {
                 let all = (0..job.features.num_rows() as u32).collect();
-                (Lists::Hottest(all, room), "their numbers".to_string())
+                (shared(all, &room), "their numbers".to_string())
             }
             RowPlacement::Host | RowPlacement::Replicated => {
                 let most = room.iter().copied().max().unwrap_or(0);
                 let (hottest, by) = hotness::hottest(job, most, progress)?;
-                (Lists::Hottest(hottest, room), by)
+                (shared(hottest, &room), by)
             }
             RowPlacement::Peer => {
                 let cliques = cliques(&peers);
                 let all = |clique: &Vec<usize>| clique.iter().fold(0usize, |sum, &rank| sum.saturating_add(room[rank]));
                 let most = cliques.iter().map(all).max().unwrap_or(0);
                 let (hottest, by) = hotness::hottest(job, most, progress)?;
-                (Lists::Each(deal_to_cliques(&hottest, &cliques, &room)), by)
+                (each(deal_to_cliques(&hottest, &cliques, &room)), by)
             }
         };
         let counted = places.iter().all(|place| place.gpu().is_none());
@@ -144,15 +136,8 @@ impl Caches {
 
     /// Rows that `rank` keeps.
     pub fn of(&self, rank: usize) -> &[u32] {
-        let first = |list: &[u32], rows: usize| list.len().min(rows);
-        match &self.lists {
-            Lists::OfParts(map, room) => {
-                let order = map.cache_order(rank % map.num_parts());
-                &order[..first(order, room[rank])]
-            }
-            Lists::Hottest(vertices, room) => &vertices[..first(vertices, room[rank])],
-            Lists::Each(lists) => &lists[rank],
-        }
+        let (list, rows) = &self.lists[rank];
+        &list[..list.len().min(*rows)]
     }
 
     /// The ranks whose caches `rank` reads if its own lacks the row, in that order.
@@ -168,7 +153,7 @@ impl Caches {
             let found = VertexSet::new(rows, found.flat_map(|rank| self.of(rank).iter().copied()));
             (rank % job.config.ranks_of_group(), found)
         };
-        let ranks: Vec<_> = job.options.ranks_here(self.peers.len()).map(of).collect();
+        let ranks: Vec<_> = job.hooks.ranks_here(self.peers.len()).map(of).collect();
         let loads = |rank: usize, v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == rank);
         let is_found = |&v: &u32| ranks.iter().all(|(rank, found)| !loads(*rank, v) || found.contains(v));
         (0..rows as u32).filter(is_found).collect()
@@ -181,16 +166,12 @@ impl Caches {
 
     /// Checksum that shows whether the ranks kept the same rows in another run.
     pub fn checksum(&self) -> Checksum {
-        let ranks = 0..self.peers.len();
-        let lists: Vec<Checksum> = ranks.map(|rank| Checksum::of(bytemuck::cast_slice(self.of(rank)))).collect();
-        Checksum::combine(&lists)
+        Checksum::combine(&(0..self.peers.len()).map(|rank| self.checksum_of(rank)).collect::<Vec<_>>())
     }
 
-    /// Digest that shows whether another process has the same list for `rank`.
-    pub fn digest(&self, rank: usize) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.of(rank), self.row_bytes).hash(&mut hasher);
-        hasher.finish()
+    /// Checksum that shows whether another process has the same list for `rank`.
+    pub fn checksum_of(&self, rank: usize) -> Checksum {
+        Checksum::of(bytemuck::cast_slice(self.of(rank)))
     }
 
     /// The caches in the summary of the run.
@@ -224,33 +205,30 @@ impl Caches {
 }
 
 /// Whether the user gave no options about the rows that GPUs keep.
-pub fn is_by_default(options: &RunOptions) -> bool {
-    options.cache.is_none() && options.placement.is_none()
+pub fn is_by_default(config: &Config) -> bool {
+    config.system.cache.is_none() && config.system.placement.is_none()
 }
 
 /// The placement of rows; `None` if GPUs keep none and no hits are counted.
-///
-/// # Errors
-/// [`Error::Option`] for options that contradict each other.
 pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
-    let (config, options, parallelism) = (job.config, job.options, job.config.parallelism);
+    let (config, parallelism) = (job.config, job.config.system.parallelism);
     let on_host = places.iter().any(|place| place.gpu().is_none());
-    if is_by_default(options) {
+    if is_by_default(config) {
         // Draws by locality must not depend on how much memory is free.
         let keeps = !on_host && !parallelism.slices_columns() && !parallelism.cooperates() && !config.draws_locally();
         return Ok((keeps && job.dataset.shard().is_none()).then(|| RowPlacement::usual(config)));
     }
-    let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
+    let flag = if config.system.cache.is_some() { "--cache" } else { "--placement" };
     let problem = if parallelism.slices_columns() || parallelism.cooperates() {
         format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
-    } else if on_host && options.cache.is_none() && options.placement != Some(RowPlacement::Host) {
+    } else if on_host && config.system.cache.is_none() && config.system.placement != Some(RowPlacement::Host) {
         format!("{flag}: on --device cpu cache hits are counted for a given size: pass --cache SIZE")
-    } else if options.placement == Some(RowPlacement::Host) && options.cache.is_some() {
+    } else if config.system.placement == Some(RowPlacement::Host) && config.system.cache.is_some() {
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
-    } else if options.placement == Some(RowPlacement::Host) {
+    } else if config.system.placement == Some(RowPlacement::Host) {
         return Ok(None);
     } else {
-        return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
+        return Ok(Some(config.system.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
     };
     Err(Error::Option(problem))
 }
@@ -267,10 +245,10 @@ fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
 }
 
 /// The number of rows that each of `ranks` has room for; `left` are the free bytes of each.
-fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
+fn room(cache: Option<u64>, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
-    match options.cache {
+    match cache {
         Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
             "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, e.g. 4GiB or 20% (of all rows), or leave it out"
         ))),
@@ -288,8 +266,19 @@ pub fn row_bytes(features: &FeatureTable) -> u64 {
     (features.dim() * features.dtype().bytes() + scale).max(1) as u64
 }
 
+/// One list for all ranks, of which each keeps the first rows.
+fn shared(list: Vec<u32>, room: &[usize]) -> Lists {
+    let list = Arc::new(list);
+    room.iter().map(|&rows| (list.clone(), rows)).collect()
+}
+
+/// A list for each rank.
+fn each(lists: Vec<Vec<u32>>) -> Lists {
+    lists.into_iter().map(|list| (Arc::new(list), usize::MAX)).collect()
+}
+
 /// The first rows of each rank's part in the map's cache order.
-fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
+fn of_parts(job: &Job<'_>, room: &[usize]) -> Result<(Lists, String)> {
     let map = match job.artifacts.partition() {
         Some(map) => map.clone(),
         None => partition::find(job.dataset, job.config)?,
@@ -297,11 +286,15 @@ fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
     // The order is not checked when the map is opened.
     map.check_cache_order()?;
     let by = format!("the cache order of partition {}", map.key());
-    Ok((Lists::OfParts(Box::new(map), room), by))
+    let of_rank = |(rank, &rows): (usize, &usize)| {
+        let order = map.cache_order(rank % map.num_parts());
+        order[..order.len().min(rows)].to_vec()
+    };
+    Ok((each(room.iter().enumerate().map(of_rank).collect()), by))
 }
 
 /// Rows of each rank in the placement `key` of the dataset.
-fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> Result<(Lists, String)> {
+fn stored(job: &Job<'_>, key: &str, room: &[usize]) -> Result<(Lists, String)> {
     let (dataset, artifacts) = (job.dataset, job.artifacts);
     if !Placement::folder(dataset, key).exists() {
         let keys = dataset.keys("placement")?;
@@ -315,7 +308,7 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
     let placement = Placement::open(dataset, key)?;
     let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let needed = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
+        let needed = if job.config.system.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
         let problem = format!("--placement {key} is for {devices} devices, {needed} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }
@@ -327,22 +320,11 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
             map.key()
         )));
     }
-    let readers = if job.frontiers.loaded().map().is_some() { Readers::Split } else { Readers::Data };
-    if devices > 1 && made.config.parallelism != readers {
-        let who = match readers {
-            Readers::Split => "each row is loaded by its owner",
-            Readers::Data => "every rank loads the rows that it needs",
-        };
-        let made = made.config.parallelism;
-        progress.note(&format!(
-            "note: placement {key} was made for {made} parallelism, but here {who}: fewer rows may be found in caches"
-        ));
-    }
     let of_rank = |(rank, &rows): (usize, &usize)| {
         let both = placement.shared().iter().chain(placement.own(rank % devices));
         both.take(rows).copied().collect()
     };
-    Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
+    Ok((each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
 /// The sight of each rank of the GPU of each other. Collective in `comm`, if ranks are processes.
@@ -373,10 +355,9 @@ mod tests {
         let [one, other] = [0, 1].map(Place::emulated);
         let places = [one.clone(), other, one];
         assert_eq!(together(&places, &[100, 350, 100]), [200, 350, 200], "one has it for both");
-        let room = |options: &RunOptions, row_bytes| room(options, &[1000, 350, 99], row_bytes, 3);
-        assert_eq!(room(&RunOptions::default(), 100).unwrap(), [10, 3, 0]);
-        let given = RunOptions { cache: Some(250), ..RunOptions::default() };
-        assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);
-        assert!(room(&given, 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
+        let room = |cache, row_bytes| room(cache, &[1000, 350, 99], row_bytes, 3);
+        assert_eq!(room(None, 100).unwrap(), [10, 3, 0]);
+        assert_eq!(room(Some(250), 100).unwrap(), [2, 2, 2]);
+        assert!(room(Some(250), 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
     }
 }

@@ -42,9 +42,6 @@ struct Shown {
 }
 
 /// Sights that the ranks of `comm`, which are processes, would have with a GPU each: all GPUs of their host. Collective.
-///
-/// # Errors
-/// Errors of the communicator.
 pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
     Ok(by_host(&all_gather_v(comm, &hosts::this())?))
 }
@@ -61,7 +58,7 @@ fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
 pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>>> {
     let probe = Probe::new(gpu);
     let handle = probe.as_ref().map(|probe| bytemuck::bytes_of(&probe.handle).to_vec()).map_err(ToString::to_string);
-    let all = gathered(comm, &Shown { host: hosts::this(), handle })?;
+    let all = all_gather_json(comm, &Shown { host: hosts::this(), handle })?;
     let here = &all[comm.rank()].host;
     let sight = |(owner, shown): (usize, &Shown)| match &shown.handle {
         _ if owner == comm.rank() => Sight::Reached,
@@ -71,7 +68,7 @@ pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>
     };
     let sights: Vec<Sight> = all.iter().enumerate().map(sight).collect();
     // A rank that has sent its results has closed the memory that it opened.
-    let sights = gathered(comm, &sights)?;
+    let sights = all_gather_json(comm, &sights)?;
     probe.iter().for_each(|probe| probe.bytes.reclaim());
     Ok(sights)
 }
@@ -104,10 +101,7 @@ impl Probe {
 }
 
 /// Gathers a message from each rank; lengths may differ. Collective.
-///
-/// # Errors
-/// Errors of the communicator; [`Error::Option`] for messages that cannot be parsed.
-pub fn gathered<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
+pub fn all_gather_json<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
     let unlike = |_| Error::Option("the ranks run different versions of gsplit: start the same version on all".into());
     let all = all_gather_v(comm, &serde_json::to_vec(said).map_err(unlike)?)?;
     all.iter().map(|said| serde_json::from_slice(said).map_err(unlike)).collect()

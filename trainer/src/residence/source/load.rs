@@ -94,7 +94,8 @@ pub fn load<'a>(
     source: &'a FeatureSource<'a>,
     sampled: Sampled<'a>,
     input: &Input,
-    (ahead, sums): (bool, bool),
+    ahead: bool,
+    sums: bool,
     comm: &dyn Communicator,
 ) -> Result<Loaded<'a>> {
     let exchange = &sampled.bottom().exchange;

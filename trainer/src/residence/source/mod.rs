@@ -7,22 +7,22 @@
 //! Cost: the bytes of the rows.
 //!
 //! ```text
-//! load.rs       the rows of a mini-batch
-//! streams.rs    from the stream that makes a mini-batch to the one that computes it
-//! gathered.rs   rows that a GPU gathers
-//! mixed.rs      rows that a GPU keeps, and rows that the host gathers
-//! pinned.rs     the table that GPUs read, and the rows that they keep
-//! pin.rs        both for all ranks of a process
+//! load.rs        the rows of a mini-batch
+//! streams.rs     from the stream that makes a mini-batch to the one that computes it
+//! gpu_rows.rs    rows that a GPU gathers
+//! tiered.rs      rows that a GPU keeps, and rows that the host gathers
+//! gpu_table.rs   the table that GPUs read, and the rows that they keep
+//! prepare.rs     both for all ranks of a process
 //! ```
 //!
 //! [`Caches`]: crate::residence::cache::Caches
 
-mod gathered;
+mod gpu_rows;
+mod gpu_table;
 mod load;
-mod mixed;
-mod pin;
-mod pinned;
+mod prepare;
 mod streams;
+mod tiered;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -36,13 +36,13 @@ use crate::operator::{KeptRows, Place, filled_with_room, gather_features, with_r
 use crate::residence::cache::SimulatedCache;
 use crate::{Error, Result};
 
-use gathered::AnyRows;
-pub use gathered::Gathered;
+use gpu_rows::AnyRows;
+pub use gpu_rows::Gathered;
+pub use gpu_table::{GpuTable, open_gpu_table};
 pub use load::{InputRows, Loaded, load};
-use mixed::AnyMixed;
-pub use pin::{HostStorage, pin, sources};
-pub use pinned::PinnedRows;
+pub use prepare::{HostStorage, prepare_gpu_table, sources};
 pub use streams::{hand_over, prepare_backward};
+use tiered::AnyTiered;
 
 /// The feature rows of a graph, for one rank.
 pub struct FeatureSource<'a> {
@@ -50,7 +50,7 @@ pub struct FeatureSource<'a> {
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
     /// Rows that the GPU can read, if the host gathers the others.
-    mixed: Option<Box<dyn AnyMixed + 'a>>,
+    tiered: Option<Box<dyn AnyTiered + 'a>>,
     simulated: Option<SimulatedCache>,
     /// The stream that copies rows which the host gathers ahead of time.
     side: OnceLock<Gpu>,
@@ -62,17 +62,19 @@ impl<'a> FeatureSource<'a> {
     /// Creates a source of the rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
         let (side, reads) = Default::default();
-        Self { table, place: place.clone(), rows: None, mixed: None, simulated: None, side, reads }
+        Self { table, place: place.clone(), rows: None, tiered: None, simulated: None, side, reads }
     }
 
-    /// Creates a source of the rows of `table`, pinned as `pinned`, for `rank` at `place`, a GPU.
-    ///
-    /// # Errors
-    /// [`Error::Gpu`] if the GPU lacks the memory.
-    pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
+    /// Creates a source of the rows of `table`, which GPUs read as `gpu_table`, for `rank` at `place`, a GPU.
+    pub fn with_gpu_table(
+        table: &'a FeatureTable,
+        place: &Place,
+        gpu_table: &'a GpuTable<'_>,
+        rank: usize,
+    ) -> Result<Self> {
         let Some(gpu) = place.gpu() else { return Ok(Self::new(table, place)) };
-        let (rows, mixed) = (pinned.rows(rank, gpu, place.row_kind())?, pinned.mixed(rank, gpu)?);
-        Ok(Self { rows, mixed, ..Self::new(table, place) })
+        let (rows, tiered) = (gpu_table.rows(rank, gpu, place.row_kind())?, gpu_table.tiered(rank, gpu)?);
+        Ok(Self { rows, tiered, ..Self::new(table, place) })
     }
 
     /// This source, with loads counted by `simulated` if the host gathers.
@@ -115,18 +117,12 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Like [`FeatureSource::rows_on_gpu`] on any stream, in memory of that stream.
-    ///
-    /// # Errors
-    /// Errors of [`FeatureSource::rows_on_gpu`].
     pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
         self.on_gpu()?.ahead(gpu, vertices, input)
     }
 
     /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that stream; `None` if it
     /// does not keep all rows, or they take more bytes than gathered ones.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn kept(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.kept(gpu, &self.place, vertices))
     }
@@ -142,25 +138,19 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Number of cached rows of `vertices`, which are on the GPU, counted on the stream of `gpu`; `None` without caches.
-    ///
-    /// # Errors
-    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
     /// Rows of `vertices`, transformed by `input`, `[vertices, width]`, in the type of the place's rows. On the host
     /// they have room for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if the table lacks a vertex, errors of the GPU.
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
         }
-        match (&self.mixed, self.place.gpu()) {
-            (Some(mixed), Some(gpu)) => {
-                let rows = self.gather_mixed(mixed.as_ref(), gpu, vertices, input)?;
+        match (&self.tiered, self.place.gpu()) {
+            (Some(tiered), Some(gpu)) => {
+                let rows = self.gather_tiered(tiered.as_ref(), gpu, vertices, input)?;
                 rows.tensor(self.place.device(), self.table.dim())
             }
             _ => self.place.bring(&self.on_host(vertices, input, room)?),
@@ -168,9 +158,6 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Like [`FeatureSource::rows`], gathered by the host and copied on a separate stream, which is also returned.
-    ///
-    /// # Errors
-    /// Errors of [`FeatureSource::rows`].
     pub fn rows_brought(&self, gpu: &Gpu, vertices: &[u32], input: &Input) -> Result<(Box<dyn Gathered>, Gpu)> {
         let side = match self.side.get() {
             Some(side) => side,
@@ -179,8 +166,8 @@ impl<'a> FeatureSource<'a> {
                 self.side.get_or_init(|| made)
             }
         };
-        if let Some(mixed) = &self.mixed {
-            return Ok((self.gather_mixed(mixed.as_ref(), side, vertices, input)?, side.clone()));
+        if let Some(tiered) = &self.tiered {
+            return Ok((self.gather_tiered(tiered.as_ref(), side, vertices, input)?, side.clone()));
         }
         let rows = self.on_host(vertices, input, 0)?;
         let brought: Box<dyn Gathered> = with_row!(rows.kind(), |O| Box::new(side.upload(values_of::<O>(&rows)?)?));
@@ -188,19 +175,19 @@ impl<'a> FeatureSource<'a> {
     }
 
     fn on_host(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
-        self.read(vertices, (self.place.row_kind(), room), |rows| input.read(self.table, vertices, rows))
+        self.read(vertices, self.place.row_kind(), room, |rows| input.read(self.table, vertices, rows))
     }
 
     /// Rows of `vertices` in memory of the stream of `gpu`. The host gathers the rows that no GPU keeps.
-    fn gather_mixed(
+    fn gather_tiered(
         &self,
-        mixed: &dyn AnyMixed,
+        tiered: &dyn AnyTiered,
         gpu: &Gpu,
         vertices: &[u32],
         input: &Input,
     ) -> Result<Box<dyn Gathered>> {
-        let (rows, kept) = mixed.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
-            self.read(vertices, (kind, 0), |rows| gather_features(self.table, vertices, rows))
+        let (rows, kept) = tiered.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
+            self.read(vertices, kind, 0, |rows| gather_features(self.table, vertices, rows))
         })?;
         self.add_reads(RowsRead { kept, ..RowsRead::default() });
         Ok(rows)
@@ -214,7 +201,8 @@ impl<'a> FeatureSource<'a> {
     fn read(
         &self,
         vertices: &[u32],
-        (kind, room): (Kind, usize),
+        kind: Kind,
+        room: usize,
         read: impl FnOnce(&mut [f32]) -> Result<RowsRead>,
     ) -> Result<Tensor> {
         let rows = filled_with_room([vertices.len(), self.table.dim()], room, |rows| {

@@ -7,8 +7,8 @@ use gsplit_store::memory::{Memory, shown};
 
 use super::{DeviceRoom, GpuArrays, PinnedGraph, Topology};
 use crate::config::ModelKind;
+use crate::config::TopologyStorage;
 use crate::job::Job;
-use crate::job::options::TopologyStorage;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
@@ -34,7 +34,7 @@ pub fn held_bytes(job: &Job<'_>) -> [u64; 2] {
     let (copied, owners) = (job.graph.is_reading_ahead(), owner_bytes(job));
     let indptr = if copied { 0 } else { size_of_val(job.graph.indptr) as u64 };
     let all = indptr + size_of_val(job.graph.indices) as u64 + owners;
-    [all, if job.config.task.is_link() { all } else { indptr + owners }]
+    [all, if job.config.data.task.is_link() { all } else { indptr + owners }]
 }
 
 fn owner_bytes(job: &Job<'_>) -> u64 {
@@ -60,12 +60,12 @@ impl<'a> Source<'_, 'a> {
     /// Whether degrees of vertices whose in-edges are elsewhere, or ids of edges, are needed.
     fn reads_indptr(&self) -> bool {
         let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
-        of_sources || self.job.options.layer.is_some() || self.job.config.task.is_link()
+        of_sources || self.job.hooks.layer.is_some() || self.job.config.data.task.is_link()
     }
 
     /// Whether `bytes` fit in a rank's room, next to the cache.
     fn fits(&self, index: usize, bytes: u64) -> bool {
-        bytes <= self.room.of(index).saturating_sub(self.job.options.cache.unwrap_or(0))
+        bytes <= self.room.of(index).saturating_sub(self.job.cache_bytes().unwrap_or(0))
     }
 
     /// Number of ranks that share the GPU of the rank at `index`.
@@ -111,7 +111,7 @@ impl<'a> Source<'_, 'a> {
         match place {
             TopologyStorage::Device => self.on_gpus(),
             TopologyStorage::Part => self.of_parts(),
-            TopologyStorage::Pinned => self.pinned(),
+            TopologyStorage::Pinned => self.in_pinned_memory(),
             TopologyStorage::Auto | TopologyStorage::Host => Ok(self.on_host()),
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Source<'_, 'a> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());
         let (mut indptr, mut uploaded) = (None, 0);
-        match first.map(|gpu| self.pin(gpu, graph.indptr)) {
+        match first.map(|gpu| self.pin_or_copy(gpu, graph.indptr)) {
             Some(Err(error)) => {
                 // Room for it has not been checked yet.
                 uploaded = size_of_val(graph.indptr) as u64;
@@ -200,20 +200,23 @@ impl<'a> Source<'_, 'a> {
         Ok(found)
     }
 
-    fn pinned(&self) -> Result<Topology<'a>> {
+    fn in_pinned_memory(&self) -> Result<Topology<'a>> {
         let mut pinned = PinnedGraph::default();
         if let Some(gpu) = self.places.iter().find_map(Place::gpu) {
             let Graph { indptr, indices, .. } = self.graph();
-            let owners = self.job.frontiers.map().map(|owners| self.pin(gpu, owners)).transpose()?;
-            pinned =
-                PinnedGraph { indptr: Some(self.pin(gpu, indptr)?), indices: Some(self.pin(gpu, indices)?), owners };
+            let owners = self.job.frontiers.map().map(|owners| self.pin_or_copy(gpu, owners)).transpose()?;
+            pinned = PinnedGraph {
+                indptr: Some(self.pin_or_copy(gpu, indptr)?),
+                indices: Some(self.pin_or_copy(gpu, indices)?),
+                owners,
+            };
         }
         let nothing = |(gpu, _): (&Gpu, u64)| GpuArrays { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 
     /// Pins `values` in place, or else a copy, if at least as much memory is left.
-    fn pin<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
+    fn pin_or_copy<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
         Ok(gpu.map_host_or_copy(values, Memory::of_this_machine().available() / 2)?)
     }
 }

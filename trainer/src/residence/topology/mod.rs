@@ -25,8 +25,8 @@ use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSubgraph, Gpu
 use gsplit_store::Progress;
 use gsplit_store::memory::shown;
 
+use crate::config::TopologyStorage;
 use crate::job::Job;
-use crate::job::options::TopologyStorage;
 use crate::operator::Place;
 use crate::sample::{BatchSampler, OnDevice};
 use crate::{Error, Result};
@@ -80,7 +80,7 @@ impl<'a> Topology<'a> {
     /// # Errors
     /// [`Error::Option`] if the storage that `--topology` asks for is not possible.
     pub fn new(job: &Job<'a>, places: &[Place], room: &DeviceRoom, progress: &dyn Progress) -> Result<Self> {
-        let (asked, here) = (job.options.topology, job.options.ranks_here(places.len()));
+        let (asked, here) = (job.config.system.topology, job.hooks.ranks_here(places.len()));
         let source = Source { job, places: &places[here.clone()], first: here.start, room, progress };
         if source.places.iter().all(|place| place.gpu().is_none()) {
             return match asked {
@@ -134,12 +134,9 @@ impl<'a> Topology<'a> {
     }
 
     /// Sampler for `rank` at `place`: its GPU, on a separate stream if mini-batches are prepared ahead, or the host.
-    ///
-    /// # Errors
-    /// Errors of the driver.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
-            Some(inputs) => BatchSampler::on_device(place, inputs, job.options.prefetch > 0),
+            Some(inputs) => BatchSampler::on_device(place, inputs, job.config.system.prefetch > 0),
             None => Ok(BatchSampler::on_host(Sampler::default(), job.graph, place)),
         }
     }

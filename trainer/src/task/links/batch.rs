@@ -38,7 +38,8 @@ impl LinkBatch {
     /// range `of_group`, with `negatives` each, and the seeds that it has to compute. Collective under a partition map.
     pub fn new(
         split: &LinkSplit,
-        (edges, of_group): (&[u32], Range<usize>),
+        edges: &[u32],
+        of_group: Range<usize>,
         negatives: usize,
         step: Step,
         ownership: Ownership<'_>,
@@ -63,7 +64,8 @@ impl LinkBatch {
         &self,
         model: &Model,
         rows: &Tensor,
-        (dropout, scale): (DropoutKey, f32),
+        dropout: DropoutKey,
+        scale: f32,
         comm: &dyn Communicator,
     ) -> Result<Loss> {
         let (seeds, dim) = (rows.size()[0] as usize, rows.size()[1] as usize);

@@ -28,7 +28,10 @@ fn on_ranks(test: &str, size: usize, groups: usize, rank: impl Fn(usize, Vec<Thr
     }
     let mut ends: Vec<Vec<Threads>> = (0..size).map(|_| Vec::new()).collect();
     for _ in 0..groups {
-        Threads::group_within(size, Some(PATIENCE)).into_iter().zip(&mut ends).for_each(|(end, ends)| ends.push(end));
+        Threads::groups_within(1, size, Some(PATIENCE))
+            .into_iter()
+            .zip(&mut ends)
+            .for_each(|(end, ends)| ends.push(end));
     }
     thread::scope(|scope| {
         let rank = &rank;
@@ -138,7 +141,7 @@ fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
         host.all_gather_bytes(made.as_flattened(), &mut ids).unwrap();
         let join = |at: usize| {
             let id = NcclId::from_bytes(*ids[at * NcclId::BYTES..].first_chunk().unwrap());
-            let end = NcclEnd::join(&gpu, id, rank, 2, || Ok::<(), GpuError>(())).unwrap();
+            let end = NcclEnd::join(&gpu, id, rank, 2, || Ok::<(), GpuError>(())).unwrap().unwrap();
             let stream = gpu.side_stream().unwrap();
             let (sent, received) = (stream.zeros::<u8>(1).unwrap(), stream.zeros::<u8>(1).unwrap());
             (end, stream, sent, received)

@@ -10,7 +10,7 @@
 //! training vertices. A vertex without an entry in `class_map.json` is unlabelled, or has none of several labels.
 //!
 //! `class_map.json` lists vertices in any order, so its column is assembled in memory when it is read: 4 bytes per vertex,
-//! or a bit for each label.
+//! or a byte for each label.
 
 use std::fmt;
 use std::io::{BufReader, Read};
@@ -18,16 +18,16 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{Progress, Unit, open_file};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use crate::edges::EdgeSource;
 use crate::memory::Memory;
 use crate::read::arrays::catalog::agreed_rows;
-use crate::read::arrays::npz::Npz;
-use crate::read::arrays::npz::scipy_edges;
+use crate::read::arrays::npz::{Npz, scipy_edges};
 use crate::read::arrays::numbers::{Numbers, NumbersColumn};
 use crate::read::options::WantedColumns;
-use crate::read::raw::{Column, Ids, Raw};
+use crate::read::raw::{Column, Ids, Raw, describe_column};
+use crate::read::text::field::shown;
 use crate::{Error, Result};
 
 /// Maximum number of labels per vertex.
@@ -118,155 +118,75 @@ impl ClassMap {
         Ok(Self { path: path.to_path_buf(), num_vertices, labels, budget })
     }
 
-    /// The entries in the order of the vertices.
-    fn entries(&self, progress: &dyn Progress) -> Result<Entries> {
-        let file = open_file(&self.path).map_err(Error::io(&self.path))?;
-        let stage = progress.stage("reading class_map.json", file.metadata().ok().map(|data| data.len()), Unit::Bytes);
-        let bits = self.labels.map_or(32, |width| width as u64);
-        let held = u128::from(self.num_vertices) * u128::from(bits) / 8;
-        let what = format!("labels of {} vertices", self.num_vertices);
-        self.budget.check(&self.path, what, held.try_into().unwrap_or(u64::MAX))?;
-        let empty = match self.labels {
-            None => Entries::Classes(vec![-1; self.num_vertices as usize]),
-            Some(width) => Entries::Bits { width, bits: vec![0; (self.num_vertices as usize * width).div_ceil(8)] },
-        };
-        let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
-        let entries = Filler { entries: empty, num_vertices: self.num_vertices }.deserialize(&mut json);
-        let entries = entries.and_then(|entries| json.end().map(|()| entries));
-        drop(stage);
-        entries.map_err(|error| json_error(&self.path, &error))
+    /// Bytes of a row: a class of 4 bytes, or a byte for each label.
+    fn row_bytes(&self) -> usize {
+        self.labels.unwrap_or(4)
     }
 }
 
 impl Column for ClassMap {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn name(&self) -> &str {
-        "labels"
-    }
-
-    fn descr(&self) -> &'static str {
-        if self.labels.is_some() { "|u1" } else { "<i4" }
-    }
-
-    fn width(&self) -> usize {
-        self.labels.unwrap_or(1)
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        &self.path,
+        "labels",
+        if self.labels.is_some() { "|u1" } else { "<i4" },
+        self.labels.unwrap_or(1),
         Some(self.num_vertices)
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        match self.entries(progress)? {
-            Entries::Classes(classes) => classes.chunks(ROWS).try_for_each(|some| {
-                let bytes: Vec<u8> = some.iter().flat_map(|class| class.to_le_bytes()).collect();
-                take(&bytes)
-            }),
-            Entries::Bits { width, bits } => {
-                let total = self.num_vertices as usize * width;
-                (0..total).step_by(ROWS * width).try_for_each(|first| {
-                    let some = first..(first + ROWS * width).min(total);
-                    let bytes: Vec<u8> = some.map(|at| bits[at / 8] >> (at % 8) & 1).collect();
-                    take(&bytes)
-                })
-            }
-        }
+        let file = open_file(&self.path).map_err(Error::io(&self.path))?;
+        let stage = progress.stage("reading class_map.json", file.metadata().ok().map(|data| data.len()), Unit::Bytes);
+        let held = self.num_vertices.saturating_mul(self.row_bytes() as u64);
+        self.budget.check(&self.path, format!("labels of {} vertices", self.num_vertices), held)?;
+        // Class -1 where a vertex has no entry, or none of several labels.
+        let mut rows = vec![if self.labels.is_some() { 0 } else { 0xff }; held as usize];
+        let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
+        let filled = json.deserialize_map(Filler { map: self, rows: &mut rows }).and_then(|()| json.end());
+        drop(stage);
+        filled.map_err(|error| json_error(&self.path, &error))?;
+        rows.chunks(ROWS * self.row_bytes()).try_for_each(take)
     }
 }
 
-/// Entries of the map, one per vertex.
-enum Entries {
-    Classes(Vec<i32>),
-    Bits { width: usize, bits: Vec<u8> },
+/// Fills the rows while the map is parsed.
+struct Filler<'a> {
+    map: &'a ClassMap,
+    rows: &'a mut [u8],
 }
 
-/// Fills the entries while the map is parsed.
-struct Filler {
-    entries: Entries,
-    num_vertices: u64,
-}
-
-impl<'de> DeserializeSeed<'de> for Filler {
-    type Value = Entries;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Entries, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Filler {
-    type Value = Entries;
+impl<'de> Visitor<'de> for Filler<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map from vertices to classes")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Entries, A::Error> {
-        use serde::de::Error as _;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let n = self.map.num_vertices;
         while let Some(key) = map.next_key::<String>()? {
-            let n = self.num_vertices;
-            let vertex: u64 = key.parse().ok().filter(|&vertex| vertex < n).ok_or_else(|| {
-                A::Error::custom(format!(
-                    "vertex {}: expected ids below {n}",
-                    crate::read::text::field::shown(key.as_bytes())
-                ))
-            })?;
-            match &mut self.entries {
-                Entries::Classes(classes) => {
+            let vertex =
+                key.parse().ok().filter(|&vertex: &u64| vertex < n).ok_or_else(|| {
+                    A::Error::custom(format!("vertex {}: expected ids below {n}", shown(key.as_bytes())))
+                })?;
+            let row = &mut self.rows[vertex as usize * self.map.row_bytes()..][..self.map.row_bytes()];
+            match self.map.labels {
+                None => {
                     let class = map.next_value::<f64>()?;
                     if f64::from(class as i32) != class || !(-1.0..2_147_483_647.0).contains(&class) {
                         return Err(A::Error::custom(format!("vertex {vertex}: class {class}, expected one from 0")));
                     }
-                    classes[vertex as usize] = class as i32;
+                    row.copy_from_slice(&(class as i32).to_le_bytes());
                 }
-                Entries::Bits { width, bits } => {
-                    map.next_value_seed(Row { vertex, width: *width, bits })?;
+                Some(width) => {
+                    let labels = map.next_value::<Vec<f64>>()?;
+                    if labels.len() != width || labels.iter().any(|&label| label != 0.0 && label != 1.0) {
+                        return Err(A::Error::custom(format!("vertex {vertex}: expected {width} zeros and ones")));
+                    }
+                    row.iter_mut().zip(labels).for_each(|(to, label)| *to = label as u8);
                 }
             }
         }
-        Ok(self.entries)
-    }
-}
-
-/// The labels of one vertex.
-struct Row<'a> {
-    vertex: u64,
-    width: usize,
-    bits: &'a mut [u8],
-}
-
-impl<'de> DeserializeSeed<'de> for Row<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Row<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} zeros and ones for vertex {}", self.width, self.vertex)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut labels: A) -> Result<(), A::Error> {
-        use serde::de::Error as _;
-        let first = self.vertex as usize * self.width;
-        let mut found = 0;
-        while let Some(label) = labels.next_element::<f64>()? {
-            if found == self.width || (label != 0.0 && label != 1.0) {
-                let (vertex, width) = (self.vertex, self.width);
-                return Err(A::Error::custom(format!("vertex {vertex}: expected {width} zeros and ones")));
-            }
-            let at = first + found;
-            self.bits[at / 8] |= u8::from(label == 1.0) << (at % 8);
-            found += 1;
-        }
-        if found < self.width { Err(A::Error::invalid_length(found, &self)) } else { Ok(()) }
+        Ok(())
     }
 }
 
@@ -288,7 +208,7 @@ mod tests {
             ("class_map.json", "{\"1\": -7}", &["class -7"]),
             ("class_map.json", "{\"1\": 3000000000}", &["class 3000000000"]),
             ("class_map.json", "{\"1\": \"cat\"}", &["invalid type", "expected JSON"]),
-            ("class_map.json", "{\"1\": [0, 1], \"2\": [0]}", &["2 zeros and ones for vertex 2"]),
+            ("class_map.json", "{\"1\": [0, 1], \"2\": [0]}", &["vertex 2: expected 2 zeros and ones"]),
             ("class_map.json", "{\"1\": [0, 1], \"2\": [0, 1, 1]}", &["vertex 2: expected 2 zeros and ones"]),
             ("class_map.json", "{\"1\": [0, 2]}", &["vertex 1: expected 2 zeros and ones"]),
             ("class_map.json", "{\"1\": [0, 1], \"2\": 1}", &["invalid type"]),

@@ -1,7 +1,6 @@
 //! Dataset folders as their authors publish them: files have fixed names, so each reader knows the content.
 
 pub mod graphsaint;
-pub mod igb;
-pub mod mag240m;
 pub mod ogb;
+pub mod papers;
 pub mod planetoid;

@@ -14,17 +14,15 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::edges::{EdgeSource, Piece};
-use crate::memory::Memory;
-use crate::read::arrays::held::{Classes, Listed};
+use crate::edges::EdgeSource;
 use crate::read::arrays::numbers::Numbers;
 use crate::read::arrays::pickle::{Item, Pickled};
 use crate::read::arrays::sparse::{SparseColumn, floats};
 use crate::read::arrays::webgraph::with_extension;
+use crate::read::listed::Listed;
 use crate::read::options::WantedColumns;
-use crate::read::raw::{Column, Ids, Raw, check_size};
-use crate::read::text::field::vertex;
-use crate::read::text::{lines, read_pieces};
+use crate::read::raw::{Column, Ids, Raw, check_size, describe_column};
+use crate::read::text::listed_numbers;
 use crate::{Error, Result};
 
 /// Number of vertices for validation.
@@ -43,16 +41,14 @@ fn name_in(path: &Path) -> Option<PathBuf> {
 }
 
 /// Opens the folder at `path`, which cannot have edge columns.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
     let file = |end: &str| with_extension(&name, end);
-    let edges = graph(&file("graph"), memory)?;
+    let edges = graph(&file("graph"))?;
     wanted.check(path, edges.columns())?;
-    let (all, tested) = (matrix(&file("allx"), memory)?, matrix(&file("tx"), memory)?);
+    let (all, tested) = (matrix(&file("allx"))?, matrix(&file("tx"))?);
     let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
-    let test = test_index(&file("test.index"), found, progress)?;
-    // The order of the rows, the classes, and the values from which they are read.
-    memory.check(&file("allx"), "the order of its rows", (known + found).saturating_mul(40))?;
+    let test = listed_numbers(&file("test.index"), u32::MAX.into(), progress)?;
     if found != test.len() as u64 || all.width() != tested.width() {
         let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
         let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: they must match");
@@ -60,28 +56,22 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
     }
     let mut order: Vec<u64> = (0..known).chain(test.iter().copied()).collect();
     let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
-    let num_vertices = largest.map_or(0, |&largest| largest + 1);
+    let num_vertices = largest.map_or(0, |&largest| largest.saturating_add(1));
     check_size(&file("graph"), usize::try_from(num_vertices).unwrap_or(usize::MAX), edges.sources.len() as u64)?;
-    // CiteSeer has 15 vertices without features among 3327.
-    if num_vertices > 2 * order.len() as u64 {
-        let problem =
-            format!("{num_vertices} vertices, {} of them with features: expected half of them at least", order.len());
-        return Err(Error::input(file("graph"), format!("{problem}; damaged?")));
-    }
     let mut seen = vec![false; num_vertices as usize];
     order.iter().for_each(|&vertex| seen[vertex as usize] = true);
     let rows = order.len();
     order.extend((0..num_vertices).filter(|&vertex| !seen[vertex as usize]));
     let zeros = order.len() - rows;
-    let mut labels = classes(&file("ally"), memory)?;
-    labels.extend(classes(&file("ty"), memory)?);
+    let mut labels = classes(&file("ally"))?;
+    labels.extend(classes(&file("ty"))?);
     if labels.len() != rows {
         let problem =
             format!("{} classes with those of ty, for {rows} rows of features: expected one each", labels.len());
         return Err(Error::input(file("ally"), problem));
     }
     labels.resize(order.len(), -1);
-    let train = classes(&file("y"), memory)?.len() as u64;
+    let train = classes(&file("y"))?.len() as u64;
     let files = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"].map(file).to_vec();
     let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), files);
     raw.node_ids = Some(Box::new(Listed::new(order, Vec::new())));
@@ -92,20 +82,12 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
 }
 
 /// The edges of the dict of lists at `path`.
-fn graph(path: &Path, budget: Memory) -> Result<Listed> {
-    let pickled = Pickled::open(path, budget)?;
+fn graph(path: &Path) -> Result<Listed> {
+    let pickled = Pickled::open(path)?;
     let wrong = |what: &str| Error::input(path, format!("found {what}: expected {{vertex: [vertex, ...], ...}}"));
     let vertex = |item: Item<'_>| item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()));
     let root = pickled.root();
     let lists = root.pairs().ok_or_else(|| wrong(root.what()))?;
-    // Lists may be referenced several times by their number, but in Planetoid's files each is written once: at least a byte per neighbour.
-    let neighbours: u64 = lists.iter().map(|(_, list)| list.num_entries() as u64).sum();
-    if neighbours > pickled.len() {
-        let problem =
-            format!("{neighbours} neighbours in {} bytes: expected a list for each vertex; damaged?", pickled.len());
-        return Err(Error::input(path, problem));
-    }
-    budget.check(path, format!("its list of {neighbours} edges"), 32 * neighbours)?;
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
     for (source, list) in lists {
         let source = vertex(source)?;
@@ -123,8 +105,8 @@ fn array(pickled: &Pickled, item: Option<Item<'_>>, name: &str) -> Result<Number
 }
 
 /// The CSR matrix at `path`.
-fn matrix(path: &Path, budget: Memory) -> Result<SparseColumn> {
-    let pickled = Pickled::open(path, budget)?;
+fn matrix(path: &Path) -> Result<SparseColumn> {
+    let pickled = Pickled::open(path)?;
     let root = pickled.root();
     let of = |name: &str| array(&pickled, root.get(name), name);
     let shape = root.get("_shape").or(root.get("shape")).and_then(Item::list);
@@ -135,33 +117,13 @@ fn matrix(path: &Path, budget: Memory) -> Result<SparseColumn> {
 }
 
 /// The class of every row of the one-hot array at `path`; -1 for a row of zeros.
-fn classes(path: &Path, budget: Memory) -> Result<Vec<i64>> {
-    let pickled = Pickled::open(path, budget)?;
+fn classes(path: &Path) -> Result<Vec<i64>> {
+    let pickled = Pickled::open(path)?;
     let numbers = array(&pickled, Some(pickled.root()), "of classes")?;
     let (_, width) = numbers.rows()?;
-    let values = floats(&numbers, budget)?;
+    let values = floats(&numbers)?;
     let class = |row: &[f32]| row.iter().position(|&value| value == 1.0).map_or(-1, |class| class as i64);
     Ok(values.chunks_exact(width.max(1)).map(class).collect())
-}
-
-/// The vertices in the file at `path`, one per line. Fails at the first piece that exceeds `most`.
-fn test_index(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64>> {
-    let parse = |piece: &Piece| {
-        let fields =
-            lines(piece).map(|(line, field)| (line, field.trim_ascii())).filter(|(_, field)| !field.is_empty());
-        fields
-            .map(|(line, field)| vertex(path, line, field, u32::MAX as usize).map(u64::from))
-            .collect::<Result<Vec<_>>>()
-    };
-    let mut all = Vec::new();
-    read_pieces(path, progress, parse, |vertices| {
-        all.extend(vertices);
-        match all.len() as u64 > most {
-            true => Err(Error::input(path, format!("more lines than the {most} rows of tx: expected one each"))),
-            false => Ok(()),
-        }
-    })?;
-    Ok(all)
 }
 
 /// Rows of the two matrices in sequence, followed by rows of zeros.
@@ -171,30 +133,32 @@ struct Stacked {
 }
 
 impl Column for Stacked {
-    fn path(&self) -> &Path {
-        self.parts[0].path()
-    }
-
-    fn name(&self) -> &str {
-        "features"
-    }
-
-    fn descr(&self) -> &'static str {
-        "<f4"
-    }
-
-    fn width(&self) -> usize {
-        self.parts[0].width()
-    }
-
-    fn num_rows(&self) -> Option<u64> {
+    describe_column!(self:
+        self.parts[0].path(),
+        "features",
+        "<f4",
+        self.parts[0].width(),
         Some(self.parts.iter().filter_map(Column::num_rows).sum::<u64>() + self.zeros as u64)
-    }
+    );
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.parts.iter().try_for_each(|part| part.read(progress, take))?;
         let zeros = vec![0; 4 * self.width()];
         (0..self.zeros).try_for_each(|_| take(&zeros))
+    }
+}
+
+/// The class of every row.
+struct Classes {
+    path: PathBuf,
+    labels: Vec<i64>,
+}
+
+impl Column for Classes {
+    describe_column!(self: &self.path, "labels", "<i8", 1, Some(self.labels.len() as u64));
+
+    fn read(&self, _progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        take(bytemuck::cast_slice(&self.labels))
     }
 }
 
@@ -206,7 +170,7 @@ mod tests {
     use crate::read::golden::{numbers, problem, read_edges, real};
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, WantedColumns::default(), Memory::default(), &NoProgress)
+        open(path, WantedColumns::default(), &NoProgress)
     }
 
     #[test]

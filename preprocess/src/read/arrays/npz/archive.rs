@@ -79,26 +79,18 @@ impl Npz {
         self.archive.file_names().flatten().find(|name| name.ends_with(end)).map(|name| name.into_owned())
     }
 
-    /// The first bytes of the member called `file` as text, if there is one.
+    /// The first bytes of the member called `file` as text, if there is one. An array, which holds one string, e.g. the format that
+    /// `scipy.sparse.save_npz` writes, has a header before it.
     pub fn text(&mut self, file: &str) -> Result<Option<String>> {
         if !self.has(file) {
             return Ok(None);
         }
         let mut member = self.archive.by_name(file).map_err(|error| damaged(&self.path, error))?;
+        if file.ends_with(".npy") {
+            NpyHeader::read(&mut member).map_err(|problem| of_member(&self.path, file, problem))?;
+        }
         let mut text = Vec::new();
         (&mut member).take(256).read_to_end(&mut text).map_err(|error| damaged(&self.path, error.into()))?;
-        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
-    }
-
-    /// The text in the array called `name`, which holds one string, e.g. the format that `scipy.sparse.save_npz` writes.
-    pub fn string(&mut self, name: &str) -> Result<Option<String>> {
-        if !self.contains(name) {
-            return Ok(None);
-        }
-        let mut bytes = self.archive.by_name(&format!("{name}.npy")).map_err(|error| damaged(&self.path, error))?;
-        NpyHeader::read(&mut bytes).map_err(|problem| of_member(&self.path, name, problem))?;
-        let mut text = Vec::new();
-        (&mut bytes).take(256).read_to_end(&mut text).map_err(|error| damaged(&self.path, error.into()))?;
         text.retain(|&byte| byte != 0);
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }

@@ -44,7 +44,7 @@ pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) ->
 
 /// The entries of the sparse matrix in `archive`, as edges without values.
 pub fn scipy_edges(archive: &mut Npz, path: &Path) -> Result<ArrayEdges> {
-    let format = archive.string("format")?.unwrap_or_default();
+    let format = archive.text("format.npy")?.unwrap_or_default();
     let by_source = match format.as_str() {
         "csr" => Some(true),
         "csc" => Some(false),

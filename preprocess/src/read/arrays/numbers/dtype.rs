@@ -1,6 +1,6 @@
 //! Types of the numbers in arrays, and loops that convert their bytes to ids and values.
 //!
-//! Every loop is over one type, without a branch per element: negative ids are detected by a sign collected on the way.
+//! Every loop is over one type, without a branch per element.
 
 use half::f16;
 
@@ -32,45 +32,6 @@ macro_rules! dtypes {
             fn known(descr: &str) -> Option<Self> {
                 match descr { $($descr => Some(Self::$kind),)* "|b1" => Some(Self::U1), _ => None }
             }
-
-            /// Appends the integers in `bytes` to `ids`. Fails for negative integers and for floats.
-            pub fn ids(self, bytes: &[u8], ids: &mut Vec<u64>) -> Result<(), BadNumber> {
-                let before = ids.len();
-                let signs = match self {
-                    $(Self::$kind => {
-                        let numbers = bytes.as_chunks::<{ size_of::<$rust>() }>().0;
-                        let mut signs = 0;
-                        ids.extend(numbers.iter().map(|&number| <$rust as IdBits>::id(number, &mut signs)));
-                        signs
-                    })*
-                };
-                self.no_negative(signs, &ids[before..])
-            }
-
-            /// Appends the first and the second integer of every two in `bytes`. Fails like [`ids`](Self::ids).
-            pub fn pairs(self, bytes: &[u8], first: &mut Vec<u64>, second: &mut Vec<u64>) -> Result<(), BadNumber> {
-                let before = first.len();
-                let signs = match self {
-                    $(Self::$kind => {
-                        const SIZE: usize = size_of::<$rust>();
-                        let pairs = bytes.as_chunks::<{ 2 * SIZE }>().0;
-                        let mut signs = 0;
-                        let mut half = |pair: &[u8; 2 * SIZE], from: usize| {
-                            let mut number = [0; SIZE];
-                            number.copy_from_slice(&pair[from..from + SIZE]);
-                            <$rust as IdBits>::id(number, &mut signs)
-                        };
-                        first.extend(pairs.iter().map(|pair| half(pair, 0)));
-                        second.extend(pairs.iter().map(|pair| half(pair, SIZE)));
-                        signs
-                    })*
-                };
-                if signs >= 0 && self.is_integer() {
-                    return Ok(());
-                }
-                self.no_negative(signs, &first[before..]).map_err(|(at, problem)| (2 * at, problem))?;
-                self.no_negative(signs, &second[before..]).map_err(|(at, problem)| (2 * at + 1, problem))
-            }
         }
     };
 }
@@ -86,47 +47,6 @@ dtypes! {
     F2 f16, "<f2";
     F4 f32, "<f4";
     F8 f64, "<f8";
-}
-
-/// Converts a number to an id. The sign of every number is or-ed into `signs`.
-trait IdBits: Sized {
-    type Bytes;
-    fn id(bytes: Self::Bytes, signs: &mut i64) -> u64;
-}
-
-macro_rules! bits {
-    ($($rust:ty: $number:ident => $sign:expr;)*) => { $(
-        impl IdBits for $rust {
-            type Bytes = [u8; size_of::<$rust>()];
-
-            #[inline(always)]
-            fn id(bytes: Self::Bytes, signs: &mut i64) -> u64 {
-                let $number = <$rust>::from_le_bytes(bytes);
-                *signs |= $sign;
-                $number as u64
-            }
-        }
-    )* };
-}
-bits! {
-    i8: number => i64::from(number);
-    i16: number => i64::from(number);
-    i32: number => i64::from(number);
-    i64: number => number;
-    u8: number => 0;
-    u16: number => 0;
-    u32: number => 0;
-    u64: number => 0;
-    f32: number => 0;
-    f64: number => 0;
-}
-
-impl IdBits for f16 {
-    type Bytes = [u8; 2];
-
-    fn id(bytes: [u8; 2], _signs: &mut i64) -> u64 {
-        u64::from(u16::from_le_bytes(bytes))
-    }
 }
 
 impl Dtype {
@@ -148,12 +68,30 @@ impl Dtype {
         !matches!(self, Self::F2 | Self::F4 | Self::F8)
     }
 
-    /// Fails for floats, and, if `signs` has a negative sign, at the first of `ids` that was negative.
-    fn no_negative(self, signs: i64, ids: &[u64]) -> Result<(), BadNumber> {
-        if !self.is_integer() {
-            return Err((0, format!("type {}: expected integer ids; save it again as int64", self.descr())));
+    /// Appends the integers in `bytes` to `ids`. Fails for negative integers and for floats.
+    pub fn ids(self, bytes: &[u8], ids: &mut Vec<u64>) -> Result<(), BadNumber> {
+        let before = ids.len();
+        macro_rules! extend {
+            ($rust:ty) => {
+                ids.extend(bytes.as_chunks().0.iter().map(|&number| <$rust>::from_le_bytes(number) as u64))
+            };
         }
-        if signs >= 0 {
+        match self {
+            Self::I1 => extend!(i8),
+            Self::I2 => extend!(i16),
+            Self::I4 => extend!(i32),
+            Self::I8 => extend!(i64),
+            Self::U1 => extend!(u8),
+            Self::U2 => extend!(u16),
+            Self::U4 => extend!(u32),
+            Self::U8 => extend!(u64),
+            Self::F2 | Self::F4 | Self::F8 => {
+                return Err((0, format!("type {}: expected integer ids; save it again as int64", self.descr())));
+            }
+        }
+        let is_signed = matches!(self, Self::I1 | Self::I2 | Self::I4 | Self::I8);
+        let ids = &ids[before..];
+        if !is_signed || ids.iter().fold(0, |all, id| all | id) as i64 >= 0 {
             return Ok(());
         }
         match ids.iter().position(|&id| (id as i64) < 0) {
@@ -179,10 +117,10 @@ impl Dtype {
                 let halves = bytes.as_chunks().0.iter();
                 values.extend(halves.flat_map(|&half| f16::from_le_bytes(half).to_f32().to_le_bytes()));
             }
-            Self::I1 => values.extend(bytes.iter().flat_map(|&byte| i64::from(byte as i8).to_le_bytes())),
+            Self::I1 => values.extend(widened(bytes, |number| i8::from_le_bytes(number).into())),
             Self::I2 => values.extend(widened(bytes, |number| i16::from_le_bytes(number).into())),
             Self::I4 => values.extend(widened(bytes, |number| i32::from_le_bytes(number).into())),
-            Self::U1 => values.extend(bytes.iter().flat_map(|&byte| i64::from(byte).to_le_bytes())),
+            Self::U1 => values.extend(widened(bytes, |number| u8::from_le_bytes(number).into())),
             Self::U2 => values.extend(widened(bytes, |number| u16::from_le_bytes(number).into())),
             Self::U4 => values.extend(widened(bytes, |number| u32::from_le_bytes(number).into())),
             Self::U8 => {
@@ -218,9 +156,6 @@ mod tests {
             let mut ids = vec![99];
             dtype.ids(&numbers(&[3, 0, 127, 7]), &mut ids).unwrap();
             assert_eq!(ids, [99, 3, 0, 127, 7], "{descr}");
-            let (mut first, mut second) = (vec![], vec![]);
-            dtype.pairs(&numbers(&[3, 0, 127, 7]), &mut first, &mut second).unwrap();
-            assert_eq!((first, second), (vec![3, 127], vec![0, 7]), "{descr}");
         }
     }
 
@@ -229,9 +164,7 @@ mod tests {
         let bytes: Vec<u8> = [5i32, 6, 7, -8, 9, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
         let bad = Dtype::I4.ids(&bytes, &mut vec![]).unwrap_err();
         assert_eq!(bad, (3, "-8: expected an id or count from 0".into()));
-        assert_eq!(Dtype::I4.pairs(&bytes, &mut vec![], &mut vec![]).unwrap_err(), bad);
         assert!(Dtype::F4.ids(&bytes, &mut vec![]).unwrap_err().1.contains("expected integer ids"));
-        assert!(Dtype::F2.pairs(&bytes, &mut vec![], &mut vec![]).is_err());
         let mut ids = vec![];
         Dtype::U8.ids(&u64::MAX.to_le_bytes(), &mut ids).unwrap();
         assert_eq!(ids, [u64::MAX]);

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use super::machine::{self, Heap, Node, PickleInput};
 use super::{Pickled, refused};
-use crate::memory::Memory;
 use crate::read::arrays::npz::Npz;
 use crate::read::arrays::numbers::{Packed, Packing};
 use crate::{Error, Result};
@@ -30,28 +29,28 @@ impl Storages {
 }
 
 /// Opens the file at `path`, in any of the three formats.
-pub fn open(path: &Path, budget: Memory) -> Result<Pickled> {
+pub fn open(path: &Path) -> Result<Pickled> {
     let mut head = [0; 15];
     let mut file = open_file(path).map_err(Error::io(path))?;
     let bytes = file.metadata().map_err(Error::io(path))?.len();
     let read = (&mut file).take(head.len() as u64).read(&mut head).map_err(Error::io(path))?;
     let whole = Packed { start: 0, packed_bytes: bytes, bytes, packing: Packing::Stored, crc: None };
     match &head[..read] {
-        [b'P', b'K', 3, 4, ..] => zip(path, budget),
-        start if start == LEGACY => legacy(path, whole, budget),
-        [0x80, ..] => bare(path, whole, budget),
+        [b'P', b'K', 3, 4, ..] => zip(path),
+        start if start == LEGACY => legacy(path, whole),
+        [0x80, ..] => bare(path, whole),
         _ => Err(Error::input(path, "expected what torch.save or pickle.dump writes: truncated or damaged?")),
     }
 }
 
-fn bare(path: &Path, pickle: Packed, budget: Memory) -> Result<Pickled> {
-    let mut heap = Heap::within(budget);
+fn bare(path: &Path, pickle: Packed) -> Result<Pickled> {
+    let mut heap = Heap::default();
     let mut input = PickleInput::new(BufReader::new(pickle.open(path, false)?));
     let root = machine::run(&mut input, &mut heap).map_err(|problem| refused(path, problem))?;
     Ok(Pickled { path: path.to_path_buf(), heap, root, pickle, storages: Storages::default() })
 }
 
-fn zip(path: &Path, budget: Memory) -> Result<Pickled> {
+fn zip(path: &Path) -> Result<Pickled> {
     let mut archive = Npz::open(path)?;
     let Some(name) = archive.ending("/data.pkl") else {
         return Err(Error::input(path, "a zip archive without data.pkl: expected one that torch.save wrote"));
@@ -62,7 +61,7 @@ fn zip(path: &Path, budget: Memory) -> Result<Pickled> {
     }
     let pickle = archive.packed(&name)?;
     let mut input = PickleInput::new(BufReader::new(pickle.open(path, true)?));
-    let mut heap = Heap::within(budget);
+    let mut heap = Heap::default();
     let root = machine::run(&mut input, &mut heap).map_err(|problem| refused(path, problem))?;
     input.finish().map_err(|problem| refused(path, problem))?;
     let mut storages = Storages::default();
@@ -75,9 +74,9 @@ fn zip(path: &Path, budget: Memory) -> Result<Pickled> {
     Ok(Pickled { path: path.to_path_buf(), heap, root, pickle, storages })
 }
 
-fn legacy(path: &Path, file: Packed, budget: Memory) -> Result<Pickled> {
+fn legacy(path: &Path, file: Packed) -> Result<Pickled> {
     let problem = |problem: String| refused(path, problem);
-    let mut heap = Heap::within(budget);
+    let mut heap = Heap::default();
     let mut input = PickleInput::new(BufReader::new(file.open(path, false)?));
     let mut next = |heap: &mut Heap| machine::run(&mut input, heap).map_err(problem);
     let [_magic, protocol, _machine, root, keys] =

@@ -7,16 +7,13 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use super::build::{self, Array, Global};
-use crate::memory::Memory;
 
 /// Maximum number of values.
 pub const MAX_NODES: usize = 1 << 20;
 /// Maximum number of entries of lists, tuples, dicts, the stack and the memo together.
-pub const MAX_ENTRIES: usize = 1 << 24;
+pub const MAX_ENTRIES: usize = 1 << 22;
 /// Maximum number of bytes of text in total.
 pub const MAX_TEXT: usize = 1 << 24;
-/// Number of values between two checks of the budget.
-const LOOK_EVERY: u64 = 1 << 16;
 /// Maximum length of text that is held.
 const HELD_TEXT: u64 = 1 << 10;
 
@@ -85,37 +82,14 @@ impl Node {
 }
 
 /// All values of a file.
+#[derive(Default)]
 pub struct Heap {
     nodes: Vec<Node>,
     entries: usize,
     text: usize,
-    budget: Memory,
-    /// Bytes that may still be allocated before the budget is checked again.
-    granted: u64,
 }
 
 impl Heap {
-    /// An empty heap, within `budget`.
-    pub fn within(budget: Memory) -> Self {
-        Self { nodes: Vec::new(), entries: 0, text: 0, budget, granted: 0 }
-    }
-
-    /// Reserves `bytes` in the budget, twice, because growing vectors are copied.
-    fn hold(&mut self, bytes: usize) -> Result<(), String> {
-        let bytes = bytes as u64;
-        if bytes > self.granted {
-            let asked = bytes + LOOK_EVERY * size_of::<Node>() as u64;
-            let held =
-                (self.nodes.len() * size_of::<Node>() + self.entries * size_of::<(u32, u32)>() + self.text) as u64;
-            if let Some(refusal) = self.budget.refusal(held + 2 * asked) {
-                return Err(format!("its values {refusal}"));
-            }
-            self.granted = asked;
-        }
-        self.granted -= bytes;
-        Ok(())
-    }
-
     /// The value `at`, a number returned by this heap.
     pub fn node(&self, at: u32) -> &Node {
         self.nodes.get(at as usize).unwrap_or(&Node::None)
@@ -164,7 +138,6 @@ impl Heap {
         if self.nodes.len() >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} values: expected a few arrays"));
         }
-        self.hold(size_of::<Node>())?;
         self.nodes.push(node);
         Ok(self.nodes.len() as u32 - 1)
     }
@@ -174,7 +147,7 @@ impl Heap {
         self.entries += entries;
         match self.entries > MAX_ENTRIES {
             true => Err(format!("lists of more than {MAX_ENTRIES} values in all: expected a few arrays")),
-            false => self.hold(entries * size_of::<(u32, u32)>()),
+            false => Ok(()),
         }
     }
 }
@@ -226,7 +199,6 @@ impl<R: Read> PickleInput<R> {
             if heap.text > MAX_TEXT {
                 return Err(format!("more than {MAX_TEXT} bytes of text: expected a few arrays"));
             }
-            heap.hold(len as usize)?;
             let mut text = vec![0; len as usize];
             self.reader.read_exact(&mut text).map_err(|error| ended(&error))?;
             raw.chars = count_chars(&text, utf8);

@@ -27,9 +27,9 @@
 //! ```
 //!
 //! Bytes of arrays are never held: their position is recorded, and they are streamed as [`Numbers`]. Sizes are checked against the
-//! file when an array is rebuilt. The memory for a file is bounded, whatever it claims, by the memory budget and by
-//! [`machine::MAX_NODES`] values with [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted
-//! before it is created, and the time is proportional to the count. Values refer to others by number, so depth costs nothing.
+//! file when an array is rebuilt. The memory for a file is bounded, whatever it claims, by [`machine::MAX_NODES`] values with
+//! [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted before it is created, and the time is
+//! proportional to the count. Values refer to others by number, so depth costs nothing.
 
 mod build;
 mod container;
@@ -42,7 +42,6 @@ use std::path::{Path, PathBuf};
 
 use super::numbers::Dtype;
 use super::numbers::{Numbers, Packed, Span};
-use crate::memory::Memory;
 use crate::{Error, Result};
 use build::Bytes;
 use container::Storages;
@@ -66,19 +65,14 @@ pub struct Item<'a> {
 }
 
 impl Pickled {
-    /// Reads the values in the file at `path` within `budget`; arrays are left in the file.
-    pub fn open(path: &Path, budget: Memory) -> Result<Self> {
-        container::open(path, budget)
+    /// Reads the values in the file at `path`; arrays are left in the file.
+    pub fn open(path: &Path) -> Result<Self> {
+        container::open(path)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Bytes of the pickle.
-    pub fn len(&self) -> u64 {
-        self.pickle.bytes
     }
 
     /// The value as a whole.
@@ -120,14 +114,6 @@ impl<'a> Item<'a> {
         Some(entries.iter().map(|&at| Self { file: self.file, at }).collect())
     }
 
-    /// Number of entries of a list or tuple.
-    pub fn num_entries(self) -> usize {
-        match self.node() {
-            Node::List(entries) | Node::Tuple(entries) => entries.len(),
-            _ => 0,
-        }
-    }
-
     /// The integer value, if it is an integer.
     pub fn int(self) -> Option<i64> {
         self.file.heap.int(self.at)
@@ -162,8 +148,8 @@ impl<'a> Item<'a> {
                 (packed, Span { start, latin1: false })
             }
         };
-        let shape = (array.shape.clone(), array.column_major);
-        Ok(Some(Numbers::within(&self.file.path, name, (packed, span), dtype, shape)))
+        let shape = array.shape.clone();
+        Ok(Some(Numbers::within(&self.file.path, name, packed, span, dtype, shape, array.column_major)))
     }
 }
 

@@ -22,7 +22,7 @@ fn names(dict: Item<'_>) -> Vec<&str> {
 }
 
 fn message(path: &Path) -> String {
-    let message = Pickled::open(path, Memory::default()).err().map(|error| error.to_string()).unwrap();
+    let message = Pickled::open(path).err().map(|error| error.to_string()).unwrap();
     assert_eq!(message.lines().count(), 1, "{message}");
     message
 }
@@ -30,7 +30,7 @@ fn message(path: &Path) -> String {
 #[test]
 fn arrays_of_every_container_and_protocol() {
     for form in ["zip", "numpy", "protocol-4", "legacy"] {
-        let file = Pickled::open(&data(&format!("ogb-links/{form}/valid.pt")), Memory::default()).unwrap();
+        let file = Pickled::open(&data(&format!("ogb-links/{form}/valid.pt"))).unwrap();
         let root = file.root();
         assert_eq!(names(root), ["edge", "year", "edge_neg"], "{form}");
         let of = |name| ids(root.get(name).unwrap(), name).unwrap();
@@ -51,14 +51,14 @@ fn plain_values_are_shared_and_nested() {
     let folder = tempfile::tempdir().unwrap();
     // {"a": [None, True, -2, (1,)], "b": the same list}, a list that holds itself, and a long string.
     let pickle = b"\x80\x02}q\0(X\x01\0\0\0a]q\x01(N\x88J\xfe\xff\xff\xffK\x01\x85eX\x01\0\0\0bh\x01u.";
-    let found = Pickled::open(&file(&folder, pickle), Memory::default()).unwrap();
+    let found = Pickled::open(&file(&folder, pickle)).unwrap();
     assert_eq!(names(found.root()), ["a", "b"]);
     assert_eq!(found.root().get("b").unwrap().what(), "a list");
     assert!(found.root().get("a").unwrap().numbers("a").unwrap().is_none());
-    Pickled::open(&file(&folder, b"\x80\x02]q\0h\0a."), Memory::default()).unwrap();
+    Pickled::open(&file(&folder, b"\x80\x02]q\0h\0a.")).unwrap();
     // A million lists within each other.
     let deep = [&b"\x80\x02"[..], &b"]".repeat(1_000_000), &b"a".repeat(999_999), b"."].concat();
-    assert_eq!(Pickled::open(&file(&folder, &deep), Memory::default()).unwrap().root().what(), "a list");
+    assert_eq!(Pickled::open(&file(&folder, &deep)).unwrap().root().what(), "a list");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn damage_is_refused_or_harmless() {
         bad.extend((0..good.len()).step_by(3).map(|cut| good[..cut].to_vec()));
         bad.extend((0..good.len()).map(|at| [&good[..at], &[good[at] ^ 1 << (at % 8)], &good[at + 1..]].concat()));
         for bytes in bad {
-            let Ok(found) = Pickled::open(&file(&folder, &bytes), Memory::default()) else { continue };
+            let Ok(found) = Pickled::open(&file(&folder, &bytes)) else { continue };
             for (_, item) in found.root().entries().unwrap_or_default() {
                 if let Ok(Some(numbers)) = item.numbers("x") {
                     assert!(numbers.len() * 8 <= bytes.len() as u64 * 8);
@@ -146,7 +146,7 @@ fn strides_that_skip_are_refused() {
     let stride = at + 5 + good[at + 5..].windows(5).position(|bytes| bytes == b"K\x02K\x01\x86").unwrap();
     let with =
         |strides: [u8; 2]| [&good[..stride], &[b'K', strides[0], b'K', strides[1]], &good[stride + 4..]].concat();
-    let column_major = Pickled::open(&file(&folder, &with([1, 2])), Memory::default()).unwrap();
+    let column_major = Pickled::open(&file(&folder, &with([1, 2]))).unwrap();
     assert!(column_major.root().get("edge").unwrap().numbers("edge").unwrap().unwrap().column_major());
     assert!(message(&file(&folder, &with([0, 0]))).contains("expected .contiguous()"));
     assert!(message(&file(&folder, &with([3, 1]))).contains("expected .contiguous()"));

@@ -244,7 +244,8 @@ impl Layout {
     /// puts all successors into `successors`, ascending.
     pub fn rest(
         &self,
-        (node, degree): (u64, u64),
+        node: u64,
+        degree: u64,
         reference: Option<&[u64]>,
         bits: &mut Bits<impl Read>,
         scratch: &mut Scratch,

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use super::Properties;
 use super::bvgraph::{Bits, Code, Damaged, Layout, Scratch};
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
-use crate::memory::{Memory, shown};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -32,7 +31,6 @@ pub(super) struct Records {
     look_back: u64,
     walk: Mutex<Option<RecordWalk>>,
     bytes_done: AtomicU64,
-    budget: Memory,
 }
 
 /// A walk over the records.
@@ -47,55 +45,38 @@ struct RecordWalk {
 }
 
 /// The lists of the last nodes: the list of node u is at position u modulo their number.
-struct LatestLists {
-    lists: Vec<Option<(u64, Vec<u64>)>>,
-    /// Bytes that they hold, and bytes that they were granted.
-    held: u64,
-    granted: u64,
-    budget: Memory,
-}
+struct LatestLists(Vec<Option<(u64, Vec<u64>)>>);
 
 impl LatestLists {
-    fn new(window: usize, budget: Memory) -> Self {
-        Self { lists: (0..=window).map(|_| None).collect(), held: 0, granted: 0, budget }
+    fn new(window: usize) -> Self {
+        Self((0..=window).map(|_| None).collect())
+    }
+
+    fn slot(&self, node: u64) -> usize {
+        (node % self.0.len() as u64) as usize
     }
 
     fn get(&self, node: u64) -> Option<&[u64]> {
-        let slot = self.lists[(node % self.lists.len() as u64) as usize].as_ref();
-        slot.filter(|(of, _)| *of == node).map(|(_, list)| &list[..])
+        self.0[self.slot(node)].as_ref().filter(|(of, _)| *of == node).map(|(_, list)| &list[..])
     }
 
     /// An empty list for `node`, which reuses the memory of a list that is out of reach.
     fn vacate(&mut self, node: u64) -> Vec<u64> {
-        let slot = (node % self.lists.len() as u64) as usize;
-        let slot = self.lists[slot].take();
-        self.held -= slot.as_ref().map_or(0, |(_, list)| size_of_val(&list[..]) as u64);
-        let mut list = slot.map(|(_, list)| list).unwrap_or_default();
+        let slot = self.slot(node);
+        let mut list = self.0[slot].take().map(|(_, list)| list).unwrap_or_default();
         list.clear();
         list
     }
 
-    /// Keeps the list of `node`; fails where the budget has no room for it.
-    fn put(&mut self, node: u64, list: Vec<u64>) -> Result<(), AtNode> {
-        const STEP: u64 = 4 << 20;
-        let slot = (node % self.lists.len() as u64) as usize;
-        self.held += size_of_val(&list[..]) as u64;
-        self.held -= self.lists[slot].as_ref().map_or(0, |(_, old)| size_of_val(&old[..]) as u64);
-        self.lists[slot] = Some((node, list));
-        if self.held > self.granted {
-            let more = self.held - self.granted + STEP;
-            self.budget.refusal(self.held + more).map_or(Ok(()), |_| Err(AtNode(node, FULL)))?;
-            self.granted += more;
-        }
-        Ok(())
+    /// Keeps the list of `node`.
+    fn put(&mut self, node: u64, list: Vec<u64>) {
+        let slot = self.slot(node);
+        self.0[slot] = Some((node, list));
     }
 }
 
 /// Why a piece cannot be handed out or decoded, at a node.
 struct AtNode(u64, Damaged);
-
-/// Not damage: the budget has no room for the lists that records may refer to.
-const FULL: Damaged = "the lists that records may refer to";
 
 impl Records {
     /// Opens the records in the file `graph`, of `bytes`, as the properties describe them. With `offsets` any thread decodes a
@@ -103,15 +84,15 @@ impl Records {
     pub(super) fn new(
         graph: PathBuf,
         bytes: u64,
-        (properties, said): (PathBuf, Properties),
+        properties: PathBuf,
+        said: Properties,
         offsets: Option<PathBuf>,
         look_back: u64,
-        budget: Memory,
     ) -> Result<Self> {
         let Properties { layout, num_arcs, .. } = said;
         let file = open_file(&graph).map_err(Error::io(&graph))?;
         let (walk, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
-        Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done, budget })
+        Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done })
     }
 
     fn open_bits(&self, path: &Path) -> Result<Bits<File>> {
@@ -120,16 +101,11 @@ impl Records {
 
     fn start(&self) -> Result<RecordWalk> {
         let offsets = self.offsets.as_ref().map(|path| self.open_bits(path)).transpose()?;
-        let lists = LatestLists::new(self.layout.window, self.budget);
+        let lists = LatestLists::new(self.layout.window);
         Ok(RecordWalk { graph: self.open_bits(&self.graph)?, offsets, node: 0, starts: VecDeque::new(), lists })
     }
 
     fn damaged(&self, AtNode(node, problem): AtNode) -> Error {
-        if problem == FULL {
-            let budget = shown(self.budget.total());
-            let problem = format!("record of node {node}: {FULL} take more than the budget of {budget} leaves");
-            return Error::input(&self.graph, format!("{problem}: pass a larger --memory"));
-        }
         Error::input(&self.graph, format!("record of node {node}: {problem}: truncated or damaged, download it again"))
     }
 
@@ -175,7 +151,7 @@ impl Records {
             bytes.extend((list.len() as u64).to_le_bytes());
             bytes.extend(list.iter().flat_map(|successor| successor.to_le_bytes()));
             edges += list.len();
-            lists.put(node, list)?;
+            lists.put(node, list);
             walk.node += 1;
         }
         Ok(())
@@ -204,12 +180,12 @@ impl Records {
             0 => None,
             _ => Some(lists.get(node - back).ok_or(AtNode(node, "a reference to a list that is not there"))?),
         };
-        self.layout.rest((node, degree), reference, bits, scratch, &mut list).map_err(at_node)?;
+        self.layout.rest(node, degree, reference, bits, scratch, &mut list).map_err(at_node)?;
         Ok(list)
     }
 
     /// Decodes the nodes from `first` to `end`, whose positions [`hand_out`](Self::hand_out) wrote to `table`.
-    fn decode(&self, (first, end): (u64, u64), table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
+    fn decode(&self, first: u64, end: u64, table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
         let numbers: Vec<u64> = table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
         let [starts @ .., last] = &numbers[..] else { return Ok(()) };
         let Some((&from, &start)) = starts.first().zip(starts.last()) else { return Ok(()) };
@@ -224,13 +200,13 @@ impl Records {
         let start_of = |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
         let mut fetch = |node: u64, lists: &mut LatestLists| self.fetch(node, lists, &start_of, &at);
         let mut decoded = || -> Result<(), AtNode> {
-            let (mut lists, mut scratch) = (LatestLists::new(self.layout.window, self.budget), Scratch::default());
+            let (mut lists, mut scratch) = (LatestLists::new(self.layout.window), Scratch::default());
             let mut bits = at(start, first)?;
             for node in first..end {
                 let list = self.record(node, &mut bits, &mut lists, &mut scratch, &mut fetch)?;
                 batch.sources.resize(batch.sources.len() + list.len(), node);
                 batch.targets.extend_from_slice(&list);
-                lists.put(node, list)?;
+                lists.put(node, list);
             }
             Ok(())
         };
@@ -267,24 +243,25 @@ impl Records {
             let mut own = Vec::new();
             if degree > 0 {
                 let reference = (back > 0).then_some(&list[..]);
-                let rest = self.layout.rest((node, degree), reference, &mut bits, &mut scratch, &mut own);
+                let rest = self.layout.rest(node, degree, reference, &mut bits, &mut scratch, &mut own);
                 rest.map_err(|problem| AtNode(node, problem))?;
             }
             list = own;
         }
-        lists.put(node, list)
+        lists.put(node, list);
+        Ok(())
     }
 }
 
 impl EdgeSource for Records {
     fn rewind(&self) -> Result<()> {
-        *self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(self.start()?);
+        *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.start()?);
         self.bytes_done.store(0, Relaxed);
         Ok(())
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut walk = self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
         let walk = match &mut *walk {
             Some(walk) => walk,
             none => none.insert(self.start()?),
@@ -303,7 +280,7 @@ impl EdgeSource for Records {
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         if self.offsets.is_some() {
-            return self.decode((piece.start, piece.end), &piece.bytes, batch);
+            return self.decode(piece.start, piece.end, &piece.bytes, batch);
         }
         let mut numbers = piece.bytes.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
         for node in piece.start..piece.end {

@@ -7,7 +7,7 @@ use super::*;
 use crate::read::golden::*;
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, WantedColumns::default(), Memory::default(), &NoProgress)
+    open(path, WantedColumns::default(), &NoProgress)
 }
 
 /// cnr-2000 in a folder of its own, with its offsets or without.
@@ -63,7 +63,7 @@ fn a_folder_names_its_only_graph() {
     assert!(recognises(path, &[]) && told(path).contains("a.properties"), "{}", told(path));
     std::fs::write(path.join("b.properties"), "").unwrap();
     let line = told(path);
-    assert!(recognises(path, &[]) && line.contains("name one of ") && line.contains("a.graph, "), "{line}");
+    assert!(recognises(path, &[]) && line.contains("several BVGraphs: name the .graph file of one"), "{line}");
 }
 
 #[test]
@@ -121,6 +121,6 @@ fn bad_properties() {
     }
     std::fs::write(&path, good.replace("maxrefcount=3", "maxrefcount=-1")).unwrap();
     let notes = Notes::default();
-    open(&path, WantedColumns::default(), Memory::default(), &notes).unwrap();
+    open(&path, WantedColumns::default(), &notes).unwrap();
     assert!(notes.lines()[0].contains("references without a bound, so one thread"));
 }

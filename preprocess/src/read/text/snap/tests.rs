@@ -80,7 +80,7 @@ fn gaps_are_compacted_in_order_or_kept() {
 
 #[test]
 fn further_columns_are_ignored_with_one_note() {
-    let (raw, notes) = read_text("0 1\n1 2 0.5 9\n2 0 x\n", PLAIN);
+    let (raw, notes) = read_text("# x\n0 1 0.5 9\n1 2\n2 0 x\n", PLAIN);
     assert_eq!(edges(&raw.unwrap()), [(2, 0), (0, 1), (1, 2)]);
     assert_eq!(notes.len(), 1);
     assert!(notes[0].contains("edges.txt, line 2: more than two columns"), "{notes:?}");

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::read::options::OgbOptions;
-use crate::read::raw::{Ids, Raw};
+use crate::read::raw::Raw;
+use crate::read::text::listed_numbers;
 use crate::{Error, Result};
 pub use links::RawLinks;
 
@@ -27,15 +27,15 @@ mod splits;
 /// Files in `raw` that only graphs of several types have.
 pub const HETEROGENEOUS: [&str; 3] = ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
 
-/// Opens the folder `dir`, with its splits if the options ask for them.
-pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder `dir`, with the split called `split`, or the only one, if `with_splits`.
+pub fn open(dir: &Path, split: Option<&str>, with_splits: bool, progress: &dyn Progress) -> Result<Raw> {
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
     let mut graph = if raw.join("data.npz").exists() {
-        npz::NpzFiles::find(&raw).open(progress)?
+        npz::open(&raw, progress)?
     } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
         note_left_out(&raw, &edge_numbers(&raw)?, progress);
-        csv::CsvFiles::find(&raw)?.open(progress)?
+        csv::open(&raw, progress)?
     } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
         let problem = "a graph of several types of vertices or edges (e.g. ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
         return Err(Error::input(dir, problem));
@@ -43,17 +43,16 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
         let problem = "expected raw/edge.csv.gz or raw/data.npz in it: pass the folder that OGB unpacks (ogbn_arxiv)";
         return Err(Error::input(dir, problem));
     };
-    let folder = splits::choose(&dir.join("split"), options.split);
+    let folder = splits::choose(&dir.join("split"), split);
     // With --random-split, several splits are not an error: none is read.
-    let folder = if options.with_splits { folder? } else { folder.ok().flatten() };
-    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, options.memory, progress))?;
+    let folder = if with_splits { folder? } else { folder.ok().flatten() };
+    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, progress))?;
     if let Some(links) = &graph.links {
         graph.files.extend(links.files.clone());
-    } else if let Some(folder) = folder.filter(|_| options.with_splits) {
+    } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
-        let Ids::Dense(Some(num_vertices)) = graph.ids else { return Ok(graph) };
-        let read = splits::read(&files, num_vertices as usize, options.memory, progress)?;
-        graph.splits = Some(read.map(|vertices| vertices.into_iter().map(u64::from).collect()));
+        let [train, valid, test] = files.each_ref().map(|file| listed_numbers(file, u32::MAX.into(), progress));
+        graph.splits = Some([train?, valid?, test?]);
         graph.files.extend(files);
     }
     Ok(graph)

@@ -2,7 +2,7 @@
 //! `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1), NaN for unlabelled. A
 //! member `node_year` becomes a node column; `edge_feat` and other numbers of the edges are left out, with a note.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gsplit_store::Progress;
 
@@ -14,50 +14,36 @@ use crate::read::arrays::numbers::{Numbers, NumbersColumn};
 use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::{Error, Result};
 
-/// The archives of a graph.
-pub struct NpzFiles {
-    data: PathBuf,
-    labels: Option<PathBuf>,
-}
-
-impl NpzFiles {
-    /// The archives in the folder `raw`.
-    pub fn find(raw: &Path) -> Self {
-        Self { data: raw.join("data.npz"), labels: Some(raw.join("node-label.npz")).filter(|path| path.exists()) }
+/// Opens the archives in the folder `raw`.
+pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
+    let (path, label_path) = (raw.join("data.npz"), raw.join("node-label.npz"));
+    let mut data = Npz::open(&path)?;
+    let num_vertices = count(&wanted(&mut data, &path, "num_nodes_list")?, u32::MAX.into())?;
+    let num_edges = count(&wanted(&mut data, &path, "num_edges_list")?, i64::MAX as u64)?;
+    check_size(&path, num_vertices as usize, num_edges)?;
+    let index = wanted(&mut data, &path, "edge_index")?;
+    if *index.shape() != [2, num_edges] {
+        let problem = format!("expected shape [2, {num_edges}] after num_edges_list, found {:?}", index.shape());
+        return Err(index.error(problem));
     }
-
-    /// Reads the counts, and opens the arrays.
-    pub fn open(&self, progress: &dyn Progress) -> Result<Raw> {
-        let mut data = Npz::open(&self.data)?;
-        let num_vertices = count(&wanted(&mut data, &self.data, "num_nodes_list")?, u32::MAX.into())?;
-        let num_edges = count(&wanted(&mut data, &self.data, "num_edges_list")?, i64::MAX as u64)?;
-        check_size(&self.data, num_vertices as usize, num_edges)?;
-        let index = wanted(&mut data, &self.data, "edge_index")?;
-        if *index.shape() != [2, num_edges] {
-            let problem = format!("expected shape [2, {num_edges}] after num_edges_list, found {:?}", index.shape());
-            return Err(index.error(problem));
-        }
-        let edges = ArrayEdges::index(index)?.within(num_vertices);
-        let mut left_out = data.arrays();
-        left_out.retain(|name| name.starts_with("edge_") && name != "edge_index");
-        left_out.sort();
-        note_left_out(&self.data, &left_out, progress);
-        let mut files = vec![self.data.clone()];
-        let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), Vec::new());
-        if let Some(features) = data.numbers("node_feat")? {
-            raw.features = Some(column(features, "node_feat", num_vertices)?);
-        }
-        if let Some(years) = data.numbers("node_year")? {
-            raw.columns.push(column(years, "year", num_vertices)?);
-        }
-        if let Some(path) = &self.labels {
-            let mut archive = Npz::open(path)?;
-            raw.labels = Some(column(wanted(&mut archive, path, "node_label")?, "node_label", num_vertices)?);
-            files.push(path.clone());
-        }
-        raw.files = files;
-        Ok(raw)
+    let edges = ArrayEdges::index(index)?.within(num_vertices);
+    let mut left_out = data.arrays();
+    left_out.retain(|name| name.starts_with("edge_") && name != "edge_index");
+    left_out.sort();
+    note_left_out(&path, &left_out, progress);
+    let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), vec![path]);
+    if let Some(features) = data.numbers("node_feat")? {
+        raw.features = Some(column(features, "node_feat", num_vertices)?);
     }
+    if let Some(years) = data.numbers("node_year")? {
+        raw.columns.push(column(years, "year", num_vertices)?);
+    }
+    if label_path.exists() {
+        let labels = wanted(&mut Npz::open(&label_path)?, &label_path, "node_label")?;
+        raw.labels = Some(column(labels, "node_label", num_vertices)?);
+        raw.files.push(label_path);
+    }
+    Ok(raw)
 }
 
 fn wanted(archive: &mut Npz, path: &Path, name: &str) -> Result<Numbers> {
