@@ -144,6 +144,34 @@ impl<'a> Cells<'a> {
             Self::Others(cell) => cell(row),
         }
     }
+
+    /// Calls `take` with every one of the `rows` and its cell, until it fails: then the row and the problem are returned. The type is
+    /// looked up once.
+    #[inline(always)]
+    pub fn each(
+        &self,
+        rows: usize,
+        mut take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
+    ) -> Result<(), (usize, String)> {
+        match self {
+            Self::Integers(numbers) => {
+                for (row, &number) in numbers.iter().enumerate() {
+                    take(row, Cell::Number(Number::Signed(number))).map_err(|problem| (row, problem))?;
+                }
+            }
+            Self::Doubles(numbers) => {
+                for (row, &number) in numbers.iter().enumerate() {
+                    take(row, Cell::Number(Number::Double(number))).map_err(|problem| (row, problem))?;
+                }
+            }
+            Self::Others(cell) => {
+                for row in 0..rows {
+                    take(row, cell(row)).map_err(|problem| (row, problem))?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The cells of `array`, whose type is looked up once.
@@ -273,8 +301,10 @@ pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
 }
 
 /// The id in `cell`: a number, or the hash of a string, which `name` takes.
+#[inline]
 pub fn id_with(cell: Cell<'_>, kind: IdKind, mut name: impl FnMut(&str) -> u64) -> Option<u64> {
     match (cell, kind) {
+        (Cell::Number(Number::Signed(number)), IdKind::Number) => u64::try_from(number).ok(),
         (Cell::Number(number), IdKind::Number) => match number.whole() {
             Some(whole) => u64::try_from(whole).ok(),
             None => exact_id(number.f64()),
@@ -394,6 +424,7 @@ impl Numbers {
         out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells.get(item), out))
     }
 
+    #[inline]
     fn write_one(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {
         let is_filled = |cell: &[u8]| self.fill.is_some() && is_missing(cell);
         match (cell, self.stored) {
@@ -446,6 +477,7 @@ fn bytes_of(array: &ArrayRef) -> Option<&[u8]> {
 }
 
 /// Fails if `value` cannot hold the number. Fractions that every float type rounds are accepted.
+#[inline]
 fn write(number: Number, value: ValueType, out: &mut [u8]) -> Result<(), String> {
     match value {
         ValueType::F32 if number.f32().is_infinite() && number.f64().is_finite() => {

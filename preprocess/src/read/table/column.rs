@@ -64,7 +64,7 @@ impl Column for TableColumn {
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let stage = progress.stage(&format!("reading {}", self.name), Some(self.table.bytes), Unit::Bytes);
         let row_bytes = self.width * self.numbers.stored.bytes();
-        let append = |out: &mut Vec<u8>, _: usize, cell: Cell<'_>| {
+        let append = |out: &mut Vec<u8>, _: usize, _: usize, cell: Cell<'_>| {
             let at = out.len();
             out.resize(at + row_bytes, 0);
             match self.are_sets && matches!(cell, Cell::Missing) {

@@ -18,6 +18,9 @@ use crate::{Error, Result};
 /// Approximate number of bytes handed over at a time.
 const BYTES_PER_TAKE: usize = 1 << 18;
 
+/// Rows that memory is taken for at a time.
+const ROWS_AHEAD: usize = 1 << 10;
+
 /// Expected kind of number, for messages.
 const FINITE: &str = "expected a finite 32-bit number";
 
@@ -258,14 +261,19 @@ impl Column for EncodedColumn {
     }
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let push = |codes: &mut Vec<f32>, slot: usize, cell: Cell<'_>| {
-            codes.push(self.columns[self.slots[slot]].code(cell)?);
+        let width = self.columns.len();
+        let put = |codes: &mut Vec<f32>, row: usize, slot: usize, cell: Cell<'_>| {
+            let at = row * width + slot;
+            if at >= codes.len() {
+                codes.resize((row + ROWS_AHEAD) * width, 0.0);
+            }
+            codes[at] = self.columns[self.slots[slot]].code(cell)?;
             Ok(())
         };
-        let (mut out, mut codes_in_order) = (Vec::new(), vec![0.0; self.columns.len()]);
+        let (mut out, mut codes_in_order) = (Vec::new(), vec![0.0; width]);
         // Codes are small; rows of one-hot columns are made when they are handed over.
-        self.table.for_rows(&self.places, progress, push, &mut |codes: Vec<f32>| {
-            for row in codes.chunks_exact(self.columns.len()) {
+        self.table.for_columns(&self.places, progress, put, &mut |codes: Vec<f32>, rows| {
+            for row in codes.chunks_exact(width).take(rows) {
                 self.slots.iter().zip(row).for_each(|(&slot, &code)| codes_in_order[slot] = code);
                 self.columns.iter().zip(&codes_in_order).for_each(|(column, &code)| column.append(code, &mut out));
                 if out.len() >= BYTES_PER_TAKE {

@@ -10,7 +10,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::{DataType, SchemaRef};
 use gsplit_store::{Progress, Unit};
 
-use super::cells::{Cell, cells};
+use super::cells::{Cell, Cells, cells};
 use super::choice::{Field, check_names};
 use super::column::TableColumn;
 use super::frames::{self, Frames};
@@ -305,56 +305,101 @@ impl Table {
         Some(Piece { start: group.start, end: group.start + group.rows.min(ROWS_PER_PIECE), bytes: Vec::new() })
     }
 
-    /// Reads the rows of `piece`. `cell` adds the cell of `columns[slot]` to `made`, row by row and in the order of `columns`, which
-    /// ascend; `end` is called after some rows, with their number.
+    /// Reads the rows of `piece`, some at a time. `cell` adds the cell in a row, from 0 among these, of `columns[slot]` to `made`; columns
+    /// ascend, and their cells come in any order in which the first column is ahead. `end` is called after these rows, with their number.
     pub fn read<T>(
         &self,
         piece: &Piece,
         columns: &[usize],
         made: &mut T,
-        cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String>,
+        cell: impl Fn(&mut T, usize, usize, Cell<'_>) -> Result<(), String>,
         mut end: impl FnMut(&mut T, usize) -> Result<()>,
     ) -> Result<()> {
         match &self.content {
-            Content::Typed(typed) => {
-                let at = typed.groups.partition_point(|group| group.start <= piece.start);
-                let Some(group) = at.checked_sub(1).map(|at| &typed.groups[at]) else { return Ok(()) };
-                let part = &typed.parts[group.part];
-                let place = |&at: &usize| frames::place(part.as_ref(), &self.fields[at].name);
-                let places: Vec<usize> = columns.iter().map(place).collect::<Result<_>>()?;
-                let mut in_order = places.clone();
-                in_order.sort_unstable();
-                let rows = piece.start - group.start..piece.end - group.start;
-                part.read(group.group, rows, &in_order, &mut |first, batch| {
-                    let array = |place: &usize| plain(batch.column(in_order.partition_point(|other| other < place)));
-                    let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
-                    let wrong = |row: usize, slot: usize, problem: String| {
-                        let (row, name) = (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
-                        Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
+            Content::Typed(typed) => self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
+                for (slot, cells) in batch.iter().enumerate() {
+                    let missing = &typed.missing[columns[slot]];
+                    let added = match missing.is_empty() {
+                        true => cells.each(rows, |row, found| cell(made, row, slot, found)),
+                        false => cells.each(rows, |row, found| cell(made, row, slot, named(found, missing))),
                     };
-                    let mut columns_of_cells = Vec::new();
-                    for (slot, array) in arrays.iter().enumerate() {
-                        columns_of_cells.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
-                    }
-                    for row in 0..batch.num_rows() {
-                        for (slot, cells) in columns_of_cells.iter().enumerate() {
-                            let found = match cells.get(row) {
-                                found if is_named(found, &typed.missing[columns[slot]]) => Cell::Missing,
-                                found => found,
-                            };
-                            cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
-                        }
-                    }
-                    end(made, batch.num_rows())
-                })
-            }
+                    added.map_err(|(row, problem)| wrong(row, slot, problem))?;
+                }
+                end(made, rows)
+            }),
             Content::Text(sheet) => {
-                let part = (piece.start / LINES_PER_FILE) as usize;
-                let lines = lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line));
-                let rows = sheet.read(part, lines, columns, |_, slot, found| cell(made, slot, Cell::Written(found)))?;
+                let mut rows = 0;
+                self.read_text(sheet, piece, columns, |slot, found| {
+                    rows += usize::from(slot == 0);
+                    cell(made, rows - 1, slot, found)
+                })?;
                 end(made, rows)
             }
         }
+    }
+
+    /// Like [`read`](Self::read), but row by row.
+    fn read_rows<T>(
+        &self,
+        piece: &Piece,
+        columns: &[usize],
+        made: &mut T,
+        cell: &impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String>,
+        mut end: impl FnMut(&mut T) -> Result<()>,
+    ) -> Result<()> {
+        match &self.content {
+            Content::Typed(typed) => self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
+                for row in 0..rows {
+                    for (slot, cells) in batch.iter().enumerate() {
+                        let found = named(cells.get(row), &typed.missing[columns[slot]]);
+                        cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
+                    }
+                }
+                end(made)
+            }),
+            Content::Text(sheet) => {
+                self.read_text(sheet, piece, columns, |slot, found| cell(made, slot, found))?;
+                end(made)
+            }
+        }
+    }
+
+    /// Reads the lines of `piece`, and hands `cell` those of `columns`, row by row.
+    fn read_text(
+        &self,
+        sheet: &Sheet,
+        piece: &Piece,
+        columns: &[usize],
+        mut cell: impl FnMut(usize, Cell<'_>) -> Result<(), String>,
+    ) -> Result<()> {
+        let part = (piece.start / LINES_PER_FILE) as usize;
+        let lines = lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line));
+        sheet.read(part, lines, columns, |_, slot, found| cell(slot, Cell::Written(found))).map(drop)
+    }
+
+    /// Reads `columns` of the rows of `piece`, and hands them over in batches.
+    fn read_batches(&self, typed: &Typed, piece: &Piece, columns: &[usize], take: TakeCells<'_>) -> Result<()> {
+        let at = typed.groups.partition_point(|group| group.start <= piece.start);
+        let Some(group) = at.checked_sub(1).map(|at| &typed.groups[at]) else { return Ok(()) };
+        let part = &typed.parts[group.part];
+        let place = |&at: &usize| frames::place(part.as_ref(), &self.fields[at].name);
+        let places: Vec<usize> = columns.iter().map(place).collect::<Result<_>>()?;
+        let mut in_order = places.clone();
+        in_order.sort_unstable();
+        let rows = piece.start - group.start..piece.end - group.start;
+        part.read(group.group, rows, &in_order, &mut |first, batch| {
+            let array = |place: &usize| plain(batch.column(in_order.partition_point(|other| other < place)));
+            let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
+            let wrong = |row: usize, slot: usize, problem: String| {
+                let (row, name) = (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
+                Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
+            };
+            let mut columns_of_cells = Vec::new();
+            for (slot, array) in arrays.iter().enumerate() {
+                columns_of_cells.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
+            }
+            take(&columns_of_cells, batch.num_rows(), &wrong)
+        })
     }
 
     /// Reads all rows, several at a time. `cell` adds the cell of `columns[slot]` to the result of these rows, in the
@@ -364,6 +409,40 @@ impl Table {
         columns: &[usize],
         progress: &dyn Progress,
         cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
+        take: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let parse = |piece: &Piece, all: &mut Vec<T>| {
+            self.read_rows(piece, columns, &mut T::default(), &cell, |made| {
+                all.push(std::mem::take(made));
+                Ok(())
+            })
+        };
+        self.for_pieces(progress, parse, take)
+    }
+
+    /// Like [`for_rows`](Self::for_rows), but in the order of [`read`](Self::read): `cell` also gets the row, and `take` the number of rows.
+    pub fn for_columns<T: Default + Send>(
+        &self,
+        columns: &[usize],
+        progress: &dyn Progress,
+        cell: impl Fn(&mut T, usize, usize, Cell<'_>) -> Result<(), String> + Sync,
+        take: &mut dyn FnMut(T, usize) -> Result<()>,
+    ) -> Result<()> {
+        let parse = |piece: &Piece, all: &mut Vec<(T, usize)>| {
+            let scalar =
+                |made: &mut T, row: usize, slot: usize, found: Cell<'_>| cell(made, row, slot, found.scalar()?);
+            self.read(piece, columns, &mut T::default(), scalar, |made, rows| {
+                all.push((std::mem::take(made), rows));
+                Ok(())
+            })
+        };
+        self.for_pieces(progress, parse, &mut |(made, rows)| take(made, rows))
+    }
+
+    fn for_pieces<T: Send>(
+        &self,
+        progress: &dyn Progress,
+        parse: impl Fn(&Piece, &mut Vec<T>) -> Result<()> + Sync,
         take: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let stage = progress.stage("reading rows", Some(self.bytes), Unit::Bytes);
@@ -376,11 +455,7 @@ impl Table {
         };
         let parse = |piece: &Piece| {
             let mut all = Vec::new();
-            self.read(piece, columns, &mut T::default(), &cell, |made, _| {
-                all.push(std::mem::take(made));
-                Ok(())
-            })?;
-            Ok(all)
+            parse(piece, &mut all).map(|()| all)
         };
         parse_pieces(next, parse, |all: Vec<T>| all.into_iter().try_for_each(&mut *take))
     }
@@ -397,13 +472,17 @@ impl Table {
     }
 }
 
-/// Whether `cell` is one of the values that the user takes for `missing`.
+/// Takes a batch: the cells of each column, the number of rows, and how the problem with a row of a column becomes an error.
+type TakeCells<'t> = &'t mut dyn FnMut(&[Cells<'_>], usize, &dyn Fn(usize, usize, String) -> Error) -> Result<()>;
+
+/// `cell`, or a missing one if it is one of the values that the user takes for `missing`.
 #[inline]
-fn is_named(cell: Cell<'_>, missing: &MissingValues) -> bool {
-    !missing.is_empty()
+fn named<'a>(cell: Cell<'a>, missing: &MissingValues) -> Cell<'a> {
+    let is_missing = !missing.is_empty()
         && match cell {
             Cell::Text(text) => missing.has(text.trim().as_bytes()),
             Cell::Number(number) => missing.has_number(number.f64()),
             _ => false,
-        }
+        };
+    if is_missing { Cell::Missing } else { cell }
 }

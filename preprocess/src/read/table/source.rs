@@ -16,6 +16,9 @@ use crate::read::text::na;
 use crate::read::text::names::TextNames;
 use crate::read::text::value;
 
+/// Rows that memory is taken for at a time.
+const ROWS_AHEAD: usize = 1 << 10;
+
 /// The id columns of a table, two for edges and one for vertices, and its columns of numbers.
 pub struct TableSource {
     table: Table,
@@ -44,8 +47,8 @@ enum Role {
 struct Rows<'b> {
     batch: &'b mut EdgeBatch,
     names: TextNames,
-    /// The row so far.
-    ids: [u64; 2],
+    /// Rows before those that are read now.
+    before: usize,
 }
 
 impl TableSource {
@@ -86,24 +89,29 @@ impl TableSource {
         Self::new(table.clone(), &[at], &choice)
     }
 
-    #[inline]
-    fn add(&self, rows: &mut Rows<'_>, slot: usize, cell: Cell<'_>) -> Result<(), String> {
-        if slot == 0 {
-            rows.batch.values.resize(rows.batch.values.len() + self.row_bytes, 0);
+    /// Makes room for `rows`, and no more.
+    fn resize(&self, batch: &mut EdgeBatch, rows: usize) {
+        batch.sources.resize(rows, 0);
+        if self.num_ids == 2 {
+            batch.targets.resize(rows, 0);
         }
-        match self.roles[slot] {
-            Role::Id(which) => rows.ids[which] = self.id(cell, &mut rows.names)?,
+        batch.values.resize(rows * self.row_bytes, 0);
+    }
+
+    #[inline]
+    fn add(&self, rows: &mut Rows<'_>, row: usize, slot: usize, cell: Cell<'_>) -> Result<(), String> {
+        let row = rows.before + row;
+        if row >= rows.batch.sources.len() {
+            self.resize(rows.batch, row + ROWS_AHEAD);
+        }
+        match &self.roles[slot] {
+            Role::Id(0) => rows.batch.sources[row] = self.id(cell, &mut rows.names)?,
+            Role::Id(_) => rows.batch.targets[row] = self.id(cell, &mut rows.names)?,
             Role::Value(start, end, numbers) => {
-                let row = rows.batch.values.len() - self.row_bytes;
+                let row = row * self.row_bytes;
                 numbers
                     .write(cell, &mut rows.batch.values[row + start..row + end])
                     .map_err(|problem| with_remedy(problem, cell))?;
-            }
-        }
-        if slot + 1 == self.roles.len() {
-            rows.batch.sources.push(rows.ids[0]);
-            if self.num_ids == 2 {
-                rows.batch.targets.push(rows.ids[1]);
             }
         }
         Ok(())
@@ -175,13 +183,18 @@ impl EdgeSource for TableSource {
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let mut rows = Rows { batch, names: TextNames::default(), ids: [0; 2] };
+        let before = batch.sources.len();
+        let mut rows = Rows { batch, names: TextNames::default(), before };
         self.table.read(
             piece,
             &self.places,
             &mut rows,
-            |rows, slot, cell| self.add(rows, slot, cell),
-            |_, _| Ok(()),
+            |rows, row, slot, cell| self.add(rows, row, slot, cell),
+            |rows, count| {
+                rows.before += count;
+                self.resize(rows.batch, rows.before);
+                Ok(())
+            },
         )?;
         rows.names.append_to(&mut rows.batch.names);
         Ok(())

@@ -384,12 +384,14 @@ pub fn survey(
     };
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let Some(repeated) = repeated else {
-        let look = |seen: &mut Vec<ColumnStatistics>, slot: usize, cell: Cell<'_>| {
-            seen.resize(columns.len(), ColumnStatistics::default());
+        let look = |seen: &mut Vec<ColumnStatistics>, _: usize, slot: usize, cell: Cell<'_>| {
+            if seen.is_empty() {
+                seen.resize(columns.len(), ColumnStatistics::default());
+            }
             look(seen, slot, cell);
             Ok(())
         };
-        table.for_rows(&places, progress, look, &mut |seen: Vec<ColumnStatistics>| {
+        table.for_columns(&places, progress, look, &mut |seen: Vec<ColumnStatistics>, _| {
             all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
             Ok(())
         })?;
@@ -402,7 +404,9 @@ pub fn survey(
     read.dedup();
     let slot_of = |at: usize| read.partition_point(|&other| other < at);
     let cell = |rows: &mut SurveyedRows, slot: usize, cell: Cell<'_>| {
-        rows.seen.resize(columns.len(), ColumnStatistics::default());
+        if rows.seen.is_empty() {
+            rows.seen.resize(columns.len(), ColumnStatistics::default());
+        }
         rows.row.push(KeptCell::of(cell));
         if slot + 1 < read.len() {
             return Ok(());
