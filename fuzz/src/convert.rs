@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gsplit_preprocess::convert::{ConvertOptions, Format, convert};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{Answer, MissingRows, OnDuplicate};
+use gsplit_preprocess::read::options::{Answer, Decimal, MissingRows, OnDuplicate};
 use gsplit_store::memory::resident;
 use gsplit_store::{NoProgress, verify};
 
@@ -215,7 +215,7 @@ fn options<'a>(parts: &mut impl Iterator<Item = &'a [u8]>) -> ConvertOptions {
             b'y' => options.read.header = Some(Answer::Yes),
             b'b' => options.read.bipartite = Some(Answer::Yes),
             b'o' => options.read.bipartite = Some(Answer::No),
-            b'm' => options.read.decimal = "comma".parse().ok(),
+            b'm' => options.read.decimal = Some(Decimal::Comma),
             b'1' => options.read.node_table.on_duplicate = Some(OnDuplicate::First),
             b'2' => options.read.node_table.on_duplicate = Some(OnDuplicate::Last),
             b'g' => options.read.node_table.missing_rows = Some(MissingRows::Fill),

@@ -30,7 +30,6 @@ use serde::Serialize;
 use crate::csc::{Build, BuildOptions};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
-use crate::read::explained;
 use crate::read::options::ReadOptions;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
@@ -124,18 +123,6 @@ pub enum Outcome {
 /// content with the same options is reused. Anything else there is refused, unless it is a dataset and `force` is set:
 /// then it is replaced, with all its presamples and partitions. A killed run is resumed after its last finished stage.
 pub fn convert(
-    source: &Path,
-    out: &Path,
-    options: &ConvertOptions,
-    force: bool,
-    progress: &dyn Progress,
-) -> Result<(Dataset, Outcome)> {
-    let converted = convert_as_given(source, out, options, force, progress);
-    converted.map_err(|error| explained(error, source, &options.read))
-}
-
-/// Like [`convert`], but errors do not explain that two tables may be exchanged.
-fn convert_as_given(
     source: &Path,
     out: &Path,
     options: &ConvertOptions,

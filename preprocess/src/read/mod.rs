@@ -106,15 +106,6 @@ fn open_as(
     }
 }
 
-/// Returns `error`, of the conversion of the graph at `path`, or an error that says that the tables of edges and of vertices are exchanged.
-pub fn explained(error: Error, path: &Path, options: &ReadOptions) -> Error {
-    // An error in a line is about that line.
-    let (Error::Input { line: None, .. }, Some(nodes)) = (&error, &options.nodes) else { return error };
-    let is_new = options.node_table.recipe.is_some();
-    let problem = (!is_new).then(|| table::exchanged(path, nodes, options.text(), options.budget())).flatten();
-    problem.map_or(error, |problem| Error::input(path, problem))
-}
-
 /// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of arrays.
 pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
     if raw.edges.has_two_kinds() {

@@ -9,8 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::table::choice::{IdKind, NONE};
 use super::text::line::Delimiter;
-pub use super::text::style::DateOrder;
-use super::text::style::Decimal;
+pub use super::text::style::{DateOrder, Decimal};
 use crate::edges::EdgeColumn;
 use crate::memory::Memory;
 use crate::{Error, Result};
@@ -43,7 +42,7 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<Delimiter>,
     /// Text tables: decimal mark of numbers, where a comma may also separate thousands [default: detected, or asked]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "point|comma"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "point|comma", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal: Option<Decimal>,
     /// Tables: type of the ids. text keeps them as they are written, number takes 007 for 7 [default: numbers where the first rows have
@@ -52,7 +51,7 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_type: Option<IdKind>,
     /// Text tables: the order of day, month and year in dates, if days up to 12 may be months [default: detected, or asked]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "dmy|mdy"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "dmy|mdy", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub date_order: Option<DateOrder>,
     /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by

@@ -98,8 +98,7 @@ fn flags_called_like_splits_are_the_split() {
     let (_out, dataset, _) = made("id,train,test\n10,1.5,3\n20,2,4\n30,3,5\n40,4,6\n", "");
     assert_eq!(rows(&dataset)[0], [1.5, 3.0]);
     let flags = "column `train_mask`: expected 0 and 1, or true and false, for a split";
-    let several =
-        "line 3: several of `train`, `test` are set, and splits must not overlap: fix it, or pass --split-column none";
+    let several = "line 3: column `test`: several of `train`, `test` are set, and splits must not overlap: fix it, or pass --split-column none";
     for (nodes, expected) in [
         ("id,train,test\n10,1,0\n20,1,1\n30,0,1\n40,0,1\n", several),
         ("id,train_mask\n10,1\n20,2\n30,0\n40,0\n", flags),

@@ -89,7 +89,10 @@ fn a_word_of_the_first_line_that_is_an_id_far_below_is_found() {
     let rows: String = (0..5000).map(|v| format!("v{v},w{v}\n")).collect();
     let (_folder, path) = file("a.csv", format!("alice,bob\n{rows}carol,bob\n"));
     let found = message(&path, &options(""));
-    assert!(found.contains("line 1: `bob` of line 1 is an id of a line below: pass --header no"), "{found}");
+    assert!(
+        found.contains("line 5002: column `bob`: `bob` of line 1 is an id of a line below: pass --header no"),
+        "{found}"
+    );
     assert!(!path.with_file_name(".ds.partial").exists());
     assert_eq!(convert_new(&path, &options("--header no")).unwrap().1.topology().num_edges(), 5002);
     fs::write(&path, format!("person_x,person_y\n{rows}")).unwrap();

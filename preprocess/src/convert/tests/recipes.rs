@@ -145,9 +145,8 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     let gaps = customers("age,plan", |v| {
         format!("{},{}", if v == 3 { String::new() } else { v.to_string() }, ["a", "b"][v as usize % 2])
     });
-    let both = "`plan` (2 strings), `age` (numbers) can be: pass --label-column COLUMN, or --label-column none; and --fill mean, or a \
-                number, for the missing values of `age`";
-    refused(&gaps, "", &[both]);
+    let label = "`plan` (2 strings), `age` (numbers) can be: pass --label-column COLUMN, or --label-column none";
+    refused(&gaps, "", &[label]);
     let names = customers("label,class", |v| format!("{},{}", v % 2, v % 3));
     refused(&names, "", &["which column is the label? `label`, `class` can be"]);
     let strings = customers("kind,x", |v| format!("{},{}", ["a", "b"][v as usize % 2], v % 7));

@@ -139,7 +139,7 @@ fn typed_tables_have_the_same_rules() {
     assert_eq!(rows(&converted(&input, &nodes).0), [[1.0], [2.0], [3.0], [4.0]]);
     let padded: ArrayRef = Arc::new(StringArray::from(vec!["0010", "0020", "0030", "0040"]));
     write_parquet(&path, vec![("customer", padded)]);
-    let zeros = "`0010` and `0020`, the same except for zeros before numbers: pass --id-type number";
+    let zeros = "`0010` and `0020`: write them alike in both tables (--id-type number takes 0010 for 10)";
     refused(&input, &nodes, &[zeros]);
     assert_eq!(converted(&input, &format!("{nodes} --id-type number")).0.num_vertices(), 4);
 }
@@ -178,17 +178,11 @@ fn ids_that_do_not_match_are_shown() {
     };
     let nodes =
         |id: fn(u32) -> String| (1..31).fold("customer,x\n".to_string(), |all, v| all + &format!("{},{v}.5\n", id(v)));
-    let alike = "the same except for text before or after the digits";
-    let of_case =
-        "`customer` has `C1` and `C2`, the same except for upper and lower case: write them alike in both tables";
-    let no_column = "`customer` has `1001` and `1002`: pass --id-column COLUMN if another holds them";
     type Write = fn(u32) -> String;
-    let cases: [(Write, Write, &str); 5] = [
-        (|v| format!("c{v}"), |v| format!("C{v}"), of_case),
-        (|v| format!("c{v}"), |v| format!("c-{v}"), "the same except for blanks and punctuation"),
-        (|v| format!("c{v}"), |v| v.to_string(), &format!("`customer` has `1` and `2`, {alike}")),
-        (|v| format!("c{v}"), |v| format!("c0{v}x"), alike),
-        (|v| v.to_string(), |v| (v + 1000).to_string(), no_column),
+    let cases: [(Write, Write, &str); 3] = [
+        (|v| format!("c{v}"), |v| format!("C{v}"), "`customer` has `C1` and `C2`: write them alike"),
+        (|v| format!("c{v}"), |v| v.to_string(), "`customer` has `1` and `2`: write them alike"),
+        (|v| v.to_string(), |v| (v + 1000).to_string(), "`customer` has `1001` and `1002`"),
     ];
     for (of_edges, of_nodes, expected) in cases {
         refused(&folder(&edges(of_edges), &nodes(of_nodes)), "", &[expected]);
@@ -259,22 +253,6 @@ fn folders_hold_one_table_and_documents() {
 #[test]
 fn a_number_too_large_for_a_feature_is_named_with_its_line() {
     let input = folder(EDGES, "id,f0,label\n10,1,a\n20,2.5,b\n30,1e300,a\n40,4,b\n");
-    let told = "nodes.csv, line 4: column `f0`: 1e300: expected a number of at most 3.4e38, the largest f32";
+    let told = "nodes.csv, line 4: column `f0`: `1e300`: expected a finite 32-bit number";
     refused(&input, "--scale standard", &[told]);
-}
-
-#[test]
-fn exchanged_tables_are_told_by_their_values() {
-    let customers: String = (1..60).map(|v| format!("{v},{},{}\n", 1000 + v, v % 5)).collect();
-    let payments: String = (1..200).map(|v| format!("{},{}\n", 1 + v % 59, 1 + v * v % 59)).collect();
-    for (nodes, edges) in [("customer,account,shoe", "payer,payee"), ("customer,x,y", "a,b")] {
-        let input = folder(&format!("{nodes}\n{customers}"), &format!("{edges}\n{payments}"));
-        let (source, target) = edges.split_once(',').unwrap();
-        let told = format!("`{source}` and `{target}` of nodes.csv hold values of `customer`: pass nodes.csv as INPUT");
-        let told = format!("INPUT and --nodes seem to be exchanged: {told}, and --nodes edges.csv");
-        refused(&input, "", &[&told]);
-    }
-    // Another mistake is not taken for it.
-    let input = folder(&format!("src,dst\n{payments}5\n"), &format!("customer,account,shoe\n{customers}"));
-    refused(&input, "", &["edges.csv, line 201: 1 field: expected 2"]);
 }

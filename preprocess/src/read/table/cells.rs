@@ -1,135 +1,246 @@
-//! Arrow arrays as ids and numbers.
-//!
-//! Problems come back with the row in the array; the caller knows file and position.
-
-use std::sync::Arc;
+//! Cells of tables of any format, Arrow arrays as such cells, and cells as ids and numbers.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{AnyDictionaryArray, Array, ArrayRef, PrimitiveArray, StringArray, UInt64Array};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray, downcast_integer_array};
 use arrow_schema::DataType;
 use half::f16;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{Field, IdKind};
-use super::rows;
 use crate::edges::ValueType;
 use crate::read::text::field::shown;
-use crate::read::text::names::Names;
-use crate::read::text::value::{INEXACT, exact_id, id};
+use crate::read::text::value::{self, INEXACT, exact_id, is_missing, write_number};
 
-/// A value, or the row that is wrong and the problem.
-pub type RowResult<T> = Result<T, (usize, String)>;
+/// A number of a typed column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Of a type that has negative numbers.
+    Signed(i64),
+    /// Of a type without negative numbers; 0 or 1 of a boolean.
+    Unsigned(u64),
+    /// Of single or half precision.
+    Single(f32),
+    /// Of double precision.
+    Double(f64),
+}
 
-/// A number as it is stored in an edge column.
-trait Number: Copy {
-    fn f32(self) -> f32;
-    fn f64(self) -> f64;
+macro_rules! numbers {
+    ($($kind:ident: $($type:ty),*;)*) => { $($(impl From<$type> for Number {
+        fn from(number: $type) -> Self {
+            Self::$kind(number.into())
+        }
+    })*)* };
+}
+numbers! {
+    Signed: i8, i16, i32, i64;
+    Unsigned: bool, u8, u16, u32, u64;
+    Single: f16, f32;
+    Double: f64;
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Signed(number) => number.fmt(f),
+            Self::Unsigned(number) => number.fmt(f),
+            Self::Single(number) => number.fmt(f),
+            Self::Double(number) => number.fmt(f),
+        }
+    }
+}
+
+impl Number {
+    /// The nearest double.
+    #[inline]
+    pub fn f64(self) -> f64 {
+        match self {
+            Self::Signed(number) => number as f64,
+            Self::Unsigned(number) => number as f64,
+            Self::Single(number) => number.into(),
+            Self::Double(number) => number,
+        }
+    }
+
+    fn f32(self) -> f32 {
+        match self {
+            Self::Signed(number) => number as f32,
+            Self::Unsigned(number) => number as f32,
+            Self::Single(number) => number,
+            Self::Double(number) => number as f32,
+        }
+    }
+
     /// The number, of an integer type.
-    fn whole(self) -> Option<i128>;
-
-    fn i64(self) -> Option<i64> {
-        i64::try_from(self.whole()?).ok()
-    }
-
-    fn id(self) -> Option<u64> {
-        u64::try_from(self.whole()?).ok()
-    }
-}
-
-macro_rules! integers {
-    ($($type:ty),*) => { $(impl Number for $type {
-        fn f32(self) -> f32 { self as f32 }
-        fn f64(self) -> f64 { self as f64 }
-        fn whole(self) -> Option<i128> { Some(i128::from(self)) }
-    })* };
-}
-integers!(i8, i16, i32, i64, u8, u16, u32, u64);
-
-impl Number for f32 {
-    fn f32(self) -> f32 {
-        self
-    }
-    fn f64(self) -> f64 {
-        self.into()
-    }
-    fn whole(self) -> Option<i128> {
-        None
-    }
-}
-
-impl Number for f64 {
-    fn f32(self) -> f32 {
-        self as f32
-    }
-    fn f64(self) -> f64 {
-        self
-    }
-    fn whole(self) -> Option<i128> {
-        None
-    }
-}
-
-impl Number for f16 {
-    fn f32(self) -> f32 {
-        self.to_f32()
-    }
-    fn f64(self) -> f64 {
-        self.to_f64()
-    }
-    fn whole(self) -> Option<i128> {
-        None
-    }
-}
-
-/// Evaluates `$body` with `$values` being the array as one of its integer type, or `$other`.
-macro_rules! as_integers {
-    ($array:expr, $values:ident => $body:expr, $other:expr) => {
-        match $array.data_type() {
-            DataType::Int8 => {
-                let $values = $array.as_primitive::<Int8Type>();
-                $body
-            }
-            DataType::Int16 => {
-                let $values = $array.as_primitive::<Int16Type>();
-                $body
-            }
-            DataType::Int32 => {
-                let $values = $array.as_primitive::<Int32Type>();
-                $body
-            }
-            DataType::Int64 => {
-                let $values = $array.as_primitive::<Int64Type>();
-                $body
-            }
-            DataType::UInt8 => {
-                let $values = $array.as_primitive::<UInt8Type>();
-                $body
-            }
-            DataType::UInt16 => {
-                let $values = $array.as_primitive::<UInt16Type>();
-                $body
-            }
-            DataType::UInt32 => {
-                let $values = $array.as_primitive::<UInt32Type>();
-                $body
-            }
-            DataType::UInt64 => {
-                let $values = $array.as_primitive::<UInt64Type>();
-                $body
-            }
-            _ => $other,
+    #[inline]
+    pub fn whole(self) -> Option<i128> {
+        match self {
+            Self::Signed(number) => Some(number.into()),
+            Self::Unsigned(number) => Some(number.into()),
+            Self::Single(_) | Self::Double(_) => None,
         }
-    };
+    }
 }
-macro_rules! as_numbers {
-    ($array:expr, $values:ident => $body:expr, $other:expr) => {
-        match $array.data_type() {
-            DataType::Float16 => { let $values = $array.as_primitive::<Float16Type>(); $body }
-            DataType::Float32 => { let $values = $array.as_primitive::<Float32Type>(); $body }
-            DataType::Float64 => { let $values = $array.as_primitive::<Float64Type>(); $body }
-            _ => as_integers!($array, $values => $body, $other),
+
+/// One cell of a table.
+#[derive(Clone, Copy, Debug)]
+pub enum Cell<'a> {
+    /// Null, or a value that `--na` names.
+    Missing,
+    /// A number of a typed column.
+    Number(Number),
+    /// A string.
+    Text(&'a str),
+    /// A cell of a text file in plain notation, without blanks around it; empty if `--na` names it.
+    Written(&'a [u8]),
+    /// Items of this array: the place of the first, and their number.
+    List(&'a ArrayRef, usize, usize),
+}
+
+impl Cell<'_> {
+    /// The cell as a number, a string, or a missing value. A written cell is missing if it is one of the words that pandas writes.
+    #[inline]
+    pub fn scalar(self) -> Result<Self, String> {
+        match self {
+            Self::Text("") => Ok(Self::Missing),
+            Self::Written(cell) if is_missing(cell) => Ok(Self::Missing),
+            Self::Written(cell) => match std::str::from_utf8(cell) {
+                Ok(text) => Ok(Self::Text(text)),
+                Err(_) => Err(format!("{}: expected UTF-8", shown(cell))),
+            },
+            Self::List(..) => Err("is a list: expected numbers or strings".into()),
+            cell => Ok(cell),
         }
-    };
+    }
+
+    /// Whether it is null or NaN, of a typed column.
+    pub fn is_missing(self) -> bool {
+        match self {
+            Self::Number(number) => number.f64().is_nan(),
+            cell => matches!(cell, Self::Missing),
+        }
+    }
+}
+
+type CellOfRow<'a> = Box<dyn Fn(usize) -> Cell<'a> + 'a>;
+
+/// The cells of an array.
+pub enum Cells<'a> {
+    /// 64-bit integers without nulls, which are read without a call for each cell.
+    Integers(&'a [i64]),
+    /// Doubles without nulls, which are read in the same way.
+    Doubles(&'a [f64]),
+    /// All other types, with a function that returns the cell in a row.
+    Others(CellOfRow<'a>),
+}
+
+impl<'a> Cells<'a> {
+    /// The cell in `row`.
+    #[inline]
+    pub fn get(&self, row: usize) -> Cell<'a> {
+        match self {
+            Self::Integers(numbers) => Cell::Number(Number::Signed(numbers[row])),
+            Self::Doubles(numbers) => Cell::Number(Number::Double(numbers[row])),
+            Self::Others(cell) => cell(row),
+        }
+    }
+
+    /// Calls `take` with every one of the `rows` and its cell, until it fails: then the row and the problem are returned. The type is
+    /// looked up once.
+    #[inline(always)]
+    pub fn each(
+        &self,
+        rows: usize,
+        mut take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
+    ) -> Result<(), (usize, String)> {
+        match self {
+            Self::Integers(numbers) => {
+                for (row, &number) in numbers.iter().enumerate() {
+                    take(row, Cell::Number(Number::Signed(number))).map_err(|problem| (row, problem))?;
+                }
+            }
+            Self::Doubles(numbers) => {
+                for (row, &number) in numbers.iter().enumerate() {
+                    take(row, Cell::Number(Number::Double(number))).map_err(|problem| (row, problem))?;
+                }
+            }
+            Self::Others(cell) => {
+                for row in 0..rows {
+                    take(row, cell(row)).map_err(|problem| (row, problem))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The cells of `array`, whose type is looked up once.
+pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
+    fn numbers<T: ArrowPrimitiveType<Native: Into<Number>>>(array: &PrimitiveArray<T>) -> CellOfRow<'_> {
+        let numbers = array.values();
+        Box::new(|row| Cell::Number(numbers[row].into()))
+    }
+    fn lists<O: OffsetSizeTrait>(array: &dyn Array) -> CellOfRow<'_> {
+        let list = array.as_list::<O>();
+        let item = |row: usize| list.value_offsets()[row].as_usize();
+        Box::new(move |row| Cell::List(list.values(), item(row), item(row + 1) - item(row)))
+    }
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    match array.data_type() {
+        DataType::Int64 if nulls.is_none() => return Ok(Cells::Integers(array.as_primitive::<Int64Type>().values())),
+        DataType::Float64 if nulls.is_none() => {
+            return Ok(Cells::Doubles(array.as_primitive::<Float64Type>().values()));
+        }
+        _ => {}
+    }
+    let cells: CellOfRow<'a> = downcast_integer_array!(
+        array => { numbers(array) }
+        DataType::Float16 => numbers(array.as_primitive::<Float16Type>()),
+        DataType::Float32 => numbers(array.as_primitive::<Float32Type>()),
+        DataType::Float64 => numbers(array.as_primitive::<Float64Type>()),
+        DataType::Boolean => {
+            let flags = array.as_boolean();
+            Box::new(|row| Cell::Number(flags.value(row).into()))
+        }
+        DataType::Utf8 => {
+            let texts = array.as_string::<i32>();
+            Box::new(|row| Cell::Text(texts.value(row)))
+        }
+        DataType::LargeUtf8 => {
+            let texts = array.as_string::<i64>();
+            Box::new(|row| Cell::Text(texts.value(row)))
+        }
+        DataType::Utf8View => {
+            let texts = array.as_string_view();
+            Box::new(|row| Cell::Text(texts.value(row)))
+        }
+        DataType::Dictionary(_, _) => {
+            let dictionary = array.as_any_dictionary();
+            let (keys, values) = (cells(dictionary.keys())?, cells(dictionary.values())?);
+            let key = move |row| match keys.get(row) {
+                Cell::Number(key) => key.whole().map_or(usize::MAX, |key| key as usize),
+                _ => usize::MAX,
+            };
+            let is_known = |row| array.is_null(row) || key(row) < dictionary.values().len();
+            if !(0..array.len()).all(is_known) {
+                return Err("has a key beyond its dictionary: damaged".into());
+            }
+            Box::new(move |row| values.get(key(row)))
+        }
+        DataType::List(_) => lists::<i32>(array),
+        DataType::LargeList(_) => lists::<i64>(array),
+        DataType::FixedSizeList(_, _) => {
+            let list = array.as_fixed_size_list();
+            let width = list.value_length() as usize;
+            Box::new(move |row| Cell::List(list.values(), row * width, width))
+        }
+        DataType::Null => Box::new(|_| Cell::Missing),
+        other => return Err(format!("is of type {other}: expected numbers or strings")),
+    );
+    Ok(Cells::Others(match nulls {
+        Some(nulls) => Box::new(move |row| if nulls.is_null(row) { Cell::Missing } else { cells(row) }),
+        None => cells,
+    }))
 }
 
 /// NumPy's name of a column's type where it holds numbers; booleans are bytes.
@@ -148,37 +259,6 @@ pub fn descr(value: &DataType) -> Option<&'static str> {
         DataType::Float64 => "<f8",
         _ => return None,
     })
-}
-
-fn text(text: &str) -> rows::Cell<'_> {
-    if text.is_empty() { rows::Cell::Missing } else { rows::Cell::Text(text) }
-}
-
-/// The cell in `row` of a column of numbers or strings.
-pub fn cell(array: &dyn Array, row: usize) -> Result<rows::Cell<'_>, String> {
-    if array.is_null(row) {
-        return Ok(rows::Cell::Missing);
-    }
-    match array.data_type() {
-        DataType::Boolean => {
-            let flag = array.as_boolean().value(row);
-            Ok(rows::Cell::Number(flag.into(), flag.into(), Some(flag.into())))
-        }
-        DataType::Utf8 => Ok(text(array.as_string::<i32>().value(row))),
-        DataType::LargeUtf8 => Ok(text(array.as_string::<i64>().value(row))),
-        DataType::Utf8View => Ok(text(array.as_string_view().value(row))),
-        DataType::Dictionary(_, _) => {
-            let dictionary = array.as_any_dictionary();
-            let keys = dictionary.keys();
-            let key = as_integers!(keys, keys => keys.value(row).id(), None);
-            let place = key.and_then(|key| usize::try_from(key).ok()).filter(|&key| key < dictionary.values().len());
-            cell(dictionary.values(), place.ok_or("has a key beyond its dictionary: damaged")?)
-        }
-        _ => as_numbers!(array, numbers => {
-            let number = numbers.value(row);
-            Ok(rows::Cell::Number(number.f32(), number.f64(), number.i64()))
-        }, Err(format!("is of type {}: expected numbers or strings", array.data_type()))),
-    }
 }
 
 /// Type of the items of a list, and its width where the type fixes it.
@@ -220,249 +300,185 @@ pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
     }
 }
 
-/// Says which row is null.
-pub fn check_valid(array: &dyn Array) -> RowResult<()> {
-    let nulls = array.logical_nulls();
-    match nulls.and_then(|nulls| nulls.iter().position(|valid| !valid)) {
-        Some(row) => Err((row, "is null: expected an id in every row".into())),
-        None => Ok(()),
-    }
-}
-
-/// Converts the ids in `array` to `kind`: numbers to text, or text to numbers.
-pub fn as_kind(array: &ArrayRef, kind: IdKind) -> RowResult<ArrayRef> {
-    let mut texts: Vec<Option<String>> = Vec::with_capacity(array.len());
-    for row in 0..array.len() {
-        texts.push(match cell(array.as_ref(), row).map_err(|problem| (row, problem))? {
-            rows::Cell::Missing => None,
-            rows::Cell::Text(text) => Some(text.into()),
-            rows::Cell::Number(_, _, Some(number)) => Some(number.to_string()),
-            rows::Cell::Number(_, number, None) => {
-                let whole = exact_id(number)
-                    .ok_or_else(|| (row, format!("is {number}: expected a whole number from 0 to 2^53")))?;
-                Some(whole.to_string())
-            }
-        });
-    }
-    if kind == IdKind::Text {
-        return Ok(Arc::new(StringArray::from(texts)));
-    }
-    let number = |(row, text): (usize, Option<String>)| match text {
-        None => Ok(None),
-        Some(text) => match id(text.as_bytes()) {
-            Some(number) => Ok(Some(number)),
-            None => Err((
-                row,
-                format!("is {}: expected a whole number below 2^64, for --id-type number", shown(text.as_bytes())),
-            )),
+/// The id in `cell`: a number, or the hash of a string, which `name` takes.
+#[inline]
+pub fn id_with(cell: Cell<'_>, kind: IdKind, mut name: impl FnMut(&str) -> u64) -> Option<u64> {
+    match (cell, kind) {
+        (Cell::Number(Number::Signed(number)), IdKind::Number) => u64::try_from(number).ok(),
+        (Cell::Number(number), IdKind::Number) => match number.whole() {
+            Some(whole) => u64::try_from(whole).ok(),
+            None => exact_id(number.f64()),
         },
-    };
-    let numbers: RowResult<Vec<Option<u64>>> = texts.into_iter().enumerate().map(number).collect();
-    Ok(Arc::new(UInt64Array::from(numbers?)))
+        (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
+        (Cell::Written(cell), IdKind::Number) => value::id(cell),
+        (Cell::Number(number), IdKind::Text) => match number.whole() {
+            Some(whole) => Some(name(&whole.to_string())),
+            None => Some(name(&exact_id(number.f64())?.to_string())),
+        },
+        (Cell::Text(text), IdKind::Text) => Some(name(text)),
+        (Cell::Written(cell), IdKind::Text) if !cell.is_empty() => std::str::from_utf8(cell).ok().map(name),
+        _ => None,
+    }
 }
 
-/// Appends the ids in `array`. `expected` is the kind of ids in the table's first file. A null is the empty string
-/// among strings; integers have no nulls, as [`check_valid`] ensures.
-pub fn push_ids<'a>(
-    array: &'a dyn Array,
-    expected: IdKind,
-    names: &mut Names<&'a str>,
-    ids: &mut Vec<u64>,
-) -> RowResult<()> {
-    let found = field("", array.data_type(), None).id;
-    if found != Some(expected) {
-        let expected = if expected == IdKind::Text { "strings" } else { "integers" };
-        return Err((0, format!("is of type {}: expected {expected}, as in the first file", array.data_type())));
-    }
-    match array.data_type() {
-        DataType::Dictionary(_, _) => {
-            let array = array.as_any_dictionary();
-            if array.is_empty() {
-                return Ok(());
-            }
-            return push_dictionary(array, names, ids);
+/// The id in `cell`.
+pub fn id_of(cell: Cell<'_>, kind: IdKind) -> Option<u64> {
+    id_with(cell, kind, |text| xxh3_64(text.as_bytes()))
+}
+
+/// The problem with a `cell` that holds no id.
+pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
+    match cell {
+        Cell::Missing | Cell::Written(b"") => "is empty: expected an id in every row".into(),
+        Cell::Written(cell) if kind == IdKind::Text => format!("{}: expected UTF-8", shown(cell)),
+        Cell::Written(cell) if cell.starts_with(b"-") => format!("{}: expected ids from 0", shown(cell)),
+        Cell::Written(cell) => format!(
+            "{}: expected a whole number below 2^64, as in other rows: fix or remove the line, or pass --id-type text if ids are strings",
+            shown(cell)
+        ),
+        Cell::Number(number) if number.whole().is_some() => format!("is {number}: expected ids from 0"),
+        Cell::Number(number) => format!("is {number}: expected a whole number from 0 to 2^53"),
+        Cell::Text(text) => {
+            format!(
+                "is {}: expected a whole number below 2^64, for --id-type number or as in the first file",
+                shown(text.as_bytes())
+            )
         }
-        DataType::Utf8 => ids.extend(array.as_string::<i32>().iter().map(|name| names.id(name.unwrap_or("")))),
-        DataType::LargeUtf8 => ids.extend(array.as_string::<i64>().iter().map(|name| names.id(name.unwrap_or("")))),
-        DataType::Utf8View => ids.extend(array.as_string_view().iter().map(|name| names.id(name.unwrap_or("")))),
-        DataType::Float16 => push_floats(array.as_primitive::<Float16Type>(), ids)?,
-        DataType::Float32 => push_floats(array.as_primitive::<Float32Type>(), ids)?,
-        DataType::Float64 => push_floats(array.as_primitive::<Float64Type>(), ids)?,
-        _ => {
-            return as_integers!(array, values => {
-                ids.reserve(values.len());
-                for (row, &value) in values.values().iter().enumerate() {
-                    ids.push(value.id().ok_or_else(|| (row, format!("is {value}: expected ids from 0")))?);
-                }
+        Cell::List(..) => "is a list: expected an id".into(),
+    }
+}
+
+/// Type in which the numbers of a column are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stored {
+    /// A type of the values of edges.
+    Value(ValueType),
+    /// Another type of numbers, by NumPy's name.
+    Other(&'static str),
+}
+
+impl Stored {
+    /// The type with NumPy's name `descr`.
+    pub fn of(descr: &'static str) -> Self {
+        match descr {
+            "<f4" => Self::Value(ValueType::F32),
+            "<f8" => Self::Value(ValueType::F64),
+            "<i8" => Self::Value(ValueType::I64),
+            other => Self::Other(other),
+        }
+    }
+
+    /// NumPy's name.
+    pub fn descr(self) -> &'static str {
+        match self {
+            Self::Value(ValueType::F32) => "<f4",
+            Self::Value(ValueType::F64) => "<f8",
+            Self::Value(ValueType::I64) => "<i8",
+            Self::Other(descr) => descr,
+        }
+    }
+
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Value(value) => value.bytes(),
+            Self::Other(descr) => crate::read::raw::element_bytes(descr),
+        }
+    }
+}
+
+/// A column of numbers: how its cells are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Their type.
+    pub stored: Stored,
+    /// Value of cells that have none. Without it these are NaN among floats, and an error among integers.
+    pub fill: Option<f64>,
+    /// Whether whole numbers may be rounded to floats, as weights are.
+    pub rounds: bool,
+}
+
+impl Numbers {
+    /// Writes the number in `cell`, or the numbers of its list, to `out`, which has the bytes of a row.
+    #[inline]
+    pub fn write(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {
+        let size = self.stored.bytes();
+        match cell {
+            Cell::List(items, first, count) => self.write_list(items, first, count, out),
+            Cell::Missing => out.chunks_exact_mut(size).try_for_each(|out| self.write_one(cell, out)),
+            cell if out.len() == size => self.write_one(cell, out),
+            _ => Err(format!("holds one number: expected {}, as in the first row", out.len() / size)),
+        }
+    }
+
+    fn write_list(&self, items: &ArrayRef, first: usize, count: usize, out: &mut [u8]) -> Result<(), String> {
+        let size = self.stored.bytes();
+        if count * size != out.len() {
+            return Err(format!("holds {count} numbers: expected {}, as in the first row", out.len() / size));
+        }
+        if let Some(bytes) = bytes_of(items).filter(|_| descr(items.data_type()) == Some(self.stored.descr())) {
+            out.copy_from_slice(&bytes[first * size..][..out.len()]);
+            return Ok(());
+        }
+        let cells = cells(items)?;
+        out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells.get(item), out))
+    }
+
+    #[inline]
+    fn write_one(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {
+        let is_filled = |cell: &[u8]| self.fill.is_some() && is_missing(cell);
+        match (cell, self.stored) {
+            (Cell::Written(cell), Stored::Value(value)) if !is_filled(cell) => write_number(cell, value, out),
+            (Cell::Missing | Cell::Written(_), _) => self.write_missing(out),
+            (Cell::Number(number), Stored::Value(ValueType::F32)) if !self.rounds && number.whole().is_some() => {
+                Err(format!("is {number}: expected a float, as in the first file"))
+            }
+            (Cell::Number(number), Stored::Value(value)) => write(number, value, out),
+            (Cell::Number(number), Stored::Other(descr)) => write_other(number, descr, out).ok_or_else(|| {
+                format!("is {number}: expected a number that NumPy's type {descr} holds, as in the first file")
+            }),
+            (Cell::Text(text), _) => Err(format!("is {}: expected a number", shown(text.as_bytes()))),
+            (Cell::List(..), _) => Err("holds lists of lists: expected numbers".into()),
+        }
+    }
+
+    fn write_missing(&self, out: &mut [u8]) -> Result<(), String> {
+        match (self.fill, self.stored) {
+            (Some(fill), Stored::Value(ValueType::I64)) if fill.fract() != 0.0 => {
+                Err(format!("--fill {fill}: the column holds whole numbers, expected one"))
+            }
+            (Some(fill), Stored::Value(ValueType::I64)) => write((fill as i64).into(), ValueType::I64, out),
+            (Some(fill), Stored::Value(value)) => write(fill.into(), value, out),
+            (None, Stored::Value(value @ (ValueType::F32 | ValueType::F64))) => write(f64::NAN.into(), value, out),
+            (None, Stored::Other("<f2")) => {
+                out.copy_from_slice(&f16::NAN.to_le_bytes());
                 Ok(())
-            }, Ok(()));
-        }
-    }
-    Ok(())
-}
-
-/// Appends the ids in floats that hold them exactly.
-fn push_floats<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, ids: &mut Vec<u64>) -> RowResult<()>
-where
-    T::Native: Number,
-{
-    for (row, value) in array.values().iter().map(|value| value.f64()).enumerate() {
-        ids.push(exact_id(value).ok_or_else(|| (row, format!("is {value}: expected a whole number from 0 to 2^53")))?);
-    }
-    Ok(())
-}
-
-/// Appends the values that the keys refer to. Unused values are ignored.
-fn push_dictionary<'a>(
-    array: &'a dyn AnyDictionaryArray,
-    names: &mut Names<&'a str>,
-    ids: &mut Vec<u64>,
-) -> RowResult<()> {
-    let values = array.values().as_ref();
-    let numbers = |row: usize, key: usize| -> RowResult<u64> {
-        as_integers!(values, values => {
-            let value = values.value(key);
-            value.id().ok_or_else(|| (row, format!("is {value}: expected ids from 0")))
-        }, Err((row, "is no integer".into())))
-    };
-    let mut known: Vec<Option<u64>> = vec![None; values.len()];
-    let keys = if values.is_empty() { vec![0; array.len()] } else { array.normalized_keys() };
-    ids.reserve(keys.len());
-    for (row, &key) in keys.iter().enumerate() {
-        if array.is_null(row) || values.is_null(key) {
-            ids.push(names.id(""));
-            continue;
-        }
-        let id = match known[key] {
-            Some(id) => id,
-            None => match values.data_type() {
-                DataType::Utf8 => names.id(values.as_string::<i32>().value(key)),
-                DataType::LargeUtf8 => names.id(values.as_string::<i64>().value(key)),
-                DataType::Utf8View => names.id(values.as_string_view().value(key)),
-                _ => numbers(row, key)?,
-            },
-        };
-        known[key] = Some(id);
-        ids.push(id);
-    }
-    Ok(())
-}
-
-/// Writes the numbers of every row of `array` as `value`: `width` of them from byte `at` of each `stride` bytes of
-/// `out`, and `fill` for nulls.
-pub fn scatter(
-    array: &ArrayRef,
-    value: ValueType,
-    width: usize,
-    (at, stride): (usize, usize),
-    fill: Option<f64>,
-    out: &mut [u8],
-) -> RowResult<()> {
-    let bytes = width * value.bytes();
-    let mut rows = out.chunks_exact_mut(stride.max(1)).map(|row| &mut row[at..at + bytes]);
-    each_row(array, width, &mut |row, items, first| {
-        let Some(out) = rows.next() else { return Ok(()) };
-        convert(items.as_ref(), first, value, fill, out).map_err(|problem| (row, problem))
-    })
-}
-
-/// Function that takes the rows of an array.
-type TakeRow<'a> = dyn FnMut(usize, &ArrayRef, Option<usize>) -> RowResult<()> + 'a;
-
-/// Calls `take` with every row of `array`: its number, the array that holds its `width` items, and where they start in it,
-/// `None` where the row is null.
-pub fn each_row(array: &ArrayRef, width: usize, take: &mut TakeRow<'_>) -> RowResult<()> {
-    let whole = |row: usize, found: usize| match found == width {
-        true => Ok(()),
-        false => Err((row, format!("holds {found} numbers: expected {width}, as in the first row"))),
-    };
-    macro_rules! lists {
-        ($list:expr) => {{
-            let list = $list;
-            for (row, ends) in list.value_offsets().windows(2).enumerate() {
-                let (start, end) = (ends[0] as usize, ends[1] as usize);
-                if list.is_valid(row) {
-                    whole(row, end - start)?;
-                }
-                take(row, list.values(), list.is_valid(row).then_some(start))?;
             }
-        }};
-    }
-    match array.data_type() {
-        DataType::FixedSizeList(_, found) => {
-            whole(0, *found as usize)?;
-            let list = array.as_fixed_size_list();
-            for row in 0..list.len() {
-                take(row, list.values(), list.is_valid(row).then_some(row * width))?;
-            }
-        }
-        DataType::List(_) => lists!(array.as_list::<i32>()),
-        DataType::LargeList(_) => lists!(array.as_list::<i64>()),
-        _ => {
-            whole(0, 1)?;
-            for row in 0..array.len() {
-                take(row, array, array.is_valid(row).then_some(row))?;
+            (None, _) | (_, Stored::Other(_)) => {
+                Err("is null: expected an integer; pass --fill NUMBER, or leave the column out".into())
             }
         }
     }
-    Ok(())
 }
 
-/// Converts as many items from `first` on as `out` holds. A null becomes `fill`; without `fill` it is NaN among floats,
-/// and an error among integers.
-fn convert(
-    items: &dyn Array,
-    first: Option<usize>,
-    value: ValueType,
-    fill: Option<f64>,
-    out: &mut [u8],
-) -> Result<(), String> {
-    let null =
-        || "is null: expected an integer; pass --fill NUMBER, or leave the column out with --edge-columns".to_string();
-    let place = |item: usize| first.map(|first| first + item).filter(|&place| items.is_valid(place));
-    let other = || format!("is of type {}: expected numbers, as in the first file", items.data_type());
-    let items_of = |count: usize| first.filter(|_| items.null_count() == 0).map(|first| first..first + count);
-    if let Some(range) = items_of(out.len() / value.bytes()) {
-        let out = out.chunks_exact_mut(value.bytes());
-        as_numbers!(items, numbers => {
-            return numbers.values()[range].iter().zip(out).try_for_each(|(&number, out)| write(number, value, out));
-        }, {});
+/// The bytes of an array of numbers that are all there.
+fn bytes_of(array: &ArrayRef) -> Option<&[u8]> {
+    if array.null_count() > 0 {
+        return None;
     }
-    for (item, out) in out.chunks_exact_mut(value.bytes()).enumerate() {
-        let Some(place) = place(item) else {
-            if let Some(fill) = fill {
-                write_fill(fill, value, out)?;
-                continue;
-            }
-            match value {
-                ValueType::F32 => out.copy_from_slice(&f32::NAN.to_le_bytes()),
-                ValueType::F64 => out.copy_from_slice(&f64::NAN.to_le_bytes()),
-                ValueType::I64 => return Err(null()),
-            }
-            continue;
-        };
-        if let Some(flags) = items.as_boolean_opt() {
-            write(u8::from(flags.value(place)), value, out)?;
-        } else {
-            as_numbers!(items, numbers => write(numbers.value(place), value, out)?, return Err(other()));
-        }
-    }
-    Ok(())
-}
-
-/// Writes the number that replaces a missing one.
-pub fn write_fill(fill: f64, value: ValueType, out: &mut [u8]) -> Result<(), String> {
-    match value {
-        ValueType::I64 if fill.fract() != 0.0 => {
-            Err(format!("--fill {fill}: the column holds whole numbers, expected one"))
-        }
-        ValueType::I64 => write(fill as i64, value, out),
-        _ => write(fill, value, out),
-    }
+    let array: &dyn Array = array.as_ref();
+    downcast_integer_array!(
+        array => { Some(array.values().inner().as_slice()) }
+        DataType::Float16 => Some(array.as_primitive::<Float16Type>().values().inner().as_slice()),
+        DataType::Float32 => Some(array.as_primitive::<Float32Type>().values().inner().as_slice()),
+        DataType::Float64 => Some(array.as_primitive::<Float64Type>().values().inner().as_slice()),
+        _ => None,
+    )
 }
 
 /// Fails if `value` cannot hold the number. Fractions that every float type rounds are accepted.
-fn write<T: Number + std::fmt::Display>(number: T, value: ValueType, out: &mut [u8]) -> Result<(), String> {
+#[inline]
+fn write(number: Number, value: ValueType, out: &mut [u8]) -> Result<(), String> {
     match value {
         ValueType::F32 if number.f32().is_infinite() && number.f64().is_finite() => {
             return Err(format!("is {:e}: expected a number of at most 3.4e38, the largest f32", number.f64()));
@@ -473,36 +489,34 @@ fn write<T: Number + std::fmt::Display>(number: T, value: ValueType, out: &mut [
         }
         ValueType::F64 => out.copy_from_slice(&number.f64().to_le_bytes()),
         ValueType::I64 => {
-            let number = number.i64().ok_or_else(|| format!("is {number}: expected a signed 64-bit integer"))?;
-            out.copy_from_slice(&number.to_le_bytes());
+            let whole = number.whole().and_then(|whole| i64::try_from(whole).ok());
+            let whole = whole.ok_or_else(|| format!("is {number}: expected a signed 64-bit integer"))?;
+            out.copy_from_slice(&whole.to_le_bytes());
         }
     }
     Ok(())
 }
 
-/// Appends the items from `first` on as they are stored, little-endian, `width` of them. Nothing is NaN among floats, and
-/// wrong among integers.
-pub fn append_raw(items: &dyn Array, first: Option<usize>, width: usize, out: &mut Vec<u8>) -> Result<(), String> {
-    let null = || "is null: expected a number; fill it, or write floats".to_string();
-    let other = || format!("is of type {}: expected numbers", items.data_type());
-    if let Some(first) = first.filter(|_| items.null_count() == 0) {
-        as_numbers!(items, numbers => {
-            numbers.values()[first..first + width].iter().for_each(|number| out.extend(number.to_le_bytes()));
-            return Ok(());
-        }, {});
+/// Writes the number as NumPy's type `descr`, if that holds it exactly.
+fn write_other(number: Number, descr: &str, out: &mut [u8]) -> Option<()> {
+    macro_rules! put {
+        ($type:ty) => {
+            out.copy_from_slice(&<$type>::try_from(number.whole()?).ok()?.to_le_bytes())
+        };
     }
-    for item in 0..width {
-        let place = first.map(|first| first + item).filter(|&place| items.is_valid(place));
-        match (place, items.data_type()) {
-            (None, DataType::Float16) => out.extend(f16::NAN.to_le_bytes()),
-            (None, DataType::Float32) => out.extend(f32::NAN.to_le_bytes()),
-            (None, DataType::Float64) => out.extend(f64::NAN.to_le_bytes()),
-            (None, _) => return Err(null()),
-            (Some(place), DataType::Boolean) => out.push(u8::from(items.as_boolean().value(place))),
-            (Some(place), _) => {
-                as_numbers!(items, numbers => out.extend(numbers.value(place).to_le_bytes()), return Err(other()));
-            }
+    match descr {
+        "|u1" => put!(u8),
+        "<u2" => put!(u16),
+        "<u4" => put!(u32),
+        "<u8" => put!(u64),
+        "|i1" => put!(i8),
+        "<i2" => put!(i16),
+        "<i4" => put!(i32),
+        _ => {
+            let half = f16::from_f64(number.f64());
+            let is_exact = number.whole().is_none() && (half.to_f64() == number.f64() || half.is_nan());
+            out.copy_from_slice(&is_exact.then_some(half)?.to_le_bytes());
         }
     }
-    Ok(())
+    Some(())
 }

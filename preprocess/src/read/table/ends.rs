@@ -5,101 +5,29 @@
 
 use super::choice::{Field, IdKind, names, plain};
 
-/// Words for the two ends, in lower case. A pair of columns is named by two of them, or by names that differ only in
+/// Pairs of words for the two ends, in lower case. A pair of columns is named by two of them, or by names that differ only in
 /// two of them: `node_a` and `node_b`.
-const ENDS: [(&str, &str); 29] = [
-    ("src", "dst"),
-    ("source", "target"),
-    ("source", "destination"),
-    ("source", "dest"),
-    ("src", "dest"),
-    ("src", "target"),
-    ("src", "tgt"),
-    ("from", "to"),
-    ("head", "tail"),
-    ("subject", "object"),
-    ("sender", "receiver"),
-    ("sender", "recipient"),
-    ("payer", "payee"),
-    ("buyer", "seller"),
-    ("caller", "callee"),
-    ("citing", "cited"),
-    ("follower", "followee"),
-    ("follower", "followed"),
-    ("parent", "child"),
-    ("origin", "destination"),
-    ("origin", "dest"),
-    ("u", "v"),
-    ("i", "j"),
-    ("a", "b"),
-    ("0", "1"),
-    ("1", "2"),
-    ("row", "col"),
-    ("left", "right"),
-    ("start", "end"),
-];
+const ENDS: &str = "src-dst source-target source-destination source-dest src-dest src-target src-tgt from-to \
+    head-tail subject-object sender-receiver sender-recipient payer-payee buyer-seller caller-callee \
+    citing-cited follower-followee follower-followed parent-child origin-destination \
+    origin-dest u-v i-j a-b 0-1 1-2 row-col left-right start-end";
 /// Words that may follow a word for an end without a separator, as in `srcid`.
 const GLUED: [&str; 5] = ["id", "node", "nodeid", "vertex", "idx"];
 /// Words of columns that are not ends, although they may hold integers or strings.
-const VALUES: [&str; 38] = [
-    "weight",
-    "weights",
-    "w",
-    "time",
-    "timestamp",
-    "timestamps",
-    "ts",
-    "date",
-    "datetime",
-    "day",
-    "month",
-    "year",
-    "hour",
-    "rating",
-    "ratings",
-    "score",
-    "scores",
-    "count",
-    "counts",
-    "amount",
-    "amounts",
-    "value",
-    "values",
-    "price",
-    "quantity",
-    "distance",
-    "type",
-    "kind",
-    "label",
-    "class",
-    "category",
-    "directed",
-    "undirected",
-    "duration",
-    "frequency",
-    "probability",
-    "confidence",
-    "timeset",
-];
+const VALUES: &str = "weight weights w time timestamp timestamps ts date datetime day month year hour rating \
+    ratings score scores count counts amount amounts value values price quantity distance type \
+    kind label class category directed undirected duration frequency probability confidence \
+    timeset";
 /// Words of columns that number the edges themselves.
-const NUMBERS: [&str; 13] = [
-    "id",
-    "edgeid",
-    "eid",
-    "rowid",
-    "index",
-    "idx",
-    "no",
-    "linkid",
-    "relationid",
-    "transactionid",
-    "eventid",
-    "recordid",
-    "number",
-];
+const NUMBERS: &str = "id edgeid eid rowid index idx no linkid relationid transactionid eventid recordid number";
+
+/// Whether `word` is one of `words`, with blanks between them.
+pub fn has(words: &str, word: &str) -> bool {
+    words.split(' ').any(|other| other == word)
+}
 
 /// Words of a name, in lower case: cut at punctuation, before capitals, and between letters and digits.
-fn words(name: &str) -> Vec<String> {
+pub fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
     for c in name.chars() {
@@ -126,7 +54,7 @@ fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
     let (from, to) = (source[at].as_str(), target[at].as_str());
     let is_pair = |suffix: &str| {
         let of = |word: &'_ str| word.strip_suffix(suffix).map(str::to_string);
-        of(from).zip(of(to)).is_some_and(|(from, to)| ENDS.iter().any(|&(a, b)| a == from && b == to))
+        of(from).zip(of(to)).is_some_and(|(from, to)| has(ENDS, &format!("{from}-{to}")))
     };
     let glued = GLUED.iter().find(|suffix| is_pair(suffix));
     let rest = [&source[..at], &source[at + 1..]].concat().join(" ");
@@ -138,11 +66,11 @@ fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
 
 /// Whether a column of this name is known not to be an end.
 fn is_value(name: &str) -> bool {
-    words(name).iter().any(|word| VALUES.contains(&word.as_str()))
+    words(name).iter().any(|word| has(VALUES, word))
 }
 
 fn is_number_of_edge(name: &str) -> bool {
-    NUMBERS.contains(&plain(name).as_str())
+    has(NUMBERS, &plain(name))
 }
 
 /// Two columns named like ends, and the words that the names share.
@@ -161,7 +89,7 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
             found.extend(rest.map(|rest| EndPair { ends: [source, target], rest }));
         }
     }
-    found.retain(|pair| !pair.rest.split(' ').any(|word| VALUES.contains(&word)));
+    found.retain(|pair| !pair.rest.split(' ').any(|word| has(VALUES, word)));
     // Of `a1`, `b1` and `c1` no two are the ends.
     let goes_on = |pair: &EndPair| {
         let [source, target] = pair.ends.map(|at| &words[at]);

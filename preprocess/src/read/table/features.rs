@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
+use super::cells::Cell;
 use super::choice::Field;
-use super::rows::{Cell, Table};
-use super::statistics::{as_f64, folded, key};
+use super::rows::Table;
+use super::statistics::{as_f64, folded, is_moderate, key};
 use crate::read::options::Unseen;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
@@ -16,6 +17,9 @@ use crate::{Error, Result};
 
 /// Approximate number of bytes handed over at a time.
 const BYTES_PER_TAKE: usize = 1 << 18;
+
+/// Rows that memory is taken for at a time.
+const ROWS_AHEAD: usize = 1 << 10;
 
 /// Expected kind of number, for messages.
 const FINITE: &str = "expected a finite 32-bit number";
@@ -147,7 +151,7 @@ impl Encoded {
         };
         let places = match (&self.encoding, cell) {
             (_, Cell::Missing) => return missing(),
-            (Encoding::Number(..), Cell::Number(number, _, _)) if number.is_nan() => return missing(),
+            (Encoding::Number(..), cell) if cell.is_missing() => return missing(),
             (Encoding::Number(..), _) => return self.number(cell),
             (Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }, _) => places,
         };
@@ -172,13 +176,13 @@ impl Encoded {
     fn number(&self, cell: Cell<'_>) -> Result<f32, String> {
         let found = |cell| match cell {
             Cell::Text(text) => shown(text.as_bytes()),
-            Cell::Number(_, wide, _) => format!("is {wide}"),
-            Cell::Missing => "nothing".into(),
+            Cell::Number(number) => format!("is {}", number.f64()),
+            _ => "nothing".into(),
         };
         let number =
             as_f64(cell).ok_or_else(|| format!("{}: expected a number or a date, as in other rows", found(cell)))?;
-        let scaled = self.scaled(number);
-        Some(scaled).filter(|scaled| scaled.is_finite()).ok_or_else(|| format!("{}: {FINITE}", found(cell)))
+        let scaled = Some(self.scaled(number)).filter(|scaled| scaled.is_finite() && is_moderate(number));
+        scaled.ok_or_else(|| format!("{}: {FINITE}", found(cell)))
     }
 
     fn scaled(&self, number: f64) -> f32 {
@@ -257,14 +261,19 @@ impl Column for EncodedColumn {
     }
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let push = |codes: &mut Vec<f32>, slot: usize, cell: Cell<'_>| {
-            codes.push(self.columns[self.slots[slot]].code(cell)?);
+        let width = self.columns.len();
+        let put = |codes: &mut Vec<f32>, row: usize, slot: usize, cell: Cell<'_>| {
+            let at = row * width + slot;
+            if at >= codes.len() {
+                codes.resize((row + ROWS_AHEAD) * width, 0.0);
+            }
+            codes[at] = self.columns[self.slots[slot]].code(cell)?;
             Ok(())
         };
-        let (mut out, mut codes_in_order) = (Vec::new(), vec![0.0; self.columns.len()]);
+        let (mut out, mut codes_in_order) = (Vec::new(), vec![0.0; width]);
         // Codes are small; rows of one-hot columns are made when they are handed over.
-        self.table.for_rows(&self.places, progress, push, &mut |codes: Vec<f32>| {
-            for row in codes.chunks_exact(self.columns.len()) {
+        self.table.for_columns(&self.places, progress, put, &mut |codes: Vec<f32>, rows| {
+            for row in codes.chunks_exact(width).take(rows) {
                 self.slots.iter().zip(row).for_each(|(&slot, &code)| codes_in_order[slot] = code);
                 self.columns.iter().zip(&codes_in_order).for_each(|(column, &code)| column.append(code, &mut out));
                 if out.len() >= BYTES_PER_TAKE {

@@ -3,19 +3,16 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
-use gsplit_store::Progress;
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, SchemaRef};
 
-use super::cells;
-use super::columnar::ROWS_PER_PIECE;
+use super::cells::{self, Cell};
 use super::ipc::IpcFile;
 use super::parquet::ParquetFile;
-use super::parts::{self, TableFormat};
-use super::plain::plain;
+use super::parts::TableFormat;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -40,60 +37,22 @@ pub trait Frames: Send + Sync {
     fn largest(&self, column: usize) -> Option<u64>;
 }
 
-/// Opens the parts of the table at `path`, which are inflated within `budget`; `missing` are words for missing values.
-pub fn open(
-    path: &Path,
-    files: &[PathBuf],
-    format: TableFormat,
-    budget: Memory,
-    missing: &[String],
-    progress: &dyn Progress,
-) -> Result<Vec<Arc<dyn Frames>>> {
-    let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
-    for file in files {
-        let file: Arc<dyn Frames> = match format {
-            TableFormat::Arrow => Arc::new(IpcFile::open(file, budget)?),
-            _ => Arc::new(ParquetFile::open(file, budget)?),
-        };
-        opened.push(plain(file, missing));
-    }
-    parts::check_one_table(path, files, progress, |at| {
-        Ok(opened[at].schema().fields().iter().map(|field| field.name().clone()).collect())
-    })?;
-    Ok(opened)
+/// Opens the file at `path`, which is inflated within `budget`.
+pub fn open(path: &Path, format: TableFormat, budget: Memory) -> Result<Arc<dyn Frames>> {
+    Ok(match format {
+        TableFormat::Arrow => Arc::new(IpcFile::open(path, budget)?),
+        _ => Arc::new(ParquetFile::open(path, budget)?),
+    })
 }
 
-/// Takes some rows of a part: its path, the number of the first of them in it, and the columns that were asked for.
-pub type TakeRows<'a> = &'a mut dyn FnMut(&Path, u64, &[ArrayRef]) -> Result<()>;
-
-/// Hands over the columns called `names` of all `parts`, in order and some rows at a time.
-pub fn scan(parts: &[Arc<dyn Frames>], names: &[String], take: TakeRows<'_>) -> Result<()> {
-    for part in parts {
-        let places: Vec<usize> = names.iter().map(|name| place(part.as_ref(), name)).collect::<Result<_>>()?;
-        let mut read = places.clone();
-        read.sort_unstable();
-        read.dedup();
-        let mut before = 0;
-        for (group, &rows) in part.groups().iter().enumerate() {
-            let mut start = 0;
-            while start < rows {
-                let end = rows.min(start.saturating_add(ROWS_PER_PIECE));
-                part.read(group, start..end, &read, &mut |first, batch| {
-                    let among = |at: &usize| batch.column(read.partition_point(|other| other < at)).clone();
-                    take(part.path(), before + first, &places.iter().map(among).collect::<Vec<_>>())
-                })?;
-                start = end;
-            }
-            before += rows;
-        }
-    }
-    Ok(())
+/// Names of the columns of `part`.
+pub fn names(part: &dyn Frames) -> Vec<String> {
+    part.schema().fields().iter().map(|field| field.name().clone()).collect()
 }
 
-/// Width of column `at` of the table, when it holds lists of numbers: that of the type, or of the first row.
-pub fn list_width(parts: &[Arc<dyn Frames>], at: usize) -> Result<Option<usize>> {
-    let Some(first) = parts.first() else { return Ok(None) };
-    match cells::list_of(first.schema().field(at).data_type()) {
+/// Width of `column` of the first part, when it holds lists of numbers: that of the type, or of the first row.
+pub fn list_width(parts: &[Arc<dyn Frames>], column: &Field) -> Result<Option<usize>> {
+    match cells::list_of(column.data_type()) {
         Some((item, None)) if cells::descr(item).is_some() => {}
         Some((_, width)) => return Ok(width),
         None => return Ok(None),
@@ -101,16 +60,10 @@ pub fn list_width(parts: &[Arc<dyn Frames>], at: usize) -> Result<Option<usize>>
     let mut width = None;
     for part in parts {
         let Some(group) = part.groups().iter().position(|&rows| rows > 0) else { continue };
-        let column = place(part.as_ref(), first.schema().field(at).name())?;
-        part.read(group, 0..1, &[column], &mut |_, batch| {
-            let Some(array) = batch.columns().first() else { return Ok(()) };
-            width = match array.data_type() {
-                DataType::List(_) => {
-                    arrow_array::cast::as_list_array(array).value_offsets().windows(2).next().map(wide)
-                }
-                DataType::LargeList(_) => {
-                    arrow_array::cast::as_large_list_array(array).value_offsets().windows(2).next().map(wide)
-                }
+        let place = place(part.as_ref(), column.name())?;
+        part.read(group, 0..1, &[place], &mut |_, batch| {
+            width = match cells::cells(batch.column(0)).map(|cells| cells.get(0)) {
+                Ok(Cell::List(_, _, count)) => Some(count),
                 _ => None,
             };
             Ok(())
@@ -118,10 +71,6 @@ pub fn list_width(parts: &[Arc<dyn Frames>], at: usize) -> Result<Option<usize>>
         break;
     }
     Ok(width)
-}
-
-fn wide<T: Copy + std::ops::Sub<Output = T> + TryInto<usize>>(ends: &[T]) -> usize {
-    (ends[1] - ends[0]).try_into().unwrap_or(0)
 }
 
 /// Place of the column `name` in `part`.

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::choice::Field;
-use super::rows::{Cell, Table};
+use super::cells::Cell;
+use super::rows::Table;
 use super::statistics::{as_f64, folded, key};
 use crate::{Error, Result};
 
@@ -53,7 +53,6 @@ pub struct Label<'a> {
 /// The columns among `columns` that give away `label`, and how.
 pub fn find(
     table: &Table,
-    fields: &[Field],
     label: Label<'_>,
     columns: &[usize],
     progress: &dyn Progress,
@@ -63,13 +62,11 @@ pub fn find(
     let width = places.len();
     let of_label = places.partition_point(|&at| at < label.at);
     let look = |rows: &mut LabelledRows, slot: usize, cell: Cell<'_>| {
-        let holds_numbers = fields[places[slot]].value.is_some();
+        let holds_numbers = table.fields[places[slot]].value.is_some();
         let key = || folded(&key(cell, holds_numbers));
         let is_unlabelled = slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
         rows.0.push(match cell {
-            Cell::Missing => Compared::Missing,
-            Cell::Number(_, number, _) if number.is_nan() => Compared::Missing,
-            _ if is_unlabelled => Compared::Missing,
+            cell if cell.is_missing() || is_unlabelled => Compared::Missing,
             _ => match as_f64(cell).filter(|_| holds_numbers && (slot != of_label || !label.is_class)) {
                 Some(number) => Compared::Number(number),
                 None => Compared::Text(xxh3_64(key().as_bytes())),

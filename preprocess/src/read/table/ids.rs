@@ -2,20 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
-use gsplit_store::Progress;
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::choice::{self, Field, IdKind};
+use super::cells::{Cell, id_of};
+use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
-use super::rows::{Cell, Table};
 use super::statistics::key;
+use super::surveyed::Surveyed;
+use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
-use crate::read::options::NodeTableOptions;
 use crate::read::text::field::{is_padded, shown};
-use crate::read::text::value;
-use crate::{Error, Result};
 
 /// Number of edge endpoints sampled to recognise the id column.
 const SAMPLE: usize = 256;
@@ -38,14 +33,11 @@ pub struct IdColumn {
 /// # Errors
 /// [`Error::Input`] if no column holds the ids, or several do in different rows.
 pub fn find_ids(
-    path: &Path,
-    table: &Table,
-    fields: &[Field],
+    on: &Surveyed<'_>,
     (roles, given): (&Roles, Option<usize>),
     (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
-    options: &NodeTableOptions,
-    progress: &dyn Progress,
 ) -> Result<IdColumn> {
+    let (path, fields, options) = (on.path, on.fields, on.options);
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
     let own = |at: usize| Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? });
@@ -53,7 +45,7 @@ pub fn find_ids(
         return own(at);
     }
     let sample = IdSample::of(edges)?;
-    let search = Search { path, table, fields, sample: &sample, kind, progress };
+    let search = Search { on, sample: &sample, kind };
     // Strings that are read as numbers lose zeros before them.
     let any = |cell: Cell<'_>| match cell {
         Cell::Text(text) if kind == IdKind::Number && is_padded(text.as_bytes()) => None,
@@ -96,10 +88,10 @@ pub fn find_ids(
     if let Some(at) = search.column(labels, any)? {
         let name = &fields[at].name;
         let problem = format!("column `{name}` holds the ids of the edges: name another with --label-column, or none");
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     let problem = search.one_end(&free, any)?.map_or_else(|| search.nothing_found(&free, roles.id), Ok)?;
-    Err(Error::input(path, problem))
+    Err(on.wrong(problem))
 }
 
 /// Some ids of the first edges.
@@ -136,12 +128,9 @@ impl IdSample {
 
 /// A search of a table for the ids of edges.
 struct Search<'a> {
-    path: &'a Path,
-    table: &'a Table,
-    fields: &'a [Field],
+    on: &'a Surveyed<'a>,
     sample: &'a IdSample,
     kind: IdKind,
-    progress: &'a dyn Progress,
 }
 
 impl Search<'_> {
@@ -157,7 +146,7 @@ impl Search<'_> {
             Ok(())
         };
         let (mut rows, mut piece): (Vec<IdPlaces>, usize) = (vec![IdPlaces::new(); columns.len()], 0);
-        self.table.for_rows(columns, self.progress, find, &mut |(_, found): FoundIds| {
+        self.on.table.for_rows(columns, self.on.progress, find, &mut |(_, found): FoundIds| {
             for (slot, id, row) in found {
                 let of_id = rows[slot].entry(id).or_default();
                 // Two show that it is not the only one.
@@ -186,12 +175,12 @@ impl Search<'_> {
         let all: Vec<usize> = (0..columns.len()).filter(holds).collect();
         // The index that pandas writes counts rows: it is the last guess.
         let (index, holding): (Vec<usize>, Vec<usize>) =
-            all.into_iter().partition(|&slot| self.fields[columns[slot]].is_index());
+            all.into_iter().partition(|&slot| self.on.fields[columns[slot]].is_index());
         if let Some(&other) = holding.iter().find(|&&slot| rows[slot] != rows[holding[0]]) {
-            let [one, other] = [holding[0], other].map(|slot| &self.fields[columns[slot]].name);
+            let [one, other] = [holding[0], other].map(|slot| &self.on.fields[columns[slot]].name);
             let problem =
                 format!("`{one}` and `{other}` both hold the ids of the edges, in different rows: pass --id-column");
-            return Err(Error::input(self.path, problem));
+            return Err(self.on.wrong(problem));
         }
         // Some ids may have no row, or several: then the column that holds most of them is it.
         let most = || (0..columns.len()).max_by_key(|&slot| (rows[slot].len(), Reverse(slot)));
@@ -210,7 +199,7 @@ impl Search<'_> {
                 if 2 * found(end) <= self.sample.ends[end].len() || found(other) > 0 {
                     continue;
                 }
-                let name = &self.fields[at].name;
+                let name = &self.on.fields[at].name;
                 let missing = self.sample.ends[other].iter().min().map_or(String::new(), |&id| self.sample.text(id));
                 return Ok(Some(format!(
                     "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: these are two kinds of vertices, and \
@@ -224,123 +213,35 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The problem that none of `columns` holds most ids, with examples, and how they would match.
+    /// The problem that none of `columns` holds most ids, with examples of both.
     fn nothing_found(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
-        let examples = |texts: &[String]| {
+        let examples = |texts: Vec<String>| {
             texts.iter().take(2).map(|text| shown(text.as_bytes())).collect::<Vec<_>>().join(" and ")
         };
-        let texts: Vec<String> = self.sample.ids.iter().map(|&id| self.sample.text(id)).collect();
-        let mut problem =
-            format!("no column holds most ids of the edges, which are {kind}, such as {}", examples(&texts));
-        let simple_forms =
-            |simple: fn(&str) -> String| texts.iter().map(move |text| simple(text)).filter(|form| !form.is_empty());
-        let mut wanted = ALIKE.map(|form| simple_forms(form.of).collect::<HashSet<String>>());
-        // Digits do not identify an id if the characters around them differ.
-        let around = |text: &String| text.chars().filter(|char| !char.is_ascii_digit()).collect::<String>();
-        if texts.iter().map(around).collect::<HashSet<String>>().len() > 1 {
-            wanted[DIGITS].clear();
-        }
-        // Of each column the first cells, and the simple forms of sampled ids that are there.
-        #[derive(Default)]
-        struct Cells {
-            first: Vec<String>,
-            alike: [HashSet<String>; ALIKE.len()],
-        }
-        let look = |found: &mut Vec<Cells>, slot: usize, cell: Cell<'_>| {
-            found.resize_with(columns.len(), Cells::default);
-            if cell == Cell::Missing {
-                return Ok(());
-            }
-            let (cell, found) = (key(cell, false), &mut found[slot]);
-            for ((alike, wanted), form) in found.alike.iter_mut().zip(&wanted).zip(&ALIKE) {
-                let simple = (form.of)(&cell);
-                if wanted.contains(&simple) {
-                    alike.insert(simple);
-                }
-            }
-            if found.first.len() < 2 {
-                found.first.push(cell.into_owned());
-            }
-            Ok(())
-        };
-        let mut all: Vec<Cells> = Vec::new();
-        all.resize_with(columns.len(), Cells::default);
-        if !columns.is_empty() {
-            self.table.for_rows(columns, self.progress, look, &mut |found: Vec<Cells>| {
-                for (all, found) in all.iter_mut().zip(found) {
-                    all.first.extend(found.first);
-                    all.first.truncate(2);
-                    all.alike.iter_mut().zip(found.alike).for_each(|(all, found)| all.extend(found));
-                }
-                Ok(())
-            })?;
-        }
-        let is_alike = |slot: &usize, form: usize| 2 * all[*slot].alike[form].len() > wanted[form].len();
-        let alike =
-            (0..ALIKE.len()).find_map(|form| Some((form, (0..columns.len()).find(|slot| is_alike(slot, form))?)));
-        let likely = |slot: &usize| Some(columns[*slot]) == named || roles::is_id(&self.fields[columns[*slot]]);
-        let slot = alike.map(|(_, slot)| slot).or_else(|| (0..columns.len()).find(likely)).unwrap_or(0);
-        if let Some(found) = all.get(slot).filter(|found| !found.first.is_empty()) {
-            problem += &format!("; `{}` has {}", self.fields[columns[slot]].name, examples(&found.first));
-        }
-        Ok(match alike {
-            Some((form, _)) => {
-                let are_numbers = texts.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-                let remedy = if form == ZEROS && are_numbers {
-                    "pass --id-type number"
-                } else {
-                    "write them alike in both tables"
+        let of_edges = examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
+        let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.on.fields[**at]);
+        let of_table = match columns.iter().find(likely).or(columns.first()) {
+            Some(&at) => {
+                let first = |cells: &mut Vec<String>, _: usize, cell: Cell<'_>| {
+                    cells.extend((cells.len() < 2).then(|| key(cell, false).into_owned()));
+                    Ok(())
                 };
-                format!("{problem}, the same except for {}: {remedy}", ALIKE[form].leaves_out)
+                let mut all = Vec::new();
+                self.on.table.for_rows(&[at], self.on.progress, first, &mut |cells: Vec<String>| {
+                    all.extend(cells);
+                    Ok(())
+                })?;
+                format!("; `{}` has {}", self.on.fields[at].name, examples(all))
             }
-            None => {
-                let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
-                format!(
-                    "{problem}: pass --id-column COLUMN if another holds them, check that both tables are of one graph{few}. There are {}",
-                    choice::names(self.fields)
-                )
-            }
-        })
-    }
-}
-
-/// A simpler way to write ids, in which the ids of two tables may match.
-struct SimpleForm {
-    leaves_out: &'static str,
-    of: fn(&str) -> String,
-}
-
-/// The simple forms of ids, starting with the one that leaves out least.
-const ALIKE: [SimpleForm; 4] = [
-    SimpleForm { leaves_out: "upper and lower case", of: |id| id.to_lowercase() },
-    SimpleForm { leaves_out: "zeros before numbers", of: |id| id.trim_start_matches('0').to_lowercase() },
-    SimpleForm {
-        leaves_out: "blanks and punctuation",
-        of: |id| id.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect(),
-    },
-    SimpleForm {
-        leaves_out: "text before or after the digits",
-        of: |id| {
-            let digits: String = id.chars().filter(char::is_ascii_digit).collect();
-            digits.trim_start_matches('0').to_string()
-        },
-    },
-];
-
-/// Position of the form with only digits.
-const DIGITS: usize = 3;
-/// Position of the form without zeros before numbers.
-const ZEROS: usize = 1;
-
-/// The id in a cell.
-pub fn id_of(cell: Cell<'_>, kind: IdKind) -> Option<u64> {
-    match (cell, kind) {
-        (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
-        (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
-        (Cell::Number(_, _, Some(number)), IdKind::Text) => Some(xxh3_64(number.to_string().as_bytes())),
-        (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
-        (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
-        _ => None,
+            None => String::new(),
+        };
+        let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
+        Ok(format!(
+            "no column holds most ids of the edges, which are {kind}, such as {of_edges}{of_table}: write them alike in both tables \
+             (--id-type number takes 0010 for 10), pass --id-column COLUMN if another holds them, and check that both tables are of one \
+             graph and not exchanged{few}. There are {}",
+            choice::names(self.on.fields)
+        ))
     }
 }

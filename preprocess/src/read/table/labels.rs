@@ -1,16 +1,15 @@
 //! Labels of a table of vertices: classes by number or by name, sets of classes, or numbers to learn.
 
-use std::collections::HashMap;
-use std::path::Path;
-
 use gsplit_store::{LabelShape, Recipe};
 
+use super::cells::Cell;
 use super::choice::{self, Field, NONE};
 use super::features::{Encoded, EncodedColumn, Encoding};
 use super::roles::Roles;
-use super::rows::{Cell, Table};
+use super::sheet::Sheet;
 use super::statistics::{ColumnStatistics, MOST_CODES, key};
-use crate::read::options::{LabelKind, NodeTableOptions, Unseen};
+use super::surveyed::Surveyed;
+use crate::read::options::{LabelKind, Unseen};
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::{Error, Result};
@@ -54,24 +53,15 @@ impl TableLabels {
     }
 }
 
-/// The labels, from their columns; `trained` is the recipe of an earlier table.
-pub fn labels(
-    path: &Path,
-    table: &Table,
-    fields: &[Field],
-    roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-    trained: Option<&Recipe>,
-    options: &NodeTableOptions,
-) -> Result<TableLabels> {
-    let recipe = trained;
-    let trained = trained.filter(|_| options.label_column.is_none());
-    let shape = trained.map_or(options.label_shape, |trained| trained.label_shape);
-    let encoded = |columns| Some(Box::new(EncodedColumn::new(table, path, "label", columns)) as Box<dyn Column>);
-    let number = |at: usize, unlabelled| Encoded::label(at, &fields[at], Encoding::Number(0.0, 1.0), unlabelled);
+/// The labels, from their columns.
+pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
+    let trained = on.trained.filter(|_| on.options.label_column.is_none());
+    let shape = trained.map_or(on.options.label_shape, |trained| trained.label_shape);
+    let encoded = |columns| Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>);
+    let number = |at: usize, unlabelled| Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), unlabelled);
     let no_classes = |what: &str| {
         let problem = format!("--unlabelled is for one column of classes; {what}");
-        if options.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
+        if on.options.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
     };
     let at = match roles.labels[..] {
         [] => {
@@ -81,28 +71,22 @@ pub fn labels(
         [at] => at,
         _ => {
             no_classes("the label is several of zeros and ones")?;
-            return several(
-                path,
-                fields,
-                roles,
-                seen,
-                (shape, encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect())),
-            );
+            return several(on, roles, shape, encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect()));
         }
     };
     let as_classes = |unlabelled| {
-        let column = Some(table.column(fields, at, "label", true));
+        let column = Some(on.table.column(at, "label", true));
         Ok(TableLabels { column, shape, unlabelled, ..TableLabels::default() })
     };
-    let field = &fields[at];
-    let Some(seen) = seen.get(&at) else {
+    let field = &on.fields[at];
+    let Some(seen) = on.seen.get(&at) else {
         no_classes("the label is a list")?;
         return Ok(TableLabels {
             class_names: trained.map(|trained| trained.classes.clone()).filter(|names| !names.is_empty()),
             ..as_classes(None)?
         });
     };
-    let (is_number, kind) = (field.value.is_some(), options.label_kind);
+    let (is_number, kind) = (field.value.is_some(), on.options.label_kind);
     let numeric = match (kind, shape) {
         (Some(kind), _) => kind == LabelKind::Number,
         (None, Some(shape)) => shape == LabelShape::Number,
@@ -111,11 +95,11 @@ pub fn labels(
     let names_of_recipe = trained.is_some_and(|trained| !trained.classes.is_empty());
     if shape.is_some() && kind.is_none() && !is_number && !names_of_recipe {
         let problem = format!("column `{}`: expected numbers, as in the table of the recipe", field.name);
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     if numeric && !is_number {
         let problem = format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     if numeric {
         no_classes("the label is a number to learn")?;
@@ -131,18 +115,18 @@ pub fn labels(
                 "column `{}` holds {count} different numbers in {values} rows: pass --label-kind class, or number for a quantity to learn",
                 field.name
             );
-            return Err(Error::input(path, problem));
+            return Err(on.wrong(problem));
         }
     }
     if !is_number && trained.is_none() && kind.is_none() {
-        let is_stray = |stray: &&str| options.unlabelled.as_deref() != Some(stray);
+        let is_stray = |stray: &&str| on.options.unlabelled.as_deref() != Some(stray);
         if let Some(stray) = seen.strays(false).into_iter().find(is_stray) {
             let (column, stray) = (&field.name, shown(stray.as_bytes()));
             let problem = format!(
                 "column `{column}` holds numbers for the most part, and {stray}: fix it, pass --unlabelled VALUE if it stands for no label, \
                  or --label-kind class for classes by name"
             );
-            return Err(Error::input(path, problem));
+            return Err(on.wrong(problem));
         }
         let alone = seen.keys.values().filter(|&&rows| rows == 1).count();
         if seen.many || (names.len() > MANY_NAMES && 2 * alone > names.len()) {
@@ -152,14 +136,14 @@ pub fn labels(
                  --label-column, or --label-kind class if each is a class",
                 field.name
             );
-            return Err(Error::input(path, problem));
+            return Err(on.wrong(problem));
         }
     }
-    let unlabelled = unlabelled(path, field, seen, trained, options)?;
+    let unlabelled = unlabelled(on, field, seen, trained)?;
     names.retain(|name| Some(name) != unlabelled.as_ref());
     let (mut notes, mut are_names) = (Vec::new(), true);
     if let Some(trained) = trained.filter(|trained| !trained.classes.is_empty()) {
-        notes.extend(new_classes(path, field, seen, &names, trained, options)?);
+        notes.extend(new_classes(on, field, seen, &names, trained)?);
         names.clone_from(&trained.classes);
     } else if shape.is_some() && is_number {
         // Classes by number: the recipe has their count, and each number is checked where it is read.
@@ -182,60 +166,53 @@ pub fn labels(
             "column `{}` has more than {MOST_CODES} different strings: expected names of classes; pass --label-column",
             field.name
         );
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     let places = Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
-    let folds = options.folds_case(recipe);
+    let folds = on.options.folds_case(on.trained);
     let mut label = Encoded::label(at, field, places, -1.0).folding(folds);
-    label.takes_unseen = trained.is_some() && options.unseen == Some(Unseen::Other);
+    label.takes_unseen = trained.is_some() && on.options.unseen == Some(Unseen::Other);
     let class_names = are_names.then_some(names);
     Ok(TableLabels { column: encoded(vec![label]), class_names, shape, unlabelled, notes })
 }
 
 /// Asks what a comma in the label means, if no other column settles it.
-pub fn ask_for_commas(
-    path: &Path,
-    table: &Table,
-    fields: &[Field],
-    roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-) -> Result<()> {
+pub fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     let [at] = roles.labels[..] else { return Ok(()) };
-    let elsewhere = (0..fields.len()).any(|other| other != at && table.has_decimal_commas(other));
-    if elsewhere || !table.has_decimal_commas(at) {
+    let commas = on.table.sheet().map(Sheet::decimal_commas).unwrap_or_default();
+    if commas != [at] {
         return Ok(());
     }
-    let Some(number) = seen.get(&at).and_then(|seen| seen.keys.keys().find(|name| name.contains('.'))) else {
+    let Some(number) = on.seen.get(&at).and_then(|seen| seen.keys.keys().find(|name| name.contains('.'))) else {
         return Ok(());
     };
-    let (column, cell) = (&fields[at].name, number.replace('.', ","));
+    let (column, cell) = (&on.fields[at].name, number.replace('.', ","));
     let problem = format!(
         "column `{column}`: `{cell}` may be a number or two classes: pass --label-kind number if it is {number}; several classes of a vertex \
          are columns of 0 and 1, for --label-column"
     );
-    Err(Error::input(path, problem))
+    Err(on.wrong(problem))
 }
 
 /// Labels from several columns of zeros and ones, read as `column`.
 fn several(
-    path: &Path,
-    fields: &[Field],
+    on: &Surveyed<'_>,
     roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-    (shape, column): (Option<LabelShape>, Option<Box<dyn Column>>),
+    shape: Option<LabelShape>,
+    column: Option<Box<dyn Column>>,
 ) -> Result<TableLabels> {
-    let is_wrong = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::are_flags);
+    let is_wrong = |at: &&usize| !on.seen.get(at).is_some_and(ColumnStatistics::are_flags);
     if let Some(&at) = roles.labels.iter().find(is_wrong) {
-        let problem = format!("--label-column: `{}` of several: expected zeros and ones", fields[at].name);
-        return Err(Error::input(path, problem));
+        let problem = format!("--label-column: `{}` of several: expected zeros and ones", on.fields[at].name);
+        return Err(on.wrong(problem));
     }
-    let class_names = Some(roles.labels.iter().map(|&at| fields[at].name.clone()).collect());
-    let missing = |at: &&usize| seen.get(at).is_some_and(|seen| seen.missing > 0);
-    let lacking: Vec<Field> = roles.labels.iter().filter(missing).map(|&at| fields[at].clone()).collect();
-    let cells: u64 = roles.labels.iter().filter_map(|at| Some(seen.get(at)?.missing)).sum();
+    let class_names = Some(roles.labels.iter().map(|&at| on.fields[at].name.clone()).collect());
+    let missing = |at: &&usize| on.seen.get(at).is_some_and(|seen| seen.missing > 0);
+    let lacking: Vec<Field> = roles.labels.iter().filter(missing).map(|&at| on.fields[at].clone()).collect();
+    let cells: u64 = roles.labels.iter().filter_map(|at| Some(on.seen.get(at)?.missing)).sum();
     let note = format!(
         "{}: labels: {cells} cells without a value in {} count as 0, not of the class",
-        path.display(),
+        on.path.display(),
         choice::names(&lacking)
     );
     let notes = if cells > 0 { vec![note] } else { Vec::new() };
@@ -244,14 +221,13 @@ fn several(
 
 /// The value that means unlabelled: from the option or the recipe; otherwise -1 among class numbers from 0.
 fn unlabelled(
-    path: &Path,
+    on: &Surveyed<'_>,
     field: &Field,
     seen: &ColumnStatistics,
     trained: Option<&Recipe>,
-    options: &NodeTableOptions,
 ) -> Result<Option<String>> {
     let (name, is_number) = (&field.name, field.value.is_some());
-    match (options.unlabelled.as_deref(), trained) {
+    match (on.options.unlabelled.as_deref(), trained) {
         (Some(NONE), _) => return Ok(None),
         (Some(value), _) => {
             let value = key(Cell::Text(value), is_number).into_owned();
@@ -259,7 +235,7 @@ fn unlabelled(
                 true => Ok(Some(value)),
                 false => {
                     let problem = format!("--unlabelled: column `{name}` has no value {}", shown(value.as_bytes()));
-                    Err(Error::input(path, problem))
+                    Err(on.wrong(problem))
                 }
             };
         }
@@ -269,8 +245,8 @@ fn unlabelled(
     }
     let others = || seen.keys.keys().filter(|name| *name != UNLABELLED);
     let Some(count) = seen.keys.get(UNLABELLED).filter(|_| is_number) else {
-        return negative(path, field, seen)
-            .filter(|_| trained.is_none() && options.label_kind.is_none())
+        return negative(on, field, seen)
+            .filter(|_| trained.is_none() && on.options.label_kind.is_none())
             .map_or(Ok(None), Err);
     };
     // One of two classes is often called -1, and so is one of several around 0.
@@ -282,13 +258,13 @@ fn unlabelled(
              stands for no label",
             found.join(", ")
         );
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     Ok(Some(UNLABELLED.into()))
 }
 
 /// The question for the only negative number among class numbers from 0, which may mean unlabelled.
-fn negative(path: &Path, field: &Field, seen: &ColumnStatistics) -> Option<Error> {
+fn negative(on: &Surveyed<'_>, field: &Field, seen: &ColumnStatistics) -> Option<Error> {
     let mut negative = seen.keys.iter().filter(|(name, _)| name.starts_with('-') && field.value.is_some());
     let (value, rows) = negative.next().filter(|_| seen.keys.len() > 2)?;
     let most = 2 * seen.keys.len() as u64;
@@ -302,31 +278,30 @@ fn negative(path: &Path, field: &Field, seen: &ColumnStatistics) -> Option<Error
          --unlabelled none if it is a class",
         field.name
     );
-    Some(Error::input(path, problem))
+    Some(on.wrong(problem))
 }
 
 /// A line on the classes among `names` that the recipe does not have, where they count as unlabelled.
 fn new_classes(
-    path: &Path,
+    on: &Surveyed<'_>,
     field: &Field,
     seen: &ColumnStatistics,
     names: &[String],
     trained: &Recipe,
-    options: &NodeTableOptions,
 ) -> Result<Option<String>> {
     let new: Vec<&String> = names.iter().filter(|name| !trained.classes.contains(name)).collect();
     let Some(first) = new.first() else { return Ok(None) };
     let (column, first) = (&field.name, shown(first.as_bytes()));
-    if options.unseen != Some(Unseen::Other) {
+    if on.options.unseen != Some(Unseen::Other) {
         let problem = format!(
             "column `{column}`: {first} is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out \
              of the table"
         );
-        return Err(Error::input(path, problem));
+        return Err(on.wrong(problem));
     }
     let rows: u64 = new.iter().filter_map(|&name| seen.keys.get(name)).sum();
     Ok(Some(format!(
         "note: {}: column `{column}`: {rows} rows are of classes that the recipe does not have, as {first}: they count as unlabelled",
-        path.display()
+        on.path.display()
     )))
 }

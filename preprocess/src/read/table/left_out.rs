@@ -1,33 +1,15 @@
 //! Columns that are not used as features though they could be: identifiers, codes, and columns that give the label away.
 
 use super::choice::{self, Field};
+use super::ends::{has, words};
 use super::roles::{LABEL_NAMES, is_text};
 use super::statistics::ColumnStatistics;
 
 /// Last words of the names of identifiers.
-const IDENTIFIERS: [&str; 19] = [
-    "id",
-    "ids",
-    "no",
-    "nr",
-    "number",
-    "key",
-    "uuid",
-    "guid",
-    "hash",
-    "zip",
-    "zipcode",
-    "postcode",
-    "postal",
-    "plz",
-    "phone",
-    "telephone",
-    "iban",
-    "ssn",
-    "account",
-];
+const IDENTIFIERS: &str = "id ids no nr number key uuid guid hash zip zipcode postcode postal plz phone telephone \
+    iban ssn account";
 /// Words of the names of times, whose values may all be distinct.
-const TIMES: [&str; 6] = ["time", "date", "timestamp", "day", "year", "age"];
+const TIMES: &str = "time date timestamp day year age";
 /// Most different values of a column whose name is an identifier's that make it a number or a category all the same.
 const FEW_IDENTIFIERS: f64 = 20.0;
 /// Number of values from which on it is significant that all are distinct.
@@ -45,8 +27,8 @@ pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> 
     if labels.iter().any(of_label) {
         return Some("its name begins as that of the label".into());
     }
-    let words = words_of(&field.name);
-    let is_named = words.last().is_some_and(|word| IDENTIFIERS.contains(&word.as_str()));
+    let words = words(&field.name);
+    let is_named = words.last().is_some_and(|word| has(IDENTIFIERS, word));
     if is_text(field) {
         return match (seen.many, 2 * seen.keys.len() as u64 > seen.values) {
             (true, _) | (_, true) => Some("hardly any of its strings occurs twice".into()),
@@ -67,7 +49,7 @@ pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> 
         return Some("its numbers have leading zeros, as codes do".into());
     }
     let all_distinct = distinct >= 0.94 * seen.values as f64;
-    let is_time = words.iter().any(|word| TIMES.contains(&word.as_str()));
+    let is_time = words.iter().any(|word| has(TIMES, word));
     let (least, most) = (seen.numbers.least, seen.numbers.most);
     let counts = most - least + 1.0 <= 1.06 * seen.values as f64;
     let digits = |number: f64| number.abs().max(1.0).log10() as u32 + 1;
@@ -77,21 +59,4 @@ pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> 
         true if long => Some("its numbers are long and all distinct".into()),
         _ => None,
     }
-}
-
-/// The words of a name: `accountNo`, `account_no` and `Account No` are two.
-fn words_of(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before_is_lower = false;
-    for char in name.chars() {
-        if !char.is_alphanumeric() || (char.is_uppercase() && before_is_lower) {
-            words.push(String::new());
-        }
-        before_is_lower = char.is_lowercase();
-        if let (true, Some(word)) = (char.is_alphanumeric(), words.last_mut()) {
-            word.extend(char.to_lowercase());
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }

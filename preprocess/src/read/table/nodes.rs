@@ -28,9 +28,12 @@ use super::labels::{TableLabels, ask_for_commas, labels};
 use super::parts;
 use super::recipe;
 use super::roles::{self, Features, Roles};
-use super::rows::{Cell, Table};
-use super::splits::{SplitIds, splits_by_flag, splits_by_name};
-use super::statistics::{ColumnStatistics, RepeatedRows, as_f64, survey};
+use super::rows::Table;
+use super::sheet::Sheet;
+use super::source::TableSource;
+use super::splits::{SplitIds, splits};
+use super::statistics::{RepeatedRows, survey};
+use super::surveyed::Surveyed;
 use crate::edges::{EdgeSource, ValueType};
 use crate::memory::Memory;
 use crate::read::options::{NodeTableOptions, Scale, TextOptions, Unseen};
@@ -103,82 +106,63 @@ pub fn nodes(
     let of_text = TextOptions { header: None, must_have_header: true, ..text };
     let na = options.na.as_deref().unwrap_or_default();
     let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
-    if let (Table::Text(sheet), Some(trained)) = (&mut table, &trained) {
-        recipe::strings(trained).for_each(|column| sheet.take_as_strings(column));
-    }
+    table.take_as_strings(trained.iter().flat_map(recipe::strings));
     if table.is_empty() {
         return Err(Error::input(path, "has columns and no rows: expected a row for each vertex"));
     }
-    let fields = table.fields()?;
-    edges.map_or(Ok(()), |edges| check_na(path, na, &fields, edges))?;
-    let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
-    let is_trained = |id: &usize| trained.as_ref().is_some_and(|trained| trained.id == fields[*id].name);
+    let fields = &table.fields[..];
+    let trained = trained.as_ref();
+    let mut on = Surveyed { path, table: &table, fields, options, trained, seen: HashMap::new(), progress };
+    edges.map_or(Ok(()), |edges| check_na(&on, na, edges))?;
+    let mut roles = roles::of(&on)?;
+    let is_trained = |id: &usize| trained.is_some_and(|trained| trained.id == fields[*id].name);
     let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
     let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
-        (Some(edges), _) => find_ids(path, &table, &fields, (&roles, given), (edges, text.id_type), options, progress)?,
+        (Some(edges), _) => find_ids(&on, (&roles, given), (edges, text.id_type))?,
         (None, Some(at)) => IdColumn { at, kind: text.id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? },
         (None, None) => {
-            let name = trained.as_ref().map_or("id", |trained| &trained.id);
-            let problem = format!(
-                "has no column `{name}` of ids: rename its column of ids. There are {}",
-                choice::names(&fields)
-            );
-            return Err(Error::input(path, problem));
+            let name = trained.map_or("id", |trained| &trained.id);
+            return Err(on.lacks(&format!("has no column `{name}` of ids: rename its column of ids")));
         }
     };
     roles.take_id(id);
-    let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
-    let repeated = |keep| RepeatedRows::of(path, source(&[id], kind, &[])?.as_ref(), id, keep, memory);
+    let ids = || TableSource::ids(&table, id, kind);
+    let repeated = |keep| RepeatedRows::of(path, &ids(), id, keep, memory);
     let repeated = options.on_duplicate.map(repeated).transpose()?;
-    let to_survey = roles.to_survey(&fields, |at| table.may_lack(at));
-    let mut seen = survey(&table, &fields, &to_survey, repeated.as_ref(), progress)?;
-    let decided = roles.decide(path, &fields, &seen, options);
-    decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
+    on.seen = survey(&table, &roles.to_survey(&table), repeated.as_ref(), progress)?;
+    roles.decide(&on)?;
     if let Some(stray) = &roles.stray {
         table.problem_of(stray.at, &stray.cells, &stray.problem, progress)?;
     }
-    let folds = options.folds_case(trained.as_ref());
+    let folds = options.folds_case(trained);
     if folds {
-        let known = trained.as_ref().map_or(&[][..], |trained| &trained.classes);
+        let known = trained.map_or(&[][..], |trained| &trained.classes);
         let is_label = |at: &usize| roles.labels.contains(at);
-        let texts = seen.iter_mut().filter(|(at, _)| roles::is_text(&fields[**at]));
+        let texts = on.seen.iter_mut().filter(|(at, _)| roles::is_text(&fields[**at]));
         texts.for_each(|(at, seen)| seen.fold(if is_label(at) { known } else { &[] }));
     } else if options.case.is_none() && trained.is_none() {
-        ask_for_case(path, &fields, &roles, &seen)?;
-    }
-    if trained.is_none() {
-        check_sizes(&table, &roles, &seen, progress)?;
+        ask_for_case(&on, &roles)?;
     }
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);
-    let splits = match (&roles.masks, roles.split) {
-        ([None, None, None], None) => None,
-        (_, Some(split)) => {
-            let names = table.source_of_names(split)?;
-            Some(splits_by_name(split_ids, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
-        }
-        (masks, None) => {
-            let flags: Vec<usize> = masks.iter().flatten().copied().collect();
-            Some(splits_by_flag(split_ids, &fields, &roles, source(&[id], kind, &flags)?.as_ref())?)
-        }
-    };
+    let splits = splits(split_ids, &table, &roles, (id, kind), progress)?;
     if options.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
-        ask_for_commas(path, &table, &fields, &roles, &seen)?;
+        ask_for_commas(&on, &roles)?;
     }
-    let labels = labels(path, &table, &fields, &roles, &seen, trained.as_ref(), options)?;
-    let recipes = match (&roles.features, &trained) {
-        (_, Some(trained)) => recipe::by(path, &fields, trained, options)?,
+    let labels = labels(&on, &roles)?;
+    let recipes = match (&roles.features, trained) {
+        (_, Some(trained)) => recipe::by(&on, trained)?,
         (Features::None, None) => Vec::new(),
         (Features::List(at), None) => vec![(*at, list(&fields[*at]))],
-        (Features::Scalars(columns), None) => recipe::of(path, &fields, columns, &seen, options)?,
+        (Features::Scalars(columns), None) => recipe::of(&on, columns)?,
     };
     if trained.is_some() {
-        recipe::note_far(path, &recipes, &seen, progress);
+        recipe::note_far(&on, &recipes);
     }
-    let unseen = trained.as_ref().map(|_| options.unseen.unwrap_or(Unseen::Refuse));
+    let unseen = trained.map(|_| options.unseen.unwrap_or(Unseen::Refuse));
     let features: Option<Box<dyn Column>> = match &roles.features {
         Features::None => None,
         Features::List(at) => {
-            let rows = table.column(&fields, *at, "feat", false);
+            let rows = table.column(*at, "feat", false);
             Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), options.fill, progress)?)
         }
         Features::Scalars(_) => {
@@ -188,27 +172,27 @@ pub fn nodes(
             Some(Box::new(EncodedColumn::new(&table, path, "feat", recipes.iter().map(encode).collect())))
         }
     };
-    let columns = roles.columns(&fields);
+    let columns = roles.columns(fields);
     let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
     // Whole numbers have no way to say that one is missing: of a column that nobody asked for they become doubles.
-    let lacks = |at: &usize| seen.get(at).is_some_and(|seen| seen.missing > 0);
+    let lacks = |at: &usize| on.seen.get(at).is_some_and(|seen| seen.missing > 0);
     let is_whole = |at: usize| fields[at].value == Some((ValueType::I64, 1));
     let column = |(at, name): &(usize, String)| match is_whole(*at) && lacks(at) {
         true => table.doubles(*at, name),
-        false => table.column(&fields, *at, name, false),
+        false => table.column(*at, name, false),
     };
-    roles.say(path, &fields, labels.words(), progress);
-    roles.say_blank_flags(path, &fields, &seen, progress);
+    roles.say(&on, labels.words());
+    roles.say_blank_flags(&on);
     labels.notes.iter().for_each(|note| progress.decide(note));
     if trained.is_none() {
-        note_sentinels(path, &fields, &roles, &labels, &seen, options, progress);
-        note_giveaways(path, &table, &fields, &roles, &labels, progress)?;
+        note_sentinels(&on, &roles, &labels);
+        note_giveaways(&on, &roles, &labels)?;
     }
-    say_others(path, &recipes, progress);
+    say_others(&on, &recipes);
     super::note_readings(path, &table.readings(), progress);
     // Columns that the table lacks stay as in the recipe: the next table may have them.
-    let trained = trained.filter(|_| options.label_column.is_none()).unwrap_or_default();
+    let trained = trained.filter(|_| options.label_column.is_none()).cloned().unwrap_or_default();
     let or_trained = |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
     let recipe = Recipe {
         id: fields[id].name.clone(),
@@ -216,16 +200,16 @@ pub fn nodes(
         classes: or_trained(labels.class_names.clone().unwrap_or_default(), trained.classes),
         label_shape: labels.shape.or(trained.label_shape),
         unlabelled: labels.unlabelled.clone().or(trained.unlabelled),
-        dates: table.date_order().or(text.date_order).map(|order| order.to_string()),
+        dates: table.sheet().and_then(Sheet::date_order).or(text.date_order).map(|order| order.name().to_string()),
         na: na.to_vec(),
         folds_case: folds,
-        splits: or_trained(roles.split_names(&fields), trained.splits),
+        splits: or_trained(roles.split_names(fields), trained.splits),
         features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
-        left_out: roles.left_out(&fields),
+        left_out: roles.left_out(fields),
         edges: EdgeRecipe::default(),
     };
     Ok(NodeTable {
-        ids: source(&[id], kind, &[])?,
+        ids: Box::new(ids()),
         features,
         labels,
         recipe,
@@ -235,70 +219,23 @@ pub fn nodes(
     })
 }
 
-/// The question for the label, with the next one, so that both are answered in one try.
-fn with_missing(
-    error: Error,
-    fields: &[Field],
-    roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-    options: &NodeTableOptions,
-) -> Error {
-    let Error::Input { path, line, problem } = error else { return error };
-    let Features::Scalars(columns) = &roles.features else { return Error::Input { path, line, problem } };
-    let lacks = |&&(at, _): &&(usize, Option<_>)| seen.get(&at).is_some_and(|seen| seen.missing > 0);
-    let lacking: Vec<Field> = columns.iter().filter(lacks).map(|&(at, _)| fields[at].clone()).collect();
-    if lacking.is_empty() || options.fill.is_some() {
-        return Error::Input { path, line, problem };
-    }
-    let columns = match lacking.len() {
-        few @ ..5 => choice::names(&lacking[..few]),
-        many => format!("{many} columns"),
-    };
-    let problem = format!("{problem}; and --fill mean, or a number, for the missing values of {columns}");
-    Error::Input { path, line, problem }
-}
-
-/// Refuses a number among the features that is too large for a feature: mean and deviation would be too large as well,
-/// and every other number would be negligible.
-fn check_sizes(
-    table: &Table,
-    roles: &Roles,
-    seen: &HashMap<usize, ColumnStatistics>,
-    progress: &dyn Progress,
-) -> Result<()> {
-    const MOST: f64 = f32::MAX as f64;
-    let Features::Scalars(columns) = &roles.features else { return Ok(()) };
-    let is_too_large =
-        |at: &usize| seen.get(at).is_some_and(|seen| seen.numbers.most > MOST || seen.numbers.least < -MOST);
-    let Some(at) = columns.iter().map(|&(at, _)| at).find(is_too_large) else { return Ok(()) };
-    let check = |_: &mut (), _: usize, cell: Cell<'_>| match as_f64(cell).filter(|number| number.abs() > MOST) {
-        Some(number) => Err(format!(
-            "{number:e}: expected a number of at most 3.4e38, the largest f32: fix it, or leave the column out with --feature-columns"
-        )),
-        None => Ok(()),
-    };
-    table.for_rows(&[at], progress, check, &mut |()| Ok(()))
-}
-
 /// Refuses a missing value of a column that neither the table nor its edges have.
-fn check_na(path: &Path, na: &[String], fields: &[Field], edges: &dyn EdgeSource) -> Result<()> {
+fn check_na(on: &Surveyed<'_>, na: &[String], edges: &dyn EdgeSource) -> Result<()> {
     let has = |column: &str| {
-        fields.iter().any(|field| field.name == column) || edges.columns().iter().any(|edge| edge.name == column)
+        on.fields.iter().any(|field| field.name == column) || edges.columns().iter().any(|edge| edge.name == column)
     };
-    let unknown = na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column));
-    unknown.map_or(Ok(()), |(column, word)| {
-        let problem =
-            format!("--na {column}={word}: there is no column `{column}`. There are {}", choice::names(fields));
-        Err(Error::input(path, problem))
-    })
+    match na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column)) {
+        Some((column, word)) => Err(on.lacks(&format!("--na {column}={word}: there is no column `{column}`"))),
+        None => Ok(()),
+    }
 }
 
 /// Asks whether strings that differ only in case or blanks are one class or category.
-fn ask_for_case(path: &Path, fields: &[Field], roles: &Roles, seen: &HashMap<usize, ColumnStatistics>) -> Result<()> {
+fn ask_for_case(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     let alike = |at: usize| {
-        let spellings = seen.get(&at).filter(|_| roles::is_text(&fields[at]))?.alike()?;
+        let spellings = on.seen.get(&at).filter(|_| roles::is_text(&on.fields[at]))?.alike()?;
         let spellings: Vec<String> = spellings.into_iter().take(4).map(|text| shown(text.as_bytes())).collect();
-        Some(format!("column `{}` has {}", fields[at].name, spellings.join(" and ")))
+        Some(format!("column `{}` has {}", on.fields[at].name, spellings.join(" and ")))
     };
     let found: Vec<String> = roles.classes_and_categories().into_iter().filter_map(alike).take(4).collect();
     match found.is_empty() {
@@ -308,70 +245,53 @@ fn ask_for_case(path: &Path, fields: &[Field], roles: &Roles, seen: &HashMap<usi
                 "{}, which differ only in case or blanks: pass --case fold to take such strings for one, or --case keep for several",
                 found.join(", ")
             );
-            Err(Error::input(path, problem))
+            Err(on.wrong(problem))
         }
     }
 }
 
 /// Notes numbers that look like missing values, and a label whose largest numbers dominate.
-fn note_sentinels(
-    path: &Path,
-    fields: &[Field],
-    roles: &Roles,
-    labels: &TableLabels,
-    seen: &HashMap<usize, ColumnStatistics>,
-    options: &NodeTableOptions,
-    progress: &dyn Progress,
-) {
-    let path = path.display();
+fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
     let labels = roles.labels.iter().filter(|_| labels.are_numbers()).copied();
     let numbers = roles.classes_and_categories().into_iter().filter(|at| !roles.labels.contains(at));
-    for at in numbers.chain(labels.clone()).filter(|&at| fields[at].value.is_some()) {
-        let Some(seen) = seen.get(&at) else { continue };
+    for at in numbers.chain(labels.clone()).filter(|&at| on.fields[at].value.is_some()) {
+        let Some(seen) = on.seen.get(&at) else { continue };
         if let Some((number, rows)) = seen.sentinel() {
-            let (name, (least, most), all) = (&fields[at].name, seen.others(number), seen.numbers.count);
-            let given = options.na.iter().flatten().map(String::as_str);
+            let (name, (least, most), all) = (&on.fields[at].name, seen.others(number), seen.numbers.count);
+            let given = on.options.na.iter().flatten().map(String::as_str);
             let word = format!("{name}={number}");
-            let fill = if options.fill.is_none() && !roles.labels.contains(&at) { " --fill mean" } else { "" };
-            progress.decide(&format!(
-                "note: {path}: column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} in the others: if {number} means that the value is missing, pass {}{fill}",
+            let fill = if on.options.fill.is_none() && !roles.labels.contains(&at) { " --fill mean" } else { "" };
+            on.note(&format!(
+                "column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} in the others: if {number} means that the value is missing, pass {}{fill}",
                 na::remedy(given.chain([word.as_str()]))
             ));
         }
     }
     for at in labels {
-        let Some(numbers) = seen.get(&at).map(|seen| &seen.numbers) else { continue };
+        let Some(numbers) = on.seen.get(&at).map(|seen| &seen.numbers) else { continue };
         if numbers.least > 0.0 && numbers.skewness() > SKEWED {
-            progress.decide(&format!(
-                "note: {path}: the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large numbers dominate the loss: consider a column of its logarithm as the label",
-                fields[at].name, numbers.mean, numbers.most
+            on.note(&format!(
+                "the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large numbers dominate the loss: consider a column of its logarithm as the label",
+                on.fields[at].name, numbers.mean, numbers.most
             ));
         }
     }
 }
 
 /// Notes columns that give the label away.
-fn note_giveaways(
-    path: &Path,
-    table: &Table,
-    fields: &[Field],
-    roles: &Roles,
-    labels: &TableLabels,
-    progress: &dyn Progress,
-) -> Result<()> {
+fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Result<()> {
     let (&[label], Features::Scalars(columns)) = (&roles.labels[..], &roles.features) else { return Ok(()) };
-    if fields[label].list {
+    if on.fields[label].list {
         return Ok(());
     }
     let columns: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let label_of =
         giveaway::Label { at: label, is_class: !labels.are_numbers(), unlabelled: labels.unlabelled.as_deref() };
-    for (at, how) in giveaway::find(table, fields, label_of, &columns, progress)? {
-        let name = &fields[at].name;
-        progress.decide(&format!(
-            "note: {}: column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, leave it out with --encode {name}=none",
-            path.display(),
-            fields[label].name
+    for (at, how) in giveaway::find(on.table, label_of, &columns, on.progress)? {
+        let name = &on.fields[at].name;
+        on.note(&format!(
+            "column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, leave it out with --encode {name}=none",
+            on.fields[label].name
         ));
     }
     Ok(())
@@ -389,12 +309,12 @@ fn list(field: &Field) -> FeatureRecipe {
 }
 
 /// Reports columns whose less frequent categories are combined.
-fn say_others(path: &Path, features: &[(usize, FeatureRecipe)], progress: &dyn Progress) {
+fn say_others(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
     for (_, feature) in features {
         if let FeatureEncoding::OneHot { categories, other: true } = &feature.encoding {
-            let (path, column, most) = (path.display(), &feature.column, categories.len());
-            progress.decide(&format!(
-                "{path}: `{column}` is one-hot by its {most} most frequent values, the rest is one more (--encode {column}=onehot, or code, has them all)"
+            let (column, most) = (&feature.column, categories.len());
+            on.say(&format!(
+                "`{column}` is one-hot by its {most} most frequent values, the rest is one more (--encode {column}=onehot, or code, has them all)"
             ));
         }
     }

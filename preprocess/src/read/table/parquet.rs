@@ -5,7 +5,6 @@
 //! asked by its header how long it will be before it is inflated, and strings stay in its dictionary however often they are meant.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ pub struct ParquetFile {
 impl ParquetFile {
     /// Reads the footer of the file at `path`.
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
-        let file = SharedFile::open(path, budget)?;
+        let file = CheckedFile::open(path, budget)?;
         let load = || {
             let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
             let options = ArrowReaderOptions::new().with_schema(with_views(found.schema()));
@@ -72,8 +71,8 @@ impl Frames for ParquetFile {
         let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
         let reader = guard(&self.path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            let file = SharedFile::open(&self.path, self.budget)?;
-            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+            let (file, metadata) = (CheckedFile::open(&self.path, self.budget)?, self.metadata.clone());
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
             let mut builder =
                 builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
             if (skip, rows.end) != (0, self.groups[group]) {
@@ -145,65 +144,42 @@ fn because(path: &Path, error: ParquetError) -> Error {
     damaged(path, error.to_string())
 }
 
-/// A file that several readers read independently, each at its own position.
-pub struct SharedFile {
-    file: Arc<File>,
-    length: u64,
+/// A file whose pages are asked how long they will be before they are inflated.
+struct CheckedFile {
+    file: File,
     budget: Memory,
 }
 
-impl SharedFile {
-    /// The file at `path`, opened before.
-    pub fn new(path: &Path, file: Arc<File>, budget: Memory) -> Result<Self> {
-        let length = file.metadata().map_err(Error::io(path))?.len();
-        Ok(Self { file, length, budget })
-    }
-
+impl CheckedFile {
     fn open(path: &Path, budget: Memory) -> Result<Self> {
-        Self::new(path, Arc::new(open_file(path).map_err(Error::io(path))?), budget)
+        Ok(Self { file: open_file(path).map_err(Error::io(path))?, budget })
     }
 }
 
-impl Length for SharedFile {
+impl Length for CheckedFile {
     fn len(&self) -> u64 {
-        self.length
+        self.file.len()
     }
 }
 
-impl ChunkReader for SharedFile {
-    type T = BufReader<FileCursor>;
+impl ChunkReader for CheckedFile {
+    type T = <File as ChunkReader>::T;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        const BUFFER: usize = 1 << 16;
         // Readers start at this position for the header of a page, and for the footer.
         let mut head = [0; 18];
         let read = self.file.read_at(&mut head, start)?;
         if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
             return Err(ParquetError::General(format!("the page at byte {start}, inflated, {problem}")));
         }
-        Ok(BufReader::with_capacity(BUFFER, FileCursor { file: self.file.clone(), at: start }))
+        self.file.get_read(start)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        if start.checked_add(length as u64).is_none_or(|end| end > self.length) {
-            return Err(ParquetError::EOF(format!("{length} bytes at byte {start}, the file has {}", self.length)));
+        // The length is claimed by the file: checked before it is allocated.
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len()) {
+            return Err(ParquetError::EOF(format!("{length} bytes at byte {start}, the file has {}", self.len())));
         }
-        let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, start)?;
-        Ok(bytes.into())
-    }
-}
-
-/// A reader with its own position in a shared file.
-pub struct FileCursor {
-    file: Arc<File>,
-    at: u64,
-}
-
-impl Read for FileCursor {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read_at(buffer, self.at)?;
-        self.at += read as u64;
-        Ok(read)
+        self.file.get_bytes(start, length)
     }
 }

@@ -1,15 +1,13 @@
 //! Recipe of the features of a table: how each column becomes numbers, by its statistics and the options, or as an earlier table
 //! was converted.
 
-use std::collections::HashMap;
-use std::path::Path;
+use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Recipe};
 
-use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Progress, Recipe};
-
-use super::choice::{self, Field};
-use super::rows::Cell;
+use super::cells::Cell;
+use super::choice::Field;
 use super::statistics::{ColumnStatistics, MOST_CODES, key};
-use crate::read::options::{Categories, Fill, NodeTableOptions, Scale};
+use super::surveyed::Surveyed;
+use crate::read::options::{Categories, Fill, Scale};
 use crate::{Error, Result};
 
 /// Maximum number of categories of a column that an option makes one-hot.
@@ -19,19 +17,13 @@ const MOST_AUTO: usize = 64;
 /// Number of deviations between the means of the new and the old table from which on a note is printed.
 const FAR: f64 = 5.0;
 
-/// Recipe of `columns`, which are in the order of the feature row, according to their statistics `seen`.
-pub fn of(
-    path: &Path,
-    fields: &[Field],
-    columns: &[(usize, Option<Categories>)],
-    seen: &HashMap<usize, ColumnStatistics>,
-    options: &NodeTableOptions,
-) -> Result<Vec<(usize, FeatureRecipe)>> {
+/// Recipe of `columns`, which are in the order of the feature row, according to their statistics.
+pub fn of(on: &Surveyed<'_>, columns: &[(usize, Option<Categories>)]) -> Result<Vec<(usize, FeatureRecipe)>> {
     let recipe = |&(at, how): &(usize, Option<Categories>)| {
         let nothing = ColumnStatistics::default();
-        let (field, seen) = (&fields[at], seen.get(&at).unwrap_or(&nothing));
+        let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
         let is_number = how.is_none() && field.value.is_some();
-        let fill = match (options.fill, is_number) {
+        let fill = match (on.options.fill, is_number) {
             (None, _) => None,
             // No place at all: a row of zeros where it is one-hot.
             (Some(_), false) => Some(-1.0),
@@ -39,24 +31,23 @@ pub fn of(
             (Some(Fill::Mean), true) => Some(seen.numbers.mean as f32),
         };
         let indicator = is_number && fill.is_some() && seen.missing > 0;
-        let encoding = encoding(path, field, how, seen, options.scale.unwrap_or(Scale::Standard))?;
+        let encoding = encoding(on, field, how, seen)?;
         Ok((at, FeatureRecipe { column: field.name.clone(), encoding, fill, indicator }))
     };
     columns.iter().map(recipe).collect()
 }
 
 fn encoding(
-    path: &Path,
+    on: &Surveyed<'_>,
     field: &Field,
     how: Option<Categories>,
     seen: &ColumnStatistics,
-    scale: Scale,
 ) -> Result<FeatureEncoding> {
     let all = |most: usize, remedy: &str| match seen.many || seen.keys.len() > most {
         false => Ok(seen.categories()),
         true => {
             let problem = format!("--encode: column `{}` has more than {most} different values: {remedy}", field.name);
-            Err(Error::input(path, problem))
+            Err(on.wrong(problem))
         }
     };
     Ok(match how {
@@ -73,7 +64,7 @@ fn encoding(
         }
         None => {
             let numbers = &seen.numbers;
-            let (shift, scale) = match scale {
+            let (shift, scale) = match on.options.scale.unwrap_or(Scale::Standard) {
                 Scale::None => (0.0, 1.0),
                 Scale::Minmax => (numbers.least, numbers.range()),
                 Scale::Standard => (numbers.mean, numbers.deviation()),
@@ -101,20 +92,14 @@ pub fn strings(trained: &Recipe) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 /// [`Error::Input`] with the name of a column that is missing, or holds something else.
-pub fn by(
-    path: &Path,
-    fields: &[Field],
-    trained: &Recipe,
-    options: &NodeTableOptions,
-) -> Result<Vec<(usize, FeatureRecipe)>> {
+pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureRecipe)>> {
     let find = |feature: &FeatureRecipe| {
         let column = &feature.column;
-        let Some(at) = fields.iter().position(|field| field.name == *column) else {
-            let problem = format!("has no column `{column}`, which is a feature of the recipe");
-            return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
+        let Some(at) = on.fields.iter().position(|field| field.name == *column) else {
+            return Err(on.lacks(&format!("has no column `{column}`, which is a feature of the recipe")));
         };
-        let (field, wrong) = (&fields[at], |expected: &str| {
-            Error::input(path, format!("column `{column}`: expected {expected}, as in the table of the recipe"))
+        let (field, wrong) = (&on.fields[at], |expected: &str| {
+            on.wrong(format!("column `{column}`: expected {expected}, as in the table of the recipe"))
         });
         match feature.encoding {
             // All values of an empty column are missing.
@@ -129,7 +114,7 @@ pub fn by(
             _ => {}
         }
         let mut feature = feature.clone();
-        match (options.fill, feature.fill) {
+        match (on.options.fill, feature.fill) {
             (Some(Fill::Value(value)), None) => feature.fill = Some(value),
             (Some(Fill::Mean), None) => {
                 let problem = "--fill mean: the recipe has no means of missing values: pass a number";
@@ -143,22 +128,17 @@ pub fn by(
 }
 
 /// Notes the numbers of a new table that are far from the numbers of the recipe's table.
-pub fn note_far(
-    path: &Path,
-    features: &[(usize, FeatureRecipe)],
-    seen: &HashMap<usize, ColumnStatistics>,
-    progress: &dyn Progress,
-) {
+pub fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
     for (at, feature) in features {
-        let (FeatureEncoding::Number { shift, scale }, Some(seen)) = (&feature.encoding, seen.get(at)) else {
+        let (FeatureEncoding::Number { shift, scale }, Some(seen)) = (&feature.encoding, on.seen.get(at)) else {
             continue;
         };
         let mean = seen.numbers.mean;
         if (*shift, *scale) != (0.0, 1.0) && seen.numbers.count > 0 && ((mean - shift) / scale).abs() > FAR {
-            progress.note(&format!(
+            on.progress.note(&format!(
                 "note: {}: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give or take {scale:.6}, in the table of \
                  the recipe: is it the same quantity, in the same unit?",
-                path.display(),
+                on.path.display(),
                 feature.column
             ));
         }

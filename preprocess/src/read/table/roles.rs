@@ -7,13 +7,15 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut, Progress, Recipe};
+use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut};
 
 use super::choice::{self, Field, IdKind, NONE, matches};
 use super::left_out::why_left_out;
 use super::recipe;
+use super::rows::Table;
 use super::statistics::ColumnStatistics;
-use crate::read::options::{Categories, Encode, NodeTableOptions};
+use super::surveyed::Surveyed;
+use crate::read::options::{Categories, Encode};
 use crate::read::text::na;
 use crate::{Error, Result};
 
@@ -97,37 +99,37 @@ pub fn is_id(field: &Field) -> bool {
 }
 
 /// Determines the roles by the options and the names; `trained` is a recipe that names the features and the label.
-pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Option<&Recipe>) -> Result<Roles> {
-    let plain: Vec<String> = fields.iter().map(|field| choice::plain(&field.name)).collect();
+pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
+    let trained = on.trained;
+    let plain: Vec<String> = on.fields.iter().map(|field| choice::plain(&field.name)).collect();
     let find = |names: &[&str], suits: &dyn Fn(usize) -> bool| {
-        names.iter().find_map(|name| (0..fields.len()).find(|&at| plain[at] == *name && suits(at)))
+        names.iter().find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
-    let id = choice::named(path, fields, options.id_column.as_deref(), "--id-column")?;
-    let in_recipe = |name: &String| fields.iter().position(|field| field.name == *name);
-    let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| fields[at].id.is_some()));
+    let id = choice::named(on.path, on.fields, on.options.id_column.as_deref(), "--id-column")?;
+    let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
+    let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
     let is_label =
-        |at: usize| options.label_column.iter().flatten().any(|name| fields[at].name.eq_ignore_ascii_case(name));
-    let id = id.or_else(|| find(&ID_NAMES, &|at| fields[at].id.is_some() && !is_label(at)));
-    if fields.iter().all(|field| field.id.is_none()) {
-        let problem = "expected a column of ids, integers or strings";
-        return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
+        |at: usize| on.options.label_column.iter().flatten().any(|name| on.fields[at].name.eq_ignore_ascii_case(name));
+    let id = id.or_else(|| find(&ID_NAMES, &|at| on.fields[at].id.is_some() && !is_label(at)));
+    if on.fields.iter().all(|field| field.id.is_none()) {
+        return Err(on.lacks("expected a column of ids, integers or strings"));
     }
-    let labels = match trained.filter(|_| options.label_column.is_none()) {
+    let labels = match trained.filter(|_| on.options.label_column.is_none()) {
         // New vertices may have no label, or not yet.
         Some(trained) => {
             let found: Option<Vec<usize>> = trained.label.iter().map(in_recipe).collect();
-            Some(found.filter(|found| !found.iter().all(|&at| fields[at].is_empty)).unwrap_or_default())
+            Some(found.filter(|found| !found.iter().all(|&at| on.fields[at].is_empty)).unwrap_or_default())
         }
-        None => labels(path, fields, &plain, id, options)?,
+        None => labels(on, &plain, id)?,
     };
-    let has_values = |name: &String| in_recipe(name).is_some_and(|at| !fields[at].is_empty);
+    let has_values = |name: &String| in_recipe(name).is_some_and(|at| !on.fields[at].is_empty);
     let has_all = |names: &[String]| !names.is_empty() && names.iter().all(has_values);
     let kept = trained.map(|trained| &trained.splits[..]).filter(|names| has_all(names));
-    let said = options.split_column.as_deref().or(kept);
+    let said = on.options.split_column.as_deref().or(kept);
     let (split, masks) = match said {
-        Some(names) => splits::named(path, fields, &plain, names)?,
-        None => (None, splits::MASK_NAMES.map(|names| find(names, &|at| !fields[at].list))),
+        Some(names) => splits::named(on, &plain, names)?,
+        None => (None, splits::MASK_NAMES.map(|names| find(names, &|at| !on.fields[at].list))),
     };
     let is_other = |at: &usize| id == Some(*at) || labels.iter().flatten().any(|label| label == at);
     let masks = masks.map(|mask| mask.filter(|at| !is_other(at)));
@@ -144,39 +146,33 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
         dropped: Vec::new(),
         stray: None,
         guessed: false,
-        split_is_named: options.split_column.is_some(),
-        are_chosen: options.feature_columns.is_some() || trained.is_some(),
+        split_is_named: on.options.split_column.is_some(),
+        are_chosen: on.options.feature_columns.is_some() || trained.is_some(),
     };
-    roles.leave_out_weights(path, fields, options)?;
-    roles.leave_out_encoded(path, fields, options)?;
+    roles.leave_out_weights(on)?;
+    roles.leave_out_encoded(on)?;
     if said != Some(&[NONE.to_string()]) {
-        roles.find_splits(fields, &plain, options, trained);
+        roles.find_splits(on, &plain);
     }
     roles.features = match trained {
-        Some(trained) => features_of(&recipe::by(path, fields, trained, options)?),
-        None => features(path, fields, &plain, &roles, options)?,
+        Some(trained) => features_of(&recipe::by(on, trained)?),
+        None => features(on, &plain, &roles)?,
     };
     Ok(roles)
 }
 
 /// The labels, by the option or by a name; empty if the option says so. `None` if the values have to decide.
-fn labels(
-    path: &Path,
-    fields: &[Field],
-    plain: &[String],
-    id: Option<usize>,
-    options: &NodeTableOptions,
-) -> Result<Option<Vec<usize>>> {
-    let can = |at: &usize| fields[*at].value.is_some() || is_text(&fields[*at]);
-    let Some(patterns) = options.label_column.as_deref() else {
-        let has_x = plain.iter().zip(fields).any(|(plain, field)| plain == "x" && !field.list);
+fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Option<Vec<usize>>> {
+    let can = |at: &usize| on.fields[*at].value.is_some() || is_text(&on.fields[*at]);
+    let Some(patterns) = on.options.label_column.as_deref() else {
+        let has_x = plain.iter().zip(on.fields).any(|(plain, field)| plain == "x" && !field.list);
         let suits = |at: &usize| Some(*at) != id && can(at) && !(has_x && plain[*at] == "y");
         let known = |at: &usize| LABEL_NAMES.contains(&plain[*at].as_str());
-        let found: Vec<usize> = (0..fields.len()).filter(known).filter(suits).collect();
+        let found: Vec<usize> = (0..on.fields.len()).filter(known).filter(suits).collect();
         return match found[..] {
             [] => Ok(None),
             [_] => Ok(Some(found)),
-            _ => Err(which_label(path, found.iter().map(|&at| format!("`{}`", fields[at].name)).collect())),
+            _ => Err(which_label(on.path, found.iter().map(|&at| format!("`{}`", on.fields[at].name)).collect())),
         };
     };
     if patterns == [NONE] {
@@ -184,28 +180,29 @@ fn labels(
     }
     let mut found: Vec<usize> = Vec::new();
     for pattern in patterns {
-        let like = |at: &usize| Some(*at) != id && matches(pattern, &fields[*at].name);
-        let named: Vec<usize> = match (0..fields.len()).filter(like).collect::<Vec<_>>() {
+        let like = |at: &usize| Some(*at) != id && matches(pattern, &on.fields[*at].name);
+        let named: Vec<usize> = match (0..on.fields.len()).filter(like).collect::<Vec<_>>() {
             none if none.is_empty() => {
-                choice::named(path, fields, Some(pattern), "--label-column")?.into_iter().collect()
+                choice::named(on.path, on.fields, Some(pattern), "--label-column")?.into_iter().collect()
             }
             some => some,
         };
         if let Some(at) = named.iter().find(|at| !can(at)) {
-            return Err(choice::unlike(path, &fields[*at], "numbers or strings, for --label-column"));
+            return Err(choice::unlike(on.path, &on.fields[*at], "numbers or strings, for --label-column"));
         }
         found.extend(named);
     }
     if let Some(id) = id.filter(|id| found.contains(id)) {
-        let problem = format!("column `{}` holds the ids: name another with --label-column, or none", fields[id].name);
-        return Err(Error::input(path, problem));
+        let problem =
+            format!("column `{}` holds the ids: name another with --label-column, or none", on.fields[id].name);
+        return Err(on.wrong(problem));
     }
     found.sort_unstable();
     found.dedup();
-    if let Some(at) = found.iter().find(|&&at| found.len() > 1 && fields[at].value.is_none()) {
+    if let Some(at) = found.iter().find(|&&at| found.len() > 1 && on.fields[at].value.is_none()) {
         let problem =
-            format!("--label-column: `{}` holds strings: several columns hold 0 and 1 each", fields[*at].name);
-        return Err(Error::input(path, problem));
+            format!("--label-column: `{}` holds strings: several columns hold 0 and 1 each", on.fields[*at].name);
+        return Err(on.wrong(problem));
     }
     Ok(Some(found))
 }
@@ -236,18 +233,13 @@ fn features_of(found: &[(usize, FeatureRecipe)]) -> Features {
     }
 }
 
-fn features(
-    path: &Path,
-    fields: &[Field],
-    plain: &[String],
-    roles: &Roles,
-    options: &NodeTableOptions,
-) -> Result<Features> {
+fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Features> {
     let taken = roles.taken();
-    let free: Vec<usize> = (0..fields.len()).filter(|at| !taken.contains(at) && !fields[*at].is_index()).collect();
+    let free: Vec<usize> =
+        (0..on.fields.len()).filter(|at| !taken.contains(at) && !on.fields[*at].is_index()).collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
     let (mut is_auto, mut are_named) = (true, false);
-    for encode in options.encode.iter().flatten() {
+    for encode in on.options.encode.iter().flatten() {
         let (pattern, how) = match encode {
             Encode::Auto | Encode::LeftOut { .. } => continue,
             Encode::Never => {
@@ -258,68 +250,70 @@ fn features(
         };
         are_named = true;
         let can = |at: &&usize| {
-            let field = &fields[**at];
+            let field = &on.fields[**at];
             matches(pattern, &field.name) && !field.list && (field.id.is_some() || field.value.is_some())
         };
         let found: Vec<usize> = free.iter().filter(can).copied().collect();
         if found.is_empty() {
-            let problem =
-                format!("has no column `{pattern}` of strings or numbers for --encode, except ids, labels and splits");
-            return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
+            return Err(on.lacks(&format!(
+                "has no column `{pattern}` of strings or numbers for --encode, except ids, labels and splits"
+            )));
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
     }
     let usable = |at: usize| {
-        fields[at].value.is_some() || encoded.contains_key(&at) || (is_auto && is_text(&fields[at]) && !fields[at].list)
+        on.fields[at].value.is_some()
+            || encoded.contains_key(&at)
+            || (is_auto && is_text(&on.fields[at]) && !on.fields[at].list)
     };
     let scalars = |places: Vec<usize>| {
         let columns: Vec<_> = places.into_iter().map(|at| (at, encoded.get(&at).copied())).collect();
         if columns.is_empty() { Features::None } else { Features::Scalars(columns) }
     };
-    let Some(patterns) = options.feature_columns.as_deref().filter(|patterns| *patterns != [NONE]) else {
-        let list = free.iter().copied().find(|&at| fields[at].list && FEATURE_NAMES.contains(&plain[at].as_str()));
-        let wanted = |&at: &usize| match options.feature_columns {
-            None => usable(at) && !fields[at].list,
+    let Some(patterns) = on.options.feature_columns.as_deref().filter(|patterns| *patterns != [NONE]) else {
+        let list = free.iter().copied().find(|&at| on.fields[at].list && FEATURE_NAMES.contains(&plain[at].as_str()));
+        let wanted = |&at: &usize| match on.options.feature_columns {
+            None => usable(at) && !on.fields[at].list,
             Some(_) => encoded.contains_key(&at),
         };
-        return match list.filter(|_| !are_named && options.feature_columns.is_none()) {
+        return match list.filter(|_| !are_named && on.options.feature_columns.is_none()) {
             Some(at) => Ok(Features::List(at)),
             None => Ok(scalars(free.into_iter().filter(wanted).collect())),
         };
     };
     let mut chosen: Vec<usize> = encoded.keys().copied().collect();
     for pattern in patterns {
-        let named: Vec<usize> = free.iter().copied().filter(|&at| matches(pattern, &fields[at].name)).collect();
+        let named: Vec<usize> = free.iter().copied().filter(|&at| matches(pattern, &on.fields[at].name)).collect();
         let found: Vec<usize> = named.iter().copied().filter(|&at| usable(at)).collect();
         if found.is_empty() {
             let problem = match named.first() {
-                Some(&at) if fields[at].is_empty => {
-                    return Err(choice::unlike(path, &fields[at], "numbers, for --feature-columns"));
+                Some(&at) if on.fields[at].is_empty => {
+                    return Err(choice::unlike(on.path, &on.fields[at], "numbers, for --feature-columns"));
                 }
                 Some(&at) => format!(
                     "--feature-columns: column `{0}` does not hold numbers: pass --encode {0}=onehot or {0}=code",
-                    fields[at].name
+                    on.fields[at].name
                 ),
                 None => format!(
                     "has no column `{pattern}` for --feature-columns, except ids, labels and splits. There are {}",
-                    choice::names(fields)
+                    choice::names(on.fields)
                 ),
             };
-            return Err(Error::input(path, problem));
+            return Err(on.wrong(problem));
         }
         chosen.extend(found);
     }
     chosen.sort_unstable();
     chosen.dedup();
     match chosen[..] {
-        [at] if fields[at].list => Ok(Features::List(at)),
-        _ => match chosen.iter().find(|at| fields[**at].list) {
+        [at] if on.fields[at].list => Ok(Features::List(at)),
+        _ => match chosen.iter().find(|at| on.fields[**at].list) {
             Some(&at) => {
                 let problem = format!(
                     "--feature-columns: `{}` holds lists: expected it alone, or columns of numbers",
-                    fields[at].name
+                    on.fields[at].name
                 );
-                Err(Error::input(path, problem))
+                Err(on.wrong(problem))
             }
             None => Ok(scalars(chosen)),
         },
@@ -357,13 +351,13 @@ impl Roles {
     }
 
     /// Keeps the weights of vertices from being features.
-    fn leave_out_weights(&mut self, path: &Path, fields: &[Field], options: &NodeTableOptions) -> Result<()> {
-        for name in options.vertex_weights.iter().flatten() {
-            let Some(at) = choice::named(path, fields, Some(name), "--vertex-weights")? else { continue };
-            choice::check_numbers(path, &fields[at], "--vertex-weights")?;
+    fn leave_out_weights(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        for name in on.options.vertex_weights.iter().flatten() {
+            let Some(at) = choice::named(on.path, on.fields, Some(name), "--vertex-weights")? else { continue };
+            choice::check_numbers(on.path, &on.fields[at], "--vertex-weights")?;
             if self.taken().contains(&at) {
                 let problem = format!("`{name}` is an id, a label, a split or named twice: expected another column");
-                return Err(Error::input(path, format!("--vertex-weights: {problem}")));
+                return Err(on.wrong(format!("--vertex-weights: {problem}")));
             }
             self.left_out.push((at, "it is a weight of vertices".into()));
         }
@@ -371,15 +365,14 @@ impl Roles {
     }
 
     /// Leaves out the columns that `--encode COLUMN=none` names.
-    fn leave_out_encoded(&mut self, path: &Path, fields: &[Field], options: &NodeTableOptions) -> Result<()> {
-        for encode in options.encode.iter().flatten() {
+    fn leave_out_encoded(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        for encode in on.options.encode.iter().flatten() {
             let Encode::LeftOut { pattern } = encode else { continue };
             let taken = self.taken();
-            let like = |at: &usize| matches(pattern, &fields[*at].name) && !taken.contains(at);
-            let found: Vec<usize> = (0..fields.len()).filter(like).collect();
+            let like = |at: &usize| matches(pattern, &on.fields[*at].name) && !taken.contains(at);
+            let found: Vec<usize> = (0..on.fields.len()).filter(like).collect();
             if found.is_empty() {
-                let problem = format!("has no column `{pattern}` for --encode, except ids, labels and splits");
-                return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
+                return Err(on.lacks(&format!("has no column `{pattern}` for --encode, except ids, labels and splits")));
             }
             self.dropped.extend(&found);
             self.left_out.extend(found.into_iter().map(|at| (at, format!("--encode {pattern}=none leaves it out"))));
@@ -404,8 +397,8 @@ impl Roles {
     }
 
     /// The columns to survey before they are read, in ascending order; and whether their categories are needed.
-    /// `may_lack`: whether a column of whole numbers may have missing values.
-    pub fn to_survey(&self, fields: &[Field], may_lack: impl Fn(usize) -> bool) -> Vec<(usize, bool)> {
+    pub fn to_survey(&self, table: &Table) -> Vec<(usize, bool)> {
+        let fields = &table.fields[..];
         let mut all: Vec<(usize, bool)> = Vec::new();
         all.extend(self.labels.iter().filter(|&&at| !fields[at].list).map(|&at| (at, true)));
         all.extend(self.split.map(|at| (at, true)));
@@ -423,7 +416,7 @@ impl Roles {
             all.extend((0..fields.len()).filter(free).map(|at| (at, false)));
         }
         let is_left_out = |at| self.left_out.iter().any(|&(out, _)| out == at);
-        let kept = self.columns(fields).into_iter().filter(|&at| may_lack(at) || is_left_out(at));
+        let kept = self.columns(fields).into_iter().filter(|&at| table.may_lack(at) || is_left_out(at));
         for at in self.flags.iter().map(|&(at, _)| at).chain(kept) {
             if all.iter().all(|&(other, _)| other != at) {
                 all.push((at, false));
@@ -437,28 +430,22 @@ impl Roles {
     ///
     /// # Errors
     /// [`Error::Input`] where several columns may be the label.
-    pub fn decide(
-        &mut self,
-        path: &Path,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        options: &NodeTableOptions,
-    ) -> Result<()> {
-        self.decide_splits(path, fields, seen, options)?;
+    pub fn decide(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        self.decide_splits(on)?;
         if self.asks_label {
-            self.find_label(path, fields, seen)?;
+            self.find_label(on)?;
         }
         for at in self.labels.clone() {
             self.drop_feature(at);
         }
-        self.stray = self.find_stray(fields, seen, options);
+        self.stray = self.find_stray(on);
         if self.are_chosen {
             return Ok(());
         }
         if let Features::Scalars(columns) = &self.features {
             let open = columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-            let labels: Vec<&str> = self.labels.iter().map(|&at| fields[at].name.as_str()).collect();
-            let reason = |at: usize| Some((at, why_left_out(&fields[at], seen.get(&at)?, &labels)?));
+            let labels: Vec<&str> = self.labels.iter().map(|&at| on.fields[at].name.as_str()).collect();
+            let reason = |at: usize| Some((at, why_left_out(&on.fields[at], on.seen.get(&at)?, &labels)?));
             let out: Vec<(usize, String)> = open.filter_map(reason).collect();
             out.iter().for_each(|&(at, _)| self.drop_feature(at));
             self.judged.extend(out.iter().map(|&(at, _)| at));
@@ -468,15 +455,10 @@ impl Roles {
     }
 
     /// Finds a stray cell in columns that may still be left out. The remedy covers all of them.
-    fn find_stray(
-        &self,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        options: &NodeTableOptions,
-    ) -> Option<Stray> {
+    fn find_stray(&self, on: &Surveyed<'_>) -> Option<Stray> {
         let Features::Scalars(columns) = &self.features else { return None };
         let open = || columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-        let strays = |at: usize| seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&fields[at])));
+        let strays = |at: usize| on.seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&on.fields[at])));
         let others =
             |name: &str| format!("--encode {name}=onehot for categories, or --encode {name}=none to leave it out");
         if let Some(at) = open().find(|&at| !strays(at).is_empty()) {
@@ -484,9 +466,9 @@ impl Roles {
             let mut words: Vec<&str> = open().flat_map(strays).filter(|word| !word.contains([',', '='])).collect();
             words.sort_unstable();
             words.dedup();
-            let fill = if options.fill.is_none() { " --fill mean" } else { "" };
-            let given = options.na.iter().flatten().map(String::as_str);
-            let (name, cells) = (&fields[at].name, strays(at));
+            let fill = if on.options.fill.is_none() { " --fill mean" } else { "" };
+            let given = on.options.na.iter().flatten().map(String::as_str);
+            let (name, cells) = (&on.fields[at].name, strays(at));
             let remedy = match words.is_empty() {
                 true => "fix it".to_string(),
                 false => {
@@ -495,7 +477,7 @@ impl Roles {
                 }
             };
             let problem = format!("expected a number or a date, as in most rows: {remedy}, or pass {}", others(name));
-            let problem = match options.recipe {
+            let problem = match on.options.recipe {
                 None => problem,
                 Some(_) => {
                     "expected a number or a date, as in the table of the recipe: fix it, or leave the cell empty".into()
@@ -503,11 +485,13 @@ impl Roles {
             };
             return Some(Stray { at, cells: cells.into_iter().map(String::from).collect(), problem });
         }
-        let mut texts = open().filter(|&at| is_text(&fields[at]));
+        let mut texts = open().filter(|&at| is_text(&on.fields[at]));
         texts.find_map(|at| {
-            let (seen, name) = (seen.get(&at)?, &fields[at].name);
+            let (seen, name) = (on.seen.get(&at)?, &on.fields[at].name);
             let (cell, problem) = match (seen.stray_date(), seen.unknown_time()) {
-                (Some((cell, order)), _) => (cell, format!("expected a date ({order}), as in most rows: fix it")),
+                (Some((cell, order)), _) => {
+                    (cell, format!("expected a date ({}), as in most rows: fix it", order.name()))
+                }
                 (None, Some(cell)) => {
                     (cell, "its time or time zone is unknown: write it like 2020-01-31 10:00+01:00".to_string())
                 }
@@ -519,21 +503,21 @@ impl Roles {
 
     /// Chooses the label by the values: an outcome by its name, or, in a table named after its label, its only column
     /// of few strings.
-    fn find_label(&mut self, path: &Path, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Result<()> {
-        let is_target = is_target(path);
+    fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        let is_target = is_target(on.path);
         let taken = self.taken();
-        let seen = |at: &usize| seen.get(at).filter(|_| !taken.contains(at));
+        let seen = |at: &usize| on.seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
             (2..=FEW).contains(&seen.keys.len()) && 2 * seen.keys.len() as u64 <= seen.values && !seen.many
         };
         let binary = |at: &usize| seen(at).is_some_and(ColumnStatistics::is_binary);
-        let strings = |at: &usize| is_text(&fields[*at]) && seen(at).is_some_and(is_few);
+        let strings = |at: &usize| is_text(&on.fields[*at]) && seen(at).is_some_and(is_few);
         let two = |at: &usize| binary(at) || (strings(at) && seen(at).is_some_and(|seen| seen.keys.len() == 2));
         let is_outcome = |at: &usize| {
-            let name = choice::plain(&fields[*at].name);
+            let name = choice::plain(&on.fields[*at].name);
             OUTCOMES.iter().any(|outcome| name.starts_with(outcome))
         };
-        let all: Vec<usize> = (0..fields.len()).filter(|at| binary(at) || strings(at)).collect();
+        let all: Vec<usize> = (0..on.fields.len()).filter(|at| binary(at) || strings(at)).collect();
         let outcomes: Vec<usize> = all.iter().copied().filter(|at| is_outcome(at) && two(at)).collect();
         let few: Vec<usize> = all.iter().copied().filter(strings).collect();
         match (&outcomes[..], &few[..], &all[..]) {
@@ -542,17 +526,19 @@ impl Roles {
             (_, _, []) => {}
             _ => {
                 let shown = |&at: &usize| match binary(&at) {
-                    true => format!("`{}` (0 and 1)", fields[at].name),
-                    false => format!("`{}` ({} strings)", fields[at].name, seen(&at).map_or(0, |seen| seen.keys.len())),
+                    true => format!("`{}` (0 and 1)", on.fields[at].name),
+                    false => {
+                        format!("`{}` ({} strings)", on.fields[at].name, seen(&at).map_or(0, |seen| seen.keys.len()))
+                    }
                 };
                 let labels: Vec<&str> = Vec::new();
                 let is_number = |at: &usize| {
-                    let is_open = |seen: &ColumnStatistics| why_left_out(&fields[*at], seen, &labels).is_none();
-                    fields[*at].value.is_some() && !binary(at) && seen(at).is_some_and(is_open)
+                    let is_open = |seen: &ColumnStatistics| why_left_out(&on.fields[*at], seen, &labels).is_none();
+                    on.fields[*at].value.is_some() && !binary(at) && seen(at).is_some_and(is_open)
                 };
-                let numbers = (0..fields.len()).filter(|at| !fields[*at].list && is_number(at));
-                let numbers = numbers.map(|at| format!("`{}` (numbers)", fields[at].name));
-                return Err(which_label(path, all.iter().map(shown).chain(numbers).collect()));
+                let numbers = (0..on.fields.len()).filter(|at| !on.fields[*at].list && is_number(at));
+                let numbers = numbers.map(|at| format!("`{}` (numbers)", on.fields[at].name));
+                return Err(which_label(on.path, all.iter().map(shown).chain(numbers).collect()));
             }
         }
         Ok(())
@@ -586,8 +572,8 @@ impl Roles {
     }
 
     /// Reports the roles of the columns in one line, and which columns are left out.
-    pub fn say(&self, path: &Path, fields: &[Field], labels: Option<String>, progress: &dyn Progress) {
-        let name = |at: usize| format!("`{}`", fields[at].name);
+    pub fn say(&self, on: &Surveyed<'_>, labels: Option<String>) {
+        let name = |at: usize| format!("`{}`", on.fields[at].name);
         let mut said = Vec::new();
         let how = if self.guessed { ", which holds those of the edges" } else { "" };
         said.extend(self.id.map(|at| format!("ids from {}{how}", name(at))));
@@ -595,27 +581,23 @@ impl Roles {
             Features::None => {}
             Features::List(at) => said.push(format!("features from {}", name(*at))),
             Features::Scalars(columns) => {
-                let used: Vec<Field> = columns.iter().map(|&(at, _)| fields[at].clone()).collect();
+                let used: Vec<Field> = columns.iter().map(|&(at, _)| on.fields[at].clone()).collect();
                 let (count, s) = (used.len(), if used.len() == 1 { "" } else { "s" });
                 said.push(format!("features from {count} column{s}, {}", choice::names(&used)));
             }
         }
-        let used: Vec<Field> = self.labels.iter().map(|&at| fields[at].clone()).collect();
+        let used: Vec<Field> = self.labels.iter().map(|&at| on.fields[at].clone()).collect();
         said.extend(labels.map(|what| format!("labels from {}{what}", choice::names(&used))));
-        let splits: Vec<String> = self.split_names(fields).iter().map(|name| format!("`{name}`")).collect();
+        let splits: Vec<String> = self.split_names(on.fields).iter().map(|name| format!("`{name}`")).collect();
         said.extend((!splits.is_empty()).then(|| format!("splits from {}", splits.join(", "))));
-        progress.decide(&format!("{}: {}", path.display(), said.join("; ")));
-        choice::note_index(path, fields, self.id, progress);
+        on.say(&said.join("; "));
+        choice::note_index(on.path, on.fields, self.id, on.progress);
         for (at, why) in &self.left_out {
             let remedy = if self.judged.contains(at) { ". Use it with --feature-columns" } else { "" };
-            progress.decide(&format!(
-                "{}: `{}` is not used for training: {why}{remedy}",
-                path.display(),
-                fields[*at].name
-            ));
+            on.say(&format!("`{}` is not used for training: {why}{remedy}", on.fields[*at].name));
         }
         let used = [self.taken(), self.feature_places()].concat();
         let encode = if self.are_chosen { "" } else { " (--encode COLUMN=onehot makes features of strings)" };
-        choice::note_left_out(path, fields, &used, encode, progress);
+        choice::note_left_out(on.path, on.fields, &used, encode, on.progress);
     }
 }

@@ -1,59 +1,130 @@
-//! Rows of a table of any format, cell by cell, for the encoders of [`super::features`] and the search for ids.
+//! A table of any format: its columns, and its rows, cell by cell.
+//!
+//! It is read in pieces: 1 MiB of text, or at most [`ROWS_PER_PIECE`] rows of one row group or record batch. Memory does not grow with
+//! the size of a group; see [`super::parquet`] and [`super::ipc`] for the memory of their decoders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, SchemaRef};
 use gsplit_store::{Progress, Unit};
 
-use super::cells;
-use super::choice::{Choice, Field, IdKind};
-use super::column::{FrameColumn, TextColumn};
-use super::columnar::{self, Columnar, at_row};
-use super::csv::Text;
+use super::cells::{Cell, Cells, cells};
+use super::choice::{Field, check_names};
+use super::column::TableColumn;
 use super::frames::{self, Frames};
 use super::parts::{self, TableFormat};
-use super::plain;
-use super::sheet::Sheet;
-use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
+use super::plain::{self, plain};
+use super::sheet::{DATES, Sheet};
+use crate::edges::Piece;
 use crate::memory::Memory;
 use crate::read::options::TextOptions;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
-use crate::read::text::line;
-use crate::read::text::style::DateOrder;
-use crate::read::text::value::is_missing;
-use crate::read::text::{lines, read_pieces};
+use crate::read::text::na::MissingValues;
+use crate::read::text::{TextStream, lines, parse_pieces};
 use crate::{Error, Result};
 
-/// One cell of a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell<'a> {
-    /// Null, nothing, or one of the words that pandas writes for it.
-    Missing,
-    /// A number of a typed column, in single and double precision, and as an integer where it is one.
-    Number(f32, f64, Option<i64>),
-    /// A string, or a number as it is written.
-    Text(&'a str),
-}
+/// Maximum number of rows of a piece.
+pub const ROWS_PER_PIECE: u64 = 1 << 17;
+/// Lines are numbered through all text files: the n-th file starts at n times this.
+const LINES_PER_FILE: u64 = 1 << 40;
 
 /// A table, opened.
 #[derive(Clone)]
-pub enum Table {
-    /// Parquet or Arrow, and its bytes.
-    Frames(Vec<Arc<dyn Frames>>, u64),
-    /// Text.
+pub struct Table {
+    content: Content,
+    /// Its columns.
+    pub fields: Vec<Field>,
+    /// Bytes of its files.
+    pub bytes: u64,
+}
+
+#[derive(Clone)]
+enum Content {
+    Typed(Arc<Typed>),
     Text(Sheet),
 }
 
-impl Table {
-    /// Opens the table at `path`, a file or a folder of parts.
-    pub fn open(path: &Path, text: TextOptions, memory: Memory, progress: &dyn Progress) -> Result<Self> {
-        let (files, format) = parts::parts(path, Some(TableFormat::Csv), progress)?;
-        Self::of(path, &files, format, text, memory, &[], progress)
+/// Files of typed columns.
+struct Typed {
+    parts: Vec<Arc<dyn Frames>>,
+    groups: Vec<Group>,
+    num_rows: u64,
+    /// Values of every column that the user takes for missing.
+    missing: Vec<MissingValues>,
+}
+
+/// A row group or record batch.
+struct Group {
+    part: usize,
+    group: usize,
+    /// Number of its first row, in its file and in the table.
+    in_file: u64,
+    start: u64,
+    rows: u64,
+}
+
+/// How far a table is read.
+#[derive(Default)]
+pub struct Cursor {
+    /// The current file or group, or the next one.
+    at: usize,
+    row: u64,
+    stream: Option<TextStream>,
+    bytes_before: u64,
+    /// Bytes of the files before the end of the pieces so far.
+    pub done: u64,
+}
+
+impl Typed {
+    fn open(path: &Path, files: &[PathBuf], format: TableFormat, memory: Memory, missing: &[String]) -> Result<Self> {
+        let parts = files.iter().map(|file| frames::open(file, format, memory)).collect::<Result<Vec<_>>>()?;
+        let (mut groups, mut num_rows) = (Vec::new(), 0u64);
+        for (part, frames) in parts.iter().enumerate() {
+            let mut in_file = 0u64;
+            for (group, &rows) in frames.groups().iter().enumerate() {
+                groups.push(Group { part, group, in_file, start: num_rows, rows });
+                let next = num_rows.checked_add(rows).filter(|&rows| rows < 1 << 62);
+                num_rows = next.ok_or_else(|| Error::input(frames.path(), "claims more than 2^62 rows"))?;
+                in_file += rows;
+            }
+        }
+        groups.retain(|group| group.rows > 0);
+        let names = parts.first().map(|first| frames::names(first.as_ref())).unwrap_or_default();
+        check_names(&names).map_err(|problem| Error::input(files.first().map_or(path, |file| file), problem))?;
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let missing = all.iter().map(|name| MissingValues::of(missing, name, &all)).collect();
+        Ok(Self { parts, groups, num_rows, missing })
     }
 
-    /// Opens the table at `path`, whose parts are `files` in `format`.
+    fn schema(&self) -> Option<&SchemaRef> {
+        self.parts.first().map(|first| first.schema())
+    }
+
+    fn fields(&self) -> Result<Vec<Field>> {
+        let columns = self.schema().into_iter().flat_map(|schema| schema.fields().iter());
+        columns
+            .map(|column| {
+                let read = plain::converted(column.data_type());
+                let width = frames::list_width(&self.parts, column)?;
+                Ok(super::cells::field(column.name(), read.as_ref().unwrap_or(column.data_type()), width))
+            })
+            .collect()
+    }
+
+    /// Names of the columns that hold dates, with how they are read.
+    fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
+        let fields = self.schema().into_iter().flat_map(|schema| schema.fields().iter());
+        let dates = fields.filter(|field| plain::is_date(field.data_type()));
+        vec![(DATES, dates.map(|field| field.name().clone()).collect())]
+    }
+}
+
+impl Table {
+    /// Opens the table at `path`, whose parts are `files` in `format` and are inflated within `memory`; `missing` are words for missing
+    /// values.
     pub fn of(
         path: &Path,
         files: &[PathBuf],
@@ -63,50 +134,64 @@ impl Table {
         missing: &[String],
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let bytes = super::total_bytes(files)?;
-        Ok(match format {
-            TableFormat::Csv => Self::Text(Sheet::open(path, files, text, missing, progress)?),
-            _ => Self::Frames(frames::open(path, files, format, memory, missing, progress)?, bytes),
-        })
+        let length = |path: &PathBuf| Ok(std::fs::metadata(path).map_err(Error::io(path))?.len());
+        let bytes = files.iter().map(length).sum::<Result<u64>>()?;
+        if format == TableFormat::Csv {
+            let sheet = Sheet::open(path, files, bytes, text, missing, progress)?;
+            return Ok(Self { fields: sheet.fields(), content: Content::Text(sheet), bytes });
+        }
+        let typed = Typed::open(path, files, format, memory, missing)?;
+        parts::check_one_table(path, files, progress, |at| Ok(frames::names(typed.parts[at].as_ref())))?;
+        Ok(Self { fields: typed.fields()?, content: Content::Typed(Arc::new(typed)), bytes })
     }
 
-    /// Bytes of its files.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Frames(_, bytes) => *bytes,
-            Self::Text(sheet) => sheet.bytes,
+    /// The table as text, if it is.
+    pub fn sheet(&self) -> Option<&Sheet> {
+        match &self.content {
+            Content::Typed(_) => None,
+            Content::Text(sheet) => Some(sheet),
         }
     }
 
-    /// Its columns.
-    pub fn fields(&self) -> Result<Vec<Field>> {
-        match self {
-            Self::Frames(parts, _) => columnar::fields(parts),
-            Self::Text(sheet) => Ok(sheet.fields()),
-        }
+    /// Whether its columns have no names.
+    pub fn is_unnamed(&self) -> bool {
+        self.sheet().is_some_and(|sheet| sheet.header.is_none())
     }
 
     /// Whether it has no row.
     pub fn is_empty(&self) -> bool {
-        match self {
-            Self::Frames(..) => self.num_rows() == Some(0),
-            Self::Text(sheet) => sheet.is_empty(),
+        self.sheet().map_or(self.num_rows() == Some(0), Sheet::is_empty)
+    }
+
+    /// Number of rows, where the files say it.
+    pub fn num_rows(&self) -> Option<u64> {
+        match &self.content {
+            Content::Typed(typed) => Some(typed.num_rows),
+            Content::Text(_) => None,
+        }
+    }
+
+    /// Number of rows, where the files do not say it by a sample.
+    pub fn about_rows(&self) -> u64 {
+        match &self.content {
+            Content::Typed(typed) => typed.num_rows,
+            Content::Text(sheet) => sheet.num_rows,
         }
     }
 
     /// How columns whose cells are not plain numbers are read, and their names.
     pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
-        match self {
-            Self::Frames(parts, _) => plain::readings(parts),
-            Self::Text(sheet) => sheet.readings(),
+        match &self.content {
+            Content::Typed(typed) => typed.readings(),
+            Content::Text(sheet) => sheet.readings(),
         }
     }
 
-    /// Order of day and month in dates that are not of ISO 8601.
-    pub fn date_order(&self) -> Option<DateOrder> {
-        match self {
-            Self::Frames(..) => None,
-            Self::Text(sheet) => sheet.date_order(),
+    /// Reads the cells of the columns called `names` as they are written, if the table is text: as strings.
+    pub fn take_as_strings<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        if let Content::Text(sheet) = &mut self.content {
+            names.for_each(|name| sheet.take_as_strings(name));
+            self.fields = sheet.fields();
         }
     }
 
@@ -114,8 +199,8 @@ impl Table {
     pub fn problem_of(&self, at: usize, texts: &[String], problem: &str, progress: &dyn Progress) -> Result<()> {
         let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell {
             Cell::Text(text) if texts.iter().any(|known| known == text) => {
-                let column = if matches!(self, Self::Text(_)) { "" } else { "is " };
-                Err(format!("{column}{}: {problem}", shown(text.as_bytes())))
+                let is = if self.sheet().is_some() { "" } else { "is " };
+                Err(format!("{is}{}: {problem}", shown(text.as_bytes())))
             }
             _ => Ok(()),
         };
@@ -124,82 +209,258 @@ impl Table {
 
     /// The place of row `row`, from 0, as messages name it.
     pub fn place(&self, row: u64) -> String {
-        match self {
-            Self::Frames(..) => format!("row {row}"),
-            Self::Text(sheet) => sheet.place(row),
-        }
-    }
-
-    /// Number of rows, where the files say it.
-    pub fn num_rows(&self) -> Option<u64> {
-        match self {
-            Self::Frames(parts, _) => {
-                parts.iter().flat_map(|part| part.groups()).try_fold(0u64, |all, &rows| all.checked_add(rows))
-            }
-            Self::Text(_) => None,
-        }
-    }
-
-    /// Whether the numbers of column `at` have commas before their fractions.
-    pub fn has_decimal_commas(&self, at: usize) -> bool {
-        matches!(self, Self::Text(sheet) if sheet.has_decimal_commas(at))
-    }
-
-    /// Reads ids, and the flags at `flags` as doubles, 0 for empty cells.
-    pub fn source(
-        &self,
-        fields: &[Field],
-        ids: &[usize],
-        kind: IdKind,
-        flags: &[usize],
-    ) -> Result<Box<dyn EdgeSource>> {
-        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::F64, width: 1 };
-        let columns = flags.iter().map(column).collect();
-        let choice = Choice { ids: [0; 2], kind, values: flags.to_vec(), columns, fill: Some(0.0) };
-        Ok(match self {
-            Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, ids, &choice, *bytes)?),
-            Self::Text(sheet) => Box::new(Text::new(sheet.clone(), ids, &choice)),
-        })
-    }
-
-    /// The strings of a column, which may be missing, as hashes.
-    pub fn source_of_names(&self, at: usize) -> Result<Box<dyn EdgeSource>> {
-        let choice = Choice { ids: [0; 2], kind: IdKind::Text, values: vec![], columns: vec![], fill: None };
-        Ok(match self {
-            Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, &[at], &choice, *bytes)?.with_nulls()),
-            Self::Text(sheet) => Box::new(Text::new(sheet.clone(), &[at], &choice).with_nulls()),
-        })
+        self.sheet().map_or_else(|| format!("row {row}"), |sheet| sheet.place(row))
     }
 
     /// Column `at` as it is stored.
-    pub fn column(&self, fields: &[Field], at: usize, name: &str, label: bool) -> Box<dyn Column> {
-        let (value, width) = fields[at].value.unwrap_or((ValueType::F32, 1));
-        match self {
-            Self::Frames(parts, _) => Box::new(FrameColumn::new(parts.clone(), at, name, width, label)),
-            Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, value, label)),
-        }
+    pub fn column(&self, at: usize, name: &str, is_label: bool) -> Box<dyn Column> {
+        Box::new(TableColumn::new(self, at, name, is_label))
     }
 
     /// Column `at`, one number a row, in doubles: NaN where one is missing.
     pub fn doubles(&self, at: usize, name: &str) -> Box<dyn Column> {
-        match self {
-            Self::Frames(parts, _) => Box::new(FrameColumn::doubles(parts.clone(), at, name)),
-            Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, ValueType::F64, false)),
+        Box::new(TableColumn::doubles(self, at, name))
+    }
+
+    /// Type of column `at`, if the table is not text.
+    pub fn data_type(&self, at: usize) -> Option<&DataType> {
+        match &self.content {
+            Content::Typed(typed) => typed.schema().map(|schema| schema.field(at).data_type()),
+            Content::Text(_) => None,
+        }
+    }
+
+    /// The first file.
+    pub fn path(&self) -> &Path {
+        match &self.content {
+            Content::Typed(typed) => typed.parts.first().map_or(Path::new(""), |part| part.path()),
+            Content::Text(sheet) => sheet.files.first().map_or(Path::new(""), |file| file),
         }
     }
 
     /// Whether column `at` is of whole numbers, one a row, and its type lets some be missing.
     pub fn may_lack(&self, at: usize) -> bool {
-        let Self::Frames(parts, _) = self else { return false };
-        parts.iter().any(|part| {
+        let Content::Typed(typed) = &self.content else { return false };
+        typed.parts.iter().any(|part| {
             part.schema().fields().get(at).is_some_and(|field| {
-                field.is_nullable() && (field.data_type().is_integer() || *field.data_type() == DataType::Boolean)
+                let read = plain::converted(field.data_type()).unwrap_or(field.data_type().clone());
+                (field.is_nullable() || !typed.missing[at].is_empty())
+                    && (read.is_integer() || read == DataType::Boolean)
             })
+        })
+    }
+
+    /// The largest integer of the columns at `places`, if the files state it.
+    pub fn largest(&self, places: &[usize]) -> Option<u64> {
+        let Content::Typed(typed) = &self.content else { return None };
+        let mut largest = 0;
+        for part in &typed.parts {
+            for &at in places {
+                let place = frames::place(part.as_ref(), &self.fields[at].name).ok()?;
+                let is_plain = plain::converted(part.schema().field(place).data_type()).is_none();
+                largest = largest.max(part.largest(place).filter(|_| is_plain)?);
+            }
+        }
+        Some(largest)
+    }
+
+    /// Makes `piece` the next one, or returns false at the end.
+    pub fn next(&self, cursor: &mut Cursor, piece: &mut Piece) -> Result<bool> {
+        match &self.content {
+            Content::Typed(typed) => {
+                let Some(group) = typed.groups.get(cursor.at) else {
+                    cursor.done = self.bytes;
+                    return Ok(false);
+                };
+                let end = group.start + group.rows;
+                (piece.start, piece.end) = (cursor.row, end.min(cursor.row + ROWS_PER_PIECE));
+                (cursor.at, cursor.row) = (cursor.at + usize::from(piece.end == end), piece.end);
+                let share = u128::from(cursor.row) * u128::from(self.bytes) / u128::from(typed.num_rows.max(1));
+                cursor.done = (share as u64).min(self.bytes);
+                Ok(true)
+            }
+            Content::Text(sheet) => loop {
+                let Some(file) = sheet.files.get(cursor.at) else { return Ok(false) };
+                let stream = match &mut cursor.stream {
+                    Some(stream) => stream,
+                    none => none.insert(TextStream::open(file)?),
+                };
+                let more = stream.next(piece)?;
+                cursor.done = (cursor.bytes_before + stream.bytes_done()).min(self.bytes);
+                if more {
+                    piece.start += cursor.at as u64 * LINES_PER_FILE;
+                    piece.end = piece.start;
+                    return Ok(true);
+                }
+                cursor.bytes_before += stream.len();
+                (cursor.at, cursor.stream) = (cursor.at + 1, None);
+            },
+        }
+    }
+
+    /// The last piece, where it can be read without the others.
+    pub fn last_piece(&self) -> Option<Piece> {
+        let Content::Typed(typed) = &self.content else { return None };
+        let group = typed.groups.last()?;
+        Some(Piece { start: group.start, end: group.start + group.rows.min(ROWS_PER_PIECE), bytes: Vec::new() })
+    }
+
+    /// Reads the rows of `piece`, some at a time. `cell` adds the cell in a row, from 0 among these, of `columns[slot]` to `made`; columns
+    /// ascend, and their cells come in any order in which the first column is ahead. `end` is called after these rows, with their number.
+    pub fn read<T>(
+        &self,
+        piece: &Piece,
+        columns: &[usize],
+        made: &mut T,
+        cell: impl Fn(&mut T, usize, usize, Cell<'_>) -> Result<(), String>,
+        mut end: impl FnMut(&mut T, usize) -> Result<()>,
+    ) -> Result<()> {
+        match &self.content {
+            Content::Typed(typed) => self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
+                for (slot, cells) in batch.iter().enumerate() {
+                    let missing = &typed.missing[columns[slot]];
+                    let added = match missing.is_empty() {
+                        true => cells.each(rows, |row, found| cell(made, row, slot, found)),
+                        false => cells.each(rows, |row, found| cell(made, row, slot, named(found, missing))),
+                    };
+                    added.map_err(|(row, problem)| wrong(row, slot, problem))?;
+                }
+                end(made, rows)
+            }),
+            Content::Text(sheet) => {
+                let mut rows = 0;
+                self.read_text(sheet, piece, columns, |slot, found| {
+                    rows += usize::from(slot == 0);
+                    cell(made, rows - 1, slot, found)
+                })?;
+                end(made, rows)
+            }
+        }
+    }
+
+    /// Like [`read`](Self::read), but row by row.
+    fn read_rows<T>(
+        &self,
+        piece: &Piece,
+        columns: &[usize],
+        made: &mut T,
+        cell: &impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String>,
+        mut end: impl FnMut(&mut T) -> Result<()>,
+    ) -> Result<()> {
+        match &self.content {
+            Content::Typed(typed) => self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
+                for row in 0..rows {
+                    for (slot, cells) in batch.iter().enumerate() {
+                        let found = named(cells.get(row), &typed.missing[columns[slot]]);
+                        cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
+                    }
+                }
+                end(made)
+            }),
+            Content::Text(sheet) => {
+                self.read_text(sheet, piece, columns, |slot, found| cell(made, slot, found))?;
+                end(made)
+            }
+        }
+    }
+
+    /// Reads the lines of `piece`, and hands `cell` those of `columns`, row by row.
+    fn read_text(
+        &self,
+        sheet: &Sheet,
+        piece: &Piece,
+        columns: &[usize],
+        mut cell: impl FnMut(usize, Cell<'_>) -> Result<(), String>,
+    ) -> Result<()> {
+        let part = (piece.start / LINES_PER_FILE) as usize;
+        let lines = lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line));
+        sheet.read(part, lines, columns, |_, slot, found| cell(slot, Cell::Written(found))).map(drop)
+    }
+
+    /// Reads `columns` of the rows of `piece`, and hands them over in batches.
+    fn read_batches(&self, typed: &Typed, piece: &Piece, columns: &[usize], take: TakeCells<'_>) -> Result<()> {
+        let at = typed.groups.partition_point(|group| group.start <= piece.start);
+        let Some(group) = at.checked_sub(1).map(|at| &typed.groups[at]) else { return Ok(()) };
+        let part = &typed.parts[group.part];
+        let place = |&at: &usize| frames::place(part.as_ref(), &self.fields[at].name);
+        let places: Vec<usize> = columns.iter().map(place).collect::<Result<_>>()?;
+        let mut in_order = places.clone();
+        in_order.sort_unstable();
+        let rows = piece.start - group.start..piece.end - group.start;
+        part.read(group.group, rows, &in_order, &mut |first, batch| {
+            let array = |place: &usize| plain(batch.column(in_order.partition_point(|other| other < place)));
+            let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
+            let wrong = |row: usize, slot: usize, problem: String| {
+                let (row, name) = (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
+                Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
+            };
+            let mut columns_of_cells = Vec::new();
+            for (slot, array) in arrays.iter().enumerate() {
+                columns_of_cells.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
+            }
+            take(&columns_of_cells, batch.num_rows(), &wrong)
         })
     }
 
     /// Reads all rows, several at a time. `cell` adds the cell of `columns[slot]` to the result of these rows, in the
     /// order of `columns`, which ascend; `take` gets the results of all rows, in their order.
+    pub fn for_cells<T: Default + Send>(
+        &self,
+        columns: &[usize],
+        progress: &dyn Progress,
+        cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
+        take: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let parse = |piece: &Piece, all: &mut Vec<T>| {
+            self.read_rows(piece, columns, &mut T::default(), &cell, |made| {
+                all.push(std::mem::take(made));
+                Ok(())
+            })
+        };
+        self.for_pieces(progress, parse, take)
+    }
+
+    /// Like [`for_rows`](Self::for_rows), but in the order of [`read`](Self::read): `cell` also gets the row, and `take` the number of rows.
+    pub fn for_columns<T: Default + Send>(
+        &self,
+        columns: &[usize],
+        progress: &dyn Progress,
+        cell: impl Fn(&mut T, usize, usize, Cell<'_>) -> Result<(), String> + Sync,
+        take: &mut dyn FnMut(T, usize) -> Result<()>,
+    ) -> Result<()> {
+        let parse = |piece: &Piece, all: &mut Vec<(T, usize)>| {
+            let scalar =
+                |made: &mut T, row: usize, slot: usize, found: Cell<'_>| cell(made, row, slot, found.scalar()?);
+            self.read(piece, columns, &mut T::default(), scalar, |made, rows| {
+                all.push((std::mem::take(made), rows));
+                Ok(())
+            })
+        };
+        self.for_pieces(progress, parse, &mut |(made, rows)| take(made, rows))
+    }
+
+    fn for_pieces<T: Send>(
+        &self,
+        progress: &dyn Progress,
+        parse: impl Fn(&Piece, &mut Vec<T>) -> Result<()> + Sync,
+        take: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let stage = progress.stage("reading rows", Some(self.bytes), Unit::Bytes);
+        let mut cursor = Cursor::default();
+        let next = |piece: &mut Piece| {
+            let before = cursor.done;
+            let more = self.next(&mut cursor, piece)?;
+            stage.advance(cursor.done - before);
+            Ok(more)
+        };
+        let parse = |piece: &Piece| {
+            let mut all = Vec::new();
+            parse(piece, &mut all).map(|()| all)
+        };
+        parse_pieces(next, parse, |all: Vec<T>| all.into_iter().try_for_each(&mut *take))
+    }
+
+    /// Like [`for_cells`](Self::for_cells), but cells are only numbers, strings or missing values.
     pub fn for_rows<T: Default + Send>(
         &self,
         columns: &[usize],
@@ -207,67 +468,21 @@ impl Table {
         cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
         take: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        match self {
-            Self::Frames(parts, _) => {
-                let Some(first) = parts.first() else { return Ok(()) };
-                let names: Vec<String> = columns.iter().map(|&at| first.schema().field(at).name().clone()).collect();
-                let stage = progress.stage("reading rows", self.num_rows(), Unit::Items("rows"));
-                frames::scan(parts, &names, &mut |path, first, arrays| {
-                    let (mut made, rows) = (T::default(), arrays.first().map_or(0, |array| array.len()));
-                    for row in 0..rows {
-                        for (slot, array) in arrays.iter().enumerate() {
-                            let added = cells::cell(array, row).and_then(|found| cell(&mut made, slot, found));
-                            added.map_err(|problem| at_row(path, first + row as u64, &names[slot], &problem))?;
-                        }
-                    }
-                    stage.advance(rows as u64);
-                    take(made)
-                })
-            }
-            Self::Text(sheet) => {
-                let mut slots = vec![None; sheet.columns.len()];
-                columns.iter().enumerate().for_each(|(slot, &at)| slots[at] = Some(slot));
-                for file in &sheet.files {
-                    let parse = |piece: &Piece| {
-                        let mut made = T::default();
-                        for (number, line) in lines(piece) {
-                            let parsed = sheet.row(number, line).and_then(|row| match row {
-                                None => Ok(()),
-                                Some(row) => {
-                                    row_of_text(sheet, &slots, row, |slot, found| cell(&mut made, slot, found))
-                                }
-                            });
-                            parsed.map_err(|problem| Error::line(file, number, problem))?;
-                        }
-                        Ok(made)
-                    };
-                    read_pieces(file, progress, parse, &mut *take)?;
-                }
-                Ok(())
-            }
-        }
+        self.for_cells(columns, progress, |made, slot, found| cell(made, slot, found.scalar()?), take)
     }
 }
 
-/// Calls `take` with the cells of `line` that have a slot.
-fn row_of_text(
-    sheet: &Sheet,
-    slots: &[Option<usize>],
-    line: &[u8],
-    mut take: impl FnMut(usize, Cell<'_>) -> Result<(), String>,
-) -> Result<(), String> {
-    let (mut count, mut wrong) = (0, None);
-    line::fields(line, sheet.delimiter, |place, bytes| {
-        count = place + 1;
-        if let Some(slot) = slots.get(place).copied().flatten() {
-            let taken = sheet.cell(place, &bytes).and_then(|bytes| match std::str::from_utf8(&bytes) {
-                _ if is_missing(&bytes) => take(slot, Cell::Missing),
-                Ok(text) => take(slot, Cell::Text(text)),
-                Err(_) => Err(format!("{}: expected UTF-8", shown(&bytes))),
-            });
-            wrong = taken.err().map(|problem| format!("column `{}`: {problem}", sheet.columns[place].0));
-        }
-        wrong.is_none()
-    })?;
-    wrong.map_or_else(|| sheet.check_count(count), Err)
+/// Takes a batch: the cells of each column, the number of rows, and how the problem with a row of a column becomes an error.
+type TakeCells<'t> = &'t mut dyn FnMut(&[Cells<'_>], usize, &dyn Fn(usize, usize, String) -> Error) -> Result<()>;
+
+/// `cell`, or a missing one if it is one of the values that the user takes for `missing`.
+#[inline]
+fn named<'a>(cell: Cell<'a>, missing: &MissingValues) -> Cell<'a> {
+    let is_missing = !missing.is_empty()
+        && match cell {
+            Cell::Text(text) => missing.has(text.trim().as_bytes()),
+            Cell::Number(number) => missing.has_number(number.f64()),
+            _ => false,
+        };
+    if is_missing { Cell::Missing } else { cell }
 }

@@ -53,13 +53,13 @@ impl ColumnSample {
         self.is_restyled |= is_restyled;
         let kind = widened(CellKind::Empty, cell);
         self.numbers += u64::from(kind.value().is_some());
-        let place = || Some((line, shown(cell)));
         if kind == CellKind::Float {
             self.fractions += 1;
-            self.fraction = self.fraction.take().or_else(place);
-        } else if kind == CellKind::Text {
+            self.fraction.get_or_insert_with(|| (line, shown(cell)));
+        }
+        if kind == CellKind::Text {
             self.strings += 1;
-            self.stray = self.stray.take().or_else(place);
+            self.stray.get_or_insert_with(|| (line, shown(cell)));
         }
     }
 }
@@ -69,8 +69,6 @@ impl ColumnSample {
 pub struct Sheet {
     /// The parts.
     pub files: Vec<PathBuf>,
-    /// Bytes of all of them.
-    pub bytes: u64,
     /// Between fields.
     pub delimiter: Delimiter,
     /// The line of every part that names the columns. `None`: each line that is not a comment is a row.
@@ -109,11 +107,11 @@ impl Sheet {
     pub fn open(
         path: &Path,
         files: &[PathBuf],
+        bytes: u64,
         options: TextOptions,
         missing: &[String],
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let bytes = super::total_bytes(files)?;
         let mut found: Option<Self> = None;
         for (part, file) in files.iter().enumerate() {
             let (mut stream, mut piece) = (TextStream::open(file)?, Piece::default());
@@ -129,7 +127,7 @@ impl Sheet {
             let sheet = match &mut found {
                 Some(sheet) => sheet,
                 None => {
-                    let sheet = found.insert(Self::of_sketch(file, &sketch, options, (files, bytes), missing)?);
+                    let sheet = found.insert(Self::of_sketch(file, &sketch, options, files, missing)?);
                     sheet.note_titles(file, progress);
                     parts::check_one_table(path, files, progress, |at| sheet.names_of(&files[at]))?;
                     sheet
@@ -178,7 +176,7 @@ impl Sheet {
         file: &Path,
         sketch: &Sketch<'_>,
         options: TextOptions,
-        (files, bytes): (&[PathBuf], u64),
+        files: &[PathBuf],
         missing: &[String],
     ) -> Result<Self> {
         let delimiter = sketch.delimiter;
@@ -215,7 +213,6 @@ impl Sheet {
         let columns: Vec<_> = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
         Ok(Self {
             files: files.to_vec(),
-            bytes,
             delimiter,
             header,
             titles: sketch.titles.iter().map(|&(number, line)| (number, line.to_vec())).collect(),
@@ -252,26 +249,15 @@ impl Sheet {
     /// The first values of the columns at `blank`, of which the first rows have none, by one pass over all files.
     fn late_values(&self, blank: &[usize], progress: &dyn Progress) -> Result<Vec<Vec<Value<'static>>>> {
         let mut all: Vec<Vec<Value<'static>>> = vec![Vec::new(); blank.len()];
-        let last = blank.last().copied().unwrap_or(0);
         for (part, file) in self.files.iter().enumerate() {
             let parse = |piece: &Piece| {
                 let mut found = vec![Vec::new(); blank.len()];
-                for (number, line) in lines(piece) {
-                    let take = |at: usize, cell: Cow<'_, [u8]>| {
-                        let cell = cell.trim_ascii();
-                        if let Ok(slot) = blank.binary_search(&at)
-                            && !is_missing(cell)
-                            && !self.missing[at].has(cell)
-                            && found[slot].len() < MAX_LINES
-                        {
-                            found[slot].push(((part, number), Cow::Owned(cell.to_vec())));
-                        }
-                        at < last
-                    };
-                    let row = self.row(number, line);
-                    let taken = row.and_then(|row| row.map_or(Ok(()), |row| fields(row, self.delimiter, take)));
-                    taken.map_err(|problem| Error::line(file, number, problem))?;
-                }
+                self.read(part, lines(piece), blank, |number, slot, cell| {
+                    if !is_missing(cell) && found[slot].len() < MAX_LINES {
+                        found[slot].push(((part, number), Cow::Owned(cell.to_vec())));
+                    }
+                    Ok(())
+                })?;
                 Ok(found)
             };
             read_pieces(file, progress, parse, |found: Vec<Vec<Value<'static>>>| {
@@ -286,6 +272,39 @@ impl Sheet {
             }
         }
         Ok(all)
+    }
+
+    /// Calls `take` with every cell of the `lines` of a part that is in one of `columns`: the number of its line, its place among
+    /// `columns`, which ascend, and the cell in plain notation. Returns the number of rows.
+    pub fn read<'l>(
+        &self,
+        part: usize,
+        lines: impl Iterator<Item = (u64, &'l [u8])>,
+        columns: &[usize],
+        mut take: impl FnMut(u64, usize, &[u8]) -> Result<(), String>,
+    ) -> Result<usize> {
+        let mut slots = vec![None; self.columns.len()];
+        columns.iter().enumerate().for_each(|(slot, &at)| slots[at] = Some(slot));
+        let mut read = |number: u64, row: &[u8]| {
+            let (mut count, mut wrong) = (0, None);
+            fields(row, self.delimiter, |at, cell| {
+                count = at + 1;
+                if let Some(slot) = slots.get(at).copied().flatten() {
+                    let taken = self.cell(at, &cell).and_then(|cell| take(number, slot, &cell));
+                    wrong = taken.err().map(|problem| format!("column `{}`: {problem}", self.columns[at].0));
+                }
+                wrong.is_none()
+            })?;
+            wrong.map_or_else(|| self.check_count(count), Err)
+        };
+        let mut rows = 0;
+        for (number, line) in lines {
+            let row = self.row(number, line);
+            rows += usize::from(matches!(row, Ok(Some(_))));
+            row.and_then(|row| row.map_or(Ok(()), |row| read(number, row)))
+                .map_err(|problem| Error::line(&self.files[part], number, problem))?;
+        }
+        Ok(rows)
     }
 
     /// Prints which lines above the header are skipped.
@@ -335,10 +354,9 @@ impl Sheet {
 
     /// The first fraction in a column whose first rows hold whole numbers for the most part, for a question about ids.
     pub fn fraction(&self) -> Option<String> {
-        let columns = self.columns.iter().zip(&self.samples);
-        let mut mixed = columns.filter(|(_, sample)| 2 * sample.fractions <= sample.numbers);
-        mixed.find_map(|((name, _), sample)| {
-            let ((_, line), cell) = sample.fraction.as_ref()?;
+        let mut columns = self.columns.iter().zip(&self.samples);
+        columns.find_map(|((name, _), sample)| {
+            let ((_, line), cell) = sample.fraction.as_ref().filter(|_| 2 * sample.fractions <= sample.numbers)?;
             Some(format!("; `{name}` has {cell} in line {line}"))
         })
     }
@@ -423,10 +441,10 @@ impl Sheet {
         found
     }
 
-    /// Whether the numbers of column `at` have commas before their fractions.
-    pub fn has_decimal_commas(&self, at: usize) -> bool {
-        let is_restyled = self.samples.get(at).is_some_and(|sample| sample.is_restyled);
-        is_restyled && self.styles.get(at) == Some(&Style::Marks(Decimal::Comma))
+    /// The columns whose numbers have commas before their fractions.
+    pub fn decimal_commas(&self) -> Vec<usize> {
+        let has = |at: &usize| self.samples[*at].is_restyled && self.styles[*at] == Style::Marks(Decimal::Comma);
+        (0..self.columns.len()).filter(has).collect()
     }
 
     /// Order of day and month in the first column of dates that are not of ISO 8601.

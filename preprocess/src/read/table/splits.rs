@@ -3,51 +3,37 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::choice::Field;
+use gsplit_store::Progress;
+
+use super::cells::{Cell, id_of, no_id};
+use super::choice::IdKind;
 use super::roles::Roles;
-use crate::edges::{EdgeBatch, EdgeSource, Piece};
+use super::rows::Table;
+use super::statistics::as_f64;
+use crate::Result;
 use crate::memory::Memory;
 use crate::read::options::OnDuplicate;
 use crate::read::text::field::shown;
 use crate::read::text::value::is_missing;
-use crate::{Error, Result};
 
 /// Words for each split, and words for no split, in lower case.
 const SPLIT_WORDS: [&[&str]; 3] =
     [&["train", "training"], &["valid", "val", "validation", "dev"], &["test", "testing"]];
 const NO_SPLIT: [&str; 4] = ["", "none", "unlabeled", "unlabelled"];
 
-/// Calls `take` with every piece of `source`, together with the piece of `beside` that has the same rows.
-fn each_piece(
-    source: &dyn EdgeSource,
-    beside: Option<&dyn EdgeSource>,
-    take: &mut dyn FnMut(&EdgeBatch, &EdgeBatch) -> Result<()>,
-) -> Result<()> {
-    let (mut piece, mut batch, mut other) = (Piece::default(), EdgeBatch::default(), EdgeBatch::default());
-    while source.next(&mut piece)? {
-        batch.clear();
-        source.parse(&mut piece, &mut batch)?;
-        other.clear();
-        if let Some(beside) = beside {
-            beside.next(&mut piece)?;
-            beside.parse(&mut piece, &mut other)?;
-        }
-        take(&batch, &other)?;
+/// The splits that a word in any case names, as bits; 0 for words that mean no split.
+fn split_of(word: &[u8]) -> Result<u8, String> {
+    let lower = String::from_utf8_lossy(word).trim().to_lowercase();
+    match SPLIT_WORDS.iter().position(|words| words.contains(&lower.as_str())) {
+        Some(split) => Ok(1 << split),
+        None if NO_SPLIT.contains(&lower.as_str()) || is_missing(word) => Ok(0),
+        None => Err(format!("{}: expected train, valid, val, test or nothing", shown(word))),
     }
-    Ok(())
-}
-
-/// The splits that a word in any case names, as bits; 0 for words that mean no split. `None` for other words.
-fn split_of(word: &str) -> Option<u8> {
-    let lower = word.trim().to_lowercase();
-    let split = SPLIT_WORDS.iter().position(|words| words.contains(&lower.as_str()));
-    let is_none = || NO_SPLIT.contains(&lower.as_str()) || is_missing(word.as_bytes());
-    split.map(|split| 1 << split).or_else(|| is_none().then_some(0))
 }
 
 /// Whether `name` is that of a split, or says that there is none.
 pub fn is_split(name: &str) -> bool {
-    split_of(name).is_some()
+    split_of(name.as_bytes()).is_ok()
 }
 
 /// The vertices of each split by their ids, under collection within the budget.
@@ -91,62 +77,55 @@ impl<'a> SplitIds<'a> {
     }
 }
 
-/// Splits from the columns of flags among the roles, for the ids of `source`.
-pub fn splits_by_flag(
-    mut ids: SplitIds<'_>,
-    fields: &[Field],
-    roles: &Roles,
-    source: &dyn EdgeSource,
-) -> Result<[Vec<u64>; 3]> {
-    let splits: Vec<usize> = (0..3).filter(|&split| roles.masks[split].is_some()).collect();
-    let mut row = 0;
-    each_piece(source, None, &mut |batch, _| {
-        ids.check(batch.len())?;
-        for (&id, flags) in batch.sources.iter().zip(batch.values.chunks_exact(8 * splits.len())) {
-            let flags = flags.as_chunks().0.iter().map(|&flag| f64::from_le_bytes(flag) == 1.0);
-            let set =
-                splits.iter().zip(flags).filter(|(_, is_set)| *is_set).fold(0u8, |all, (split, _)| all | 1 << split);
-            if set.count_ones() > 1 {
-                let names = roles.split_names(fields).join("`, `");
-                let problem = format!(
-                    "{}: several of `{names}` are set, and splits must not overlap: fix it, or pass --split-column none if they are not \
-                     splits",
-                    source.place(row)
-                );
-                return Err(Error::input(ids.path, problem));
-            }
-            ids.add(id, set);
-            row += 1;
-        }
-        Ok(())
-    })?;
-    Ok(ids.finish())
-}
+/// Rows under collection: the id of each, and a bit for each of its splits.
+type SplitRows = Vec<(u64, u8)>;
 
-/// Splits by the words in `column`, of the rows whose ids the other source has.
-pub fn splits_by_name(
-    mut splits: SplitIds<'_>,
-    column: &str,
-    ids_of_rows: &dyn EdgeSource,
-    names: &dyn EdgeSource,
-) -> Result<[Vec<u64>; 3]> {
-    let mut row = 0;
-    each_piece(ids_of_rows, Some(names), &mut |ids, names| {
-        splits.check(ids.len())?;
-        let words: HashMap<u64, &str> = names.names.iter().map(|(hash, word)| (*hash, word.as_str())).collect();
-        let found: HashMap<u64, Option<u8>> = words.iter().map(|(&hash, word)| (hash, split_of(word))).collect();
-        for (&id, name) in ids.sources.iter().zip(&names.sources) {
-            let Some(split) = found.get(name).copied().flatten() else {
-                let word = shown(words.get(name).copied().unwrap_or_default().as_bytes());
-                let place = ids_of_rows.place(row);
-                let problem =
-                    format!("{place}, column `{column}`: {word}: expected train, valid, val, test or nothing");
-                return Err(Error::input(splits.path, problem));
+/// The vertices of each split, by the columns that the roles name and the ids in `id`.
+pub fn splits(
+    mut ids: SplitIds<'_>,
+    table: &Table,
+    roles: &Roles,
+    (id, kind): (usize, IdKind),
+    progress: &dyn Progress,
+) -> Result<Option<[Vec<u64>; 3]>> {
+    let mut columns: Vec<usize> = roles.masks.into_iter().flatten().chain(roles.split).collect();
+    if columns.is_empty() {
+        return Ok(None);
+    }
+    columns.push(id);
+    columns.sort_unstable();
+    columns.dedup();
+    let names = || roles.split_names(&table.fields).join("`, `");
+    let read = |rows: &mut SplitRows, slot: usize, cell: Cell<'_>| {
+        if slot == 0 {
+            rows.push((0, 0));
+        }
+        let Some((row, splits)) = rows.last_mut() else { return Ok(()) };
+        let at = columns[slot];
+        if at == id {
+            *row = id_of(cell, kind).ok_or_else(|| no_id(cell, kind))?;
+        }
+        if let Some(split) = roles.masks.iter().position(|mask| *mask == Some(at)) {
+            let is_set = as_f64(cell.scalar()?) == Some(1.0);
+            if is_set && *splits > 0 {
+                let remedy = "fix it, or pass --split-column none if they are not splits";
+                return Err(format!("several of `{}` are set, and splits must not overlap: {remedy}", names()));
+            }
+            *splits |= u8::from(is_set) << split;
+        } else if roles.split == Some(at) {
+            *splits = match cell {
+                Cell::Missing => 0,
+                Cell::Written(word) => split_of(word)?,
+                Cell::Text(word) => split_of(word.as_bytes())?,
+                Cell::Number(_) | Cell::List(..) => return Err("expected train, valid, val, test or nothing".into()),
             };
-            splits.add(id, split);
-            row += 1;
         }
         Ok(())
+    };
+    table.for_cells(&columns, progress, read, &mut |rows: SplitRows| {
+        ids.check(rows.len())?;
+        rows.into_iter().for_each(|(id, splits)| ids.add(id, splits));
+        Ok(())
     })?;
-    Ok(splits.finish())
+    Ok(Some(ids.finish()))
 }

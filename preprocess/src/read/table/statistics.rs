@@ -12,9 +12,9 @@ use std::path::Path;
 use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::choice::{Field, IdKind};
-use super::ids::id_of;
-use super::rows::{Cell, Table};
+use super::cells::{Cell, Number, id_of};
+use super::choice::IdKind;
+use super::rows::Table;
 use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
@@ -39,7 +39,7 @@ pub struct ColumnStatistics {
     pub values: u64,
     /// Values that are missing.
     pub missing: u64,
-    /// Statistics of the finite numbers.
+    /// Statistics of the numbers that an f32 can be.
     pub numbers: Moments,
     /// The smallest finite number and, negated, the largest.
     ends: [End; 2],
@@ -169,12 +169,12 @@ impl ColumnStatistics {
     }
 
     fn look(&mut self, cell: Cell<'_>, is_number: bool, with_keys: bool) {
-        if cell == Cell::Missing || matches!(cell, Cell::Number(number, _, None) if number.is_nan()) {
+        if cell.is_missing() {
             self.missing += 1;
             return;
         }
         self.values += 1;
-        let number = if is_number { as_f64(cell).filter(|number| number.is_finite()) } else { None };
+        let number = if is_number { as_f64(cell).filter(|&number| is_moderate(number)) } else { None };
         if let Some(number) = number {
             self.numbers.add(number);
             self.ends.iter_mut().zip([number, -number]).for_each(|(end, number)| end.add(number, 1, f64::INFINITY));
@@ -369,7 +369,6 @@ impl DistinctCount {
 /// is set. Only one row counts among rows that are `repeated`.
 pub fn survey(
     table: &Table,
-    fields: &[Field],
     columns: &[(usize, bool)],
     repeated: Option<&RepeatedRows>,
     progress: &dyn Progress,
@@ -380,16 +379,19 @@ pub fn survey(
     }
     let look = |seen: &mut [ColumnStatistics], slot: usize, cell: Cell<'_>| {
         let (at, with_keys) = columns[slot];
-        seen[slot].look(cell, fields[at].value.is_some(), with_keys || fields[at].value.is_none());
+        let is_number = table.fields[at].value.is_some();
+        seen[slot].look(cell, is_number, with_keys || !is_number);
     };
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let Some(repeated) = repeated else {
-        let look = |seen: &mut Vec<ColumnStatistics>, slot: usize, cell: Cell<'_>| {
-            seen.resize(columns.len(), ColumnStatistics::default());
+        let look = |seen: &mut Vec<ColumnStatistics>, _: usize, slot: usize, cell: Cell<'_>| {
+            if seen.is_empty() {
+                seen.resize(columns.len(), ColumnStatistics::default());
+            }
             look(seen, slot, cell);
             Ok(())
         };
-        table.for_rows(&places, progress, look, &mut |seen: Vec<ColumnStatistics>| {
+        table.for_columns(&places, progress, look, &mut |seen: Vec<ColumnStatistics>, _| {
             all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
             Ok(())
         })?;
@@ -402,7 +404,9 @@ pub fn survey(
     read.dedup();
     let slot_of = |at: usize| read.partition_point(|&other| other < at);
     let cell = |rows: &mut SurveyedRows, slot: usize, cell: Cell<'_>| {
-        rows.seen.resize(columns.len(), ColumnStatistics::default());
+        if rows.seen.is_empty() {
+            rows.seen.resize(columns.len(), ColumnStatistics::default());
+        }
         rows.row.push(KeptCell::of(cell));
         if slot + 1 < read.len() {
             return Ok(());
@@ -469,23 +473,23 @@ struct SurveyedRows {
 /// A cell that outlives its piece.
 enum KeptCell {
     Missing,
-    Number(f32, f64, Option<i64>),
+    Number(Number),
     Text(String),
 }
 
 impl KeptCell {
     fn of(cell: Cell<'_>) -> Self {
         match cell {
-            Cell::Missing => Self::Missing,
-            Cell::Number(single, double, whole) => Self::Number(single, double, whole),
+            Cell::Number(number) => Self::Number(number),
             Cell::Text(text) => Self::Text(text.to_string()),
+            _ => Self::Missing,
         }
     }
 
     fn cell(&self) -> Cell<'_> {
         match self {
             Self::Missing => Cell::Missing,
-            Self::Number(single, double, whole) => Cell::Number(*single, *double, *whole),
+            Self::Number(number) => Cell::Number(*number),
             Self::Text(text) => Cell::Text(text),
         }
     }
@@ -494,10 +498,15 @@ impl KeptCell {
 /// The number in a cell, flags among them.
 pub fn as_f64(cell: Cell<'_>) -> Option<f64> {
     match cell {
-        Cell::Missing => None,
-        Cell::Number(_, number, _) => Some(number),
+        Cell::Number(number) => Some(number.f64()),
         Cell::Text(text) => real(text.as_bytes()).or_else(|| flag(text.as_bytes()).map(f64::from)),
+        _ => None,
     }
+}
+
+/// Whether a number is at most the largest f32. A larger one is refused as a feature; in the mean it would leave nothing of the others.
+pub fn is_moderate(number: f64) -> bool {
+    number.abs() <= f32::MAX.into()
 }
 
 /// The category of a cell: the string, or the shortest form of a number.
@@ -507,14 +516,14 @@ pub fn key(cell: Cell<'_>, is_number: bool) -> Cow<'_, str> {
         _ => number.to_string(),
     };
     match cell {
-        Cell::Missing => "".into(),
-        Cell::Number(_, number, None) => of_number(number).into(),
-        Cell::Number(_, _, Some(number)) => number.to_string().into(),
+        Cell::Number(number) if number.whole().is_some() => number.to_string().into(),
+        Cell::Number(number) => of_number(number.f64()).into(),
         Cell::Text(text) if !is_number => text.into(),
         Cell::Text(text) => match integer(text.as_bytes()) {
             Some(number) => number.to_string().into(),
             None => as_f64(cell).map_or(text.into(), |number| of_number(number).into()),
         },
+        _ => "".into(),
     }
 }
 
@@ -527,7 +536,7 @@ mod tests {
         let numbers: Vec<f64> = (0..10_000).map(|number| f64::from(number % 5000) * 0.5 - 100.0).collect();
         let mut seen = [ColumnStatistics::default(), ColumnStatistics::default()];
         for (at, &number) in numbers.iter().enumerate() {
-            seen[at % 2].look(Cell::Number(number as f32, number, None), true, false);
+            seen[at % 2].look(Cell::Number(number.into()), true, false);
         }
         let [mut all, other] = seen;
         all.merge(other);

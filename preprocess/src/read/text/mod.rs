@@ -18,5 +18,5 @@ pub mod value;
 
 pub use stream::{
     BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, first_line_of_data, is_compressed, lines,
-    listed_numbers, name_of, read_pieces, some, uncompressed, words,
+    listed_numbers, name_of, parse_pieces, read_pieces, some, uncompressed, words,
 };

@@ -6,21 +6,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Distinct strings by their hashes; borrowed, or owned where the text goes away.
-#[derive(Debug)]
-pub struct Names<S> {
-    seen: HashMap<u64, S, BuildHasherDefault<Hashed>>,
+/// Distinct strings by their hashes.
+#[derive(Debug, Default)]
+pub struct TextNames {
+    seen: HashMap<u64, String, BuildHasherDefault<Hashed>>,
     /// Strings with the hash of another: the engine has to see both.
-    clashes: Vec<(u64, S)>,
-}
-
-/// [`Names`] of text that goes away.
-pub type TextNames = Names<Box<str>>;
-
-impl<S> Default for Names<S> {
-    fn default() -> Self {
-        Self { seen: HashMap::default(), clashes: Vec::new() }
-    }
+    clashes: Vec<(u64, String)>,
 }
 
 /// Hasher for keys that are hashes already.
@@ -39,16 +30,13 @@ impl Hasher for Hashed {
     }
 }
 
-impl<S: AsRef<str>> Names<S> {
+impl TextNames {
     /// The id, a hash, of `name`.
-    pub fn id<'b>(&mut self, name: &'b str) -> u64
-    where
-        S: From<&'b str>,
-    {
+    pub fn id(&mut self, name: &str) -> u64 {
         let hash = xxh3_64(name.as_bytes());
         match self.seen.entry(hash) {
             Entry::Vacant(place) => drop(place.insert(name.into())),
-            Entry::Occupied(place) if place.get().as_ref() == name => {}
+            Entry::Occupied(place) if place.get() == name => {}
             Entry::Occupied(_) => self.clashes.push((hash, name.into())),
         }
         hash
@@ -56,7 +44,6 @@ impl<S: AsRef<str>> Names<S> {
 
     /// Appends every string once.
     pub fn append_to(self, names: &mut Vec<(u64, String)>) {
-        let all = self.seen.into_iter().chain(self.clashes);
-        names.extend(all.map(|(hash, name)| (hash, name.as_ref().to_string())));
+        names.extend(self.seen.into_iter().chain(self.clashes));
     }
 }

@@ -244,16 +244,30 @@ pub fn read_pieces<T: Send>(
     path: &Path,
     progress: &dyn Progress,
     parse: impl Fn(&Piece) -> Result<T> + Sync,
-    mut take: impl FnMut(T) -> Result<()>,
+    take: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
     let mut stream = TextStream::open(path)?;
     let stage = progress.stage(&format!("reading {}", name_of(path)), Some(stream.len()), Unit::Bytes);
-    let mut pieces: Vec<Piece> = (0..rayon::current_num_threads()).map(|_| Piece::default()).collect();
     let mut done = 0;
+    let next = |piece: &mut Piece| {
+        let more = stream.next(piece)?;
+        stage.advance(stream.bytes_done() - std::mem::replace(&mut done, stream.bytes_done()));
+        Ok(more)
+    };
+    parse_pieces(next, parse, take)
+}
+
+/// Like [`read_pieces`], of the pieces that `next` makes until it returns false.
+pub fn parse_pieces<T: Send>(
+    mut next: impl FnMut(&mut Piece) -> Result<bool>,
+    parse: impl Fn(&Piece) -> Result<T> + Sync,
+    mut take: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    let mut pieces: Vec<Piece> = (0..rayon::current_num_threads()).map(|_| Piece::default()).collect();
     loop {
         let (mut filled, mut failure) = (0, None);
         for piece in &mut pieces {
-            match stream.next(piece) {
+            match next(piece) {
                 Ok(true) => filled += 1,
                 Ok(false) => break,
                 Err(error) => {
@@ -269,7 +283,7 @@ pub fn read_pieces<T: Send>(
         match failure {
             Some(error) => return Err(error),
             None if filled == 0 => return Ok(()),
-            None => stage.advance(stream.bytes_done() - std::mem::replace(&mut done, stream.bytes_done())),
+            None => {}
         }
     }
 }

@@ -6,45 +6,24 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use chrono::{Datelike, NaiveDate};
+use serde::Serialize;
 
 use super::field::{real, shown};
 use super::value::{integer, is_missing};
 
 /// Decimal mark of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum Decimal {
     /// `1.5`; a comma separates thousands.
+    #[cfg_attr(feature = "cli", value(alias = "."))]
     Point,
     /// `1,5`; a point separates thousands.
+    #[cfg_attr(feature = "cli", value(alias = ","))]
     Comma,
-}
-
-impl FromStr for Decimal {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "point" | "." => Ok(Self::Point),
-            "comma" | "," => Ok(Self::Comma),
-            _ => Err(format!("`{text}`: expected point or comma")),
-        }
-    }
-}
-
-impl fmt::Display for Decimal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Point { "point" } else { "comma" })
-    }
-}
-
-impl Serialize for Decimal {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
 }
 
 /// Style of the cells of a column.
@@ -64,41 +43,36 @@ pub enum Style {
 }
 
 /// Order of day, month and year in a date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum DateOrder {
     /// `2020-01-31`, ISO 8601.
+    #[cfg_attr(feature = "cli", value(skip))]
+    #[serde(rename = "ymd")]
     YearMonthDay,
     /// `31.01.2020` and `31/01/2020`.
+    #[cfg_attr(feature = "cli", value(name = "dmy"))]
+    #[serde(rename = "dmy")]
     DayMonthYear,
     /// `01/31/2020`.
+    #[cfg_attr(feature = "cli", value(name = "mdy"))]
+    #[serde(rename = "mdy")]
     MonthDayYear,
 }
 
-impl FromStr for DateOrder {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "dmy" => Ok(Self::DayMonthYear),
-            "mdy" => Ok(Self::MonthDayYear),
-            _ => Err(format!("`{text}`: expected dmy or mdy")),
-        }
+impl DateOrder {
+    /// The order that the command line calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::DayMonthYear, Self::MonthDayYear].into_iter().find(|order| order.name() == name)
     }
-}
 
-impl fmt::Display for DateOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::YearMonthDay => "ymd",
             Self::DayMonthYear => "dmy",
             Self::MonthDayYear => "mdy",
-        })
-    }
-}
-
-impl Serialize for DateOrder {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        }
     }
 }
 
@@ -170,24 +144,17 @@ pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Opt
     cells.find(is_unknown).filter(|_| are_most)
 }
 
-/// Offset of zones from UTC in hours: Europe's, and the zones of RFC 5322, section 4.3. Ambiguous names, such as IST, are left out.
-const ZONES: [(&str, f64); 16] = [
-    ("UTC", 0.0),
-    ("GMT", 0.0),
-    ("WET", 0.0),
-    ("WEST", 1.0),
-    ("CET", 1.0),
-    ("CEST", 2.0),
-    ("EET", 2.0),
+/// Hours that zones are ahead of UTC: Europe's, and the zones of RFC 5322, section 4.3. Ambiguous names, such as IST, are left out.
+const ZONES: [(&str, f64); 9] = [
+    ("UTC GMT WET", 0.0),
+    ("WEST CET", 1.0),
+    ("CEST EET", 2.0),
     ("EEST", 3.0),
-    ("EST", -5.0),
     ("EDT", -4.0),
-    ("CST", -6.0),
-    ("CDT", -5.0),
-    ("MST", -7.0),
-    ("MDT", -6.0),
+    ("EST CDT", -5.0),
+    ("CST MDT", -6.0),
+    ("MST PDT", -7.0),
     ("PST", -8.0),
-    ("PDT", -7.0),
 ];
 
 /// Days since 1970-01-01 of a date, with the time as a fraction.
@@ -206,25 +173,13 @@ fn days(cell: &[u8], order: DateOrder) -> Option<f64> {
         DateOrder::MonthDayYear => (c, a, b),
     };
     let number = |text: &str, digits: usize| {
-        (text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<i64>().ok())?
+        (text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<u32>().ok())?
     };
     let year = number(year, 4).filter(|_| year.len() == 4)?;
     let (month, day) = (number(month, 2)?, number(day, 2)?);
-    let length = match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=length).contains(&day) {
-        return None;
-    }
-    // Years begin in March, so that a leap day is the last (Hinnant, "chrono-compatible low-level date algorithms").
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    let whole = year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468;
-    Some(whole as f64 + time.map_or(Some(0.0), time_of_day)?)
+    const DAYS_BEFORE_1970: i32 = 719_163;
+    let whole = NaiveDate::from_ymd_opt(year as i32, month, day)?.num_days_from_ce() - DAYS_BEFORE_1970;
+    Some(f64::from(whole) + time.map_or(Some(0.0), time_of_day)?)
 }
 
 /// Fraction of a day of `10:00`, `10:00:00.5`, `10:00:00Z`, `10:00+02:00`, `10:00 CET` or `10:00 PM`.
@@ -251,7 +206,7 @@ fn time_of_day(text: &str) -> Option<f64> {
         "" | "Z" => hour,
         "AM" | "am" if (1.0..13.0).contains(&hour) => hour % 12.0,
         "PM" | "pm" if (1.0..13.0).contains(&hour) => hour % 12.0 + 12.0,
-        _ => match (ZONES.iter().find(|(name, _)| *name == zone), zone.split_at(1)) {
+        _ => match (ZONES.iter().find(|(names, _)| names.split(' ').any(|name| name == zone)), zone.split_at(1)) {
             (Some((_, ahead)), _) => hour - ahead,
             (None, ("+", ahead)) => hour - offset(ahead)?,
             (None, ("-", behind)) => hour + offset(behind)?,

@@ -1,16 +1,11 @@
 //! Columns of splits: one of words, or one of flags for each split.
 
-use std::collections::HashMap;
-use std::path::Path;
-
-use gsplit_store::{Progress, Recipe};
-
 use super::{Roles, is_text};
-use crate::read::options::NodeTableOptions;
+use crate::Result;
 use crate::read::table::choice::{self, Field, NONE, matches};
 use crate::read::table::splits::is_split;
 use crate::read::table::statistics::ColumnStatistics;
-use crate::{Error, Result};
+use crate::read::table::surveyed::Surveyed;
 
 /// Names of the flags of each split.
 pub const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
@@ -24,31 +19,26 @@ const FLAG_NAMES: [&[&str]; 3] = [
 const SPLIT_NAMES: [&str; 5] = ["split", "fold", "set", "subset", "mask"];
 
 /// The columns that `--split-column` names: one of words, or flags of several splits.
-pub fn named(
-    path: &Path,
-    fields: &[Field],
-    plain: &[String],
-    names: &[String],
-) -> Result<(Option<usize>, [Option<usize>; 3])> {
+pub fn named(on: &Surveyed<'_>, plain: &[String], names: &[String]) -> Result<(Option<usize>, [Option<usize>; 3])> {
     let mut masks = [None; 3];
     if names == [NONE] {
         return Ok((None, masks));
     }
     for name in names {
-        let Some(at) = choice::named(path, fields, Some(name), "--split-column")? else { continue };
-        if names.len() == 1 && is_text(&fields[at]) {
+        let Some(at) = choice::named(on.path, on.fields, Some(name), "--split-column")? else { continue };
+        if names.len() == 1 && is_text(&on.fields[at]) {
             return Ok((Some(at), masks));
         }
         let is_called = |names: &&[&str]| names.contains(&plain[at].as_str());
         let of_split = (0..3).find(|&split| is_called(&MASK_NAMES[split]) || is_called(&FLAG_NAMES[split]));
-        match of_split.filter(|&split| masks[split].is_none() && !fields[at].list) {
+        match of_split.filter(|&split| masks[split].is_none() && !on.fields[at].list) {
             Some(split) => masks[split] = Some(at),
             None => {
                 let problem = format!(
                     "column `{name}`: expected the strings train, valid and test, or a column of 0 and 1 for each split, called train, \
                      valid or test, for --split-column"
                 );
-                return Err(Error::input(path, problem));
+                return Err(on.wrong(problem));
             }
         }
     }
@@ -58,81 +48,65 @@ pub fn named(
 impl Roles {
     /// Finds the column of the splits by its name, if no option and no flags give them. A column of such a name with
     /// other values is not a feature either.
-    pub fn find_splits(
-        &mut self,
-        fields: &[Field],
-        plain: &[String],
-        options: &NodeTableOptions,
-        trained: Option<&Recipe>,
-    ) {
-        let is_chosen =
-            |at: usize| options.feature_columns.iter().flatten().any(|pattern| matches(pattern, &fields[at].name));
+    pub fn find_splits(&mut self, on: &Surveyed<'_>, plain: &[String]) {
+        let is_chosen = |at: usize| {
+            on.options.feature_columns.iter().flatten().any(|pattern| matches(pattern, &on.fields[at].name))
+        };
         for name in SPLIT_NAMES {
-            let Some(at) = (0..fields.len()).find(|&at| plain[at] == name) else { continue };
+            let Some(at) = (0..on.fields.len()).find(|&at| plain[at] == name) else { continue };
             if self.taken().contains(&at) || is_chosen(at) {
                 continue;
             }
             let has_splits = self.split.is_some() || self.masks != [None; 3];
-            match is_text(&fields[at]) && !has_splits {
+            match is_text(&on.fields[at]) && !has_splits {
                 true => self.split = Some(at),
                 false => self.left_out.push((at, "its name looks like a split".into())),
             }
         }
         for (split, names) in FLAG_NAMES.iter().enumerate() {
             let is_flag = |at: &usize| {
-                let in_recipe = trained.is_none_or(|trained| trained.splits.contains(&fields[*at].name));
-                let has_values = fields[*at].value.is_some() || is_text(&fields[*at]);
-                names.contains(&plain[*at].as_str()) && has_values && !fields[*at].list && in_recipe
+                let in_recipe = on.trained.is_none_or(|trained| trained.splits.contains(&on.fields[*at].name));
+                let has_values = on.fields[*at].value.is_some() || is_text(&on.fields[*at]);
+                names.contains(&plain[*at].as_str()) && has_values && !on.fields[*at].list && in_recipe
             };
             let free = |at: &usize| !self.taken().contains(at) && !is_chosen(*at);
-            let found: Vec<usize> = (0..fields.len()).filter(is_flag).filter(free).collect();
+            let found: Vec<usize> = (0..on.fields.len()).filter(is_flag).filter(free).collect();
             self.flags.extend(found.into_iter().map(|at| (at, split)));
         }
     }
 
     /// Decides whether columns named like a split are splits, by the statistics `seen`.
-    pub fn decide_splits(
-        &mut self,
-        path: &Path,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        options: &NodeTableOptions,
-    ) -> Result<()> {
+    pub fn decide_splits(&mut self, on: &Surveyed<'_>) -> Result<()> {
         if let Some(at) = self.split
             && !self.split_is_named
-            && choice::plain(&fields[at].name) != SPLIT_NAMES[0]
-            && seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
+            && choice::plain(&on.fields[at].name) != SPLIT_NAMES[0]
+            && on.seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
         {
             self.split = None;
             self.left_out
                 .push((at, "its name looks like a split, and it holds other words than train, valid and test".into()));
         }
-        self.ask_for_numbers(path, fields, seen, options)?;
-        self.decide_flags(path, fields, seen, options.recipe.is_some())?;
-        if options.draws_splits {
+        self.ask_for_numbers(on)?;
+        self.decide_flags(on)?;
+        if on.options.draws_splits {
             self.drop_splits();
         }
         Ok(())
     }
 
     /// Asks about a column that is called like a split and holds two or three whole numbers: which of them is training is not known.
-    fn ask_for_numbers(
-        &self,
-        path: &Path,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        options: &NodeTableOptions,
-    ) -> Result<()> {
+    fn ask_for_numbers(&self, on: &Surveyed<'_>) -> Result<()> {
         let has_splits = self.split.is_some() || self.masks != [None; 3];
-        if has_splits || options.draws_splits || options.recipe.is_some() {
+        if has_splits || on.options.draws_splits || on.options.recipe.is_some() {
             return Ok(());
         }
         for &(at, _) in &self.left_out {
-            let Some(seen) = seen.get(&at).filter(|_| SPLIT_NAMES.contains(&choice::plain(&fields[at].name).as_str()))
+            let Some(seen) =
+                on.seen.get(&at).filter(|_| SPLIT_NAMES.contains(&choice::plain(&on.fields[at].name).as_str()))
             else {
                 continue;
             };
-            let (numbers, name) = (&seen.numbers, &fields[at].name);
+            let (numbers, name) = (&seen.numbers, &on.fields[at].name);
             if numbers.count > 0
                 && !seen.is_fractional
                 && numbers.least >= 0.0
@@ -143,41 +117,35 @@ impl Roles {
                      --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a feature",
                     numbers.least, numbers.most
                 );
-                return Err(Error::input(path, problem));
+                return Err(on.wrong(problem));
             }
         }
         Ok(())
     }
 
     /// Takes columns of flags named like the splits, if there are several; the user is asked about a single one.
-    fn decide_flags(
-        &mut self,
-        path: &Path,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        is_new: bool,
-    ) -> Result<()> {
-        let are_flags = |at: usize| seen.get(&at).is_some_and(|seen| seen.are_flags() && seen.values > 0);
-        let is_wrong = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::are_flags);
+    fn decide_flags(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        let are_flags = |at: usize| on.seen.get(&at).is_some_and(|seen| seen.are_flags() && seen.values > 0);
+        let is_wrong = |at: &&usize| !on.seen.get(at).is_some_and(ColumnStatistics::are_flags);
         if let Some(&at) = self.masks.iter().flatten().find(is_wrong) {
             let problem = format!(
                 "column `{}`: expected 0 and 1, or true and false, for a split: fix it, or pass --split-column none if it is not a split",
-                fields[at].name
+                on.fields[at].name
             );
-            return Err(Error::input(path, problem));
+            return Err(on.wrong(problem));
         }
         let has_splits = self.split.is_some() || self.masks != [None; 3];
         let flags: Vec<(usize, usize)> =
             std::mem::take(&mut self.flags).into_iter().filter(|&(at, _)| are_flags(at)).collect();
         let splits = (0..3).filter(|split| flags.iter().any(|(_, of)| of == split)).count();
         match flags[..] {
-            [(at, _), ..] if splits == 1 && !has_splits && !is_new => {
-                let name = &fields[at].name;
+            [(at, _), ..] if splits == 1 && !has_splits && on.options.recipe.is_none() => {
+                let name = &on.fields[at].name;
                 let problem = format!(
                     "column `{name}` holds 0 and 1, and its name looks like a split: pass --split-column {name} if it is one, or --split-column \
                      none if it is a feature"
                 );
-                return Err(Error::input(path, problem));
+                return Err(on.wrong(problem));
             }
             _ => {}
         }
@@ -208,20 +176,11 @@ impl Roles {
     }
 
     /// Tells the user of flags without a value.
-    pub fn say_blank_flags(
-        &self,
-        path: &Path,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        progress: &dyn Progress,
-    ) {
+    pub fn say_blank_flags(&self, on: &Surveyed<'_>) {
         for at in self.masks.into_iter().flatten() {
-            if let Some(missing) = seen.get(&at).map(|seen| seen.missing).filter(|&missing| missing > 0) {
-                let name = &fields[at].name;
-                progress.decide(&format!(
-                    "{}: splits: {missing} rows of `{name}` have no value: read as 0",
-                    path.display()
-                ));
+            if let Some(missing) = on.seen.get(&at).map(|seen| seen.missing).filter(|&missing| missing > 0) {
+                let name = &on.fields[at].name;
+                on.say(&format!("splits: {missing} rows of `{name}` have no value: read as 0"));
             }
         }
     }

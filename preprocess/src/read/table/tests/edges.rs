@@ -76,9 +76,9 @@ fn what_is_left_out_is_said_once() {
     let notes = notes.lines();
     let endings = [
         "left out the columns year, which folder names hold",
-        "dates, read as days since 1970-01-01: day",
         "edges from `src` to `dst`",
         "left out the columns kind, which hold no numbers",
+        "dates, read as days since 1970-01-01: day",
     ];
     assert!(notes.len() == 4 && notes.iter().zip(endings).all(|(note, ending)| note.ends_with(ending)), "{notes:?}");
 }

@@ -14,7 +14,7 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 
 use super::*;
-use crate::read::table::columnar::ROWS_PER_PIECE;
+use crate::read::table::rows::ROWS_PER_PIECE;
 
 /// Writes a Parquet file with row groups of `group` rows.
 fn parquet(path: &Path, columns: Vec<(&str, ArrayRef)>, group: usize) {
@@ -101,7 +101,7 @@ fn whole_numbers_of_a_part_that_floats_cannot_hold_are_named() {
         parquet(&folder.path().join(file), vec![("src", ids([1])), ("dst", ids([2])), (name, values)], 10);
     };
     let inexact = "b.parquet: row 0, column `t`: is 9007199254740993: expected a number that an f64 holds exactly";
-    let rounded = "b.parquet: row 0, column `t`: is of type Int64: expected floats, as in the first file";
+    let rounded = "b.parquet: row 0, column `t`: is 1: expected a float, as in the first file";
     let beyond = "row 0, column `weight`: is 1e39: expected a number of at most 3.4e38";
     for (name, first, second, expected) in [
         ("t", double(&[0.5]), ids([(1 << 53) + 1]), Some(inexact)),
@@ -134,7 +134,7 @@ fn rows_that_cannot_be_kept_are_named() {
     let null = lists([Some(vec![Some(1.0); 2]), None, Some(vec![Some(2.0), None])]);
     let wrong = lists([Some(vec![Some(1.0); 2]), Some(vec![Some(1.0); 3]), None]);
     for (columns, expected) in [
-        (vec![("u", three()), ("v", maybe([Some(1), None, Some(2)]))], "row 1, column `v`: is null: expected an id"),
+        (vec![("u", three()), ("v", maybe([Some(1), None, Some(2)]))], "row 1, column `v`: is empty: expected an id"),
         (vec![("u", three()), ("v", ids([0, 1, -7]))], "row 2, column `v`: is -7: expected ids from 0"),
         (
             vec![("u", three()), ("v", three()), ("t", maybe([None, None, None]))],

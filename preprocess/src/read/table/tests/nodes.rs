@@ -112,7 +112,7 @@ fn bad_tables_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nodes.csv");
     for (text, options, expected) in [
-        ("id,split\n1,train\n2,trian\n", None, "line 3, column `split`: `trian`: expected train"),
+        ("id,split\n1,train\n2,trian\n", None, "line 3: column `split`: `trian`: expected train"),
         ("weight\n0.5\n", None, "expected a column of ids"),
         ("id,w\n1,0.5\n", Some("w"), "column `w`: expected integers or strings"),
         ("id,w\n1,0.5\n", Some("z"), "has no column `z` for --id-column"),
