@@ -1,5 +1,5 @@
-//! Links the binary and its tests so that they find libtorch when they run (without training there is nothing to link), and tells
-//! the version its commit.
+//! Links the binary and its tests so that they find libtorch when they run (without training there
+//! is nothing to link), and tells the version its commit.
 
 #[path = "trainer/link.rs"]
 mod link;
@@ -20,15 +20,16 @@ fn main() {
     }
 }
 
-/// Commit that is built: GSPLIT_COMMIT, for sources without git, or this repository's. Development builds have none: a commit would
-/// compile them again.
+/// Commit that is built: GSPLIT_COMMIT, for sources without git, or this repository's. Development
+/// builds have none: a commit would compile them again.
 fn commit() -> Option<String> {
     if let Some(named) = env::var("GSPLIT_COMMIT").ok().filter(|named| !named.is_empty()) {
         return Some(named);
     }
     // Sources that were unpacked inside another repository are not of its commit.
     let root = env::var("CARGO_MANIFEST_DIR").ok()?;
-    if env::var("PROFILE").ok()? != "release" || Path::new(&git(&["rev-parse", "--show-toplevel"])?) != Path::new(&root)
+    if env::var("PROFILE").ok()? != "release"
+        || Path::new(&git(&["rev-parse", "--show-toplevel"])?) != Path::new(&root)
     {
         return None;
     }
@@ -41,6 +42,7 @@ fn commit() -> Option<String> {
 
 /// Line that git prints; `None` without git, or a repository.
 fn git(words: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(words).output().ok().filter(|output| output.status.success())?;
+    let output =
+        Command::new("git").args(words).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_string()).filter(|line| !line.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Compiles every kernel as C++ for the host, into one object, and over it the libraries of CUDA and torch as tests have them: in
-//! folder `fake`.
+//! Compiles every kernel as C++ for the host, into one object, and over it the libraries of CUDA
+//! and torch as tests have them: in folder `fake`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -25,7 +25,9 @@ fn main() {
         [("libcuda.so", &driver[..], &emulation[..]), ("libnccl.so.2", &["nccl.cpp"], &["-ldl"])]
     {
         let mut link = compiler().opt_level(1).warnings(true).get_compiler().to_command();
-        link.current_dir(&out).args(["-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"]).arg(folder.join(library));
+        link.current_dir(&out)
+            .args(["-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"])
+            .arg(folder.join(library));
         link.args(files.iter().map(|file| sources.join(file))).args(with);
         run(link);
     }
@@ -49,7 +51,8 @@ fn emulation(root: &Path, out: &Path) {
     cuda_files(&own, &mut sources);
     sources.sort();
     sources.iter().for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
-    let found = sources.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cu"));
+    let found =
+        sources.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cu"));
     // Headers first: what they define is the same for all.
     let mut all: String = ["emulated/calls.h", "device.cuh", "columns.cuh", "rows.cuh"]
         .map(|name| format!("#include \"{name}\"\n"))
@@ -80,8 +83,13 @@ fn torch(libtorch: &Path, source: &Path, library: &Path) {
     let (include, lib) = (libtorch.join("include"), libtorch.join("lib"));
     let mut compiler = compiler();
     // System headers: their warnings are not ours.
-    compiler.flag("-isystem").flag(&include).flag("-isystem").flag(include.join("torch/csrc/api/include"));
-    let mut link = compiler.define("_GLIBCXX_USE_CXX11_ABI", "1").opt_level(1).get_compiler().to_command();
+    compiler
+        .flag("-isystem")
+        .flag(&include)
+        .flag("-isystem")
+        .flag(include.join("torch/csrc/api/include"));
+    let mut link =
+        compiler.define("_GLIBCXX_USE_CXX11_ABI", "1").opt_level(1).get_compiler().to_command();
     link.args(["-shared", "-fPIC", "-o"]).arg(library).arg(source).arg("-L").arg(&lib);
     link.args(["-ltorch_cpu", "-lc10"]).arg(format!("-Wl,-rpath,{}", lib.display()));
     run(link);
@@ -98,10 +106,9 @@ fn cuda_files(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.path();
         if path.is_dir() {
             cuda_files(&path, found);
-        } else if path
-            .extension()
-            .is_some_and(|extension| ["cu", "cuh", "h", "cpp"].iter().any(|name| extension == *name))
-        {
+        } else if path.extension().is_some_and(|extension| {
+            ["cu", "cuh", "h", "cpp"].iter().any(|name| extension == *name)
+        }) {
             found.push(path);
         }
     }

@@ -1,10 +1,11 @@
-//! The words of the command line, with negative numbers attached to the options whose values they are.
+//! The words of the command line, with negative numbers attached to the options whose values they
+//! are.
 //!
-//! A value that starts like a negative number, e.g. `-0.1`, `-1GiB` or `-5,5`, is left to the check of its option,
-//! whose message says which values are accepted. clap would refuse it as an unknown option `-0`. No option of gsplit is
-//! a digit or a point, so a word that starts like this is always a value. Why not clap's `allow_negative_numbers`:
-//! `-1GiB` and `-5,5` are not numbers. Why not `allow_hyphen_values`: `--lr --epochs 3` would take `--epochs` for a
-//! rate.
+//! A value that starts like a negative number, e.g. `-0.1`, `-1GiB` or `-5,5`, is left to the check
+//! of its option, whose message says which values are accepted. clap would refuse it as an unknown
+//! option `-0`. No option of gsplit is a digit or a point, so a word that starts like this is
+//! always a value. Why not clap's `allow_negative_numbers`: `-1GiB` and `-5,5` are not numbers. Why
+//! not `allow_hyphen_values`: `--lr --epochs 3` would take `--epochs` for a rate.
 
 use std::ffi::OsString;
 

@@ -5,20 +5,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal, test_kill_process};
+use rustix::process::{
+    Pid, Signal, getppid, kill_process, set_parent_process_death_signal, test_kill_process,
+};
 
 use crate::ui::stop_after_child;
 
 /// Environment variable with the id of the process that starts a child, for [`end_with_parent`].
 const PARENT: &str = "GSPLIT_PARENT";
 
-/// Makes the process of `command`, which must be a gsplit, end when this one does, even if this one is killed. The
-/// kernel watches the thread that starts the child, so that thread must wait for it.
+/// Makes the process of `command`, which must be a gsplit, end when this one does, even if this one
+/// is killed. The kernel watches the thread that starts the child, so that thread must wait for it.
 pub fn tied(command: &mut Command) -> &mut Command {
     command.env(PARENT, std::process::id().to_string())
 }
 
-/// Ends this process when the gsplit that started it ends, if one did ([`tied`]). Call it first in `main`.
+/// Ends this process when the gsplit that started it ends, if one did ([`tied`]). Call it first in
+/// `main`.
 ///
 /// # Errors
 /// One line, if that gsplit has ended already.
@@ -26,21 +29,26 @@ pub fn end_with_parent() -> Result<(), String> {
     let named = std::env::var(PARENT).ok().and_then(|id| Pid::from_raw(id.parse().ok()?));
     let Some(parent) = named else { return Ok(()) };
     let is_parent = || getppid() == Some(parent);
-    // Another program in between passes the variable on: then the variable names that program's parent.
+    // Another program in between passes the variable on: then the variable names that program's
+    // parent.
     if !is_parent() && test_kill_process(parent).is_ok() {
         return Ok(());
     }
-    // Request the signal first and check the parent afterwards, so that a parent which ends in between is noticed.
+    // Request the signal first and check the parent afterwards, so that a parent which ends in
+    // between is noticed.
     let asked = set_parent_process_death_signal(Some(Signal::TERM));
     match (is_parent(), asked) {
         (true, Ok(())) => Ok(()),
-        (true, Err(error)) => Err(format!("cannot ask the system to end with the gsplit that started this: {error}")),
+        (true, Err(error)) => {
+            Err(format!("cannot ask the system to end with the gsplit that started this: {error}"))
+        }
         (false, _) => Err("the gsplit that started this has ended".into()),
     }
 }
 
-/// Runs `command` and returns the output that it wrote into pipes. If this process is asked to end, the child is ended too
-/// and the error says that the work was interrupted, followed by `kept`. The child also ends if this process is killed.
+/// Runs `command` and returns the output that it wrote into pipes. If this process is asked to end,
+/// the child is ended too and the error says that the work was interrupted, followed by `kept`. The
+/// child also ends if this process is killed.
 pub fn finished(command: &mut Command, kept: &str) -> anyhow::Result<Output> {
     let left = kept.to_string();
     let stop = stop_after_child(move || left.clone());

@@ -9,8 +9,9 @@ use crate::ui::{Ui, bytes};
 
 /// Empty the cache of a dataset: artifacts that plan and compare made
 ///
-/// It holds presamples, partitions and placements, in the folder `tried` of the dataset, and saves work for later runs of plan
-/// and compare; gsplit inspect shows its size. The dataset's own artifacts stay, and so do all files that gsplit did not make.
+/// It holds presamples, partitions and placements, in the folder `tried` of the dataset, and saves
+/// work for later runs of plan and compare; gsplit inspect shows its size. The dataset's own
+/// artifacts stay, and so do all files that gsplit did not make.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit clean products")]
 pub struct Args {
@@ -22,9 +23,17 @@ pub struct Args {
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let Cleaned { removed, bytes: size, left } = Dataset::open_unchecked(&args.dataset)?.clean()?;
     for name in &left {
-        ui.note(&format!("note: {} stays: it is not, or not only, gsplit's own", args.dataset.join(name).display()));
+        ui.note(&format!(
+            "note: {} stays: it is not, or not only, gsplit's own",
+            args.dataset.join(name).display()
+        ));
     }
-    ui.say(format_args!("{}: {} artifacts removed, {}", args.dataset.display(), removed.len(), bytes(size)));
+    ui.say(format_args!(
+        "{}: {} artifacts removed, {}",
+        args.dataset.display(),
+        removed.len(),
+        bytes(size)
+    ));
     ui.json(&json!({ "removed": removed, "bytes": size, "left": left }));
     Ok(())
 }

@@ -6,14 +6,15 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::ui::{self, Output};
 use crate::{
-    clean, completions, convert, doctor, evaluate, export, generate, headings, inspect, partition, place, presample,
-    report, shard, verify,
+    clean, completions, convert, doctor, evaluate, export, generate, headings, inspect, partition,
+    place, presample, report, shard, verify,
 };
 
 /// Prepares large graphs for training graph neural networks, and trains on them split-parallel.
 ///
-/// A raw graph becomes a dataset directory once (convert or generate); presample estimates how often training touches
-/// each vertex and edge; partition cuts the graph with those weights; train reads these artifacts in place.
+/// A raw graph becomes a dataset directory once (convert or generate); presample estimates how
+/// often training touches each vertex and edge; partition cuts the graph with those weights; train
+/// reads these artifacts in place.
 #[derive(Parser)]
 #[command(version = crate::VERSION, max_term_width = 110)]
 pub struct Cli {
@@ -31,7 +32,8 @@ enum Command {
     Partition(partition::Args),
     Evaluate(evaluate::Args),
     Shard(shard::Args),
-    /// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
+    /// Take a raw graph to a trained model: convert, presample, partition, train, infer and report,
+    /// in one command
     #[cfg(feature = "train")]
     Run,
     /// Train a graph neural network on a dataset

@@ -1,6 +1,8 @@
-//! `gsplit completions` and the hidden `gsplit man`: files that packagers install with the programs.
+//! `gsplit completions` and the hidden `gsplit man`: files that packagers install with the
+//! programs.
 //!
-//! `gsplit-train` writes them, whose subcommands are then among those of `gsplit`; in a build without training `gsplit` does.
+//! `gsplit-train` writes them, whose subcommands are then among those of `gsplit`; in a build
+//! without training `gsplit` does.
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -11,9 +13,11 @@ use clap_complete::Shell;
 
 /// Print a script that completes gsplit's commands and options in a shell
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  gsplit completions bash > ~/.local/share/bash-completion/completions/gsplit\n  \
+#[command(
+    after_help = "Examples:\n  gsplit completions bash > ~/.local/share/bash-completion/completions/gsplit\n  \
                         gsplit completions zsh > ~/.zfunc/_gsplit\n  \
-                        gsplit completions fish > ~/.config/fish/completions/gsplit.fish")]
+                        gsplit completions fish > ~/.config/fish/completions/gsplit.fish"
+)]
 pub struct Args {
     /// The shell
     shell: Shell,
@@ -28,7 +32,9 @@ pub fn run(args: &Args, mut command: Command) -> anyhow::Result<()> {
     clap_complete::generate(args.shell, &mut command, "gsplit", &mut script);
     match std::io::stdout().write_all(&script) {
         // A reader that closed the pipe has seen enough.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("standard output")
+        }
         _ => Ok(()),
     }
 }

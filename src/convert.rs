@@ -14,17 +14,24 @@ use crate::ui::Ui;
 
 /// Turn a raw graph into a dataset directory
 ///
-/// This is done once: presample, partition and train read the directory in place. Converting the same input again with the
-/// same options reuses the directory; after a conversion that was killed, the next one resumes at the last finished stage.
+/// This is done once: presample, partition and train read the directory in place. Converting the
+/// same input again with the same options reuses the directory; after a conversion that was killed,
+/// the next one resumes at the last finished stage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     gsplit convert dataset/ogbn_arxiv --out arxiv --features fastrp:128\n  \
     gsplit convert dataset/ogbn_products --out products --symmetrise\n  \
-    gsplit convert com-lj.ungraph.txt.gz --out lj --symmetrise --features random:64 --random-split 0.6,0.2,0.2\n  \
+    gsplit convert com-lj.ungraph.txt.gz --out lj --symmetrise --features random:64 --random-split \
+    0.6,0.2,0.2\n  \
     gsplit convert dataset/ogbn_papers100M --out papers --memory 8GiB --feature-dtype f16 --plan\n  \
-    gsplit convert payments.csv --nodes customers.csv --out customers --label-column churned --random-split 0.6,0.2,0.2\n  \
-    gsplit convert calls.csv --nodes hosts.csv --out calls --vertex-weights cpu,memory --edge-weights bytes\n\n\
-    OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table): pass\n\
+    \
+    \
+    gsplit convert payments.csv --nodes customers.csv --out customers --label-column churned \
+    --random-split 0.6,0.2,0.2\n  \
+    gsplit convert calls.csv --nodes hosts.csv --out calls --vertex-weights cpu,memory \
+    --edge-weights bytes\n\n\
+    OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its \
+    master table): pass\n\
     --symmetrise for those.")]
 pub struct Args {
     /// The raw graph: a file, or a folder as it was downloaded
@@ -65,10 +72,12 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
 }
 
-/// Runs of edges whose reverse is looked for, and edges per run: few, since each touches other pages of the mapped graph.
+/// Runs of edges whose reverse is looked for, and edges per run: few, since each touches other
+/// pages of the mapped graph.
 const RUNS: usize = 16;
 const RUN: usize = 8;
-/// Percentage of reciprocal edges below which a graph may be an undirected one that lists each edge once.
+/// Percentage of reciprocal edges below which a graph may be an undirected one that lists each edge
+/// once.
 const FEW_RECIPROCAL: usize = 2;
 
 /// A note on a graph with hardly any edge in both directions.
@@ -88,15 +97,16 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
         let (input, out) = (shell_path(&args.input), shell_path(&args.out));
         let edges = number_of(sampled as u64, "edge", "edges");
         format!(
-            "note: {} % of {edges} looked at have a reverse. If the graph is undirected, convert it again: `gsplit convert {input} --out {out} \
+            "note: {} % of {edges} looked at have a reverse. If the graph is undirected, convert \
+             it again: `gsplit convert {input} --out {out} \
              --symmetrise --force`, with the options given now",
             found * 100 / sampled
         )
     })
 }
 
-/// A note on a graph whose sources and targets both count from the same small number without a gap, but up to different
-/// numbers: they may be of two kinds, e.g. users and items.
+/// A note on a graph whose sources and targets both count from the same small number without a gap,
+/// but up to different numbers: they may be of two kinds, e.g. users and items.
 fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let read = &args.options.read;
     if read.bipartite.is_some() || args.options.build.symmetrise || dataset.manifest().string_ids {
@@ -115,7 +125,8 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     (sources > 1 && sources != targets && !is_source[sources..].contains(&true)).then(|| {
         let last = |count: usize| first + count as u64 - 1;
         format!(
-            "note: sources count from {first} to {}, targets from {first} to {}: if these are two kinds of vertices, as users and items, \
+            "note: sources count from {first} to {}, targets from {first} to {}: if these are two \
+             kinds of vertices, as users and items, \
              convert it again with --bipartite --force",
             last(sources),
             last(targets)
@@ -131,15 +142,18 @@ fn lacks_notes(dataset: &Dataset) -> Vec<String> {
     let lacks = [
         (
             manifest.features.is_none(),
-            "this dataset has no features. Generate them from the structure with --features fastrp:64",
+            "this dataset has no features. Generate them from the structure with --features \
+             fastrp:64",
         ),
         (
             !labelled && manifest.links.is_none(),
-            "this dataset has no labels, so only `train --task link` can use it. Add labels with --nodes TABLE",
+            "this dataset has no labels, so only `train --task link` can use it. Add labels with \
+             --nodes TABLE",
         ),
         (
             !has_train && (labelled || manifest.links.is_none()),
-            "this dataset has no training split, which presample and train need. Draw one with --random-split 0.6,0.2,0.2",
+            "this dataset has no training split, which presample and train need. Draw one with \
+             --random-split 0.6,0.2,0.2",
         ),
     ];
     lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, note)| format!("note: {note}")).collect()
@@ -148,16 +162,27 @@ fn lacks_notes(dataset: &Dataset) -> Vec<String> {
 fn show(plan: &Plan, ui: &Ui) {
     ui.json(&json!({ "plan": plan, "memory": plan.memory(), "disk": plan.disk(), "seconds": plan.seconds() }));
     let edges = number_of(plan.num_edges, "edge", "edges");
-    ui.say(format_args!("{}: about {}, {edges}", plan.format, number_of(plan.num_vertices, "vertex", "vertices")));
-    ui.say(format_args!("  {:<24} {:>10} {:>10} {:>10} {:>8}", "stage", "memory", "output", "scratch", "seconds"));
+    ui.say(format_args!(
+        "{}: about {}, {edges}",
+        plan.format,
+        number_of(plan.num_vertices, "vertex", "vertices")
+    ));
+    ui.say(format_args!(
+        "  {:<24} {:>10} {:>10} {:>10} {:>8}",
+        "stage", "memory", "output", "scratch", "seconds"
+    ));
     for stage in &plan.stages {
         let [memory, output, scratch] = [stage.memory, stage.output, stage.scratch].map(shown);
-        ui.say(format_args!("  {:<24} {memory:>10} {output:>10} {scratch:>10} {:>8.1}", stage.name, stage.seconds));
+        ui.say(format_args!(
+            "  {:<24} {memory:>10} {output:>10} {scratch:>10} {:>8.1}",
+            stage.name, stage.seconds
+        ));
     }
     let [memory, budget, mapped, disk, free] =
         [plan.memory(), plan.memory_budget, plan.mapped, plan.disk(), plan.disk_free].map(shown);
     ui.say(format_args!(
-        "peak memory {memory} of {budget}, and {mapped} of mapped files; on disk at most {disk} of {free} free; about {:.0} s",
+        "peak memory {memory} of {budget}, and {mapped} of mapped files; on disk at most {disk} of \
+         {free} free; about {:.0} s",
         plan.seconds()
     ));
 }

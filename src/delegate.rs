@@ -10,13 +10,14 @@ use gsplit::installed::remedy;
 /// Subcommands of `gsplit-train`; it knows the options of both programs.
 const SUBCOMMANDS: [&str; 7] = ["run", "train", "infer", "compare", "plan", "completions", "man"];
 
-/// Environment variable that makes OpenMP's threads sleep while they wait. libtorch's OpenMP reads it once, when it is
-/// loaded. Sampling and loading run on rayon's threads and computing on OpenMP's, in turns; spinning threads would take
-/// cores from the others, which is several times slower where cores are few or shared.
+/// Environment variable that makes OpenMP's threads sleep while they wait. libtorch's OpenMP reads
+/// it once, when it is loaded. Sampling and loading run on rayon's threads and computing on
+/// OpenMP's, in turns; spinning threads would take cores from the others, which is several times
+/// slower where cores are few or shared.
 const IDLE_THREADS: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
 
-/// Replaces this process by `gsplit-train`, which is in the same folder, if the command line is for it. Returns only if
-/// it is not, or if that program cannot be started.
+/// Replaces this process by `gsplit-train`, which is in the same folder, if the command line is for
+/// it. Returns only if it is not, or if that program cannot be started.
 pub fn to_trainer() -> Option<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if !is_for_trainer(&arguments) {
@@ -30,24 +31,38 @@ pub fn to_trainer() -> Option<ExitCode> {
                 trainer.env(IDLE_THREADS.0, IDLE_THREADS.1);
             }
             let cause = trainer.args(arguments).exec();
-            format!("{}: {cause}: it trains, and belongs next to gsplit: copy both, or {}", program.display(), remedy())
+            format!(
+                "{}: {cause}: it trains, and belongs next to gsplit: copy both, or {}",
+                program.display(),
+                remedy()
+            )
         }),
         Err(cause) => format!("cannot find gsplit's own executable: {cause}"),
     };
     Some(gsplit::ui::refuse(&error, 1))
 }
 
-/// The reason why the system cannot start `program`, if libraries are missing: otherwise only the system's loader would
-/// report it, in its own words. Asks the loader like `ldd` does, which takes a few milliseconds.
+/// The reason why the system cannot start `program`, if libraries are missing: otherwise only the
+/// system's loader would report it, in its own words. Asks the loader like `ldd` does, which takes
+/// a few milliseconds.
 fn missing_libraries(program: &Path) -> Option<String> {
-    let listed = Command::new(program).env("LD_TRACE_LOADED_OBJECTS", "1").stdin(Stdio::null()).output().ok()?;
+    let listed = Command::new(program)
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
     let listed = String::from_utf8_lossy(&listed.stdout);
-    let missing: Vec<&str> =
-        listed.lines().filter_map(|line| line.trim().split_once(" => not found")).map(|(name, _)| name).collect();
-    (!missing.is_empty()).then(|| format!("{}: {} not found: {}", program.display(), missing.join(", "), remedy()))
+    let missing: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.trim().split_once(" => not found"))
+        .map(|(name, _)| name)
+        .collect();
+    (!missing.is_empty())
+        .then(|| format!("{}: {} not found: {}", program.display(), missing.join(", "), remedy()))
 }
 
-/// Whether the first argument that is not an option (or the second after `help`) is a subcommand of `gsplit-train`.
+/// Whether the first argument that is not an option (or the second after `help`) is a subcommand of
+/// `gsplit-train`.
 fn is_for_trainer(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -68,7 +83,9 @@ mod tests {
 
     #[test]
     fn training_is_handed_over_and_nothing_else() {
-        let is = |line: &str| is_for_trainer(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        let is = |line: &str| {
+            is_for_trainer(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+        };
         for line in [
             "train ds",
             "infer ds",
@@ -81,9 +98,15 @@ mod tests {
         ] {
             assert!(is(line), "{line}");
         }
-        for line in
-            ["", "--help", "convert train", "--threads train", "inspect train --json", "help", "help convert train"]
-        {
+        for line in [
+            "",
+            "--help",
+            "convert train",
+            "--threads train",
+            "inspect train --json",
+            "help",
+            "help convert train",
+        ] {
             assert!(!is(line), "{line}");
         }
     }

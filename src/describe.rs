@@ -1,18 +1,29 @@
 //! Contents of a dataset, as `convert`, `generate` and `inspect` print them.
 
-use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, LinkNegatives, Recipe, Split};
+use gsplit_store::{
+    Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, LinkNegatives, Recipe, Split,
+};
 use serde_json::{Map, Value, json};
 
 use crate::ui::{Ui, peak_rss_mb};
 
 /// The splits of the dataset with their sizes.
 pub fn split_sizes(dataset: &Dataset) -> gsplit_store::Result<Vec<(Split, usize)>> {
-    dataset.manifest().splits().into_iter().map(|split| Ok((split, dataset.split(split)?.len()))).collect()
+    dataset
+        .manifest()
+        .splits()
+        .into_iter()
+        .map(|split| Ok((split, dataset.split(split)?.len())))
+        .collect()
 }
 
 /// The splits as a JSON object.
 pub fn splits_json(splits: &[(Split, usize)]) -> Value {
-    splits.iter().map(|(split, size)| (split.name().to_string(), json!(size))).collect::<Map<_, _>>().into()
+    splits
+        .iter()
+        .map(|(split, size)| (split.name().to_string(), json!(size)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// `count` followed by the word for `one` or for `several`.
@@ -43,7 +54,11 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
             (Some(owned), _) => format!("features and labels of {} vertices", owned.len()),
             (None, columns) => {
                 let (held, dim) = columns.unwrap_or_default();
-                format!("columns {} to {} of {dim} of the features", held.start, held.end.saturating_sub(1))
+                format!(
+                    "columns {} to {} of {dim} of the features",
+                    held.start,
+                    held.end.saturating_sub(1)
+                )
             }
         };
         ui.say(format!("  shard     {}", shard.to_string().trim_start_matches("the shard ")));
@@ -54,8 +69,12 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         None => "  features  none".into(),
     });
     ui.say(match manifest.num_classes {
-        Some(classes) if manifest.multi_label => format!("  labels    {classes} classes, any number of them a vertex"),
-        Some(classes) => format!("  labels    {classes} classes{}", counted("unlabelled", "vertices unlabelled")),
+        Some(classes) if manifest.multi_label => {
+            format!("  labels    {classes} classes, any number of them a vertex")
+        }
+        Some(classes) => {
+            format!("  labels    {classes} classes{}", counted("unlabelled", "vertices unlabelled"))
+        }
         None if manifest.numeric_label => {
             format!("  labels    a number a vertex{}", counted("unlabelled", "vertices unlabelled"))
         }
@@ -68,15 +87,22 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         say_recipe(recipe, ui);
     }
     say_columns(manifest, ui);
-    let sizes: Vec<String> = splits.iter().map(|(split, size)| format!("{} {size}", split.name())).collect();
-    ui.say(format!("  splits    {}", if sizes.is_empty() { "none".into() } else { sizes.join(", ") }));
+    let sizes: Vec<String> =
+        splits.iter().map(|(split, size)| format!("{} {size}", split.name())).collect();
+    ui.say(format!(
+        "  splits    {}",
+        if sizes.is_empty() { "none".into() } else { sizes.join(", ") }
+    ));
     if let Some(links) = &manifest.links {
         let negatives = match links.negatives {
             Some(LinkNegatives::Pairs) => "the same negative pairs for all edges",
             Some(LinkNegatives::Targets) => "negative targets for each edge",
             None => "no negatives",
         };
-        ui.say(format_args!("  links     train, valid and test, with {negatives}; scored by {}", links.metric));
+        ui.say(format_args!(
+            "  links     train, valid and test, with {negatives}; scored by {}",
+            links.metric
+        ));
     }
 }
 
@@ -94,9 +120,15 @@ fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
                 let (sign, shift) = if *shift < 0.0 { ("+", -shift) } else { ("-", *shift) };
                 format!("scaled: (value {sign} {}) / {}", digits(shift, 4), digits(*scale, 4))
             }
-            FeatureEncoding::Code { categories } => format!("the place among {} values", categories.len()),
+            FeatureEncoding::Code { categories } => {
+                format!("the place among {} values", categories.len())
+            }
             FeatureEncoding::OneHot { categories, other } => {
-                format!("one-hot: {}{}", first_of(categories), if *other { ", and other" } else { "" })
+                format!(
+                    "one-hot: {}{}",
+                    first_of(categories),
+                    if *other { ", and other" } else { "" }
+                )
             }
             FeatureEncoding::List { width } => format!("a list of {width}"),
         };
@@ -118,7 +150,8 @@ fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
 /// Prints the columns of the vertex table; only the first ones if there are many.
 fn say_recipe(recipe: &Recipe, ui: &Ui) {
     let rows = recipe_rows(recipe);
-    let width = rows.iter().take(SHOWN).map(|[column, ..]| column.chars().count()).max().unwrap_or(0);
+    let width =
+        rows.iter().take(SHOWN).map(|[column, ..]| column.chars().count()).max().unwrap_or(0);
     for (at, [column, role, how]) in rows.iter().take(SHOWN).enumerate() {
         let head = if at == 0 { "table" } else { "" };
         ui.say(format!("  {head:<9} {column:<width$}  {role:<8}  {how}").trim_end());
@@ -130,15 +163,17 @@ fn say_recipe(recipe: &Recipe, ui: &Ui) {
 
 /// The feature column on one line.
 fn describe_features(features: &FeatureInfo) -> String {
-    let origin = features.generated.as_ref().map(|how| format!(", generated by {how}")).unwrap_or_default();
+    let origin =
+        features.generated.as_ref().map(|how| format!(", generated by {how}")).unwrap_or_default();
     let (dim, dtype) = (features.dim, features.dtype);
     match &features.narrowing {
         None => format!("{dim} a vertex, {dtype}{origin}"),
         Some(loss) => {
-            let [largest, mean, value] =
-                [loss.max_abs_error, loss.rms_error, loss.max_abs_value].map(|loss| digits(loss, 2));
+            let [largest, mean, value] = [loss.max_abs_error, loss.rms_error, loss.max_abs_value]
+                .map(|loss| digits(loss, 2));
             format!(
-                "{dim} a vertex{origin}, stored as {dtype}: largest error {largest}, root mean square {mean}, \
+                "{dim} a vertex{origin}, stored as {dtype}: largest error {largest}, root mean \
+                 square {mean}, \
                  of values up to {value}"
             )
         }
@@ -151,7 +186,12 @@ const SHOWN: usize = 20;
 /// The first classes of `names`, each with its number.
 pub fn numbered_classes(names: &[String]) -> String {
     first_of(
-        &names.iter().take(SHOWN + 1).enumerate().map(|(class, name)| format!("{class} {name}")).collect::<Vec<_>>(),
+        &names
+            .iter()
+            .take(SHOWN + 1)
+            .enumerate()
+            .map(|(class, name)| format!("{class} {name}"))
+            .collect::<Vec<_>>(),
     )
 }
 
@@ -168,15 +208,22 @@ fn digits(value: f64, significant: i32) -> String {
         magnitude @ 1e-4..1e15 => {
             let places = (significant - 1 - magnitude.log10().floor() as i32).max(0) as usize;
             let text = format!("{value:.places$}");
-            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_string()
+            } else {
+                text
+            }
         }
         _ => format!("{value:.*e}", significant as usize - 1),
     }
 }
 
-/// Prints the columns beyond features and labels, and whether the ids were strings; nothing if neither applies.
+/// Prints the columns beyond features and labels, and whether the ids were strings; nothing if
+/// neither applies.
 fn say_columns(manifest: &DatasetManifest, ui: &Ui) {
-    for (what, columns) in [("columns   ", &manifest.columns), ("edge data ", &manifest.edge_columns)] {
+    for (what, columns) in
+        [("columns   ", &manifest.columns), ("edge data ", &manifest.edge_columns)]
+    {
         if !columns.is_empty() {
             ui.say(format!("  {what}{}", describe_columns(columns)));
         }
@@ -254,18 +301,27 @@ mod tests {
         ] {
             assert_eq!(digits(value, 2), text);
         }
-        let narrowing = Some(Narrowing { max_abs_error: 0.003_12, rms_error: 0.0009, max_abs_value: 1.0 });
-        let features = FeatureInfo { dim: 8, dtype: FeatureDtype::I8, generated: None, narrowing, names: None };
+        let narrowing =
+            Some(Narrowing { max_abs_error: 0.003_12, rms_error: 0.0009, max_abs_value: 1.0 });
+        let features = FeatureInfo {
+            dim: 8,
+            dtype: FeatureDtype::I8,
+            generated: None,
+            narrowing,
+            names: None,
+        };
         assert_eq!(
             describe_features(&features),
-            "8 a vertex, stored as i8: largest error 0.0031, root mean square 0.0009, of values up to 1"
+            "8 a vertex, stored as i8: largest error 0.0031, root mean square 0.0009, of values up \
+             to 1"
         );
     }
 
     #[test]
     fn columns_are_said_with_type_and_width() {
         let column = |descr: &str, width| ColumnInfo { descr: descr.into(), width };
-        let columns = [("year".to_string(), column("<i2", 1)), ("embedding".to_string(), column("<f4", 64))];
+        let columns =
+            [("year".to_string(), column("<i2", 1)), ("embedding".to_string(), column("<f4", 64))];
         assert_eq!(describe_columns(&columns.into()), "embedding (64 of <f4), year (<i2)");
     }
 }

@@ -9,7 +9,8 @@ use std::thread;
 
 use anyhow::Result;
 use gsplit_kernels::{
-    CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_amx, has_avx512, has_bf16, pinned_copy_speed, processor,
+    CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_amx, has_avx512, has_bf16,
+    pinned_copy_speed, processor,
 };
 use gsplit_preprocess::memory::shown;
 use gsplit_store::memory::Memory;
@@ -29,10 +30,11 @@ use profile::{MEASURED, disk_rates, write_profile};
 
 /// Check which training this machine supports, and how to fix the rest
 ///
-/// Checks processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the speed of
-/// copies from pinned memory, shared memory, and what the variables of a launcher (torchrun, srun, mpirun) say. With --profile it
-/// also measures the speed of the disk.
-/// Ends with exit code 0 if training on the CPU works, with 1 if it does not; with --require-gpu also with 1 if no GPU can be used.
+/// Checks processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the
+/// links between GPUs, the speed of copies from pinned memory, shared memory, and what the
+/// variables of a launcher (torchrun, srun, mpirun) say. With --profile it also measures the speed
+/// of the disk. Ends with exit code 0 if training on the CPU works, with 1 if it does not; with
+/// --require-gpu also with 1 if no GPU can be used.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,14 +47,15 @@ pub struct Args {
     /// Fail if no GPU can be used, and say why: to check before a run with --device cuda
     #[arg(long)]
     require_gpu: bool,
-    /// Measure this machine, which takes some seconds, and write its rates into this file, for gsplit plan
+    /// Measure this machine, which takes some seconds, and write its rates into this file, for
+    /// gsplit plan
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// With --profile, the device to measure: the CPU, or all GPUs with the links between them
     #[arg(long, value_enum, default_value = "cpu", requires = "profile")]
     device: Device,
-    /// With --profile, a folder on the disk of the datasets: up to 256 MiB are written there during the measurement
-    /// [default: the folder for temporary files]
+    /// With --profile, a folder on the disk of the datasets: up to 256 MiB are written there during
+    /// the measurement [default: the folder for temporary files]
     #[arg(long, value_name = "DIR", requires = "profile")]
     disk: Option<PathBuf>,
 }
@@ -63,7 +66,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Outputs::default().file("--profile", path, Some(|line| line.trim_end() == MEASURED))?;
     }
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
-    let gpus: Vec<OnGpu> = survey.gpus.iter().flatten().enumerate().map(|(at, facts)| OnGpu::look(at, facts)).collect();
+    let gpus: Vec<OnGpu> = survey
+        .gpus
+        .iter()
+        .flatten()
+        .enumerate()
+        .map(|(at, facts)| OnGpu::look(at, facts))
+        .collect();
     let launch = Launch::found();
     let mut advice = advice(&survey, &gpus, &training);
     advice.extend(host.shm_bytes.and_then(|bytes| little_shm(bytes, gpus.len())));
@@ -72,7 +81,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     host.say(ui);
     match &launch {
         Ok(Some(launch)) => ui.say(format_args!("  launcher   {launch}")),
-        Ok(None) => ui.say(format_args!("  launcher   none (torchrun, srun and mpirun are known by their variables)")),
+        Ok(None) => ui.say(format_args!(
+            "  launcher   none (torchrun, srun and mpirun are known by their variables)"
+        )),
         Err(problem) => ui.say(format_args!("  launcher   {problem}")),
     }
     say_training(&training, ui);
@@ -118,7 +129,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     }
     match training {
         Training::NotBuilt if args.profile.is_some() => {
-            anyhow::bail!("--profile: this gsplit was built without training, whose kernels are measured")
+            anyhow::bail!(
+                "--profile: this gsplit was built without training, whose kernels are measured"
+            )
         }
         Training::Fails(reason) => anyhow::bail!("training does not work: {reason}"),
         Training::Works(_) | Training::NotBuilt => Ok(()),
@@ -140,7 +153,8 @@ struct Host {
     available_bytes: u64,
     /// Size of /dev/shm, if it exists.
     shm_bytes: Option<u64>,
-    /// Whether a network device exists through which NCCL sends from GPU memory; without one it sends over TCP between hosts.
+    /// Whether a network device exists through which NCCL sends from GPU memory; without one it
+    /// sends over TCP between hosts.
     rdma: bool,
 }
 
@@ -156,8 +170,11 @@ impl Host {
             amx: has_amx(),
             memory_bytes: memory.total(),
             available_bytes: memory.available(),
-            shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
-            rdma: gsplit_store::entries("/sys/class/infiniband").is_ok_and(|devices| !devices.is_empty()),
+            shm_bytes: rustix::fs::statvfs("/dev/shm")
+                .ok()
+                .map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
+            rdma: gsplit_store::entries("/sys/class/infiniband")
+                .is_ok_and(|devices| !devices.is_empty()),
         }
     }
 
@@ -169,7 +186,10 @@ impl Host {
             self.processor, self.threads
         ));
         let available = format!(", {} available", shown(self.available_bytes));
-        let shm = self.shm_bytes.map(|bytes| format!(", {} of shared memory", shown(bytes))).unwrap_or_default();
+        let shm = self
+            .shm_bytes
+            .map(|bytes| format!(", {} of shared memory", shown(bytes)))
+            .unwrap_or_default();
         ui.say(format_args!("  memory     {}{available}{shm}", shown(self.memory_bytes)));
         let network = if self.rdma { "RDMA" } else { "no RDMA: between hosts NCCL sends over TCP" };
         ui.say(format_args!("  network    {network}"));
@@ -197,18 +217,25 @@ fn training() -> Training {
     }
     let program = match trainer() {
         Ok(program) => program,
-        Err(error) => return Training::Fails(format!("cannot find gsplit's own executable: {error}")),
+        Err(error) => {
+            return Training::Fails(format!("cannot find gsplit's own executable: {error}"));
+        }
     };
     match tied(Command::new(&program).arg("--version")).output() {
-        Err(error) => {
-            Training::Fails(format!("{}: {error}: it belongs next to gsplit: {}", program.display(), remedy()))
-        }
+        Err(error) => Training::Fails(format!(
+            "{}: {error}: it belongs next to gsplit: {}",
+            program.display(),
+            remedy()
+        )),
         Ok(output) if output.status.success() => {
             Training::Works(String::from_utf8_lossy(&output.stdout).trim().to_string())
         }
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().next().map_or_else(|| format!("it ended by {}", output.status), str::to_string);
+            let said = said
+                .lines()
+                .next()
+                .map_or_else(|| format!("it ended by {}", output.status), str::to_string);
             // The wheel's gsplit-train itself names the package to install.
             if let Some(reason) = said.strip_prefix("error: ") {
                 return Training::Fails(reason.to_string());
@@ -218,7 +245,8 @@ fn training() -> Training {
     }
 }
 
-/// The engine for dense products with each type of factors, from `gsplit-train`, which times the engines if it has not yet.
+/// The engine for dense products with each type of factors, from `gsplit-train`, which times the
+/// engines if it has not yet.
 fn products(training: &Training) -> Option<Vec<Value>> {
     let Training::Works(_) = training else { return None };
     let output = tied(Command::new(trainer().ok()?).args(["products", "--json"])).output().ok()?;
@@ -229,29 +257,48 @@ fn products(training: &Training) -> Option<Vec<Value>> {
 fn say_products(found: &Value, ui: &Ui) {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let rates = found["gflops"].as_array().into_iter().flatten();
-    let rates: Vec<String> =
-        rates.map(|rate| format!("{} {:.0}", word(&rate[0]), rate[1].as_f64().unwrap_or_default())).collect();
-    let timed = if rates.is_empty() { "not timed".into() } else { format!("GFLOP/s: {}", rates.join(", ")) };
-    ui.say(format_args!("  products   {} by {} ({timed})", word(&found["dtype"]), word(&found["engine"])));
+    let rates: Vec<String> = rates
+        .map(|rate| format!("{} {:.0}", word(&rate[0]), rate[1].as_f64().unwrap_or_default()))
+        .collect();
+    let timed = if rates.is_empty() {
+        "not timed".into()
+    } else {
+        format!("GFLOP/s: {}", rates.join(", "))
+    };
+    ui.say(format_args!(
+        "  products   {} by {} ({timed})",
+        word(&found["dtype"]),
+        word(&found["engine"])
+    ));
 }
 
 fn say_training(training: &Training, ui: &Ui) {
     match training {
-        Training::Works(version) => ui.say(format_args!("  training   on the CPU works ({version})")),
-        Training::NotBuilt => ui.say(format_args!("  training   left out of this build, which prepares only")),
+        Training::Works(version) => {
+            ui.say(format_args!("  training   on the CPU works ({version})"))
+        }
+        Training::NotBuilt => {
+            ui.say(format_args!("  training   left out of this build, which prepares only"))
+        }
         Training::Fails(reason) => ui.say(format_args!("  training   does not work: {reason}")),
     }
 }
 
 fn say_libraries(survey: &CudaSurvey, ui: &Ui) {
     let driver = "driver";
-    for (name, found) in [(driver, &survey.driver), ("NVRTC", &survey.compiler), ("NCCL", &survey.nccl)] {
+    for (name, found) in
+        [(driver, &survey.driver), ("NVRTC", &survey.compiler), ("NCCL", &survey.nccl)]
+    {
         match found {
             Ok(CudaLibrary { version, path }) => {
+                let version = version
+                    .map_or("of an unknown version".to_string(), |(major, minor)| {
+                        format!("{major}.{minor}")
+                    });
                 let version =
-                    version.map_or("of an unknown version".to_string(), |(major, minor)| format!("{major}.{minor}"));
-                let version = if name == driver { format!("for CUDA up to {version}") } else { version };
-                let path = path.as_deref().map(|path| format!(", {}", path.display())).unwrap_or_default();
+                    if name == driver { format!("for CUDA up to {version}") } else { version };
+                let path =
+                    path.as_deref().map(|path| format!(", {}", path.display())).unwrap_or_default();
                 ui.say(format_args!("  {name:<10} {version}{path}"));
             }
             Err(GpuError::Missing { .. }) => ui.say(format_args!("  {name:<10} not found")),
@@ -283,7 +330,8 @@ struct OnGpu<'a> {
 
 impl<'a> OnGpu<'a> {
     fn look(ordinal: usize, facts: &'a GpuFacts) -> Self {
-        let measured = Gpu::open(ordinal).and_then(|gpu| Ok((gpu.memory()?, pinned_copy_speed(&gpu)?)));
+        let measured =
+            Gpu::open(ordinal).and_then(|gpu| Ok((gpu.memory()?, pinned_copy_speed(&gpu)?)));
         Self { ordinal, facts, measured }
     }
 
@@ -291,12 +339,15 @@ impl<'a> OnGpu<'a> {
         let GpuFacts { name, compute_capability: (major, minor), multiprocessors, .. } = self.facts;
         let ordinal = self.ordinal;
         ui.say(format_args!(
-            "  GPU {ordinal:<6} {name}, compute capability {major}.{minor}, {multiprocessors} multiprocessors"
+            "  GPU {ordinal:<6} {name}, compute capability {major}.{minor}, {multiprocessors} \
+             multiprocessors"
         ));
         match &self.measured {
             Ok(((free, total), speed)) => {
                 let (free, total, speed) = (shown(*free), shown(*total), speed / 1e9);
-                ui.say(format_args!("             {free} of {total} free, {speed:.1} GB/s from pinned memory"));
+                ui.say(format_args!(
+                    "             {free} of {total} free, {speed:.1} GB/s from pinned memory"
+                ));
             }
             Err(error) => ui.say(format_args!("             cannot be used: {error}")),
         }
@@ -323,7 +374,8 @@ impl<'a> OnGpu<'a> {
     }
 }
 
-/// The link from each GPU to each; `None` from a GPU to itself, and where the driver does not report one.
+/// The link from each GPU to each; `None` from a GPU to itself, and where the driver does not
+/// report one.
 fn links(survey: &CudaSurvey, gpus: usize) -> Vec<Vec<Option<Link>>> {
     let link = |from, to| if from == to { None } else { survey.link(from, to).ok() };
     (0..gpus).map(|from| (0..gpus).map(|to| link(from, to)).collect()).collect()

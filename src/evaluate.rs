@@ -4,8 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use gsplit_partition::evaluate::{Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Work, evaluate};
-use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key};
+use gsplit_partition::evaluate::{
+    Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Work, evaluate,
+};
+use gsplit_store::{
+    Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key,
+};
 use serde_json::json;
 
 use crate::inspect::words::percent;
@@ -14,10 +18,12 @@ use crate::ui::Ui;
 
 /// Measure how good partitions are, on fresh mini-batches
 ///
-/// Draws mini-batches as training does, with a seed that the presample did not use. For every partition it counts the sampled
-/// edges between parts, how evenly the ranks share the work, and the rows that ranks exchange. Rows loaded and edges computed
-/// are compared with fewer split layers (`train --split-layers`), with none (`--parallelism owned`) and with data parallelism;
-/// cross edges and balance are compared with the presample's expectation. A random partition with as many parts is measured too.
+/// Draws mini-batches as training does, with a seed that the presample did not use. For every
+/// partition it counts the sampled edges between parts, how evenly the ranks share the work, and
+/// the rows that ranks exchange. Rows loaded and edges computed are compared with fewer split
+/// layers (`train --split-layers`), with none (`--parallelism owned`) and with data parallelism;
+/// cross edges and balance are compared with the presample's expectation. A random partition with
+/// as many parts is measured too.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,10 +56,15 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         let drawn = &presample.meta().config;
         let options = &args.options;
         let draw_by = options.draw_by.is_none() || options.draw_by == drawn.draw_by;
-        let fanouts = options.fanouts.as_ref().is_none_or(|fanouts| fanouts.to_string() == drawn.fanouts);
+        let fanouts =
+            options.fanouts.as_ref().is_none_or(|fanouts| fanouts.to_string() == drawn.fanouts);
         let batch_size = options.batch_size.is_none_or(|size| size == drawn.batch_size);
         let made_with = |map: &&PartitionMap| {
-            map.meta().made_from.presample.as_ref().is_some_and(|(_, checksum)| checksum == presample.checksum())
+            map.meta()
+                .made_from
+                .presample
+                .as_ref()
+                .is_some_and(|(_, checksum)| checksum == presample.checksum())
         };
         Some((draw_by, fanouts, batch_size, maps.iter().filter(made_with).count()))
     };
@@ -62,11 +73,16 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     if let Some(presample) = presample.as_ref().filter(|presample| !setting.is_of(presample)) {
         let config = &presample.meta().config;
         ui.note(&format!(
-            "note: nothing is expected, for presample {} is of other mini-batches (fanouts {}, batch size {}{})",
+            "note: nothing is expected, for presample {} is of other mini-batches (fanouts {}, \
+             batch size {}{})",
             presample.key(),
             config.fanouts,
             config.batch_size,
-            config.draw_by.as_ref().map(|column| format!(", drawn by {column}")).unwrap_or_default()
+            config
+                .draw_by
+                .as_ref()
+                .map(|column| format!(", drawn by {column}"))
+                .unwrap_or_default()
         ));
     }
     let evaluation = evaluate(&dataset, &maps, presample.as_ref(), &setting, ui)?;
@@ -94,7 +110,9 @@ fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
     }
     if keys.is_empty() {
         let (path, word) = (args.dataset.display(), shell_path(&args.dataset));
-        bail!("{path}: has no partition to evaluate: run `gsplit partition {word} --parts K` first");
+        bail!(
+            "{path}: has no partition to evaluate: run `gsplit partition {word} --parts K` first"
+        );
     }
     Ok(keys.iter().map(|key| PartitionMap::open(dataset, key)).collect::<Result<_, _>>()?)
 }
@@ -104,11 +122,13 @@ fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     let (setting, batch) = (&evaluation.setting, &evaluation.batch);
     ui.say(format_args!("{}: {setting}", dataset.name()));
     ui.say(format_args!(
-        "  {:.0} sampled edges and {:.0} input rows a mini-batch; all numbers are means over mini-batches",
+        "  {:.0} sampled edges and {:.0} input rows a mini-batch; all numbers are means over \
+         mini-batches",
         batch.edges, batch.input_rows
     ));
     let maps = &evaluation.maps;
-    let names: Vec<String> = maps.iter().map(|map| map.key.clone().unwrap_or_else(|| "random".into())).collect();
+    let names: Vec<String> =
+        maps.iter().map(|map| map.key.clone().unwrap_or_else(|| "random".into())).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0).max(15);
     for (label, cells) in [("".to_string(), names)].into_iter().chain(table(maps)) {
         let cells: String = cells.iter().map(|cell| format!("  {cell:>width$}")).collect();
@@ -121,16 +141,20 @@ type LabelledRow = (String, Vec<String>);
 
 /// The rows of [`say`]'s table below the names of the maps.
 fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
-    let row =
-        |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| (label.to_string(), maps.iter().map(cell).collect());
+    let row = |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| {
+        (label.to_string(), maps.iter().map(cell).collect())
+    };
     let mut rows = vec![row("parts", &|map| format!("{}{}", map.parts, on_servers(map.servers)))];
     rows.extend(by_layer("cross edges", maps, &|layer| percent(layer.cross_share)));
     if maps.iter().any(|map| map.servers > 1) {
-        let share = |layer: &LayerEvaluation| layer.cross_server_share.map_or_else(|| "-".into(), percent);
+        let share =
+            |layer: &LayerEvaluation| layer.cross_server_share.map_or_else(|| "-".into(), percent);
         rows.extend(by_layer("between servers", maps, &share));
     }
     rows.extend(by_layer("edges, heaviest / mean", maps, &|layer| factor(layer.edge_imbalance)));
-    rows.extend(by_layer("vertices, heaviest / mean", maps, &|layer| factor(layer.vertex_imbalance)));
+    rows.extend(by_layer("vertices, heaviest / mean", maps, &|layer| {
+        factor(layer.vertex_imbalance)
+    }));
     rows.push(row("  input rows", &|map| factor(map.input_imbalance)));
     rows.extend(by_layer("rows exchanged", maps, &|layer| count(layer.rows_exchanged)));
     let layers = maps.first().map_or(0, |map| map.layers.len());
@@ -145,7 +169,11 @@ fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
 }
 
 /// One row for all layers together and, where there are several, one for each.
-fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation) -> String) -> Vec<LabelledRow> {
+fn by_layer(
+    label: &str,
+    maps: &[MapEvaluation],
+    cell: &dyn Fn(&LayerEvaluation) -> String,
+) -> Vec<LabelledRow> {
     let mut rows = vec![(label.to_string(), maps.iter().map(|map| cell(&map.all)).collect())];
     let layers = maps.first().map_or(0, |map| map.layers.len());
     for layer in (0..layers).filter(|_| layers > 1) {
@@ -160,8 +188,8 @@ fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation)
     rows
 }
 
-/// Rows of a sum over all ranks: under split parallelism, with fewer layers split down to none, and under data
-/// parallelism; each with its ratio to split parallelism.
+/// Rows of a sum over all ranks: under split parallelism, with fewer layers split down to none, and
+/// under data parallelism; each with its ratio to split parallelism.
 fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Work) -> f64) -> Vec<LabelledRow> {
     let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> LabelledRow {
         (format!("{label}, {sharing}"), maps.iter().map(cell).collect())

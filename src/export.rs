@@ -12,9 +12,9 @@ use crate::ui::{Ui, bytes};
 
 /// Write a dataset in the format of another tool
 ///
-/// Parts of the dataset that the format cannot hold are left out and named in a note. The output appears whole or not
-/// at all; a folder that the same command made is left unchanged. Features become float32 and labels int64 where the
-/// format holds arrays.
+/// Parts of the dataset that the format cannot hold are left out and named in a note. The output
+/// appears whole or not at all; a folder that the same command made is left unchanged. Features
+/// become float32 and labels int64 where the format holds arrays.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,7 @@
 //! Figures of a graph: in-degrees, classes, and its edges as pairs of vertices.
 //!
-//! Input: a dataset whose files may be damaged; an index that is out of bounds is an error. All sums are of integers: the result
-//! does not depend on the number of threads.
+//! Input: a dataset whose files may be damaged; an index that is out of bounds is an error. All
+//! sums are of integers: the result does not depend on the number of threads.
 
 use anyhow::Result;
 use gsplit_store::{Column, Dataset, Progress, Topology, Unit};
@@ -19,13 +19,15 @@ const VERTICES_PER_TASK: usize = 4096;
 pub struct Figures {
     /// In-degrees; `None` for a graph without vertices.
     pub in_degree: Option<Degrees>,
-    /// Number of vertices of each class that occurs; `None` without classes, and for a shard, which does not have all labels.
+    /// Number of vertices of each class that occurs; `None` without classes, and for a shard, which
+    /// does not have all labels.
     pub classes: Option<Vec<ClassCount>>,
     /// Figures of the edges; `None` above [`CHEAP_EDGES`] edges.
     pub edges: Option<EdgeFigures>,
 }
 
-/// Summary of the degrees of all vertices. The p-quantile is the smallest degree that a share p of the vertices does not exceed.
+/// Summary of the degrees of all vertices. The p-quantile is the smallest degree that a share p of
+/// the vertices does not exceed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Degrees {
     /// Least.
@@ -54,15 +56,17 @@ pub struct ClassCount {
     pub vertices: u64,
 }
 
-/// Figures of the edges as pairs of vertices: reciprocity as in Newman, Forrest and Balthrop (2002), edge homophily as in Zhu et al.,
-/// Beyond homophily in graph neural networks (NeurIPS 2020). An edge from a vertex to itself counts in `self_loops` alone.
+/// Figures of the edges as pairs of vertices: reciprocity as in Newman, Forrest and Balthrop
+/// (2002), edge homophily as in Zhu et al., Beyond homophily in graph neural networks (NeurIPS
+/// 2020). An edge from a vertex to itself counts in `self_loops` alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EdgeFigures {
     /// Edges from a vertex to itself.
     pub self_loops: u64,
     /// Share of the edges whose reverse is an edge too; `None` without edges.
     pub reciprocal_share: Option<f64>,
-    /// How alike neighbours are; `None` unless vertices have at most one class each and an edge joins two labelled vertices.
+    /// How alike neighbours are; `None` unless vertices have at most one class each and an edge
+    /// joins two labelled vertices.
     pub homophily: Option<Homophily>,
 }
 
@@ -87,7 +91,9 @@ impl Figures {
         Ok(Self {
             in_degree: Degrees::of(topology),
             classes: count_classes(dataset, labels.as_deref())?,
-            edges: is_cheap.then(|| EdgeFigures::of(topology, labels.as_deref(), progress)).transpose()?,
+            edges: is_cheap
+                .then(|| EdgeFigures::of(topology, labels.as_deref(), progress))
+                .transpose()?,
         })
     }
 }
@@ -101,19 +107,31 @@ impl Degrees {
         let (&min, &max) = (degrees.first()?, degrees.last()?);
         let quantile = |percent: usize| degrees[(degrees.len() * percent).div_ceil(100).max(1) - 1];
         let [p50, p90, p99] = [50, 90, 99].map(quantile);
-        Some(Self { min, p50, p90, p99, max, mean: topology.num_edges() as f64 / degrees.len() as f64 })
+        Some(Self {
+            min,
+            p50,
+            p90,
+            p99,
+            max,
+            mean: topology.num_edges() as f64 / degrees.len() as f64,
+        })
     }
 }
 
-/// The class of each vertex, -1 for none; `None` unless each vertex has at most one class and all rows are in this dataset.
+/// The class of each vertex, -1 for none; `None` unless each vertex has at most one class and all
+/// rows are in this dataset.
 fn labels(dataset: &Dataset) -> gsplit_store::Result<Option<Column<i32>>> {
     let manifest = dataset.manifest();
     let has = manifest.num_classes.is_some() && !manifest.multi_label && dataset.shard().is_none();
     has.then(|| dataset.labels()).transpose()
 }
 
-/// The classes that occur, ascending; `None` without classes, and for a shard. A vertex of several classes counts in each.
-fn count_classes(dataset: &Dataset, labels: Option<&[i32]>) -> gsplit_store::Result<Option<Vec<ClassCount>>> {
+/// The classes that occur, ascending; `None` without classes, and for a shard. A vertex of several
+/// classes counts in each.
+fn count_classes(
+    dataset: &Dataset,
+    labels: Option<&[i32]>,
+) -> gsplit_store::Result<Option<Vec<ClassCount>>> {
     let manifest = dataset.manifest();
     if manifest.num_classes.is_none() || dataset.shard().is_some() {
         return Ok(None);
@@ -142,12 +160,14 @@ fn count_classes(dataset: &Dataset, labels: Option<&[i32]>) -> gsplit_store::Res
 impl EdgeFigures {
     fn of(topology: &Topology, labels: Option<&[i32]>, progress: &dyn Progress) -> Result<Self> {
         topology.check_indices()?;
-        let stage = progress.stage("pairs", Some(topology.num_edges() as u64), Unit::Items("edges"));
+        let stage =
+            progress.stage("pairs", Some(topology.num_edges() as u64), Unit::Items("edges"));
         let class = |v: u32| labels.map_or(-1, |labels| labels[v as usize]);
         let n = topology.num_vertices();
         let ranges = (0..n.div_ceil(VERTICES_PER_TASK)).into_par_iter();
         let sums = ranges.map(|range| {
-            let (start, end) = (range * VERTICES_PER_TASK, ((range + 1) * VERTICES_PER_TASK).min(n));
+            let (start, end) =
+                (range * VERTICES_PER_TASK, ((range + 1) * VERTICES_PER_TASK).min(n));
             let mut sum = [0; 5];
             for v in start as u32..end as u32 {
                 for &u in topology.in_neighbours(v) {
@@ -168,7 +188,8 @@ impl EdgeFigures {
         let add = |a: [u64; 5], b: [u64; 5]| std::array::from_fn(|i| a[i] + b[i]);
         let [self_loops, others, reciprocal, labelled_edges, alike] = sums.reduce(|| [0; 5], add);
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let homophily = share(alike, labelled_edges).map(|share| Homophily { labelled_edges, share });
+        let homophily =
+            share(alike, labelled_edges).map(|share| Homophily { labelled_edges, share });
         Ok(Self { self_loops, reciprocal_share: share(reciprocal, others), homophily })
     }
 }
@@ -179,29 +200,36 @@ mod tests {
 
     use super::*;
 
-    /// The figures of a graph with these edges, each from its first to its second vertex, and classes.
+    /// The figures of a graph with these edges, each from its first to its second vertex, and
+    /// classes.
     fn figures(n: u32, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
         let folder = tempfile::tempdir().unwrap();
         let mut sorted: Vec<(u32, u32)> = edges.iter().map(|&(from, to)| (to, from)).collect();
         sorted.sort_unstable();
-        let indptr: Vec<u64> = (0..=n).map(|v| sorted.partition_point(|&(to, _)| to < v) as u64).collect();
+        let indptr: Vec<u64> =
+            (0..=n).map(|v| sorted.partition_point(|&(to, _)| to < v) as u64).collect();
         let indices: Vec<u32> = sorted.iter().map(|&(_, from)| from).collect();
-        let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
+        let mut writer =
+            DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
         writer.add_labels(labels).unwrap();
         Figures::of(&writer.finish(Provenance::default()).unwrap(), &NoProgress).unwrap()
     }
 
     /// A step of the generator of Knuth's MMIX.
     fn draw(state: &mut u64, below: u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((*state >> 32) * below) >> 32
     }
 
     /// Figures by definition, however slow.
     fn oracle(n: u32, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
-        let degrees: Vec<u32> = (0..n).map(|v| edges.iter().filter(|edge| edge.1 == v).count() as u32).collect();
+        let degrees: Vec<u32> =
+            (0..n).map(|v| edges.iter().filter(|edge| edge.1 == v).count() as u32).collect();
         let quantile = |percent: usize| {
-            let is_reached = |d: &&u32| degrees.iter().filter(|other| other <= d).count() * 100 >= n as usize * percent;
+            let is_reached = |d: &&u32| {
+                degrees.iter().filter(|other| other <= d).count() * 100 >= n as usize * percent
+            };
             *degrees.iter().filter(is_reached).min().unwrap()
         };
         let share = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
@@ -211,7 +239,11 @@ mod tests {
         let labelled_edges = labelled.clone().count();
         let alike = labelled.filter(|(u, v)| class(*u) == class(*v)).count();
         let count = |class: i32| labels.iter().filter(|&&label| label == class).count() as u64;
-        let classes = (0..3).map(|class| ClassCount { name: None, class: class as u32, vertices: count(class) });
+        let classes = (0..3).map(|class| ClassCount {
+            name: None,
+            class: class as u32,
+            vertices: count(class),
+        });
         Figures {
             in_degree: Some(Degrees {
                 min: quantile(0),
@@ -224,7 +256,10 @@ mod tests {
             classes: Some(classes.filter(|count| count.vertices > 0).collect()),
             edges: Some(EdgeFigures {
                 self_loops: (edges.len() - others.len()) as u64,
-                reciprocal_share: share(others.iter().filter(|(u, v)| edges.contains(&(*v, *u))).count(), others.len()),
+                reciprocal_share: share(
+                    others.iter().filter(|(u, v)| edges.contains(&(*v, *u))).count(),
+                    others.len(),
+                ),
                 homophily: share(alike, labelled_edges)
                     .map(|share| Homophily { labelled_edges: labelled_edges as u64, share }),
             }),
@@ -242,7 +277,11 @@ mod tests {
                 .collect();
             let labels: Vec<i32> = (0..n).map(|_| draw(&mut state, 4) as i32 - 1).collect();
             let found = figures(n as u32, &edges, &labels);
-            assert_eq!(found, oracle(n as u32, &edges, &labels), "seed {seed}: {n} vertices, {edges:?}, {labels:?}");
+            assert_eq!(
+                found,
+                oracle(n as u32, &edges, &labels),
+                "seed {seed}: {n} vertices, {edges:?}, {labels:?}"
+            );
         }
     }
 }

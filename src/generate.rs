@@ -12,7 +12,9 @@ use crate::ui::Ui;
 
 /// Generate a random graph as a dataset directory
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gsplit generate community --vertices 50000 --edges 500000 --out community")]
+#[command(
+    after_help = "Example:\n  gsplit generate community --vertices 50000 --edges 500000 --out community"
+)]
 pub struct Args {
     #[command(subcommand)]
     kind: Kind,
@@ -22,7 +24,8 @@ pub struct Args {
 enum Kind {
     /// R-MAT with the parameters of Graph500: the skewed degrees of social networks, no labels
     Rmat(Target<rmat::RmatOptions>),
-    /// Communities with power-law degrees: labels, and features that predict little without the neighbours' features
+    /// Communities with power-law degrees: labels, and features that predict little without the
+    /// neighbours' features
     Community(Target<community::CommunityOptions>),
 }
 

@@ -9,12 +9,14 @@ type Heading = (&'static str, &'static str);
 const TABLE: [(&str, &str, &[Heading]); 8] = [
     (
         "convert run",
-        "out config print-config dry-run nodes symmetrise directed features label-column feature-columns random-split memory plan \
+        "out config print-config dry-run nodes symmetrise directed features label-column \
+         feature-columns random-split memory plan \
          force",
         &[
             (
                 "Tables of vertices",
-                "id-column label-kind unlabelled split-column encode fill scale recipe unseen on-duplicate missing-rows na case",
+                "id-column label-kind unlabelled split-column encode fill scale recipe unseen \
+                 on-duplicate missing-rows na case",
             ),
             ("Weights", "vertex-weights edge-weights"),
             ("Edges", "drop-self-loops keep-duplicates"),
@@ -36,8 +38,16 @@ const TABLE: [(&str, &str, &[Heading]); 8] = [
         "checkpoint epoch out predict embeddings split device memory force",
         &[("Scores", "metric"), ("Where and how it computes", "gpus dtype scratch")],
     ),
-    ("presample", "fanouts batch-size epochs device key force", &[("What is drawn", "task negatives draw-by seed")]),
-    ("evaluate", "partition presample batches", &[("Mini-batches", "fanouts batch-size draw-by seed")]),
+    (
+        "presample",
+        "fanouts batch-size epochs device key force",
+        &[("What is drawn", "task negatives draw-by seed")],
+    ),
+    (
+        "evaluate",
+        "partition presample batches",
+        &[("Mini-batches", "fanouts batch-size draw-by seed")],
+    ),
     ("export", "format out force", &[("Of one format", "original-ids buffer")]),
     (
         "place",
@@ -49,29 +59,44 @@ const TABLE: [(&str, &str, &[Heading]); 8] = [
         "over systems model layers fanouts hidden batch-size ranks device epochs",
         &[
             ("Devices and memory", "groups gpus cache load-features dtype"),
-            ("Measurement", "presample-epochs seed batches-per-epoch expansion-hops expansion-fanout"),
+            (
+                "Measurement",
+                "presample-epochs seed batches-per-epoch expansion-hops expansion-fanout",
+            ),
             ("Model", ""),
         ],
     ),
 ];
 
-/// `command`, whose subcommands have their options [`grouped`] by the table; options that no heading lists are under the last.
+/// `command`, whose subcommands have their options [`grouped`] by the table; options that no
+/// heading lists are under the last.
 pub fn of_table(command: Command) -> Command {
     command.mut_subcommands(|sub| {
-        let found = TABLE.iter().find(|(names, ..)| names.split(' ').any(|name| name == sub.get_name()));
+        let found =
+            TABLE.iter().find(|(names, ..)| names.split(' ').any(|name| name == sub.get_name()));
         let Some((_, common, headings)) = found else { return sub };
         grouped(sub, &common.split(' ').collect::<Vec<_>>(), |flag| {
             let has = |(_, flags): &&Heading| flags.split(' ').any(|listed| listed == flag);
-            headings.iter().find(has).or(headings.last()).map_or("Further options", |(heading, _)| heading)
+            headings
+                .iter()
+                .find(has)
+                .or(headings.last())
+                .map_or("Further options", |(heading, _)| heading)
         })
     })
 }
 
-/// `command` with the options of `common` first, in that order. `heading` gives the heading of each other flag, which only `--help`
-/// shows.
-pub fn grouped(command: Command, common: &[&str], heading: impl Fn(&str) -> &'static str) -> Command {
+/// `command` with the options of `common` first, in that order. `heading` gives the heading of each
+/// other flag, which only `--help` shows.
+pub fn grouped(
+    command: Command,
+    common: &[&str],
+    heading: impl Fn(&str) -> &'static str,
+) -> Command {
     command.mut_args(|arg: Arg| {
-        let Some(flag) = arg.get_long().filter(|flag| !["help", "version"].contains(flag)) else { return arg };
+        let Some(flag) = arg.get_long().filter(|flag| !["help", "version"].contains(flag)) else {
+            return arg;
+        };
         match common.iter().position(|common| *common == flag) {
             // Options of every subcommand already have their heading.
             _ if arg.get_help_heading().is_some() => arg,

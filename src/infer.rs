@@ -19,21 +19,26 @@ use tables::NewTables;
 
 /// Predict with a trained model, for every vertex of a graph of any size
 ///
-/// Uses full neighbourhoods, layer after layer, which gives the result of a forward pass over the whole graph. Predictions have the original
-/// ids, in the dataset's order. NAME.csv and NAME.parquet have the columns `id`, `class` and the probability of each class, e.g.
-/// `probability_NAME`; with several classes per vertex, a 0/1 column and a probability for each class; for numbers `prediction`. NAME.npy
-/// has the class numbers, and NAME.ids.npy the ids (NAME.ids.arrow if they were strings). Embeddings are .npy or .parquet.
+/// Uses full neighbourhoods, layer after layer, which gives the result of a forward pass over the
+/// whole graph. Predictions have the original ids, in the dataset's order. NAME.csv and
+/// NAME.parquet have the columns `id`, `class` and the probability of each class, e.g.
+/// `probability_NAME`; with several classes per vertex, a 0/1 column and a probability for each
+/// class; for numbers `prediction`. NAME.npy has the class numbers, and NAME.ids.npy the ids
+/// (NAME.ids.arrow if they were strings). Embeddings are .npy or .parquet.
 ///
-/// The dataset need not be the one the model was trained on, as long as its features mean the same. New tables are given with --nodes and
-/// --edges, and are read like the tables of the training. With --with DATASET the new vertices are joined to that graph, and the predictions
-/// equal the predictions on the old and new tables together. Scores are printed if the table has labels.
+/// The dataset need not be the one the model was trained on, as long as its features mean the same.
+/// New tables are given with --nodes and --edges, and are read like the tables of the training.
+/// With --with DATASET the new vertices are joined to that graph, and the predictions equal the
+/// predictions on the old and new tables together. Scores are printed if the table has labels.
 ///
-/// The bytes written do not depend on the number of threads or on --memory. Finished layers that do not fit into memory are
-/// on disk until the next one is done. With --device cuda one or more GPUs compute, with the same results up to rounding;
-/// --memory then limits the host's memory, and finished layers stay on the GPUs if they fit into half of their free memory.
+/// The bytes written do not depend on the number of threads or on --memory. Finished layers that do
+/// not fit into memory are on disk until the next one is done. With --device cuda one or more GPUs
+/// compute, with the same results up to rounding; --memory then limits the host's memory, and
+/// finished layers stay on the GPUs if they fit into half of their free memory.
 ///
-/// A model of links recommends: --top 10 writes the columns source, rank, target and score. Candidates are the targets, if sources and
-/// targets are of two kinds (gsplit convert --bipartite), else all vertices; targets that the source already has a link to are left out.
+/// A model of links recommends: --top 10 writes the columns source, rank, target and score.
+/// Candidates are the targets, if sources and targets are of two kinds (gsplit convert
+/// --bipartite), else all vertices; targets that the source already has a link to are left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -72,7 +77,8 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     };
     args.config.rows = converted.as_ref().map(|converted| converted.rows.clone());
     let opened = args.dataset.as_ref().map(Dataset::open).transpose()?;
-    let Some(dataset) = opened.as_ref().or(converted.as_ref().map(|converted| &converted.dataset)) else {
+    let Some(dataset) = opened.as_ref().or(converted.as_ref().map(|converted| &converted.dataset))
+    else {
         return Err(usage("name what to infer on: DATASET, or --nodes TABLE"));
     };
     let targets = targets(&args.config, dataset);
@@ -81,7 +87,8 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     let (out, embeddings) = (shown(&args.config.out), shown(&args.config.embeddings));
     args.config.made_by = Some(made_by(&args.config, dataset)?);
     if !args.config.force && is_made(&targets, &args.config)? {
-        let places: Vec<&str> = [&out, &embeddings].into_iter().flatten().map(String::as_str).collect();
+        let places: Vec<&str> =
+            [&out, &embeddings].into_iter().flatten().map(String::as_str).collect();
         ui.say(format_args!("{}: already there, made the same way", places.join(", ")));
         let seconds = started.elapsed().as_secs_f64();
         ui.json(&json!({
@@ -120,7 +127,8 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
             ui.say(format_args!("{what}: {}", file.display()));
         }
     }
-    let is_array = args.config.out.as_ref().is_some_and(|out| out.extension().is_some_and(|end| end == "npy"));
+    let is_array =
+        args.config.out.as_ref().is_some_and(|out| out.extension().is_some_and(|end| end == "npy"));
     if let Some(names) = summary.class_names.as_ref().filter(|_| is_array) {
         ui.say(format_args!("  classes by number: {}", numbered_classes(names)));
     }
@@ -144,11 +152,15 @@ fn targets(config: &InferConfig, dataset: &Dataset) -> Vec<Target> {
 /// Whether all `targets` exist and `config` would make the same files again.
 fn is_made(targets: &[Target], config: &InferConfig) -> gsplit_store::Result<bool> {
     let Some(made_by) = &config.made_by else { return Ok(false) };
-    let made = targets.iter().map(|target| target.is_made_by(made_by)).collect::<gsplit_store::Result<Vec<_>>>()?;
+    let made = targets
+        .iter()
+        .map(|target| target.is_made_by(made_by))
+        .collect::<gsplit_store::Result<Vec<_>>>()?;
     Ok(!made.is_empty() && made.iter().all(|&made| made))
 }
 
-/// Digest of everything that decides the bytes of the output: the dataset, the model and the options.
+/// Digest of everything that decides the bytes of the output: the dataset, the model and the
+/// options.
 fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> {
     let trained = Trained::open(&config.checkpoint, config.epoch).map_err(as_usage)?;
     let model = checksum_file(&trained.path.join("checkpoint.json"))?;
@@ -159,8 +171,10 @@ fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> 
         fields.retain(|name, _| name != "name" && name != "provenance");
     }
     let InferConfig { split, rows, top, with_known, predict, device, gpus, dtype, .. } = config;
-    let files = [&config.out, &config.embeddings].map(|file| file.as_ref().map(std::path::absolute));
-    let options = format!("{:?}", (split, rows, top, with_known, predict, device, gpus, dtype, files));
+    let files =
+        [&config.out, &config.embeddings].map(|file| file.as_ref().map(std::path::absolute));
+    let options =
+        format!("{:?}", (split, rows, top, with_known, predict, device, gpus, dtype, files));
     let version = env!("CARGO_PKG_VERSION");
     Ok(Checksum::of(format!("{version} {model:?} {sources:?} {manifest} {options}").as_bytes()))
 }
@@ -173,8 +187,10 @@ fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     if let Some(dataset) = &args.dataset {
         outputs = outputs.reads("DATASET", dataset);
     }
-    outputs = args.tables.files().fold(outputs, |outputs, (option, path)| outputs.reads(option, path));
-    outputs = config.sources.iter().fold(outputs, |outputs, sources| outputs.reads("--sources", sources));
+    outputs =
+        args.tables.files().fold(outputs, |outputs, (option, path)| outputs.reads(option, path));
+    outputs =
+        config.sources.iter().fold(outputs, |outputs, sources| outputs.reads("--sources", sources));
     for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
         let Some(out) = out else { continue };
         outputs.file(option, out, None)?;

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use gsplit_store::{Dataset, Error, PartitionMap, Placement, Presample, RowLoads, check, shell_path};
+use gsplit_store::{
+    Dataset, Error, PartitionMap, Placement, Presample, RowLoads, check, shell_path,
+};
 use serde_json::{Value, json};
 
 use crate::describe::{say_content, split_sizes, splits_json};
@@ -15,9 +17,10 @@ pub mod words;
 
 /// Show the contents of a dataset directory, figures of its graph and how it was made
 ///
-/// Figures of the graph: quantiles of the in-degrees, edges from a vertex to itself, the share of edges whose reverse is an edge too,
-/// edge homophily (the share of one class among edges between labelled vertices) and the ten most frequent classes (all with --json).
-/// Figures that read all edges are left out above 200 million edges.
+/// Figures of the graph: quantiles of the in-degrees, edges from a vertex to itself, the share of
+/// edges whose reverse is an edge too, edge homophily (the share of one class among edges between
+/// labelled vertices) and the ten most frequent classes (all with --json). Figures that read all
+/// edges are left out above 200 million edges.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +31,8 @@ pub struct Args {
     dataset: PathBuf,
 }
 
-/// Prints the dataset, its presamples, partitions and placements. An artifact of another graph is shown with the reason.
+/// Prints the dataset, its presamples, partitions and placements. An artifact of another graph is
+/// shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
     let splits = split_sizes(&dataset)?;
@@ -92,7 +96,11 @@ fn say_artifacts<T>(kind: &str, artifacts: &Artifacts<T>, describe: fn(&T) -> St
 fn say_origin(dataset: &Dataset, ui: &Ui) {
     let manifest = dataset.manifest();
     let provenance = &manifest.provenance;
-    ui.say(format_args!("  made by gsplit {}: {}", provenance.tool_version, origin::command_line(dataset)));
+    ui.say(format_args!(
+        "  made by gsplit {}: {}",
+        provenance.tool_version,
+        origin::command_line(dataset)
+    ));
     for (fact, count) in &provenance.facts {
         ui.say(format_args!("    {fact}: {count}"));
     }
@@ -117,10 +125,13 @@ fn describe_presample(presample: &Presample) -> String {
 
 fn describe_partition(map: &PartitionMap) -> String {
     let (config, report) = (&map.meta().config, &map.meta().report);
-    let presample = map.meta().made_from.presample.as_ref().map(|(key, _)| format!(", presample {key}"));
-    let between = report.between_servers.as_ref().map(|between| format!(", {} between servers", between.cut));
+    let presample =
+        map.meta().made_from.presample.as_ref().map(|(key, _)| format!(", presample {key}"));
+    let between =
+        report.between_servers.as_ref().map(|between| format!(", {} between servers", between.cut));
     format!(
-        "{} parts{} by {}, weights {}, epsilon {}, seed {}{}: cut {} of {} pairs{}, cross edges {:.1} %, imbalance {:.3}",
+        "{} parts{} by {}, weights {}, epsilon {}, seed {}{}: cut {} of {} pairs{}, cross edges \
+         {:.1} %, imbalance {:.3}",
         config.parts,
         on_servers(config.servers),
         config.partitioner,
@@ -139,12 +150,15 @@ fn describe_partition(map: &PartitionMap) -> String {
 fn describe_placement(placement: &Placement) -> String {
     let meta = placement.meta();
     let (config, made_from) = (&meta.config, &meta.made_from);
-    let named = |artifact: &Option<(String, _)>| artifact.as_ref().map(|(key, _)| key.clone()).unwrap_or_default();
+    let named = |artifact: &Option<(String, _)>| {
+        artifact.as_ref().map(|(key, _)| key.clone()).unwrap_or_default()
+    };
     let sum = |of: fn(&RowLoads) -> f64| meta.report.expected.iter().map(of).sum::<f64>();
     let (hits, host) = (sum(|loads| loads.local + loads.peer), sum(|loads| loads.host));
     let share = 100.0 * hits / (hits + host).max(f64::MIN_POSITIVE);
     format!(
-        "{} for {} parallelism on {} devices, {} a device, alpha {}, partition {}, presample {}: {share:.1} % of the row loads",
+        "{} for {} parallelism on {} devices, {} a device, alpha {}, partition {}, presample {}: \
+         {share:.1} % of the row loads",
         config.placement,
         config.parallelism,
         config.devices,

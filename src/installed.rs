@@ -1,7 +1,7 @@
 //! Remedies that depend on how this gsplit was installed.
 
-/// How to get back a missing `gsplit-train` or libtorch; this depends on whether gsplit was installed from an archive,
-/// which has a file INSTALL, into a Python environment, or from a clone.
+/// How to get back a missing `gsplit-train` or libtorch; this depends on whether gsplit was
+/// installed from an archive, which has a file INSTALL, into a Python environment, or from a clone.
 pub fn remedy() -> &'static str {
     let program = std::env::current_exe().unwrap_or_default();
     let beside = |name: &str| program.with_file_name(name).exists();

@@ -1,4 +1,5 @@
-//! Environment variables in which a launcher gives each process its rank, the number of ranks and the address of rank 0.
+//! Environment variables in which a launcher gives each process its rank, the number of ranks and
+//! the address of rank 0.
 
 use std::fmt::{self, Display};
 
@@ -104,24 +105,34 @@ impl Launch {
             }
             let number = |name: &str| -> Result<Option<usize>, String> {
                 let Some(text) = variable(name) else { return Ok(None) };
-                text.trim()
-                    .parse()
-                    .map(Some)
-                    .map_err(|_| format!("{name}={text}: expected a number, as {} sets it", launcher.name))
+                text.trim().parse().map(Some).map_err(|_| {
+                    format!("{name}={text}: expected a number, as {} sets it", launcher.name)
+                })
             };
             let needed = |name: &str| {
-                number(name)?
-                    .ok_or_else(|| format!("{} is set, {name} is not: {} sets both", launcher.size, launcher.name))
+                number(name)?.ok_or_else(|| {
+                    format!("{} is set, {name} is not: {} sets both", launcher.size, launcher.name)
+                })
             };
             let (rank, size) = (needed(launcher.rank)?, needed(launcher.size)?);
             if rank >= size {
                 let (names, values) = ((launcher.rank, launcher.size), (rank, size));
-                return Err(format!("{}={} but {}={}: ranks are counted from 0", names.0, values.0, names.1, values.1));
+                return Err(format!(
+                    "{}={} but {}={}: ranks are counted from 0",
+                    names.0, values.0, names.1, values.1
+                ));
             }
             let local = number(launcher.local)?;
             let run: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
             let address = address(launcher, variable)?;
-            return Ok(Some(Self { by: launcher.name, rank, size, local, run: run.join("."), address }));
+            return Ok(Some(Self {
+                by: launcher.name,
+                rank,
+                size,
+                local,
+                run: run.join("."),
+                address,
+            }));
         }
         Ok(None)
     }
@@ -136,7 +147,10 @@ impl Display for Launch {
 }
 
 /// Host and port of rank 0, if the launcher gives them.
-fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, u16)>, String> {
+fn address(
+    launcher: &Launcher,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<(String, u16)>, String> {
     if let (Some(host), Some(port)) = (variable(ADDRESS[0]), variable(ADDRESS[1])) {
         // torchrun's own store listens at the port itself.
         let next = port.trim().parse::<u16>().ok().and_then(|port| port.checked_add(1));
@@ -145,19 +159,30 @@ fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Re
             None => Err(format!("{}={port}: expected a port below 65535", ADDRESS[1])),
         };
     }
-    let hosts = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"].iter().find_map(|name| variable(name));
+    let hosts = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"]
+        .iter()
+        .find_map(|name| variable(name));
     match (launcher.name, hosts.as_deref().and_then(first_host)) {
         ("srun", Some(host)) => {
-            let job: u64 = variable("SLURM_JOB_ID").and_then(|job| job.trim().parse().ok()).unwrap_or(0);
-            let step: u64 = variable("SLURM_STEP_ID").and_then(|step| step.trim().parse().ok()).unwrap_or(0);
+            let job: u64 =
+                variable("SLURM_JOB_ID").and_then(|job| job.trim().parse().ok()).unwrap_or(0);
+            let step: u64 =
+                variable("SLURM_STEP_ID").and_then(|step| step.trim().parse().ok()).unwrap_or(0);
             // Consecutive jobs get different ports, and so do their steps.
             Ok(Some((host, (PORTS + (job.wrapping_mul(7).wrapping_add(step)) % NUM_PORTS) as u16)))
         }
         // All ranks are on this host, and the run has a name.
         _ if variable(launcher.size) == variable(launcher.local_size) => {
             let name: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
-            let sum = name.concat().bytes().fold(0u64, |sum, byte| (sum * 31 + u64::from(byte)) % NUM_PORTS);
-            Ok(if name.is_empty() { None } else { Some(("127.0.0.1".to_string(), (PORTS + sum) as u16)) })
+            let sum = name
+                .concat()
+                .bytes()
+                .fold(0u64, |sum, byte| (sum * 31 + u64::from(byte)) % NUM_PORTS);
+            Ok(if name.is_empty() {
+                None
+            } else {
+                Some(("127.0.0.1".to_string(), (PORTS + sum) as u16))
+            })
         }
         _ => Ok(None),
     }
@@ -182,8 +207,11 @@ mod tests {
     use super::*;
 
     fn from(variables: &str) -> Result<Option<Launch>, String> {
-        let pairs: Vec<(&str, &str)> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
-        Launch::from(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
+        let pairs: Vec<(&str, &str)> =
+            variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+        Launch::from(&|name| {
+            pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_string())
+        })
     }
 
     #[test]
@@ -197,18 +225,54 @@ mod tests {
         for (variables, by, rank, size, local, run, address) in [
             (torchrun.to_string(), "torchrun", 5, 8, Some(1), "none.0", at("10.0.0.7", 29501)),
             (mpirun.to_string(), "mpirun", 0, 2, Some(0), "77", None),
-            (format!("{mpirun} MASTER_ADDR=a MASTER_PORT=9"), "mpirun", 0, 2, Some(0), "77", at("a", 10)),
-            (format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=2"), "mpirun", 0, 2, Some(0), "77", at("127.0.0.1", 16_760)),
+            (
+                format!("{mpirun} MASTER_ADDR=a MASTER_PORT=9"),
+                "mpirun",
+                0,
+                2,
+                Some(0),
+                "77",
+                at("a", 10),
+            ),
+            (
+                format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=2"),
+                "mpirun",
+                0,
+                2,
+                Some(0),
+                "77",
+                at("127.0.0.1", 16_760),
+            ),
             (format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=1"), "mpirun", 0, 2, Some(0), "77", None),
-            ("PMI_RANK=1 PMI_SIZE=3 MPI_LOCALRANKID=1".to_string(), "mpiexec", 1, 3, Some(1), "", None),
+            (
+                "PMI_RANK=1 PMI_SIZE=3 MPI_LOCALRANKID=1".to_string(),
+                "mpiexec",
+                1,
+                3,
+                Some(1),
+                "",
+                None,
+            ),
             (slurm.to_string(), "srun", 3, 4, Some(1), "1234.0", at("gpu03", 15_000 + 8638)),
             // Inside a Slurm job the inner launcher counts.
-            (format!("{slurm} {torchrun}"), "torchrun", 5, 8, Some(1), "none.0", at("10.0.0.7", 29501)),
+            (
+                format!("{slurm} {torchrun}"),
+                "torchrun",
+                5,
+                8,
+                Some(1),
+                "none.0",
+                at("10.0.0.7", 29501),
+            ),
             (format!("{slurm} {mpirun}"), "mpirun", 0, 2, Some(0), "77", None),
             ("RANK=0 WORLD_SIZE=1".to_string(), "torchrun", 0, 1, None, "", None),
         ] {
             let found = from(&variables).unwrap().unwrap();
-            assert_eq!((found.by, found.rank, found.size, found.local), (by, rank, size, local), "{variables}");
+            assert_eq!(
+                (found.by, found.rank, found.size, found.local),
+                (by, rank, size, local),
+                "{variables}"
+            );
             assert_eq!((found.run.as_str(), found.address), (run, address), "{variables}");
         }
     }
@@ -234,9 +298,15 @@ mod tests {
             ("RANK=2 WORLD_SIZE=2", "RANK=2 but WORLD_SIZE=2: ranks are counted from 0"),
             ("RANK=0 WORLD_SIZE=0", "ranks are counted from 0"),
             ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=one", "LOCAL_RANK=one: expected a number"),
-            ("OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE is set, OMPI_COMM_WORLD_RANK is not: mpirun sets both"),
+            (
+                "OMPI_COMM_WORLD_SIZE=2",
+                "OMPI_COMM_WORLD_SIZE is set, OMPI_COMM_WORLD_RANK is not: mpirun sets both",
+            ),
             ("PMI_SIZE=2", "PMI_RANK is not"),
-            ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", "MASTER_PORT=65535: expected a port below 65535"),
+            (
+                "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535",
+                "MASTER_PORT=65535: expected a port below 65535",
+            ),
             ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=http", "MASTER_PORT=http"),
         ] {
             let told = from(variables).unwrap_err();

@@ -1,5 +1,5 @@
-//! Code that gsplit's programs share: the subcommands that need no libtorch; how the programs talk to the user and listen; and what
-//! is written from their options.
+//! Code that gsplit's programs share: the subcommands that need no libtorch; how the programs talk
+//! to the user and listen; and what is written from their options.
 #![forbid(unsafe_code)]
 
 pub mod arguments;

@@ -1,12 +1,14 @@
 //! Checks of where commands may write: one rule for every output named by an option.
 //!
-//! An output must not be inside an artifact of gsplit (a dataset, a checkpoint, a packed dataset, an export), must not be read by the
-//! same command or be another of its outputs, and replaces only a file that gsplit wrote there before, unless `--force` is given.
-//! An output is named by its own path, not by a link to it; the folders around it may be links. Paths are compared as the system
+//! An output must not be inside an artifact of gsplit (a dataset, a checkpoint, a packed dataset,
+//! an export), must not be read by the same command or be another of its outputs, and replaces only
+//! a file that gsplit wrote there before, unless `--force` is given. An output is named by its own
+//! path, not by a link to it; the folders around it may be links. Paths are compared as the system
 //! resolves them, and existing files by identity, so that hard links count too.
 //!
-//! All checks run before the work. Folders that become artifacts are left to [`staging`](gsplit_store::staging), which recognises
-//! its own artifacts when it replaces them; here only their contents are checked.
+//! All checks run before the work. Folders that become artifacts are left to
+//! [`staging`](gsplit_store::staging), which recognises its own artifacts when it replaces them;
+//! here only their contents are checked.
 
 use std::fs::{self, Metadata};
 use std::io::{BufRead, BufReader};
@@ -53,7 +55,8 @@ impl Outputs {
         self
     }
 
-    /// Adds the file at `path`, which will be written as a whole. An existing file is replaced with `--force`, or if `known` accepts it.
+    /// Adds the file at `path`, which will be written as a whole. An existing file is replaced with
+    /// `--force`, or if `known` accepts it.
     pub fn file(&mut self, option: &str, path: &Path, known: Option<Known>) -> Result<()> {
         let found = expect_no_link(option, path)?;
         self.add(Place::new(option, path, false), false)?;
@@ -79,7 +82,8 @@ impl Outputs {
         if let Some((artifact, document)) = outermost.and_then(artifact_around) {
             let artifact = artifact.display();
             return Err(usage(format!(
-                "{name} {shown}: lies in {artifact}, which gsplit made ({document}): name a place outside"
+                "{name} {shown}: lies in {artifact}, which gsplit made ({document}): name a place \
+                 outside"
             )));
         }
         if let Some(input) = self.inputs.iter().find(|input| place.would_replace(input)) {
@@ -89,21 +93,32 @@ impl Outputs {
             )));
         }
         if let Some(other) = self.outputs.iter().find(|other| place.collides_with(other)) {
-            return Err(usage(format!("{name} {shown}: is where {} writes: name another path", other.name)));
+            return Err(usage(format!(
+                "{name} {shown}: is where {} writes: name another path",
+                other.name
+            )));
         }
         self.outputs.push(place);
         Ok(())
     }
 
-    fn check_found(&self, option: &str, path: &Path, found: &Metadata, known: Option<Known>) -> Result<()> {
+    fn check_found(
+        &self,
+        option: &str,
+        path: &Path,
+        found: &Metadata,
+        known: Option<Known>,
+    ) -> Result<()> {
         let shown = path.display();
         if !found.is_file() {
             bail!("{option} {shown}: is there, and no plain file: name another path");
         }
-        let is_own = || known.is_some_and(|known| first_line(path).is_some_and(|line| known(&line)));
+        let is_own =
+            || known.is_some_and(|known| first_line(path).is_some_and(|line| known(&line)));
         if self.force != Some(true) && found.len() > 0 && !is_own() {
             let whose = if known.is_some() { ", and gsplit did not write it" } else { "" };
-            let remedy = if self.force.is_some() { "pass --force to replace it" } else { "remove it" };
+            let remedy =
+                if self.force.is_some() { "pass --force to replace it" } else { "remove it" };
             bail!("{option} {shown}: is there already{whose}: name another path, or {remedy}");
         }
         Ok(())
@@ -127,17 +142,21 @@ impl Place {
 
     /// Whether writing this output would remove or overwrite `input`.
     fn would_replace(&self, input: &Self) -> bool {
-        !self.is_shared && (input.real.starts_with(&self.real) || is_same_file(&self.real, &input.real))
+        !self.is_shared
+            && (input.real.starts_with(&self.real) || is_same_file(&self.real, &input.real))
     }
 
     fn collides_with(&self, other: &Self) -> bool {
-        let within = |outer: &Self, inner: &Self| !outer.is_shared && inner.real.starts_with(&outer.real);
+        let within =
+            |outer: &Self, inner: &Self| !outer.is_shared && inner.real.starts_with(&outer.real);
         within(self, other) || within(other, self) || is_same_file(&self.real, &other.real)
     }
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {
-    let file = |path| fs::metadata(path).ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()));
+    let file = |path| {
+        fs::metadata(path).ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()))
+    };
     file(a).is_some_and(|a| file(b) == Some(a))
 }
 
@@ -204,12 +223,22 @@ mod tests {
         assert!(line(&mut outputs, "way").contains("is a link: name what it points to"));
         assert!(line(&mut outputs, "deep").contains("no plain file"));
         for way in ["way", "way/", "way/."] {
-            let refused = Outputs::new(true).folder("--checkpoint", &at(way)).unwrap_err().to_string();
-            assert!(refused.ends_with("is a link: name what it points to, or remove it"), "{refused}");
+            let refused =
+                Outputs::new(true).folder("--checkpoint", &at(way)).unwrap_err().to_string();
+            assert!(
+                refused.ends_with("is a link: name what it points to, or remove it"),
+                "{refused}"
+            );
         }
         // Replacing a folder removes the inputs in it.
         let mut outputs = Outputs::new(true).reads("DATASET", &at("deep/er"));
-        assert!(outputs.artifact("--out", &at("deep")).unwrap_err().to_string().contains("which is read (DATASET)"));
+        assert!(
+            outputs
+                .artifact("--out", &at("deep"))
+                .unwrap_err()
+                .to_string()
+                .contains("which is read (DATASET)")
+        );
         outputs.artifact("--out", &at("other")).unwrap();
     }
 
@@ -218,9 +247,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let own: Known = |line| line == "gsplit\n";
-        for (content, fine) in [("", true), ("gsplit\n1\n", true), ("gsplit", false), ("thesis\n", false)] {
+        for (content, fine) in
+            [("", true), ("gsplit\n1\n", true), ("gsplit", false), ("thesis\n", false)]
+        {
             fs::write(&path, content).unwrap();
-            assert_eq!(Outputs::new(false).file("--x", &path, Some(own)).is_ok(), fine, "{content}");
+            assert_eq!(
+                Outputs::new(false).file("--x", &path, Some(own)).is_ok(),
+                fine,
+                "{content}"
+            );
             assert!(Outputs::new(true).file("--x", &path, Some(own)).is_ok());
         }
         fs::write(&path, [0xff, 0xfe]).unwrap();

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partitioned, assess, partition};
+use gsplit_partition::{
+    Error, ImportOptions, Imported, PartitionOptions, Partitioned, assess, partition,
+};
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Pieces, Presample, Progress, artifact_key,
-    choose, other_option, shell_path,
+    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Pieces, Presample, Progress,
+    artifact_key, choose, other_option, shell_path,
 };
 use serde_json::json;
 
@@ -17,12 +19,14 @@ use crate::ui::{self, Ui};
 
 /// Cut the graph into parts, one for each rank that will train
 ///
-/// With the weights of a presample (gsplit presample) the parts share the expected work of training evenly, and the
-/// expected number of sampled edges between parts is small. Stores the part of every vertex, the order in which each
-/// part's vertices deserve a cache slot, and a report, which is also printed.
+/// With the weights of a presample (gsplit presample) the parts share the expected work of training
+/// evenly, and the expected number of sampled edges between parts is small. Stores the part of
+/// every vertex, the order in which each part's vertices deserve a cache slot, and a report, which
+/// is also printed.
 ///
-/// If a presample is named or is the only one, the report uses it, whatever the partitioner balanced, so that
-/// partitions can be compared. --import takes over a partition that another tool made.
+/// If a presample is named or is the only one, the report uses it, whatever the partitioner
+/// balanced, so that partitions can be compared. --import takes over a partition that another tool
+/// made.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,13 +52,15 @@ pub struct Args {
     /// Presample to use [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
-    /// Name to store the partition under [default: made of the options, e.g. multilevel-presampled-k4, and of the
-    /// presample if the partition of that name was made with another]
+    /// Name to store the partition under [default: made of the options, e.g.
+    /// multilevel-presampled-k4, and of the presample if the partition of that name was made with
+    /// another]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
-    /// Memory limit of the process, without mapped files: 8GiB, 50% of the machine's. Work that needs more is refused,
-    /// or is done in less memory, with arrays in a file and sampled coarse graphs: the cut may then be larger
-    /// (multilevel and metis only) [default: the free memory less a fifth]
+    /// Memory limit of the process, without mapped files: 8GiB, 50% of the machine's. Work that
+    /// needs more is refused, or is done in less memory, with arrays in a file and sampled coarse
+    /// graphs: the cut may then be larger (multilevel and metis only) [default: the free memory
+    /// less a fifth]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
     /// Partition again if a partition of that name exists
@@ -63,7 +69,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// The key of the partition in `dataset` (if there is one already) when it is made with `presample`.
+    /// The key of the partition in `dataset` (if there is one already) when it is made with
+    /// `presample`.
     pub fn key(&self, dataset: Option<&Dataset>, presample: &str) -> String {
         let by_options = self.options.default_key();
         self.key.clone().unwrap_or_else(|| match dataset {
@@ -90,30 +97,33 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
         Some(imported) => (imported.default_key(), imported.config()),
         None => (args.options.default_key(), args.options.config(&dataset)?),
     };
-    let key =
-        args.key.clone().unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref().map(Presample::key)));
-    let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
-        Some(map) => {
-            staging::tidy(&PartitionMap::target(&dataset, &key));
-            (map, None)
-        }
-        None => {
-            // Fail on an unwritable output before the expensive work.
-            drop(Staging::begin(PartitionMap::target(&dataset, &key), args.force)?);
-            let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
-            let map = PartitionMap::save(
-                &dataset,
-                &key,
-                presample.as_ref(),
-                config,
-                made.report,
-                &made.assignment,
-                &made.cache_order,
-                args.force,
-            )?;
-            (map, Some(made.seconds))
-        }
-    };
+    let key = args
+        .key
+        .clone()
+        .unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref().map(Presample::key)));
+    let (map, seconds) =
+        match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
+            Some(map) => {
+                staging::tidy(&PartitionMap::target(&dataset, &key));
+                (map, None)
+            }
+            None => {
+                // Fail on an unwritable output before the expensive work.
+                drop(Staging::begin(PartitionMap::target(&dataset, &key), args.force)?);
+                let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
+                let map = PartitionMap::save(
+                    &dataset,
+                    &key,
+                    presample.as_ref(),
+                    config,
+                    made.report,
+                    &made.assignment,
+                    &made.cache_order,
+                    args.force,
+                )?;
+                (map, Some(made.seconds))
+            }
+        };
 
     ui.json(&as_json(&dataset, &map, seconds, started, ui)?);
     let meta = map.meta();
@@ -144,7 +154,9 @@ fn make(
     ui: &Ui,
 ) -> Result<Partitioned> {
     let made = match imported {
-        Some(Imported { assignment, parts, .. }) => assess(dataset, presample, assignment, parts, ui),
+        Some(Imported { assignment, parts, .. }) => {
+            assess(dataset, presample, assignment, parts, ui)
+        }
         None => partition(dataset, presample, &args.options, ui),
     };
     made.map_err(|error| match error {
@@ -186,7 +198,8 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     let chosen = named_or_best(dataset, args.presample.as_deref(), |_| Some(()), without, ui)?;
     if needed && chosen.is_none() {
         anyhow::bail!(
-            "weights {}: {} has no presample; run `gsplit presample {}` first, or choose --weights degree, unit or own",
+            "weights {}: {} has no presample; run `gsplit presample {}` first, or choose --weights \
+             degree, unit or own",
             args.options.weights_name(),
             args.dataset.display(),
             shell_path(&args.dataset)
@@ -195,8 +208,9 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     Ok(chosen)
 }
 
-/// The presample that is `named`, else the one that `rank` ranks highest; a note names it if there are others. If several
-/// share that rank, or it is damaged, a note says that `without` applies instead, if it is given; else that is an error.
+/// The presample that is `named`, else the one that `rank` ranks highest; a note names it if there
+/// are others. If several share that rank, or it is damaged, a note says that `without` applies
+/// instead, if it is given; else that is an error.
 pub fn named_or_best<R: Ord>(
     dataset: &Dataset,
     named: Option<&str>,
@@ -222,7 +236,12 @@ pub fn named_or_best<R: Ord>(
 }
 
 /// A map in the cache that was made with the same inputs, stored as the dataset's own under `key`.
-fn tried(dataset: &Dataset, key: &str, config: &PartitionConfig, made_from: &MadeFrom) -> Result<Option<PartitionMap>> {
+fn tried(
+    dataset: &Dataset,
+    key: &str,
+    config: &PartitionConfig,
+    made_from: &MadeFrom,
+) -> Result<Option<PartitionMap>> {
     let is_same = |name: &String| {
         let map = PartitionMap::open(dataset, name);
         map.is_ok_and(|map| map.meta().config == *config && map.meta().made_from == *made_from)
@@ -231,12 +250,15 @@ fn tried(dataset: &Dataset, key: &str, config: &PartitionConfig, made_from: &Mad
     Ok(found.map(|name| PartitionMap::keep(dataset, &name, key)).transpose()?)
 }
 
-/// The key of a partition by its options, followed by the key of `presample` if the map of that name was made with another.
+/// The key of a partition by its options, followed by the key of `presample` if the map of that
+/// name was made with another.
 pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&str>) -> String {
     let there = PartitionMap::open(dataset, &by_options).ok();
     let with = there.as_ref().and_then(|map| map.meta().made_from.presample.as_ref());
     match (with, presample) {
-        (Some((other, _)), Some(presample)) if other != presample => format!("{by_options}-{presample}"),
+        (Some((other, _)), Some(presample)) if other != presample => {
+            format!("{by_options}-{presample}")
+        }
         _ => by_options,
     }
 }
@@ -258,18 +280,27 @@ fn reuse(
     if !folder.exists() {
         return tried(dataset, key, config, &made_from_now);
     }
-    let same_import = |map: &PartitionMap| imported.is_none_or(|imported| imported.assignment == map.assignment());
+    let same_import = |map: &PartitionMap| {
+        imported.is_none_or(|imported| imported.assignment == map.assignment())
+    };
     match PartitionMap::open(dataset, key) {
-        Ok(map) if map.meta().config == *config && map.meta().made_from == made_from_now && same_import(&map) => {
+        Ok(map)
+            if map.meta().config == *config
+                && map.meta().made_from == made_from_now
+                && same_import(&map) =>
+        {
             Ok(Some(map))
         }
         Ok(map) => {
-            let presample =
-                |made: &MadeFrom| made.presample.as_ref().map_or("none".to_string(), |(key, _)| key.clone());
+            let presample = |made: &MadeFrom| {
+                made.presample.as_ref().map_or("none".to_string(), |(key, _)| key.clone())
+            };
             let [was, now] = [presample(&map.meta().made_from), presample(&made_from_now)];
             let difference = match other_option(&json!(map.meta().config), &json!(config)) {
                 Some(difference) => difference,
-                None if was != now => format!("it was made with presample {was} and is asked for with {now}"),
+                None if was != now => {
+                    format!("it was made with presample {was} and is asked for with {now}")
+                }
                 None => "it was made from other input".to_string(),
             };
             Err(gsplit_store::Error::Differs { path: folder, difference }.into())
@@ -291,36 +322,56 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
     row("imbalance", format!("{:.3} in the weights that were balanced", report.imbalance));
     if let Some(of_target) = &report.of_target {
         const SHOWN: usize = 16;
-        let shown: Vec<String> = of_target.iter().take(SHOWN).map(|over| format!("{over:.3}")).collect();
+        let shown: Vec<String> =
+            of_target.iter().take(SHOWN).map(|over| format!("{over:.3}")).collect();
         let more = if of_target.len() > SHOWN { ", ..." } else { "" };
         row("part / target", format!("{}{more}", shown.join(", ")));
     }
     let pairs = report.adjacent_pairs;
-    row("cut", format!("{} of {pairs} adjacent pairs ({:.1} %)", report.cut, share(report.cut, pairs)));
+    row(
+        "cut",
+        format!("{} of {pairs} adjacent pairs ({:.1} %)", report.cut, share(report.cut, pairs)),
+    );
     let (unit, cross) = match presampled {
         true => ("pre-sampled edges", "expected cross edges"),
         false => ("edges", "cross edges"),
     };
     if let Some(pieces) = report.pieces {
         let Pieces { parts, graph } = pieces;
-        row("connected pieces", format!("{parts} of {} parts, {graph} of the graph", report.part_sizes.len()));
+        row(
+            "connected pieces",
+            format!("{parts} of {} parts, {graph} of the graph", report.part_sizes.len()),
+        );
     }
     row("weighted cut", format!("{} of {} {unit}", report.weighted_cut, report.total_weight));
-    let batch = report.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
+    let batch = report
+        .expected_cross_edges
+        .map(|edges| format!(", {edges:.0} a mini-batch"))
+        .unwrap_or_default();
     row(cross, format!("{:.1} %{batch}", 100.0 * report.expected_cross_share));
     if let Some(between) = &report.between_servers {
         let of_cut = share(between.cut, report.cut);
         let of_pairs = share(between.cut, pairs);
         row(
             "cut between servers",
-            format!("{} of the {} ({of_cut:.1} %; {of_pairs:.1} % of all)", between.cut, report.cut),
+            format!(
+                "{} of the {} ({of_cut:.1} %; {of_pairs:.1} % of all)",
+                between.cut, report.cut
+            ),
         );
-        let batch = between.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
+        let batch = between
+            .expected_cross_edges
+            .map(|edges| format!(", {edges:.0} a mini-batch"))
+            .unwrap_or_default();
         let weighted = between.weighted_cut;
-        row("  weighted", format!("{weighted} {unit} ({:.1} %{batch})", 100.0 * between.expected_cross_share));
+        row(
+            "  weighted",
+            format!("{weighted} {unit} ({:.1} %{batch})", 100.0 * between.expected_cross_share),
+        );
     }
     if let Some(own) = &report.own_weights {
-        let columns: Vec<String> = own.vertices.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
+        let columns: Vec<String> =
+            own.vertices.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
         if !columns.is_empty() {
             row("own heaviest / mean", columns.join(", "));
         }
@@ -338,6 +389,7 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
         ("targets", balance.targets),
         ("expected work", balance.work),
     ];
-    let columns = columns.iter().filter_map(|(name, value)| value.map(|value| format!("{name} {value:.3}")));
+    let columns =
+        columns.iter().filter_map(|(name, value)| value.map(|value| format!("{name} {value:.3}")));
     row("heaviest / mean", columns.collect::<Vec<_>>().join(", "));
 }

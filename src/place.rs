@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use gsplit_partition::placement::{
-    CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place, row_bytes,
+    CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place,
+    row_bytes,
 };
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key, choose, shell_path,
+    Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key,
+    choose, shell_path,
 };
 use serde_json::{Value, json};
 
@@ -17,13 +19,15 @@ use crate::ui::{self, Ui, bytes};
 
 /// Decide which feature rows each device caches, and predict the savings
 ///
-/// For caches from a thousandth of the feature rows to all of them, prints the expected shares of the row loads that are
-/// served from the loading device's own cache, from a peer's and from host memory, for several placements side by side;
-/// and for caches of --cache bytes, the traffic of a mini-batch. Stores the rows of each device, one device for each part.
+/// For caches from a thousandth of the feature rows to all of them, prints the expected shares of
+/// the row loads that are served from the loading device's own cache, from a peer's and from host
+/// memory, for several placements side by side; and for caches of --cache bytes, the traffic of a
+/// mini-batch. Stores the rows of each device, one device for each part.
 ///
-/// Placements: partitioned (each part's hottest rows on its own device), replicated (the hottest rows on every device),
-/// peer (the hottest rows, one copy each), optimised (lowest cost when reading a row costs 0 from the own cache, alpha
-/// from a peer and 1 from the host) and song-jiang (their Algorithm 1 as published, --parallelism data only).
+/// Placements: partitioned (each part's hottest rows on its own device), replicated (the hottest
+/// rows on every device), peer (the hottest rows, one copy each), optimised (lowest cost when
+/// reading a row costs 0 from the own cache, alpha from a peer and 1 from the host) and song-jiang
+/// (their Algorithm 1 as published, --parallelism data only).
 ///
 /// The prediction assumes that training uses the presample's fanouts and batch size.
 #[derive(clap::Args)]
@@ -43,7 +47,8 @@ pub struct Args {
     presample: Option<String>,
     #[command(flatten)]
     options: PlaceOptions,
-    /// Name to store the placement under [default: made of the options, e.g. optimised-split-4GiB-multilevel-presampled-k4]
+    /// Name to store the placement under [default: made of the options, e.g.
+    /// optimised-split-4GiB-multilevel-presampled-k4]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
     /// Place again if a placement of that name exists
@@ -59,10 +64,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let row_bytes = row_bytes(&dataset)?;
     let map = choose_partition(&args, &dataset)?;
     let presample = choose_presample(&args, &dataset, &map)?;
-    let cache_bytes = args.options.cache.bytes(row_bytes.saturating_mul(dataset.num_vertices() as u64));
+    let cache_bytes =
+        args.options.cache.bytes(row_bytes.saturating_mul(dataset.num_vertices() as u64));
     if cache_bytes < row_bytes {
         let cache = args.options.cache;
-        return Err(ui::usage(format!("--cache {cache}: a feature row takes {row_bytes} bytes; give it room for one")));
+        return Err(ui::usage(format!(
+            "--cache {cache}: a feature row takes {row_bytes} bytes; give it room for one"
+        )));
     }
     let config = args.options.config(map.num_parts(), cache_bytes, row_bytes);
     let made_from = Placement::made_from(&dataset, &presample, &map);
@@ -74,9 +82,11 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     }
 
     let demand = Demand::new(&dataset, &presample, &map, args.options.parallelism)?;
-    let capacity = usize::try_from(cache_bytes / row_bytes).unwrap_or(usize::MAX).min(dataset.num_vertices());
+    let capacity =
+        usize::try_from(cache_bytes / row_bytes).unwrap_or(usize::MAX).min(dataset.num_vertices());
     let rules = PlacementRule::of(args.options.parallelism);
-    let points = curve(&demand, rules, &cache_sizes(dataset.num_vertices(), capacity), config.alpha);
+    let points =
+        curve(&demand, rules, &cache_sizes(dataset.num_vertices(), capacity), config.alpha);
     let was_there = reused.is_some();
     let placement = match reused {
         Some(placement) => {
@@ -97,10 +107,12 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
 
 /// The partition that is named, or the only one.
 fn choose_partition(args: &Args, dataset: &Dataset) -> Result<PartitionMap> {
-    let map = choose(dataset, "partition", args.partition.as_deref(), PartitionMap::open, |_| Some(()))?;
+    let map =
+        choose(dataset, "partition", args.partition.as_deref(), PartitionMap::open, |_| Some(()))?;
     map.with_context(|| {
         format!(
-            "{} has no partition; run `gsplit partition {} --parts K` first, a part for each device",
+            "{} has no partition; run `gsplit partition {} --parts K` first, a part for each \
+             device",
             args.dataset.display(),
             shell_path(&args.dataset)
         )
@@ -110,11 +122,18 @@ fn choose_partition(args: &Args, dataset: &Dataset) -> Result<PartitionMap> {
 /// The presample that is named, or the partition's, or the only one.
 fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Result<Presample> {
     let keys = dataset.keys("presample")?;
-    let of_map = map.meta().made_from.presample.as_ref().map(|(key, _)| key).filter(|key| keys.contains(key));
+    let of_map = map
+        .meta()
+        .made_from
+        .presample
+        .as_ref()
+        .map(|(key, _)| key)
+        .filter(|key| keys.contains(key));
     let named = args.presample.as_ref().or(of_map).map(String::as_str);
     choose(dataset, "presample", named, Presample::open, |_| Some(()))?.with_context(|| {
         format!(
-            "{} has no presample, which tells how often a row is loaded; run `gsplit presample {}` first",
+            "{} has no presample, which tells how often a row is loaded; run `gsplit presample {}` \
+             first",
             args.dataset.display(),
             shell_path(&args.dataset)
         )
@@ -134,7 +153,9 @@ fn reuse(
         return Ok(None);
     }
     match Placement::open(dataset, key) {
-        Ok(placement) if placement.meta().config == *config && placement.meta().made_from == *made_from => {
+        Ok(placement)
+            if placement.meta().config == *config && placement.meta().made_from == *made_from =>
+        {
             Ok(Some(placement))
         }
         _ => Err(gsplit_store::Error::Exists(folder).into()),
@@ -211,14 +232,18 @@ impl Shown<'_> {
         let config = self.config();
         let (host, peer) = config.host_bandwidth.zip(config.peer_bandwidth)?;
         let seconds = |rows: f64, bandwidth: u64| rows * config.row_bytes as f64 / bandwidth as f64;
-        Some(1e3 * (seconds(loads.host, host) + seconds(loads.peer, peer)) / f64::from(config.devices))
+        Some(
+            1e3 * (seconds(loads.host, host) + seconds(loads.peer, peer))
+                / f64::from(config.devices),
+        )
     }
 
     fn say(&self, dataset: &Dataset, reused: bool, started: Instant, ui: &Ui) {
         let config = self.config();
         let all_bytes = self.demand.num_rows() as u64 * config.row_bytes;
         ui.say(format_args!(
-            "{}: {} rows of {} bytes, {} in all; {:.0} row loads a mini-batch, {} parallelism on {} devices",
+            "{}: {} rows of {} bytes, {} in all; {:.0} row loads a mini-batch, {} parallelism on \
+             {} devices",
             dataset.path().display(),
             self.demand.num_rows(),
             config.row_bytes,
@@ -234,7 +259,10 @@ impl Shown<'_> {
             false => format!("{:.2} s", started.elapsed().as_secs_f64()),
         };
         let report = &self.placement.meta().report;
-        let (least, most) = (report.own_rows.iter().min().unwrap_or(&0), report.own_rows.iter().max().unwrap_or(&0));
+        let (least, most) = (
+            report.own_rows.iter().min().unwrap_or(&0),
+            report.own_rows.iter().max().unwrap_or(&0),
+        );
         ui.say(format_args!(
             "stored {} ({how}): {} rows on every device, {least} to {most} besides on one",
             config.placement, report.shared_rows
@@ -254,14 +282,20 @@ impl Shown<'_> {
             });
             let size = bytes(point.rows as u64 * self.config().row_bytes);
             let mark = if point.rows == self.capacity { '>' } else { ' ' };
-            ui.say(format_args!("{mark} {size:>12} {:>11}{}", point.rows, cells.collect::<String>()));
+            ui.say(format_args!(
+                "{mark} {size:>12} {:>11}{}",
+                point.rows,
+                cells.collect::<String>()
+            ));
         }
     }
 
     /// Prints the traffic of a mini-batch with caches of the requested size.
     fn say_asked(&self, ui: &Ui) {
         let config = self.config();
-        let Some(point) = self.points.iter().find(|point| point.rows == self.capacity) else { return };
+        let Some(point) = self.points.iter().find(|point| point.rows == self.capacity) else {
+            return;
+        };
         let timed = config.host_bandwidth.is_some();
         ui.say(format_args!(
             "a mini-batch with {} a device, alpha {}; cost in rows read from the host",
@@ -270,13 +304,21 @@ impl Shown<'_> {
         ));
         let time = if timed { format!("{:>12}", "ms a device") } else { String::new() };
         let head = ["placement", "hit rate", "host-device", "device-device", "cost"];
-        ui.say(format_args!("  {:<12} {:>9} {:>13} {:>14} {:>11}{time}", head[0], head[1], head[2], head[3], head[4]));
+        ui.say(format_args!(
+            "  {:<12} {:>9} {:>13} {:>14} {:>11}{time}",
+            head[0], head[1], head[2], head[3], head[4]
+        ));
         for (rule, loads) in self.rules.iter().zip(&point.loads) {
             let [local, peer, _] = shares(loads);
-            let [host, peers] = [loads.host, loads.peer].map(|rows| bytes((rows * config.row_bytes as f64) as u64));
-            let time = self.milliseconds(loads).map(|time| format!("{time:>12.3}")).unwrap_or_default();
+            let [host, peers] =
+                [loads.host, loads.peer].map(|rows| bytes((rows * config.row_bytes as f64) as u64));
+            let time =
+                self.milliseconds(loads).map(|time| format!("{time:>12.3}")).unwrap_or_default();
             let (hits, cost) = (100.0 * (local + peer), self.cost(loads));
-            ui.say(format_args!("  {:<12} {hits:>7.1} % {host:>13} {peers:>14} {cost:>11.0}{time}", rule.name()));
+            ui.say(format_args!(
+                "  {:<12} {hits:>7.1} % {host:>13} {peers:>14} {cost:>11.0}{time}",
+                rule.name()
+            ));
         }
     }
 }
@@ -284,5 +326,9 @@ impl Shown<'_> {
 /// Shares of the loads: own cache, peers, host. Without any loads, all count as local.
 fn shares(loads: &RowLoads) -> [f64; 3] {
     let all = loads.local + loads.peer + loads.host;
-    if all > 0.0 { [loads.local, loads.peer, loads.host].map(|part| part / all) } else { [1.0, 0.0, 0.0] }
+    if all > 0.0 {
+        [loads.local, loads.peer, loads.host].map(|part| part / all)
+    } else {
+        [1.0, 0.0, 0.0]
+    }
 }

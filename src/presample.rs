@@ -13,11 +13,14 @@ use crate::ui::Ui;
 
 /// Sample mini-batches as training will, and count how often each vertex and edge is touched.
 ///
-/// Training with the same fanouts and batch size draws its mini-batches by the same rule. The counters are stored in
-/// the dataset: input (loads of a feature row), appear (appearances of a vertex at any layer), work (sampled in-edges
-/// of a vertex) and edge (samplings of an edge). `gsplit partition` cuts the graph with them.
+/// Training with the same fanouts and batch size draws its mini-batches by the same rule. The
+/// counters are stored in the dataset: input (loads of a feature row), appear (appearances of a
+/// vertex at any layer), work (sampled in-edges of a vertex) and edge (samplings of an edge).
+/// `gsplit partition` cuts the graph with them.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gsplit presample products --fanouts 15,10,5 --batch-size 1024 --epochs 10")]
+#[command(
+    after_help = "Example:\n  gsplit presample products --fanouts 15,10,5 --batch-size 1024 --epochs 10"
+)]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
@@ -57,7 +60,8 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Device::Cpu => None,
         Device::Cuda => Some(Gpu::open(0).map_err(Error::from)?),
     };
-    let outcome = presample(&dataset, &args.options, args.key.as_deref(), args.force, gpu.as_ref(), ui)?;
+    let outcome =
+        presample(&dataset, &args.options, args.key.as_deref(), args.force, gpu.as_ref(), ui)?;
     let (stored, seconds) = (&outcome.presample, outcome.seconds);
 
     let sum = |counter: &[u32]| counter.iter().map(|&count| u64::from(count)).sum::<u64>();
@@ -76,7 +80,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         "reused": seconds.is_none(),
     }));
     let speed = match (seconds, edges_per_second) {
-        (Some(seconds), Some(speed)) => format!("{seconds:.1} s, {:.1} million edges a second", speed / 1e6),
+        (Some(seconds), Some(speed)) => {
+            format!("{seconds:.1} s, {:.1} million edges a second", speed / 1e6)
+        }
         _ => "already there, made with the same options".into(),
     };
     ui.say(format_args!("{batches} mini-batches, {edges} sampled edges ({speed})"));

@@ -23,9 +23,10 @@ mod training;
 
 /// Show training runs and the partitions of their dataset on one HTML page
 ///
-/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows how well each run predicts,
-/// beside a baseline and class by class; the loss and the valid score by epoch; and the partitions of the dataset side by side, those
-/// that runs used first. What there is no data for is listed with the command that makes it.
+/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It
+/// shows how well each run predicts, beside a baseline and class by class; the loss and the valid
+/// score by epoch; and the partitions of the dataset side by side, those that runs used first. What
+/// there is no data for is listed with the command that makes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,8 +56,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let dataset = found.dataset.as_ref().map(Dataset::open).transpose()?;
     let mut page = Page::default();
     if found.runs.is_empty() {
-        let why =
-            "no checkpoint of a run is here: gsplit train DATASET --checkpoint DIR, then report on a folder with both";
+        let why = "no checkpoint of a run is here: gsplit train DATASET --checkpoint DIR, then report on a folder with both";
         page.leave_out("Scores", why);
     } else {
         scores::show(&mut page, &found.runs);
@@ -65,15 +65,22 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     if let Some(dataset) = &dataset {
         partitions::show(&mut page, dataset, &found.runs)?;
     }
-    let html = page.finish(&title(dataset.as_ref(), &args.folder), &subtitle(&found, dataset.as_ref()));
+    let html =
+        page.finish(&title(dataset.as_ref(), &args.folder), &subtitle(&found, dataset.as_ref()));
     let file = output.file();
     std::fs::write(&file, &html).map_err(gsplit_store::Error::io(&file))?;
     let path = output.commit()?;
-    ui.say(format_args!("{}: {}, {}", path.display(), bytes(html.len() as u64), page.sections.join(", ")));
+    ui.say(format_args!(
+        "{}: {}, {}",
+        path.display(),
+        bytes(html.len() as u64),
+        page.sections.join(", ")
+    ));
     for (title, why) in &page.left_out {
         ui.say(format_args!("  left out: {title}: {why}"));
     }
-    let left_out: Vec<Value> = page.left_out.iter().map(|(title, why)| json!({ "title": title, "why": why })).collect();
+    let left_out: Vec<Value> =
+        page.left_out.iter().map(|(title, why)| json!({ "title": title, "why": why })).collect();
     ui.json(&json!({
         "path": path.display().to_string(), "bytes": html.len(), "sections": page.sections, "left_out": left_out,
         "runs": found.runs.iter().map(|run| &run.name).collect::<Vec<_>>(), "seconds": started.elapsed().as_secs_f64(),
@@ -81,11 +88,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     Ok(())
 }
 
-/// The name of the dataset. `gsplit run` always calls it `dataset`, so then the name of the folder around it is used.
+/// The name of the dataset. `gsplit run` always calls it `dataset`, so then the name of the folder
+/// around it is used.
 fn title(dataset: Option<&Dataset>, folder: &Path) -> String {
     let name = dataset.map(Dataset::name).filter(|name| *name != "dataset");
     let folder = dataset.map_or(folder.into(), |dataset| dataset.path().join(".."));
-    let folder_name = || Some(folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
+    let folder_name =
+        || Some(folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
     name.map(str::to_string).or_else(folder_name).unwrap_or_else(|| "gsplit".into())
 }
 

@@ -4,8 +4,8 @@
 //! options ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
 //! --config: file.rs
 //! ```
-//! A step is a command of gsplit in its own process: users who need more can call that command themselves. Each step
-//! reuses the output that it finished before.
+//! A step is a command of gsplit in its own process: users who need more can call that command
+//! themselves. Each step reuses the output that it finished before.
 
 mod chosen;
 mod earlier;
@@ -34,17 +34,22 @@ use steps::{Steps, shown};
 
 pub use file::merged;
 
-/// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
+/// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in
+/// one command
 ///
-/// Each step is a command of its own, which is printed before it runs: repeat it with other options if needed. Steps that
-/// finished before are reused, so the same command continues after Ctrl-C. Options are the options of gsplit convert;
-/// after -- come the options of gsplit train, from which the other steps derive theirs: mini-batches are presampled as
-/// training draws them, and the graph is cut for its ranks. One rank on the CPU needs no presample and no partition.
-/// Unless the options say otherwise, training ends when the valid score stops rising. Predictions are made with the best
-/// epoch on the valid split. A graph with labels but without splits is split at random, 0.6 to train, 0.2 valid, 0.2 test.
+/// Each step is a command of its own, which is printed before it runs: repeat it with other options
+/// if needed. Steps that finished before are reused, so the same command continues after Ctrl-C.
+/// Options are the options of gsplit convert; after -- come the options of gsplit train, from which
+/// the other steps derive theirs: mini-batches are presampled as training draws them, and the graph
+/// is cut for its ranks. One rank on the CPU needs no presample and no partition. Unless the
+/// options say otherwise, training ends when the valid score stops rising. Predictions are made
+/// with the best epoch on the valid split. A graph with labels but without splits is split at
+/// random, 0.6 to train, 0.2 valid, 0.2 test.
 ///
-/// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
-/// `embeddings.parquet`, or `recommendations.parquet` (10 targets for each source) where sources and targets are of two kinds, and `report.html`, the page of `gsplit report`.
+/// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`,
+/// `predictions.parquet`, or for links `embeddings.parquet`, or `recommendations.parquet` (10
+/// targets for each source) where sources and targets are of two kinds, and `report.html`, the page
+/// of `gsplit report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -67,8 +72,9 @@ pub struct Args {
     /// Folder for the outputs
     #[arg(long, short, value_name = "DIR", required_unless_present = "file")]
     out: Option<PathBuf>,
-    /// Read the input, the folder and the options of every step from this TOML file; the command line takes precedence
-    /// (--print-config prints an example). Paths are relative to the current folder
+    /// Read the input, the folder and the options of every step from this TOML file; the command
+    /// line takes precedence (--print-config prints an example). Paths are relative to the current
+    /// folder
     #[arg(long = "config", value_name = "FILE.toml")]
     file: Option<PathBuf>,
     /// Print the run as a file for --config, with unset options as comments, and do nothing
@@ -79,12 +85,13 @@ pub struct Args {
     /// The options of convert, from the command line and the file.
     #[arg(skip)]
     merged: Option<Vec<String>>,
-    /// Run anew on the input as it is now. Everything that gsplit run made in --out is replaced once the new run has succeeded; until then
-    /// the earlier one stays as it is. Other files there are kept
+    /// Run anew on the input as it is now. Everything that gsplit run made in --out is replaced
+    /// once the new run has succeeded; until then the earlier one stays as it is. Other files there
+    /// are kept
     #[arg(long)]
     fresh: bool,
-    /// Start from an earlier run's model, and read tables by its recipe: with the same columns, scales, categories and
-    /// classes. RUN is its folder, which may be --out, or a checkpoint
+    /// Start from an earlier run's model, and read tables by its recipe: with the same columns,
+    /// scales, categories and classes. RUN is its folder, which may be --out, or a checkpoint
     #[arg(long, value_name = "RUN")]
     from: Option<PathBuf>,
     /// Only print the commands
@@ -113,7 +120,8 @@ fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
         if given.value_source(id) != Some(ValueSource::CommandLine) {
             continue;
         }
-        let values: Vec<_> = given.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy()).collect();
+        let values: Vec<_> =
+            given.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy()).collect();
         words.push(match argument.get_action().takes_values() {
             true => format!("--{flag}={}", values.join(",")),
             false => format!("--{flag}"),
@@ -122,30 +130,45 @@ fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
     words
 }
 
-/// Ends the program with `error` about `line`, which is the command line or the part for gsplit train. If an option is
-/// on the wrong side of `--`, the message shows the right one.
+/// Ends the program with `error` about `line`, which is the command line or the part for gsplit
+/// train. If an option is on the wrong side of `--`, the message shows the right one.
 pub fn misplaced(line: &[OsString], error: &clap::Error) -> ! {
-    let is = |line: &[OsString], name: &str| line.get(crate::subcommand_at(line)).is_some_and(|word| word == name);
+    let is = |line: &[OsString], name: &str| {
+        line.get(crate::subcommand_at(line)).is_some_and(|word| word == name)
+    };
     let option = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option.as_str(),
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
+            option.as_str()
+        }
         _ => ui::end(error),
     };
     let command = crate::command();
     let has = |name: &str| {
-        let arguments = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
-        arguments.filter_map(clap::Arg::get_long).any(|long| option.strip_prefix("--") == Some(long))
+        let arguments =
+            command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+        arguments
+            .filter_map(clap::Arg::get_long)
+            .any(|long| option.strip_prefix("--") == Some(long))
     };
     let told = match is(&arguments::given(), "run") {
         true if is(line, "run") && option == "--force" => {
-            "gsplit run has no --force: --fresh runs anew and replaces an earlier run in --out".into()
+            "gsplit run has no --force: --fresh runs anew and replaces an earlier run in --out"
+                .into()
         }
-        true if is(line, "run") && CHOSEN.iter().any(|chosen| option.strip_prefix("--") == Some(chosen)) => {
+        true if is(line, "run")
+            && CHOSEN.iter().any(|chosen| option.strip_prefix("--") == Some(chosen)) =>
+        {
             format!("{option}: is chosen by gsplit run: leave it out, or call gsplit train")
         }
         true if is(line, "run") && has("train") => {
-            format!("{option} is an option of gsplit train: give it after --, as in gsplit run ... -- {option}")
+            format!(
+                "{option} is an option of gsplit train: give it after --, as in gsplit run ... -- \
+                 {option}"
+            )
         }
-        true if is(line, "train") && has("run") => format!("{option} is an option of gsplit run: give it before --"),
+        true if is(line, "train") && has("run") => {
+            format!("{option} is an option of gsplit run: give it before --")
+        }
         _ => ui::end(error),
     };
     ui::refuse(&told, 2);
@@ -159,15 +182,19 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
     let (input, named) = (text("INPUT", raw)?, text("--out", folder)?);
     let mut convert = args.merged.clone().unwrap_or_else(|| of_convert(given));
-    let of_step = |step: &str| args.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
+    let of_step =
+        |step: &str| args.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
     // Find a mistyped option before a step works for hours.
     let earlier = args.from.as_deref().map(Earlier::open).transpose()?;
-    let of_earlier = earlier.as_ref().map_or_else(Vec::new, |earlier| earlier.of_train(&args.train));
+    let of_earlier =
+        earlier.as_ref().map_or_else(Vec::new, |earlier| earlier.of_train(&args.train));
     let train = chosen::for_links(&[args.train.clone(), of_earlier].concat());
     let parsed = args.training(&train, "x")?;
-    let (config, gpus) = (parsed.checked()?, parsed.config.system.gpus.as_ref().map(ToString::to_string));
+    let (config, gpus) =
+        (parsed.checked()?, parsed.config.system.gpus.as_ref().map(ToString::to_string));
     let init = earlier.as_ref().map(|earlier| earlier.init(&config)).transpose()?;
-    let with_presample = config.system.parallelism.needs_map() || config.system.device == Device::Cuda;
+    let with_presample =
+        config.system.parallelism.needs_map() || config.system.device == Device::Cuda;
     args.check_steps(is_dataset, with_presample, config.system.parallelism.needs_map())?;
     if args.print_config {
         let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
@@ -176,16 +203,21 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     }
     convert.extend(chosen::held_out(&args.convert, &config.data.task));
     if let (true, Some(word)) = (is_dataset, convert.first()) {
-        return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
+        return Err(usage(format!(
+            "{word}: {input} is a dataset already, which is not converted: leave it out"
+        )));
     }
     let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
-    let on_gpu =
-        [option("device", (config.system.device == Device::Cuda).then(|| "cuda".into())), option("gpus", gpus)];
+    let on_gpu = [
+        option("device", (config.system.device == Device::Cuda).then(|| "cuda".into())),
+        option("gpus", gpus),
+    ];
     let on_gpu: Vec<String> = on_gpu.into_iter().flatten().collect();
     let seed = option("seed", (config.run.seed != 0).then(|| config.run.seed.to_string()));
 
     let needs_map = config.system.parallelism.needs_map();
-    let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
+    let total =
+        3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
     let mut steps = Steps::new(raw, folder, args.fresh, args.dry_run, ui)?;
     let folder = &steps.work().to_path_buf();
     let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
@@ -199,22 +231,34 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         // The step itself reports problems with the input.
         false => outdated(raw, &dataset, &options_of(&of_table)?).ok().flatten(),
     };
-    let graph = if is_dataset { vec![Dataset::open(raw)?.fingerprint().to_string()] } else { Vec::new() };
-    let asked =
-        [vec![input.clone()], of_table.clone(), vec!["--".into()], train.clone(), init.iter().cloned().collect()];
+    let graph =
+        if is_dataset { vec![Dataset::open(raw)?.fingerprint().to_string()] } else { Vec::new() };
+    let asked = [
+        vec![input.clone()],
+        of_table.clone(),
+        vec!["--".into()],
+        train.clone(),
+        init.iter().cloned().collect(),
+    ];
     steps.start(total, [asked.concat(), graph].concat(), is_other.clone())?;
     if !is_dataset {
         let words = [vec![input.clone()], of_table, vec![format!("--out={data}")]].concat();
         let force = steps.replaces(&dataset, is_other.as_deref())?;
         steps.step("convert", words, Some(&dataset), force)?;
     }
-    let opened = if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
+    let opened =
+        if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
     if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
         let again = |options: &[&str], more: &[&str]| {
-            let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+            let owned =
+                |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
             let words = [vec![input.clone()], convert.clone(), owned(options)];
             let train = [args.train.clone(), owned(more)].concat();
-            let behind = if train.is_empty() { Vec::new() } else { [vec!["--".to_string()], train].concat() };
+            let behind = if train.is_empty() {
+                Vec::new()
+            } else {
+                [vec!["--".to_string()], train].concat()
+            };
             shown("run", &[words.concat(), vec![format!("--out={named}")], behind].concat())
         };
         chosen::check_ready(opened, &config, is_dataset, again)?;
@@ -222,7 +266,10 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let chosen = match &opened {
         Some(opened) => chosen::of_train(opened, &config, &train)?,
         None => {
-            steps.say("train: --lr, --epochs and --patience, if not given, follow from the dataset: not known yet");
+            steps.say(
+                "train: --lr, --epochs and --patience, if not given, follow from the \
+                       dataset: not known yet",
+            );
             Vec::new()
         }
     };
@@ -237,13 +284,20 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             option("negatives", is_link.then(|| config.data.task.negatives.to_string())),
             seed.clone(),
         ];
-        let words =
-            [vec![data.clone()], drawn.into_iter().flatten().collect(), on_gpu.clone(), of_step("presample")].concat();
-        let command = presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
+        let words = [
+            vec![data.clone()],
+            drawn.into_iter().flatten().collect(),
+            on_gpu.clone(),
+            of_step("presample"),
+        ]
+        .concat();
+        let command =
+            presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
         let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
         steps.step("presample", words, None, false)?;
         if needs_map {
-            let servers = if config.system.parallelism.cooperates() { config.system.groups } else { 1 };
+            let servers =
+                if config.system.parallelism.cooperates() { config.system.groups } else { 1 };
             let parts = [
                 Some(data.clone()),
                 option("parts", Some(config.num_parts().to_string())),
@@ -251,22 +305,31 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
                 option("presample", Some(key.clone())),
                 seed,
             ];
-            let words: Vec<String> = parts.into_iter().flatten().chain(of_step("partition")).collect();
-            let command = partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
+            let words: Vec<String> =
+                parts.into_iter().flatten().chain(of_step("partition")).collect();
+            let command =
+                partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
             let args = partition::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?;
-            map = option("partition", config.system.partition.is_none().then(|| args.key(opened.as_ref(), &key)));
+            map = option(
+                "partition",
+                config.system.partition.is_none().then(|| args.key(opened.as_ref(), &key)),
+            );
             steps.step("partition", words, None, false)?;
         }
     } else {
         steps.say("presample and partition: left out, one rank needs neither");
     }
-    let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
+    let (checkpoint, log) =
+        (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
     if !chosen.is_empty() {
         let until = match chosen.iter().any(|word| word.starts_with("--patience")) {
             true => ", until the valid score stops rising",
             false => "",
         };
-        steps.say(&format!("training with {}{until}. Options of train after -- change this", chosen.join(" ")));
+        steps.say(&format!(
+            "training with {}{until}. Options of train after -- change this",
+            chosen.join(" ")
+        ));
     }
     let own = vec![checkpoint.clone(), "--resume".into(), log];
     let chosen = [chosen, init.into_iter().chain(map).collect()].concat();
@@ -274,7 +337,12 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         let draws = !is_dataset && !config.data.task.is_link() && args.convert.read.split.is_none();
         earlier.note(draws).iter().for_each(|note| steps.say(note));
     }
-    steps.step("train", [vec![data.clone()], train, chosen, own].concat(), Some(&folder.join("checkpoint")), false)?;
+    steps.step(
+        "train",
+        [vec![data.clone()], train, chosen, own].concat(),
+        Some(&folder.join("checkpoint")),
+        false,
+    )?;
     let recommends = config.data.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),
@@ -289,8 +357,12 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let top = (recommends && !is_said).then(|| format!("--top={RECOMMENDATIONS}"));
     let result = folder.join(file);
     let file = format!("{option}={}", result.display());
-    let words = [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect(), of_step("infer")].concat();
-    if steps.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&folder.join("checkpoint")) {
+    let words =
+        [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect(), of_step("infer")]
+            .concat();
+    if steps.record.finished.get("infer") == Some(&words)
+        && modified(&result) > trained(&folder.join("checkpoint"))
+    {
         steps.begun += 1;
         let step = format!("{} of {}: infer", steps.begun, steps.total);
         steps.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
@@ -299,7 +371,9 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         steps.step("infer", words, Some(&result), force)?;
     }
     let elsewhere = is_dataset.then(|| format!("--dataset={}", dataset.display()));
-    let words = [vec![out.clone(), format!("--out={out}/report.html")], elsewhere.into_iter().collect()].concat();
+    let words =
+        [vec![out.clone(), format!("--out={out}/report.html")], elsewhere.into_iter().collect()]
+            .concat();
     steps.step("report", words, Some(&folder.join("report.html")), false)?;
     steps.end(&dataset, &result)
 }
@@ -317,5 +391,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
 /// Time when the newest checkpoint in `folder` was written.
 fn trained(folder: &Path) -> Option<SystemTime> {
     let paths = entries(folder).ok()?.into_iter();
-    paths.filter(|path| path.is_dir() && !path.is_symlink()).filter_map(|path| modified(&path)).max()
+    paths
+        .filter(|path| path.is_dir() && !path.is_symlink())
+        .filter_map(|path| modified(&path))
+        .max()
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 use gsplit_store::{Dataset, Presample, Progress};
 use gsplit_trainer::operator::Engine;
 use gsplit_trainer::{
-    CacheSummary, Config, Device, Dtype, EpochReport, Error, Hooks, Parallelism, Summary, foreign_events, is_json_log,
-    left_behind, most_values_held, train,
+    CacheSummary, Config, Device, Dtype, EpochReport, Error, Hooks, Parallelism, Summary,
+    foreign_events, is_json_log, left_behind, most_values_held, train,
 };
 use serde_json::json;
 
@@ -29,10 +29,12 @@ mod scores;
 
 /// Train a graph neural network on a dataset
 ///
-/// Prints one line per epoch: loss, accuracy (* if valid is the best so far), time by phase (sampling, loading, computing, exchanging),
-/// and the edges computed, feature rows loaded and rows exchanged by all ranks together. If feature rows are read from disk, also the
-/// number of rows read, their megabytes, and the number of rows found in memory; a line before gives the expected numbers. The loss is
-/// the mean over the global mini-batch for every parallelism: single, data, owned and split print the same losses up to rounding.
+/// Prints one line per epoch: loss, accuracy (* if valid is the best so far), time by phase
+/// (sampling, loading, computing, exchanging), and the edges computed, feature rows loaded and rows
+/// exchanged by all ranks together. If feature rows are read from disk, also the number of rows
+/// read, their megabytes, and the number of rows found in memory; a line before gives the expected
+/// numbers. The loss is the mean over the global mini-batch for every parallelism: single, data,
+/// owned and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,17 +61,20 @@ pub struct Args {
     /// Dataset directory
     #[arg(required_unless_present = "print_config")]
     dataset: Option<PathBuf>,
-    /// Read options from this TOML file; the command line takes precedence (--print-config prints an example)
+    /// Read options from this TOML file; the command line takes precedence (--print-config prints
+    /// an example)
     #[arg(long = "config", value_name = "FILE.toml")]
     file: Option<PathBuf>,
-    /// Print the options in force as a file for --config, with unset options as comments, and do nothing
+    /// Print the options in force as a file for --config, with unset options as comments, and do
+    /// nothing
     #[arg(long)]
     print_config: bool,
     #[arg(skip)]
     from_file: Option<File>,
     #[command(flatten)]
     pub config: Config,
-    /// Replace the files at --log and --tensorboard even if gsplit did not make them; its own logs are replaced without this
+    /// Replace the files at --log and --tensorboard even if gsplit did not make them; its own logs
+    /// are replaced without this
     #[arg(long)]
     force: bool,
 }
@@ -127,7 +132,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         check_outputs(&args, dataset)?;
     }
     let dataset = Dataset::open(dataset)?;
-    // Only caches and rows kept in memory use it, which not every run has; a mistyped key is an error all the same.
+    // Only caches and rows kept in memory use it, which not every run has; a mistyped key is an
+    // error all the same.
     config.system.presample.as_deref().map(|key| Presample::open(&dataset, key)).transpose()?;
     let config = &config.of_labels(&dataset, ui).map_err(in_place)?;
     ui.table(format_args!(
@@ -139,14 +145,20 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         config.model.layers,
         config.model.hidden,
         number_of(config.num_ranks() as u64, "rank", "ranks"),
-        if config.system.groups > 1 { format!(" in {} groups", config.system.groups) } else { String::new() },
+        if config.system.groups > 1 {
+            format!(" in {} groups", config.system.groups)
+        } else {
+            String::new()
+        },
         config.system.parallelism,
     ));
     let (folder, resume) = (config.run.checkpoint.clone(), config.run.resume);
     let stop = stop_gently(move || left_behind(folder.as_deref(), resume));
     let hooks = Hooks {
         process: processes.map(|processes| processes.process.clone()),
-        abandon: Some(|error| give_up(&format!("{error}; a rank that did not return was left behind"))),
+        abandon: Some(|error| {
+            give_up(&format!("{error}; a rank that did not return was left behind"))
+        }),
         stop: Some(stop),
         exact_phases: config.system.prefetch == 0,
         baseline: Some(Arc::new(OnceLock::new())),
@@ -162,14 +174,21 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         && config.system.products.is_none()
         && !Engine::of(Dtype::Bf16).by_instructions()
     {
-        ui.note("--dtype bf16 saves no time on this processor: products are those of f32, of rounded factors (gsplit doctor)");
+        ui.note(
+            "--dtype bf16 saves no time on this processor: products are those of f32, of \
+                 rounded factors (gsplit doctor)",
+        );
     }
     // Print the header when nothing can fail any more before the first epoch.
     let shown = OnceLock::new();
     let show = |epochs: &[EpochReport]| {
         let Some(epoch) = epochs.last() else { return };
         if shown.set(()).is_ok() {
-            ui.table(format_args!("{}{}", header(), if reads_disk(epoch) { disk_header() } else { String::new() }));
+            ui.table(format_args!(
+                "{}{}",
+                header(),
+                if reads_disk(epoch) { disk_header() } else { String::new() }
+            ));
             let baseline = hooks.baseline.as_ref().and_then(|told| told.get());
             baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
@@ -219,16 +238,20 @@ fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
     }
     if let Some(folder) = &run.checkpoint {
         outputs.folder("--checkpoint", folder)?;
-        ["lock", "best"].iter().try_for_each(|own| outputs.artifact("--checkpoint", &folder.join(own)))?;
+        ["lock", "best"]
+            .iter()
+            .try_for_each(|own| outputs.artifact("--checkpoint", &folder.join(own)))?;
     }
     if let Some(folder) = &run.tensorboard {
         outputs.folder("--tensorboard", folder)?;
-        if let Some(events) = [folder.clone(), folder.join("steps")].iter().find_map(|folder| foreign_events(folder))
+        if let Some(events) =
+            [folder.clone(), folder.join("steps")].iter().find_map(|folder| foreign_events(folder))
             && !args.force
         {
             let (folder, events) = (folder.display(), events.display());
             anyhow::bail!(
-                "--tensorboard {folder}: {events} is not of gsplit's, and a run would void it: name another folder, or pass --force"
+                "--tensorboard {folder}: {events} is not of gsplit's, and a run would void it: \
+                 name another folder, or pass --force"
             );
         }
     }
@@ -239,7 +262,8 @@ pub fn as_usage(error: Error) -> anyhow::Error {
     in_place(error, None)
 }
 
-/// Adds to `error` about an option its place in `file`, if that has the option, and makes it a usage error.
+/// Adds to `error` about an option its place in `file`, if that has the option, and makes it a
+/// usage error.
 fn in_place(error: Error, file: Option<&File>) -> anyhow::Error {
     match (error, file) {
         (Error::Option(message), Some(file)) => usage(file.place(message)),
@@ -248,14 +272,17 @@ fn in_place(error: Error, file: Option<&File>) -> anyhow::Error {
     }
 }
 
-/// A note on the results of a run, if `gsplit train` has since trained its model in `checkpoint` for `epochs` more.
+/// A note on the results of a run, if `gsplit train` has since trained its model in `checkpoint`
+/// for `epochs` more.
 fn older_results(checkpoint: &Path, epochs: usize) -> Option<String> {
     let run = checkpoint.parent().unwrap_or(Path::new(""));
-    let is_of_run = run.join("run.json").is_file() && std::env::var_os(STEP_OF_RUN).is_none() && epochs > 0;
+    let is_of_run =
+        run.join("run.json").is_file() && std::env::var_os(STEP_OF_RUN).is_none() && epochs > 0;
     is_of_run.then(|| {
         let report = run.join("report.html");
         format!(
-            "note: {} and the predictions next to it are of the model before: gsplit run or gsplit infer and gsplit report make them again",
+            "note: {} and the predictions next to it are of the model before: gsplit run or gsplit \
+             infer and gsplit report make them again",
             report.display()
         )
     })
@@ -268,11 +295,15 @@ fn ending(summary: &Summary, config: &Config) -> Option<String> {
         (true, none) => {
             let patience = config.run.patience.unwrap_or_default();
             let began = if none { "nothing to do" } else { "stopped" };
-            Some(format!("{began}: no better valid metric in {patience} evaluations up to epoch {done} of {all}"))
+            Some(format!(
+                "{began}: no better valid metric in {patience} evaluations up to epoch {done} of \
+                 {all}"
+            ))
         }
-        (false, true) => {
-            Some(format!("nothing to do: the checkpoint is after epoch {done}, --epochs is {all}: raise it to go on"))
-        }
+        (false, true) => Some(format!(
+            "nothing to do: the checkpoint is after epoch {done}, --epochs is {all}: raise it to \
+             go on"
+        )),
         (false, false) => None,
     }
 }
@@ -284,10 +315,15 @@ fn found_where(epochs: &[EpochReport], cache: &CacheSummary) -> String {
         (sum(|e| e.work.rows_loaded), sum(|e| e.work.rows_cached), sum(|e| e.work.rows_from_peers));
     let host = loaded.saturating_sub(own + peers);
     let found = |rows: u64| {
-        format!("{:.1} % ({})", 100.0 * rows as f64 / loaded.max(1) as f64, bytes(rows.saturating_mul(cache.row_bytes)))
+        format!(
+            "{:.1} % ({})",
+            100.0 * rows as f64 / loaded.max(1) as f64,
+            bytes(rows.saturating_mul(cache.row_bytes))
+        )
     };
     format!(
-        "placement {}: {} of the rows loaded {} in the GPU's own memory, {} in other ranks' GPUs, {} in host memory",
+        "placement {}: {} of the rows loaded {} in the GPU's own memory, {} in other ranks' GPUs, \
+         {} in host memory",
         cache.placement,
         found(own),
         if cache.counted { "would have been" } else { "were" },
@@ -326,14 +362,20 @@ fn disk_header() -> String {
 
 fn disk_row(report: &EpochReport) -> String {
     let work = &report.work;
-    format!(" {:>11} {:>9} {:>11}", work.rows_from_disk, work.bytes_from_disk / 1_000_000, work.rows_kept)
+    format!(
+        " {:>11} {:>9} {:>11}",
+        work.rows_from_disk,
+        work.bytes_from_disk / 1_000_000,
+        work.rows_kept
+    )
 }
 
 fn row(report: &EpochReport) -> String {
     let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
     let t = &report.timings;
     format!(
-        "{:>5} {:>8.4} {:>7} {:>7} {:>7}  {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.2}  {:>12} {:>11} {:>11}",
+        "{:>5} {:>8.4} {:>7} {:>7} {:>7}  {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.2}  {:>12} {:>11} \
+         {:>11}",
         report.epoch,
         report.loss,
         share(report.train),

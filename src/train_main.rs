@@ -84,35 +84,41 @@ fn main() -> ExitCode {
     let line = arguments::given();
     let (TrainerCli { output, .. }, given) = parsed(&line);
     match completed(line) {
-        Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
-            TrainerCommand::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
-            TrainerCommand::Train(args) => train::run(*args, ui),
-            TrainerCommand::Infer(args) => infer::run(*args, ui),
-            TrainerCommand::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
-            TrainerCommand::Plan(args) => plan::run(*args, ui),
-            TrainerCommand::Profile { device } => {
-                plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
-                Ok(())
-            }
-            TrainerCommand::Products => {
-                let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
-                ui.json(&serde_json::json!({ "products": found }));
-                Ok(())
-            }
-            TrainerCommand::Completions(args) => completions::run(&args, of_both_programs()),
-            TrainerCommand::Man(args) => completions::man(&args, of_both_programs()),
-        }),
+        Ok(cli) => {
+            ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
+                TrainerCommand::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
+                TrainerCommand::Train(args) => train::run(*args, ui),
+                TrainerCommand::Infer(args) => infer::run(*args, ui),
+                TrainerCommand::Compare(args) => {
+                    compare::run(*args, given.subcommand_matches("compare"), ui)
+                }
+                TrainerCommand::Plan(args) => plan::run(*args, ui),
+                TrainerCommand::Profile { device } => {
+                    plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
+                    Ok(())
+                }
+                TrainerCommand::Products => {
+                    let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
+                    ui.json(&serde_json::json!({ "products": found }));
+                    Ok(())
+                }
+                TrainerCommand::Completions(args) => completions::run(&args, of_both_programs()),
+                TrainerCommand::Man(args) => completions::man(&args, of_both_programs()),
+            })
+        }
         Err(error) => ui::guard(output, |_| Err(error)),
     }
 }
 
-/// Parses `line`, with the options of the file that `train --config` or `run --config` names; for train, then adds the
-/// options of `--preset` and then the options that follow from others.
+/// Parses `line`, with the options of the file that `train --config` or `run --config` names; for
+/// train, then adds the options of `--preset` and then the options that follow from others.
 fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (mut cli, given) = parsed(&line);
     let shape = match &mut cli.command {
         TrainerCommand::Plan(args) => Some((&mut args.model, &args.fanouts)),
-        TrainerCommand::Compare(args) => Some((&mut args.systems.setting.model, &args.systems.setting.fanouts)),
+        TrainerCommand::Compare(args) => {
+            Some((&mut args.systems.setting.model, &args.systems.setting.fanouts))
+        }
         _ => None,
     };
     if let (Some((model, fanouts)), Some((_, given))) = (shape, given.subcommand())
@@ -120,7 +126,9 @@ fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     {
         model.layers = fanouts.len();
     }
-    if let (TrainerCommand::Run(args), Some(matches)) = (&cli.command, given.subcommand_matches("run")) {
+    if let (TrainerCommand::Run(args), Some(matches)) =
+        (&cli.command, given.subcommand_matches("run"))
+    {
         return match args.read_file(matches)? {
             Some(file) => {
                 let (mut cli, given) = parsed(&run::merged(line, &file));
@@ -132,7 +140,9 @@ fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
             None => Ok(cli),
         };
     }
-    if let (TrainerCommand::Train(args), Some(given)) = (&mut cli.command, given.subcommand_matches("train")) {
+    if let (TrainerCommand::Train(args), Some(given)) =
+        (&mut cli.command, given.subcommand_matches("train"))
+    {
         args.complete(given)?;
         cli.output = cli.output.with_threads(args.config.system.threads);
     }
@@ -144,7 +154,9 @@ fn parsed(line: &[OsString]) -> (TrainerCli, ArgMatches) {
         true => command(),
         false => command().mut_subcommand("train", train::brief),
     };
-    let given = command.try_get_matches_from(line).unwrap_or_else(|error| run::misplaced(line, &ui::sober(error)));
+    let given = command
+        .try_get_matches_from(line)
+        .unwrap_or_else(|error| run::misplaced(line, &ui::sober(error)));
     (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error)), given)
 }
 
@@ -177,7 +189,10 @@ mod tests {
             words.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
         };
         assert_eq!(insert("gsplit train ds"), "gsplit train --lr=1 --resume ds");
-        assert_eq!(insert("gsplit --threads 2 -q train -- ds"), "gsplit --threads 2 -q train --lr=1 --resume -- ds");
+        assert_eq!(
+            insert("gsplit --threads 2 -q train -- ds"),
+            "gsplit --threads 2 -q train --lr=1 --resume -- ds"
+        );
         assert_eq!(insert("gsplit --threads=2 train"), "gsplit --threads=2 train --lr=1 --resume");
     }
 
@@ -217,7 +232,10 @@ mod tests {
                 &["--parallelism", "single", "--partition", "four"],
                 "--partition four: --parallelism single reads no partition",
             ),
-            (&["--parallelism", "data", "--ranks", "2", "--partition", "two"], "--parallelism data reads no partition"),
+            (
+                &["--parallelism", "data", "--ranks", "2", "--partition", "two"],
+                "--parallelism data reads no partition",
+            ),
             (&["--eval-negatives", "50"], "--eval-negatives is for links"),
             (&["--negatives", "2", "--task", "regression"], "--negatives is for links"),
         ] {
@@ -235,7 +253,8 @@ mod tests {
             (
                 "lr = 0.1",
                 1,
-                "unknown field `lr`, expected one of `data`, `model`, `system`, `run` (it is an option of [run.optimizer])",
+                "unknown field `lr`, expected one of `data`, `model`, `system`, `run` (it is an \
+                 option of [run.optimizer])",
             ),
             (
                 "\n[run.optimizer]\nlearning_rate = 0.1",
@@ -245,10 +264,19 @@ mod tests {
             (
                 "[optimizer]",
                 1,
-                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run` (it is an option of [run.optimizer])",
+                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run` (it \
+                 is an option of [run.optimizer])",
             ),
-            ("[model]\nmodel = 'gat'", 2, "unknown field `model`, expected one of `kind`, `layers`"),
-            ("[model]\nkind = 'gut'", 2, "unknown variant `gut`, expected one of `sage`, `sage-pool`"),
+            (
+                "[model]\nmodel = 'gat'",
+                2,
+                "unknown field `model`, expected one of `kind`, `layers`",
+            ),
+            (
+                "[model]\nkind = 'gut'",
+                2,
+                "unknown variant `gut`, expected one of `sage`, `sage-pool`",
+            ),
             ("[run.optimizer]\nlr = 'fast'", 2, "invalid type: string \"fast\", expected f64"),
             ("[run]\nepochs = 2.5", 2, "invalid type: floating point `2.5`, expected u32"),
             ("[run]\nepochs = -1", 2, "invalid value: integer `-1`, expected u32"),
@@ -263,13 +291,24 @@ mod tests {
             ("[run]\nepochs = 1\nepochs = 2", 3, "duplicate key"),
             // Values that are possible in general, but not here.
             ("[run]\nseed = 1\nepochs = 0", 3, "--epochs 0: expected 1 or more"),
-            ("[run.optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
-            ("[run.schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
+            (
+                "[run.optimizer]\nkind = 'adam'\nmomentum = 0.5",
+                3,
+                "--momentum is for --optimizer sgd",
+            ),
+            (
+                "[run.schedule]\nkind = 'cosine'\nmin_lr = 2",
+                3,
+                "--min-lr 2: expected 0 to --lr 0.001",
+            ),
             ("data.fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
         ] {
             std::fs::write(path, text).unwrap();
             let told = complaint(&["--config", path]);
-            assert!(told.starts_with(&format!("{path}:{line}: ")) && told.contains(words), "{text:?}: {told}");
+            assert!(
+                told.starts_with(&format!("{path}:{line}: ")) && told.contains(words),
+                "{text:?}: {told}"
+            );
         }
         // The value of the command line is used, so the file's is not to blame.
         std::fs::write(path, "[run]\nepochs = 0").unwrap();
@@ -286,11 +325,17 @@ mod tests {
             (&["--dropout", "1"], "--dropout 1"),
             (&["--lr", "0"], "--lr 0"),
             (&["--lr=-1e-3"], "--lr -0.001: expected a positive number"),
-            (&["--attention-dropout=-0.1"], "--attention-dropout -0.1: expected at least 0 and below 1"),
+            (
+                &["--attention-dropout=-0.1"],
+                "--attention-dropout -0.1: expected at least 0 and below 1",
+            ),
             (&["--batch-size", "0"], "--batch-size 0"),
             (&["--metric", "mrr"], "--task link"),
             (&["--task", "link", "--metric", "accuracy"], "choose mrr"),
-            (&["--task", "link", "--valid-edges", "0.6", "--test-edges", "0.5"], "together below 1"),
+            (
+                &["--task", "link", "--valid-edges", "0.6", "--test-edges", "0.5"],
+                "together below 1",
+            ),
         ] {
             let told = complaint(args);
             assert!(told.contains(words), "{told}");

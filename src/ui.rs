@@ -18,8 +18,8 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit, check, take_signals};
 use serde_json::{Value, json};
 
 use end::{
-    INTERRUPTED, JSON, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle, on_interrupt, on_panic,
-    tell_interrupt, wait_for_sigterm,
+    INTERRUPTED, JSON, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle,
+    on_interrupt, on_panic, tell_interrupt, wait_for_sigterm,
 };
 pub use end::{end, give_up, interrupted, plainly, refuse, sober, stop_after_child, stop_gently};
 use in_run::reworded;
@@ -34,15 +34,17 @@ pub struct Output {
     /// Print only results: no progress, no notes, no line for each epoch
     #[arg(long, short, global = true, help_heading = "Every subcommand")]
     quiet: bool,
-    /// Print the result as one JSON object on standard output, and no progress; for a failure {"error", "exit", "schema"}
+    /// Print the result as one JSON object on standard output, and no progress; for a failure
+    /// {"error", "exit", "schema"}
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
-    /// Open artifacts without a check for damage. Otherwise files are checked against their checksums when they are first
-    /// opened after they were made or moved, long ones in the background, and undamaged files are noted in .verified
+    /// Open artifacts without a check for damage. Otherwise files are checked against their
+    /// checksums when they are first opened after they were made or moved, long ones in the
+    /// background, and undamaged files are noted in .verified
     #[arg(long, global = true, help_heading = "Every subcommand")]
     no_check: bool,
-    /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results
-    /// do not depend on it, except the last bits of a loss
+    /// Threads to compute with [default: one for each core]; train's ranks share them, each with
+    /// one at least. Results do not depend on it, except the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Number of these threads that the subcommand starts itself.
@@ -53,7 +55,10 @@ pub struct Output {
 impl Output {
     /// These options with this number of threads, unless they have one.
     pub fn with_threads(self, threads: Option<usize>) -> Self {
-        Self { threads: self.threads.or(threads.and_then(|threads| threads.try_into().ok())), ..self }
+        Self {
+            threads: self.threads.or(threads.and_then(|threads| threads.try_into().ok())),
+            ..self
+        }
     }
 
     /// Leaves `own` of the threads for the subcommand to start.
@@ -92,22 +97,28 @@ fn is_usage(error: &anyhow::Error) -> bool {
 /// A usage error, if it is not UTF-8.
 pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
     let problem = || {
-        usage(format!("{option} {}: expected a path in UTF-8, so that it can be recorded: rename it", path.display()))
+        usage(format!(
+            "{option} {}: expected a path in UTF-8, so that it can be recorded: rename it",
+            path.display()
+        ))
     };
     path.to_str().ok_or_else(problem)
 }
 
-/// Environment variable for programs that read `--json` and show the progress on standard error, e.g. the Python package.
+/// Environment variable for programs that read `--json` and show the progress on standard error,
+/// e.g. the Python package.
 const PROGRESS: &str = "GSPLIT_PROGRESS";
 
-/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request to stop becomes its
-/// own line and 130 (SIGTERM: 143).
+/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request
+/// to stop becomes its own line and 130 (SIGTERM: 143).
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
     JSON.store(output.json, Ordering::SeqCst);
     let handlers = wait_for_sigterm().and_then(|()| take_signals(|fault| give_up(fault)));
     let handlers = handlers.map_err(anyhow::Error::from);
     if let Err(error) = handlers.and_then(|()| Ok(ctrlc::set_handler(|| on_interrupt(SIGINT))?)) {
-        complain(&format!("warning: signals end gsplit at once, and leave hidden unfinished folders: {error}"));
+        complain(&format!(
+            "warning: signals end gsplit at once, and leave hidden unfinished folders: {error}"
+        ));
     }
     panic::set_hook(Box::new(on_panic));
     let ui = Ui {
@@ -130,7 +141,12 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if is_gentle() {
             // The subcommand knows what it leaves.
-            match result.as_ref().ok().and_then(|result| result.as_ref().err()).map(|error| format!("{error:#}")) {
+            match result
+                .as_ref()
+                .ok()
+                .and_then(|result| result.as_ref().err())
+                .map(|error| format!("{error:#}"))
+            {
                 Some(told) if told.starts_with("interrupted: ") => tell_interrupt(&told),
                 _ => complain_of_interrupt(&[]),
             }
@@ -145,7 +161,10 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             // Damage is the cause of other failures.
             let damage = check::sound_so_far().err().filter(|_| !is_usage(&error));
             let error = damage.map_or(error, Into::into);
-            let (exit, told) = (if is_usage(&error) { 2 } else { 1 }, reworded(&format!("{error:#}")).into_owned());
+            let (exit, told) = (
+                if is_usage(&error) { 2 } else { 1 },
+                reworded(&format!("{error:#}")).into_owned(),
+            );
             complain(&format!("error: {told}"));
             if output.json {
                 ui.print(failure(&told, exit));
@@ -182,7 +201,8 @@ pub fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible(line));
 }
 
-/// `line` with its control characters escaped: a name may contain line ends or characters that move a terminal's cursor or set colours.
+/// `line` with its control characters escaped: a name may contain line ends or characters that move
+/// a terminal's cursor or set colours.
 fn visible(line: &str) -> Cow<'_, str> {
     match line.contains(is_hidden) {
         false => line.into(),
@@ -199,7 +219,8 @@ fn visible(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a character is not visible text: control characters, and characters that change the direction of writing.
+/// Whether a character is not visible text: control characters, and characters that change the
+/// direction of writing.
 fn is_hidden(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -219,7 +240,13 @@ impl Ui {
     /// A copy that prints nothing, for ranks while another one prints.
     pub fn muted(&self) -> Self {
         let output = Output { quiet: true, json: false, ..self.output };
-        Self { output, terminal: false, mute: true, lost: Mutex::new(None), times: Times::default() }
+        Self {
+            output,
+            terminal: false,
+            mute: true,
+            lost: Mutex::new(None),
+            times: Times::default(),
+        }
     }
 
     /// The stages that ended so far, with their seconds, for scripts.
@@ -235,8 +262,8 @@ impl Ui {
         }
     }
 
-    /// Prints one line about the way to the result; nothing with `--quiet`, nor with `--json` unless the program that
-    /// reads it also shows progress.
+    /// Prints one line about the way to the result; nothing with `--quiet`, nor with `--json`
+    /// unless the program that reads it also shows progress.
     pub fn table(&self, line: impl std::fmt::Display) {
         if self.output.json {
             self.note(&line.to_string());
@@ -245,7 +272,8 @@ impl Ui {
         }
     }
 
-    /// Prints the whole result for scripts, with `--json`; nothing if it was made of damaged files, which [`guard`] reports.
+    /// Prints the whole result for scripts, with `--json`; nothing if it was made of damaged files,
+    /// which [`guard`] reports.
     pub fn json(&self, result: &serde_json::Value) {
         if self.output.json && check::settled().is_ok() {
             let mut result = result.clone();
@@ -274,7 +302,10 @@ impl Ui {
         match self.lost.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
             None => Ok(()),
             Some(error) => {
-                anyhow::bail!("standard output: {error}: the result could not be printed; stored files are kept")
+                anyhow::bail!(
+                    "standard output: {error}: the result could not be printed; stored files are \
+                     kept"
+                )
             }
         }
     }
@@ -319,7 +350,8 @@ impl Progress for Ui {
     }
 }
 
-/// The peak memory of this process in megabytes, including the mapped files that it read, if the system reports it.
+/// The peak memory of this process in megabytes, including the mapped files that it read, if the
+/// system reports it.
 pub fn peak_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

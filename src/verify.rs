@@ -12,7 +12,8 @@ use crate::ui::Ui;
 
 /// Check the checksums and the invariants of every artifact of a dataset
 ///
-/// Reads every byte. Names each file that is damaged, missing or contradicts another; the exit code is 1 if there is any.
+/// Reads every byte. Names each file that is damaged, missing or contradicts another; the exit code
+/// is 1 if there is any.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit verify products")]
 pub struct Args {
@@ -23,10 +24,16 @@ pub struct Args {
 /// Verifies everything, prints the problems, and fails if there are any.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let findings = verify(&args.dataset)?;
-    for (path, problem) in findings.iter().filter_map(|finding| Some((&finding.path, finding.problem.as_ref()?))) {
+    for (path, problem) in
+        findings.iter().filter_map(|finding| Some((&finding.path, finding.problem.as_ref()?)))
+    {
         // Most errors of the store start with the path.
         let prefix = format!("{}: ", path.display());
-        ui.say(if problem.starts_with(&prefix) { problem.clone() } else { format!("{prefix}{problem}") });
+        ui.say(if problem.starts_with(&prefix) {
+            problem.clone()
+        } else {
+            format!("{prefix}{problem}")
+        });
     }
     let damaged: Vec<_> = findings.iter().filter(|finding| finding.problem.is_some()).collect();
     let problems: Vec<_> = damaged
@@ -35,10 +42,12 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         .collect();
     ui.json(&json!({ "checks": findings.len(), "problems": problems }));
     if !damaged.is_empty() {
-        let remedies: BTreeSet<String> = damaged.iter().map(|finding| remedy(&args.dataset, &finding.path)).collect();
+        let remedies: BTreeSet<String> =
+            damaged.iter().map(|finding| remedy(&args.dataset, &finding.path)).collect();
         let remedies = remedies.into_iter().collect::<Vec<_>>().join("; ");
         bail!(
-            "{}: {} of {} checks failed: restore the files that are named above from a copy, or {remedies}",
+            "{}: {} of {} checks failed: restore the files that are named above from a copy, or \
+             {remedies}",
             args.dataset.display(),
             damaged.len(),
             findings.len()

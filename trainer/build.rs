@@ -23,8 +23,15 @@ fn main() {
     let mut compiler = cc::Build::new();
     // System headers: their warnings are not ours.
     compiler.cpp(true).std("c++17").debug(false).flag("-isystem").flag(&include);
-    compiler.flag("-isystem").flag(include.join("torch/csrc/api/include")).define("_GLIBCXX_USE_CXX11_ABI", "1");
+    compiler
+        .flag("-isystem")
+        .flag(include.join("torch/csrc/api/include"))
+        .define("_GLIBCXX_USE_CXX11_ABI", "1");
     compiler.include("src");
     compiler.clone().file(AUTOGRAD).compile("gsplit_autograd_shim");
-    compiler.flag("-isystem").flag(format!("{C10D}/stub")).file(format!("{C10D}/shim.cpp")).compile("gsplit_c10d_shim");
+    compiler
+        .flag("-isystem")
+        .flag(format!("{C10D}/stub"))
+        .file(format!("{C10D}/shim.cpp"))
+        .compile("gsplit_c10d_shim");
 }

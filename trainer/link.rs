@@ -1,6 +1,7 @@
-//! Links the trainer, the binary and their tests so that they find libtorch when they run, and says plainly where it is
-//! missing. Part of two build scripts: the trainer's and the root package's. (In a clone that has built nothing yet the
-//! build script of `torch-sys` may come first, and fail over `torch/torch.h`.)
+//! Links the trainer, the binary and their tests so that they find libtorch when they run, and says
+//! plainly where it is missing. Part of two build scripts: the trainer's and the root package's.
+//! (In a clone that has built nothing yet the build script of `torch-sys` may come first, and fail
+//! over `torch/torch.h`.)
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,14 +10,20 @@ use std::path::{Path, PathBuf};
 pub fn libtorch() -> Option<PathBuf> {
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     let Ok(libtorch) = env::var("LIBTORCH") else {
-        println!("cargo::error=LIBTORCH is not set: run cargo inside the repository, whose .cargo/config.toml sets it");
+        println!(
+            "cargo::error=LIBTORCH is not set: run cargo inside the repository, whose \
+             .cargo/config.toml sets it"
+        );
         return None;
     };
     let lib = Path::new(&libtorch).join("lib");
     let core = lib.join("libtorch_cpu.so");
     println!("cargo::rerun-if-changed={}", core.display());
     if !core.is_file() {
-        println!("cargo::error={libtorch} holds no libtorch: run `make setup`, or build with --no-default-features");
+        println!(
+            "cargo::error={libtorch} holds no libtorch: run `make setup`, or build with \
+             --no-default-features"
+        );
         return None;
     }
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());

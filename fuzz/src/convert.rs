@@ -1,10 +1,11 @@
-//! Turns bytes into the files of a raw graph, and these into a dataset: run by the fuzz targets of readers, and by the test that replays their
-//! corpora (`preprocess/tests/corpora.rs`).
+//! Turns bytes into the files of a raw graph, and these into a dataset: run by the fuzz targets of
+//! readers, and by the test that replays their corpora (`preprocess/tests/corpora.rs`).
 //!
-//! The letters behind the files are options (see [`options`]), so that the fuzzer reaches their code too.
+//! The letters behind the files are options (see [`options`]), so that the fuzzer reaches their
+//! code too.
 //!
-//! Whatever the bytes are, [`run`] must return: either a dataset is made, and `verify` finds nothing wrong with it, or there
-//! is an error of one line.
+//! Whatever the bytes are, [`run`] must return: either a dataset is made, and `verify` finds
+//! nothing wrong with it, or there is an error of one line.
 
 use std::path::Path;
 
@@ -16,7 +17,8 @@ use gsplit_store::{NoProgress, verify};
 
 use super::input::{folder, one_line, split, write, write_all};
 
-/// Memory limit of a conversion in bytes, the smallest that is accepted, on top of the process's own memory.
+/// Memory limit of a conversion in bytes, the smallest that is accepted, on top of the process's
+/// own memory.
 pub const BUDGET: u64 = 64 << 20;
 
 /// One reader under test.
@@ -71,7 +73,13 @@ pub const TARGETS: &[Target] = &[
         "ogb_npz",
         Format::Ogb,
         "",
-        &["raw/data.npz", "raw/node-label.npz", "split/only/train.csv", "split/only/valid.csv", "split/only/test.csv"],
+        &[
+            "raw/data.npz",
+            "raw/node-label.npz",
+            "split/only/train.csv",
+            "split/only/valid.csv",
+            "split/only/test.csv",
+        ],
     ),
     convert_of(
         "ogb_links",
@@ -125,7 +133,12 @@ pub const TARGETS: &[Target] = &[
             "processed/paper/node_year.npy",
         ],
     ),
-    convert_of("graphsaint", Format::Graphsaint, "", &["adj_full.npz", "feats.npy", "class_map.json", "role.json"]),
+    convert_of(
+        "graphsaint",
+        Format::Graphsaint,
+        "",
+        &["adj_full.npz", "feats.npy", "class_map.json", "role.json"],
+    ),
     convert_of("mtx", Format::Mtx, "matrix.mtx", &["matrix.mtx"]),
     convert_of("metis", Format::Metis, "lists.graph", &["lists.graph"]),
     convert_of("dimacs", Format::Dimacs, "graph.gr", &["graph.gr"]),
@@ -137,11 +150,21 @@ pub const TARGETS: &[Target] = &[
         opened: "edges.csv",
         what: What::Nodes,
     },
-    Target { name: "nodes_npz", files: &["edges.csv", "nodes.npz"], opened: "edges.csv", what: What::Nodes },
+    Target {
+        name: "nodes_npz",
+        files: &["edges.csv", "nodes.npz"],
+        opened: "edges.csv",
+        what: What::Nodes,
+    },
     // Whatever they are compressed with: readers look at the first bytes.
     convert_of("compressed_snap", Format::Snap, "edges.txt", &["edges.txt"]),
     convert_of("compressed_csv", Format::Csv, "edges.csv", &["edges.csv"]),
-    convert_of("webgraph", Format::Webgraph, "web.graph", &["web.properties", "web.graph", "web.offsets"]),
+    convert_of(
+        "webgraph",
+        Format::Webgraph,
+        "web.graph",
+        &["web.properties", "web.graph", "web.offsets"],
+    ),
     convert_of(
         "planetoid",
         Format::Planetoid,
@@ -166,8 +189,8 @@ pub fn target(name: &str) -> &'static Target {
     TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| panic!("no target {name}"))
 }
 
-/// Converts what `bytes` hold for the target called `name`. Returns whether a dataset was made; panics when the outcome is
-/// neither a sound dataset nor an error of one line.
+/// Converts what `bytes` hold for the target called `name`. Returns whether a dataset was made;
+/// panics when the outcome is neither a sound dataset nor an error of one line.
 pub fn run(name: &str, bytes: &[u8]) -> bool {
     let target = target(name);
     let folder = folder();
@@ -239,7 +262,8 @@ fn convert_all(path: &Path, out: &Path, options: &ConvertOptions) -> bool {
     match convert(path, out, options, false, &NoProgress) {
         Ok((dataset, _)) => {
             let found = verify(dataset.path()).expect("a dataset that can be verified");
-            let problems: Vec<_> = found.into_iter().filter_map(|finding| finding.problem).collect();
+            let problems: Vec<_> =
+                found.into_iter().filter_map(|finding| finding.problem).collect();
             assert!(problems.is_empty(), "the dataset is not sound: {problems:?}");
             true
         }
@@ -247,8 +271,9 @@ fn convert_all(path: &Path, out: &Path, options: &ConvertOptions) -> bool {
     }
 }
 
-/// The decoders of Parquet and Arrow panic on some damaged files, which the readers turn into errors. libFuzzer would end at
-/// such a panic; with this it ends only if the panic is not caught, or is one of our own.
+/// The decoders of Parquet and Arrow panic on some damaged files, which the readers turn into
+/// errors. libFuzzer would end at such a panic; with this it ends only if the panic is not caught,
+/// or is one of our own.
 #[allow(dead_code)] // The replaying test counts panics itself.
 pub fn tolerate_guarded_decoders() {
     let abort = std::panic::take_hook();

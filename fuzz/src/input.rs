@@ -1,7 +1,7 @@
 //! Parses an input from its bytes, for every target.
 //!
-//! An input is the files of a format one after the other, with [`SEPARATOR`] between them; an empty one is not written. What
-//! follows the last file are letters for options.
+//! An input is the files of a format one after the other, with [`SEPARATOR`] between them; an empty
+//! one is not written. What follows the last file are letters for options.
 
 use std::path::Path;
 
@@ -56,6 +56,9 @@ pub fn succeeds<T, E: std::fmt::Display>(result: Result<T, E>) -> bool {
 /// False; panics unless `error` is one line.
 pub fn one_line(error: &impl std::fmt::Display) -> bool {
     let message = error.to_string();
-    assert!(!message.is_empty() && message.lines().count() == 1, "expected an error of one line: {message}");
+    assert!(
+        !message.is_empty() && message.lines().count() == 1,
+        "expected an error of one line: {message}"
+    );
     false
 }

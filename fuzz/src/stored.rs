@@ -1,16 +1,18 @@
-//! Turns bytes into files that gsplit stores or imports: datasets with every artifact, partitions that other tools
-//! made, the journal of a killed conversion. `tests/suite/corpora.rs` replays their corpora.
+//! Turns bytes into files that gsplit stores or imports: datasets with every artifact, partitions
+//! that other tools made, the journal of a killed conversion. `tests/suite/corpora.rs` replays
+//! their corpora.
 //!
-//! All documents hold checksums, their own and other files', which a fuzzer cannot guess. So unless the letter `r` (raw) is
-//! given, documents get the checksums of the files that are there, as hostile ones would have.
+//! All documents hold checksums, their own and other files', which a fuzzer cannot guess. So unless
+//! the letter `r` (raw) is given, documents get the checksums of the files that are there, as
+//! hostile ones would have.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use gsplit_partition::ImportOptions;
 use gsplit_store::{
-    Checksum, Dataset, DatasetWriter, FeatureDtype, PartitionMap, Placement, Presample, Provenance, Split,
-    checksum_file, verify,
+    Checksum, Dataset, DatasetWriter, FeatureDtype, PartitionMap, Placement, Presample, Provenance,
+    Split, checksum_file, verify,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,8 +23,8 @@ use super::input::{folder, one_line, split, succeeds, write, write_all};
 #[allow(dead_code)] // For the replay.
 pub const TARGETS: [&str; 3] = ["dataset", "import", "journal"];
 
-/// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor
-/// refused with one line.
+/// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics
+/// where it was neither accepted nor refused with one line.
 pub fn run(name: &str, bytes: &[u8]) -> bool {
     match name {
         "dataset" => open_all(bytes),
@@ -35,7 +37,8 @@ pub fn run(name: &str, bytes: &[u8]) -> bool {
 /// Where a document's own checksum stood when it was computed.
 const NO_CHECKSUM: &str = "xxh3:00000000000000000000000000000000";
 
-/// Changes the content of the document at `path`, if it is one, and makes its checksum right. Returns the checksum.
+/// Changes the content of the document at `path`, if it is one, and makes its checksum right.
+/// Returns the checksum.
 pub fn vouch(path: &Path, change: impl FnOnce(&mut Value)) -> Option<String> {
     let mut document: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
     change(document.get_mut("content")?);
@@ -116,14 +119,17 @@ fn open_all(bytes: &[u8]) -> bool {
 fn vouch_for_all(path: &Path) {
     vouch(&path.join("dataset.json"), |content| record(path, content));
     let Ok(dataset) = Dataset::open(path) else { return };
-    let of = |name: &str| dataset.manifest().files.get(name).map(|record| record.checksum.to_string());
+    let of =
+        |name: &str| dataset.manifest().files.get(name).map(|record| record.checksum.to_string());
     let (topology, train) = (dataset.topology_checksum().to_string(), of("splits/train.npy"));
     let mut made: Vec<(&str, Option<String>)> = Vec::new();
     for kind in ["presample", "partition", "placement"] {
         let folder = path.join(kind).join("k");
         let checksum = vouch(&folder.join(kind).with_extension("json"), |content| {
             record(&folder, content);
-            let Some(from) = content.get_mut("made_from").and_then(Value::as_object_mut) else { return };
+            let Some(from) = content.get_mut("made_from").and_then(Value::as_object_mut) else {
+                return;
+            };
             from.insert("topology".into(), json!(topology));
             if from.contains_key("train") {
                 from.insert("train".into(), json!(train));
@@ -143,7 +149,9 @@ fn use_all(dataset: &Dataset) -> bool {
     let (n, manifest) = (dataset.num_vertices(), dataset.manifest());
     let vertices = || (0..n as u32).take(1 << 12);
     let mut all = succeeds(dataset.topology().check_indices());
-    vertices().for_each(|v| assert!(dataset.topology().in_neighbours(v).len() <= dataset.topology().num_edges()));
+    vertices().for_each(|v| {
+        assert!(dataset.topology().in_neighbours(v).len() <= dataset.topology().num_edges())
+    });
     let has = |name: &str| manifest.files.contains_key(name);
     if has("nodes/feat.arrow") {
         let features = dataset.features();
@@ -161,8 +169,9 @@ fn use_all(dataset: &Dataset) -> bool {
     if has("nodes/label.npy") && manifest.multi_label {
         let labels = dataset.multi_labels();
         all &= succeeds(labels.as_ref())
-            && labels
-                .is_ok_and(|labels| vertices().all(|v| labels.classes(v).count() <= labels.num_classes() as usize));
+            && labels.is_ok_and(|labels| {
+                vertices().all(|v| labels.classes(v).count() <= labels.num_classes() as usize)
+            });
     } else if has("nodes/label.npy") {
         all &= succeeds(dataset.labels());
     }
@@ -201,7 +210,10 @@ fn use_all(dataset: &Dataset) -> bool {
         all &= succeeds(placement.as_ref());
         if let Ok(placement) = placement {
             let rows = |device| placement.own(device).len();
-            assert!((0..placement.num_devices()).map(rows).sum::<usize>() + placement.shared().len() < usize::MAX);
+            assert!(
+                (0..placement.num_devices()).map(rows).sum::<usize>() + placement.shared().len()
+                    < usize::MAX
+            );
         }
     }
     all
@@ -235,7 +247,9 @@ pub fn six() -> &'static Dataset {
             let mut features = writer.feature_writer(FeatureDtype::F32, 3)?;
             features.push_rows(&(0..18u8).map(f32::from).collect::<Vec<_>>())?;
             writer.add_features(features, FeatureDtype::F32, None)?;
-            for (split, vertices) in [(Split::Train, vec![0, 1, 2]), (Split::Valid, vec![3]), (Split::Test, vec![5])] {
+            for (split, vertices) in
+                [(Split::Train, vec![0, 1, 2]), (Split::Valid, vec![3]), (Split::Test, vec![5])]
+            {
                 writer.add_split(split, vertices)?;
             }
             writer.finish(provenance())
@@ -311,8 +325,8 @@ pub fn journal() -> Vec<u8> {
     std::fs::read(Killed::new().journal()).expect("a journal")
 }
 
-/// Puts a journal next to the files of a killed run, which is then run again. Nothing outside is ever touched; files that it cannot have
-/// forged become a sound dataset.
+/// Puts a journal next to the files of a killed run, which is then run again. Nothing outside is
+/// ever touched; files that it cannot have forged become a sound dataset.
 fn resume(bytes: &[u8]) -> bool {
     let (killed, mut parts) = (Killed::new(), split(bytes));
     let canary = killed.folder.path().join("canary");

@@ -1,5 +1,6 @@
-//! Bytes become what `gsplit train` and `gsplit infer` read: a checkpoint with its tensors, a configuration file. These link libtorch,
-//! which reads the tensors. `tests/suite/corpora.rs` replays their corpora.
+//! Bytes become what `gsplit train` and `gsplit infer` read: a checkpoint with its tensors, a
+//! configuration file. These link libtorch, which reads the tensors. `tests/suite/corpora.rs`
+//! replays their corpora.
 
 use std::path::Path;
 
@@ -10,8 +11,8 @@ use gsplit_trainer::{Config, Hooks, InferConfig, NormKind, infer, train};
 use super::input::{folder, one_line, split, succeeds, write_all};
 use super::stored::{record, six, vouch};
 
-/// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor
-/// refused with one line.
+/// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics
+/// where it was neither accepted nor refused with one line.
 pub fn run(name: &str, bytes: &[u8]) -> bool {
     match name {
         "checkpoint" => go_on(bytes),
@@ -25,7 +26,8 @@ fn of_six(epochs: u32, folder: &Path, resume: bool) -> Config {
     let mut config = Config::default();
     (config.model.layers, config.model.hidden, config.model.norm) = (2, 2, Some(NormKind::Batch));
     (config.data.fanouts, config.data.batch_size) = ([Fanout::Take(2); 2].into(), 2);
-    (config.run.epochs, config.run.checkpoint, config.run.resume) = (epochs, Some(folder.to_path_buf()), resume);
+    (config.run.epochs, config.run.checkpoint, config.run.resume) =
+        (epochs, Some(folder.to_path_buf()), resume);
     (config.system.threads, config.system.prefetch) = (Some(1), 0);
     config
 }
@@ -34,14 +36,18 @@ fn of_six(epochs: u32, folder: &Path, resume: bool) -> Config {
 #[allow(dead_code)] // For the seed.
 pub fn seed() -> Vec<u8> {
     let folder = folder();
-    train(six(), &of_six(1, folder.path(), false), &Hooks::default(), &NoProgress, &|_| {}).expect("a run");
-    let read = |name: &str| std::fs::read(folder.path().join("epoch-00001").join(name)).expect("a checkpoint");
+    train(six(), &of_six(1, folder.path(), false), &Hooks::default(), &NoProgress, &|_| {})
+        .expect("a run");
+    let read = |name: &str| {
+        std::fs::read(folder.path().join("epoch-00001").join(name)).expect("a checkpoint")
+    };
     CHECKPOINT.map(read).join(super::input::SEPARATOR)
 }
 
 const CHECKPOINT: [&str; 3] = ["checkpoint.json", "model.safetensors", "optimizer.safetensors"];
 
-/// Infers with a checkpoint, and trains for another epoch from it. With the letter `r` it vouches for itself.
+/// Infers with a checkpoint, and trains for another epoch from it. With the letter `r` it vouches
+/// for itself.
 fn go_on(bytes: &[u8]) -> bool {
     let folder = folder();
     let (run, mut parts) = (folder.path().join("run"), split(bytes));

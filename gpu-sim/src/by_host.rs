@@ -29,7 +29,13 @@ impl Communicator for ByHost<'_> {
         self.0.barrier()
     }
 
-    fn all_to_all_bytes(&self, send: &[u8], to: &[usize], recv: &mut [u8], from: &[usize]) -> Result<(), CommError> {
+    fn all_to_all_bytes(
+        &self,
+        send: &[u8],
+        to: &[usize],
+        recv: &mut [u8],
+        from: &[usize],
+    ) -> Result<(), CommError> {
         self.0.all_to_all_bytes(send, to, recv, from)
     }
 

@@ -1,9 +1,10 @@
 //! How fast a GPU copies, gathers, samples and pre-samples: what `scripts/gpu/run.sh` runs.
 //!
-//! `gpu` measures GPU 0; `gpu --emulate` runs all of it, tiny, where there is none, to see that it runs. Prints one JSON
-//! line for each measure, medians of seven rounds after one that is not timed: seconds, what was done in them, and the
-//! share of a floor: for copies of rows the bandwidth of a copy of that device, measured here, for sampling the rate
-//! of independent random reads of 4 bytes.
+//! `gpu` measures GPU 0; `gpu --emulate` runs all of it, tiny, where there is none, to see that it
+//! runs. Prints one JSON line for each measure, medians of seven rounds after one that is not
+//! timed: seconds, what was done in them, and the share of a floor: for copies of rows the
+//! bandwidth of a copy of that device, measured here, for sampling the rate of independent random
+//! reads of 4 bytes.
 
 #![allow(clippy::print_stdout)]
 
@@ -13,8 +14,9 @@ use std::time::Instant;
 use gsplit_gpu_sim::emulated;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
-    DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSlice,
-    DeviceTable, Fanout, Gpu, GpuError, RowStore, Stream, StreamKey, gather_on_device, permute,
+    DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer,
+    DeviceSampler, DeviceSlice, DeviceTable, Fanout, Gpu, GpuError, RowStore, Stream, StreamKey,
+    gather_on_device, permute,
 };
 use rayon::prelude::*;
 
@@ -82,7 +84,8 @@ fn random(count: usize, end: u32, seed: u64) -> Vec<u32> {
     let key = StreamKey::new(seed, Stream::Generate);
     let below = |word: u32| ((u64::from(word) * u64::from(end)) >> 32) as u32;
     let blocks = (0..count.div_ceil(4) as u32).into_par_iter();
-    let mut numbers: Vec<u32> = blocks.flat_map_iter(|item| key.block(item, 0).map(below)).collect();
+    let mut numbers: Vec<u32> =
+        blocks.flat_map_iter(|item| key.block(item, 0).map(below)).collect();
     numbers.truncate(count);
     numbers
 }
@@ -91,7 +94,8 @@ fn random(count: usize, end: u32, seed: u64) -> Vec<u32> {
 fn graph(shape: Shape) -> (Vec<u64>, Vec<u32>) {
     let key = StreamKey::new(9, Stream::Generate);
     // 1 / sqrt(u) has a heavy tail; its mean is 2.
-    let weight = |v: u32| (1.0 / f64::from(key.block(v, 0)[0].max(1 << 12)) * f64::from(u32::MAX)).sqrt();
+    let weight =
+        |v: u32| (1.0 / f64::from(key.block(v, 0)[0].max(1 << 12)) * f64::from(u32::MAX)).sqrt();
     let mean = shape.edges as f64 / f64::from(shape.vertices);
     let mut indptr = vec![0u64];
     let mut total = 0u64;
@@ -111,9 +115,14 @@ fn copies(gpu: &Gpu, sizes: &Sizes) -> Result<[f64; 2], GpuError> {
     let table = gpu.zeros::<f32>(sizes.copy_bytes / 4)?;
     let places = gpu.upload(&random(sizes.reads, (sizes.copy_bytes / 4) as u32, 1))?;
     let mut out = gpu.alloc::<f32>(sizes.reads)?;
-    let reading = seconds(gpu, || gather_on_device(gpu, table.slice(), None, places.slice(), 1, &mut out.slice_mut()))?;
+    let reading = seconds(gpu, || {
+        gather_on_device(gpu, table.slice(), None, places.slice(), 1, &mut out.slice_mut())
+    })?;
     let rate = sizes.reads as f64 / reading;
-    println!(r#"{{"measure": "random reads", "seconds": {reading:.6}, "million_s": {:.0}}}"#, rate / 1e6);
+    println!(
+        r#"{{"measure": "random reads", "seconds": {reading:.6}, "million_s": {:.0}}}"#,
+        rate / 1e6
+    );
     Ok([bandwidth, rate])
 }
 
@@ -123,9 +132,12 @@ fn gathers(gpu: &Gpu, sizes: &Sizes, bandwidth: f64) -> Result<(), GpuError> {
         let mut out = gpu.alloc::<f32>(sizes.gathered * dim)?;
         let wide = gpu.zeros::<f32>(sizes.rows * dim)?;
         let narrow = gpu.zeros::<half::f16>(sizes.rows * dim)?;
-        let f32_s = seconds(gpu, || gather_on_device(gpu, wide.slice(), None, ids.slice(), dim, &mut out.slice_mut()))?;
-        let f16_s =
-            seconds(gpu, || gather_on_device(gpu, narrow.slice(), None, ids.slice(), dim, &mut out.slice_mut()))?;
+        let f32_s = seconds(gpu, || {
+            gather_on_device(gpu, wide.slice(), None, ids.slice(), dim, &mut out.slice_mut())
+        })?;
+        let f16_s = seconds(gpu, || {
+            gather_on_device(gpu, narrow.slice(), None, ids.slice(), dim, &mut out.slice_mut())
+        })?;
         for (dtype, bytes, seconds) in [("f32", 4, f32_s), ("f16", 2, f16_s)] {
             let rate = (sizes.gathered * dim * (bytes + 4)) as f64 / seconds;
             println!(
@@ -138,7 +150,8 @@ fn gathers(gpu: &Gpu, sizes: &Sizes, bandwidth: f64) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// Rows of a table in pinned host memory, of which shares lie on the GPU, or all on `other`, where that can be read.
+/// Rows of a table in pinned host memory, of which shares lie on the GPU, or all on `other`, where
+/// that can be read.
 fn cached_gathers(gpu: &Gpu, other: Option<&Gpu>, sizes: &Sizes) -> Result<(), GpuError> {
     const DIM: usize = 128;
     let host = vec![1f32; sizes.rows * DIM];
@@ -185,7 +198,8 @@ fn sample(
     }
     let layers = sampler.finish(graph)?;
     if let Some(counters) = counters {
-        let frontiers = layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed_frontier().len()]);
+        let frontiers =
+            layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed_frontier().len()]);
         counters.count_vertices(sampler.mixed_frontier(), &frontiers.collect::<Vec<_>>())?;
     }
     Ok(layers.iter().map(DeviceLayer::num_edges).sum())
@@ -195,7 +209,8 @@ fn samples(gpu: &Gpu, sizes: &Sizes, random_reads: f64) -> Result<(), GpuError> 
     let (indptr, indices) = graph(sizes.products);
     let (indptr, indices) = (gpu.upload(&indptr)?, gpu.upload(&indices)?);
     let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice())?;
-    let order = gpu.upload(&permute(sizes.products.vertices, &StreamKey::new(1, Stream::Shuffle)))?;
+    let order =
+        gpu.upload(&permute(sizes.products.vertices, &StreamKey::new(1, Stream::Shuffle)))?;
     let mut sampler = DeviceSampler::new(gpu)?;
     let mut edges = 0;
     let taken = seconds(gpu, || {
@@ -226,7 +241,10 @@ fn presampling(gpu: &Gpu, sizes: &Sizes) -> Result<(), GpuError> {
     let mut sampler = DeviceSampler::new(gpu)?;
     let started = Instant::now();
     for epoch in 0..10 {
-        let order = permute(sizes.orkut.vertices, &StreamKey { epoch, ..StreamKey::new(1, Stream::Shuffle) });
+        let order = permute(
+            sizes.orkut.vertices,
+            &StreamKey { epoch, ..StreamKey::new(1, Stream::Shuffle) },
+        );
         let order = gpu.upload(&order[..vertices / 10])?;
         for (step, from) in (0..).zip((0..order.len()).step_by(1024)) {
             let seeds = order.slice().part(from, order.len().min(from + 1024))?;

@@ -1,9 +1,10 @@
 //! How fast mini-batches are sampled: what `make bench NAME=sampling` runs.
 //!
-//! `sampling DATASET FANOUTS BATCH_SIZE BATCHES THREADS [count]` loads a dataset's topology, samples BATCHES
-//! mini-batches of the training split in the order of an epoch, and prints one JSON line: their seconds, CPU seconds,
-//! sampled edges, and vertices of the last mixed frontiers. Ten mini-batches before, which find cold caches and no
-//! memory, are not timed. With `count`, edges and vertices are counted as pre-sampling counts them.
+//! `sampling DATASET FANOUTS BATCH_SIZE BATCHES THREADS [count]` loads a dataset's topology,
+//! samples BATCHES mini-batches of the training split in the order of an epoch, and prints one JSON
+//! line: their seconds, CPU seconds, sampled edges, and vertices of the last mixed frontiers. Ten
+//! mini-batches before, which find cold caches and no memory, are not timed. With `count`, edges
+//! and vertices are counted as pre-sampling counts them.
 
 use std::error::Error;
 use std::fs::File;
@@ -62,7 +63,10 @@ impl Run<'_> {
         if let Some(counters) = &mut self.counters {
             counters.count_vertices(self.sampler.mixed_frontier(), &sizes)?;
         }
-        Ok([self.layers.iter().map(SampledCsc::num_edges).sum(), self.sampler.mixed_frontier().len()])
+        Ok([
+            self.layers.iter().map(SampledCsc::num_edges).sum(),
+            self.sampler.mixed_frontier().len(),
+        ])
     }
 }
 
@@ -74,8 +78,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (dataset, threads) = (Path::new(dataset), threads.parse()?);
     let (batch_size, batches): (usize, usize) = (batch_size.parse()?, batches.parse()?);
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    let (indptr, indices) =
-        (load(&dataset.join("topology/indptr.npy"))?, load::<u32>(&dataset.join("topology/indices.npy"))?);
+    let (indptr, indices) = (
+        load(&dataset.join("topology/indptr.npy"))?,
+        load::<u32>(&dataset.join("topology/indices.npy"))?,
+    );
     let train: Vec<u32> = load(&dataset.join("splits/train.npy"))?;
     let graph = Graph::new(&indptr, &indices)?;
     let fanouts: Fanouts = fanouts.parse()?;

@@ -11,8 +11,9 @@ mod symmetric;
 pub use cuda::{DeviceEdges, DeviceSegments, sort_on_device};
 pub use symmetric::{symmetric, symmetric_on_device};
 
-/// Edges in the order of their targets (CSC): the edges into target `t` are `sources[indptr[t]..indptr[t + 1]]`.
-/// Sources are positions in a matrix of `num_sources` rows; for some operators target `t` is row `t` of it too.
+/// Edges in the order of their targets (CSC): the edges into target `t` are
+/// `sources[indptr[t]..indptr[t + 1]]`. Sources are positions in a matrix of `num_sources` rows;
+/// for some operators target `t` is row `t` of it too.
 #[derive(Debug)]
 pub struct HostEdges {
     indptr: Vec<u32>,
@@ -36,9 +37,13 @@ impl HostEdges {
     /// Checks the arrays. Cost: one pass over them.
     ///
     /// # Errors
-    /// [`KernelError::Topology`] unless `indptr` starts at 0, never falls and ends at the number of edges;
-    /// [`KernelError::RowOutOfRange`] for a source that is not a row.
-    pub fn new(indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self, KernelError> {
+    /// [`KernelError::Topology`] unless `indptr` starts at 0, never falls and ends at the number of
+    /// edges; [`KernelError::RowOutOfRange`] for a source that is not a row.
+    pub fn new(
+        indptr: Vec<u32>,
+        sources: Vec<u32>,
+        num_sources: usize,
+    ) -> Result<Self, KernelError> {
         let topology = |expected, got: String| Err(KernelError::Topology { expected, got });
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
             return topology("an indptr with one value more than targets", "an empty one".into());
@@ -48,7 +53,10 @@ impl HostEdges {
             return topology("an indptr from 0 to the number of edges", got);
         }
         if let Some(at) = indptr.windows(2).position(|pair| pair[0] > pair[1]) {
-            return topology("an indptr that never falls", format!("{} before {}", indptr[at], indptr[at + 1]));
+            return topology(
+                "an indptr that never falls",
+                format!("{} before {}", indptr[at], indptr[at + 1]),
+            );
         }
         if let Some(&position) = sources.iter().find(|&&source| source as usize >= num_sources) {
             return Err(KernelError::RowOutOfRange { position, rows: num_sources });
@@ -86,7 +94,8 @@ impl HostEdges {
         (self.indptr, self.sources)
     }
 
-    /// Refuses targets without a row of their own, if they `need` one: row `t` of the sources is target `t`'s.
+    /// Refuses targets without a row of their own, if they `need` one: row `t` of the sources is
+    /// target `t`'s.
     pub(crate) fn check_own_rows(&self, need: bool) -> Result<(), KernelError> {
         check_own_rows(need, self.num_targets(), self.num_sources)
     }
@@ -111,7 +120,8 @@ impl HostEdges {
                 indptr[i + 1] += indptr[i];
             }
             let mut next = indptr.clone();
-            let (mut targets, mut edges) = (vec![0; self.sources.len()], vec![0; self.sources.len()]);
+            let (mut targets, mut edges) =
+                (vec![0; self.sources.len()], vec![0; self.sources.len()]);
             for target in 0..self.num_targets() {
                 for edge in self.of(target) {
                     let slot = &mut next[self.sources[edge] as usize];
@@ -142,7 +152,8 @@ fn check_own_rows(need: bool, targets: usize, rows: usize) -> Result<(), KernelE
     }
 }
 
-/// A matrix that is cut at rows: a row has `per_row` values, and `per_edge` more for each of its edges.
+/// A matrix that is cut at rows: a row has `per_row` values, and `per_edge` more for each of its
+/// edges.
 pub(crate) struct Part<'a, T> {
     pub(crate) values: &'a mut [T],
     per_row: usize,
@@ -170,7 +181,10 @@ pub(crate) trait Parts: Send + Sized {
 impl<T: Send> Parts for Part<'_, T> {
     fn cut(self, rows: usize, edges: usize) -> (Self, Self) {
         let (left, right) = self.values.split_at_mut(rows * self.per_row + edges * self.per_edge);
-        (Self { values: left, ..self }, Self { values: right, per_row: self.per_row, per_edge: self.per_edge })
+        (
+            Self { values: left, ..self },
+            Self { values: right, per_row: self.per_row, per_edge: self.per_edge },
+        )
     }
 }
 
@@ -181,9 +195,9 @@ impl<A: Parts, B: Parts> Parts for (A, B) {
     }
 }
 
-/// Runs a body, [`vectorised`](crate::simd::vectorised), on ranges of rows of about equal work, each with its part of the parts, in
-/// parallel. The work of rows `a..b` is `indptr[b] - indptr[a] + b - a`, each of a width of values. Ranges do not depend on the
-/// thread count.
+/// Runs a body, [`vectorised`](crate::simd::vectorised), on ranges of rows of about equal work,
+/// each with its part of the parts, in parallel. The work of rows `a..b` is `indptr[b] - indptr[a] +
+/// b - a`, each of a width of values. Ranges do not depend on the thread count.
 macro_rules! for_balanced_rows {
     ($indptr:expr, $width:expr, $parts:expr, |$rows:pat_param, $part:pat_param| $body:expr) => {{
         let indptr: &[u32] = $indptr;
@@ -235,12 +249,20 @@ mod tests {
             let edges = edges(3, targets, sources, degree, 0);
             let mut expected = Vec::new();
             for target in 0..targets {
-                expected.extend(edges.of(target).map(|edge| (edges.sources()[edge], target as u32, edge as u32)));
+                expected.extend(
+                    edges
+                        .of(target)
+                        .map(|edge| (edges.sources()[edge], target as u32, edge as u32)),
+                );
             }
             expected.sort();
             let by_source = edges.by_source();
             let found: Vec<(u32, u32, u32)> = (0..sources as u32)
-                .flat_map(|s| by_source.of(s as usize).map(move |i| (s, by_source.targets[i], by_source.edges[i])))
+                .flat_map(|s| {
+                    by_source
+                        .of(s as usize)
+                        .map(move |i| (s, by_source.targets[i], by_source.edges[i]))
+                })
                 .collect();
             assert_eq!(found, expected);
         }
@@ -248,15 +270,25 @@ mod tests {
 
     #[test]
     fn balanced_rows_cover_each_row_once() {
-        for degrees in [vec![], vec![0; 1000], vec![1_000_000], vec![0, 70_000, 0, 0, 1, 90_000, 3], vec![5; 100_000]] {
+        for degrees in [
+            vec![],
+            vec![0; 1000],
+            vec![1_000_000],
+            vec![0, 70_000, 0, 0, 1, 90_000, 3],
+            vec![5; 100_000],
+        ] {
             let mut indptr = vec![0u32];
             degrees.iter().for_each(|degree| indptr.push(indptr[indptr.len() - 1] + degree));
             let edges = *indptr.last().unwrap() as usize;
-            let (mut out, mut of_edges) = (vec![0u32; 2 * degrees.len()], vec![0u8; 3 * edges + degrees.len()]);
+            let (mut out, mut of_edges) =
+                (vec![0u32; 2 * degrees.len()], vec![0u8; 3 * edges + degrees.len()]);
             let parts = (Part::rows(&mut out, 2), Part::edges(&mut of_edges, 3, 1));
             for_balanced_rows!(&indptr, 16, parts, |rows, (out, of_edges)| {
                 let edges = (indptr[rows.end] - indptr[rows.start]) as usize;
-                assert_eq!((out.values.len(), of_edges.values.len()), (2 * rows.len(), 3 * edges + rows.len()));
+                assert_eq!(
+                    (out.values.len(), of_edges.values.len()),
+                    (2 * rows.len(), 3 * edges + rows.len())
+                );
                 assert!(rows.len() < 2 || (edges + rows.len()) * 16 <= TASK_VALUES);
                 of_edges.values.iter_mut().for_each(|value| *value += 1);
                 out.values

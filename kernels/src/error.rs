@@ -18,7 +18,8 @@ pub enum KernelError {
     },
     /// A vertex id that the graph, or the counters, do not have.
     #[error(
-        "vertex {vertex} is out of range: the graph has {num_vertices} vertices (ids start at 0); use ids of this graph"
+        "vertex {vertex} is out of range: the graph has {num_vertices} vertices (ids start at 0); \
+         use ids of this graph"
     )]
     VertexOutOfRange {
         /// The id.
@@ -27,12 +28,16 @@ pub enum KernelError {
         num_vertices: usize,
     },
     /// A vertex of a frontier whose in-edges a GPU does not have.
-    #[error("the GPU does not hold the in-edges of vertex {vertex}; sample only vertices that were chosen for it")]
+    #[error(
+        "the GPU does not hold the in-edges of vertex {vertex}; sample only vertices that were \
+         chosen for it"
+    )]
     NotHeld {
         /// The vertex.
         vertex: u32,
     },
-    /// Asked to stop while it read from disk ([`Graph::reading_ahead`](crate::Graph::reading_ahead)).
+    /// Asked to stop while it read from disk
+    /// ([`Graph::reading_ahead`](crate::Graph::reading_ahead)).
     #[error("interrupted")]
     Interrupted,
     /// A frontier that holds a vertex twice.
@@ -42,7 +47,10 @@ pub enum KernelError {
         vertex: u32,
     },
     /// A weight that no edge can be drawn by.
-    #[error("the weight of edge {edge}: expected a finite number from 0, got {got}; correct the column of weights")]
+    #[error(
+        "the weight of edge {edge}: expected a finite number from 0, got {got}; correct the column \
+         of weights"
+    )]
     Weight {
         /// The index into `indices`.
         edge: u64,
@@ -51,7 +59,8 @@ pub enum KernelError {
     },
     /// A fanout that cannot be drawn.
     #[error(
-        "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all` for every neighbour, got {}",
+        "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all` for every neighbour, got \
+         {}",
         if got.is_empty() { "nothing before or after a comma".to_string() } else { format!("{got:?}") }
     )]
     Fanout {
@@ -60,7 +69,8 @@ pub enum KernelError {
     },
     /// One layer of one mini-batch holds more edges than a `u32` counts.
     #[error(
-        "one layer would hold {edges} sampled edges, the limit is {}; lower the batch size or the fanout",
+        "one layer would hold {edges} sampled edges, the limit is {}; lower the batch size or the \
+         fanout",
         u32::MAX
     )]
     TooManyEdges {
@@ -77,7 +87,8 @@ pub enum KernelError {
     },
     /// A vertex whose owner is not a rank.
     #[error(
-        "vertex {vertex} belongs to rank {owner}, but there are {ranks} ranks; use a partition with as many parts as ranks"
+        "vertex {vertex} belongs to rank {owner}, but there are {ranks} ranks; use a partition \
+         with as many parts as ranks"
     )]
     Owner {
         /// The vertex.
@@ -98,7 +109,10 @@ pub enum KernelError {
         got: usize,
     },
     /// A row position beyond the matrix.
-    #[error("row {position} is out of range: the matrix has {rows} rows; the positions belong to another matrix")]
+    #[error(
+        "row {position} is out of range: the matrix has {rows} rows; the positions belong to \
+         another matrix"
+    )]
     RowOutOfRange {
         /// The position.
         position: u32,
@@ -106,13 +120,18 @@ pub enum KernelError {
         rows: usize,
     },
     /// A dropout rate outside `[0, 1)`.
-    #[error("dropout: expected a rate of at least 0 and below 1, got {rate}; 0 switches dropout off")]
+    #[error(
+        "dropout: expected a rate of at least 0 and below 1, got {rate}; 0 switches dropout off"
+    )]
     DropoutRate {
         /// The rate.
         rate: f32,
     },
     /// More features than the mask of one vertex has random bits for.
-    #[error("dropout: {dim} features a row, the limit is {}; use a narrower layer", crate::MAX_DROPOUT_DIM)]
+    #[error(
+        "dropout: {dim} features a row, the limit is {}; use a narrower layer",
+        crate::MAX_DROPOUT_DIM
+    )]
     DropoutDim {
         /// The number of features.
         dim: usize,
@@ -124,13 +143,19 @@ pub enum KernelError {
 
 impl KernelError {
     /// Checks that slice `what` has `rows * dim` elements.
-    pub fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
+    pub fn check_matrix(
+        what: &'static str,
+        rows: usize,
+        dim: usize,
+        got: usize,
+    ) -> Result<(), Self> {
         // No slice has the length of a product that overflows.
         let expected = rows.saturating_mul(dim);
         Self::check_len(what, expected, got)
     }
 
-    /// The number of rows of `dim` values in slice `what`, of which they are all; 0 if rows have no values.
+    /// The number of rows of `dim` values in slice `what`, of which they are all; 0 if rows have no
+    /// values.
     pub(crate) fn count_rows(what: &'static str, dim: usize, got: usize) -> Result<usize, Self> {
         let rows = got.checked_div(dim).unwrap_or(0);
         Self::check_matrix(what, rows, dim, got).map(|()| rows)
@@ -142,7 +167,8 @@ impl KernelError {
     }
 }
 
-/// A collective that did not happen. The group is unusable from then on: every later call on any rank fails too.
+/// A collective that did not happen. The group is unusable from then on: every later call on any
+/// rank fails too.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommError {
@@ -155,7 +181,10 @@ pub enum CommError {
         reason: String,
     },
     /// A message of another size than its receiver expects.
-    #[error("rank {from} sent {sent} bytes to rank {to}, which expected {expected}; exchange the counts first")]
+    #[error(
+        "rank {from} sent {sent} bytes to rank {to}, which expected {expected}; exchange the \
+         counts first"
+    )]
     Mismatch {
         /// The sender.
         from: usize,
@@ -168,7 +197,8 @@ pub enum CommError {
     },
     /// Ranks that are in different collectives at the same time.
     #[error(
-        "rank {rank} called {called} while rank {other} called {other_called}; every rank makes the same calls in the same order"
+        "rank {rank} called {called} while rank {other} called {other_called}; every rank makes \
+         the same calls in the same order"
     )]
     Order {
         /// The later rank.
@@ -182,7 +212,8 @@ pub enum CommError {
     },
     /// A rank that has waited for longer than the group's limit.
     #[error(
-        "rank {rank} waited {} s in {called}{} for {}, which hangs, has died or is slower than that: see what it printed, \
+        "rank {rank} waited {} s in {called}{} for {}, which hangs, has died or is slower than \
+         that: see what it printed, \
          or raise --timeout",
         seconds(timeout),
         of_phase(phase),
@@ -241,6 +272,8 @@ fn named(ranks: &[usize]) -> String {
     match ranks {
         [] => "another rank".to_string(),
         [rank] => format!("rank {rank}"),
-        ranks => format!("ranks {}", ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+        ranks => {
+            format!("ranks {}", ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Connected components, found by a forest whose trees any number of threads join.
 //!
-//! Every vertex points to a lower one of its tree or to itself. An edge joins the trees of its ends by hooking the higher root under the
-//! lower one, with a compare-and-swap that fails where the root has been hooked meanwhile; a search halves the path that it walks. In
-//! the end roots are the lowest vertices of their components, whatever order the threads took.
-//! Source: Anderson and Woll, "Wait-free parallel algorithms for the union-find problem", 1991. Cost: nearly O(n + m), 4 bytes a vertex.
+//! Every vertex points to a lower one of its tree or to itself. An edge joins the trees of its ends
+//! by hooking the higher root under the lower one, with a compare-and-swap that fails where the
+//! root has been hooked meanwhile; a search halves the path that it walks. In the end roots are the
+//! lowest vertices of their components, whatever order the threads took. Source: Anderson and Woll,
+//! "Wait-free parallel algorithms for the union-find problem", 1991. Cost: nearly O(n + m), 4 bytes
+//! a vertex.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -38,7 +40,9 @@ impl Forest {
         loop {
             let (u, v) = (self.root(u), self.root(v));
             let (low, high) = (u.min(v), u.max(v));
-            if low == high || self.0[high as usize].compare_exchange(high, low, Relaxed, Relaxed).is_ok() {
+            if low == high
+                || self.0[high as usize].compare_exchange(high, low, Relaxed, Relaxed).is_ok()
+            {
                 return;
             }
         }

@@ -1,10 +1,10 @@
 //! A map from vertex id to position, for batches: only insertion and look-up.
 //!
-//! Input: any `u32` keys (`u32::MAX` too); values below `u32::MAX`.
-//! Idea: open addressing with linear probing in one array of packed (key, value) words, at most half full, doubled
-//! when it gets fuller; the slot comes from the high bits of a multiplicative hash (Knuth, TAOCP 3, section 6.4).
-//! Cost: 16 to 32 bytes per key, one cache miss for most look-ups. Why not `HashMap`: it hashes more and stores control
-//! bytes apart from the entries.
+//! Input: any `u32` keys (`u32::MAX` too); values below `u32::MAX`. Idea: open addressing with
+//! linear probing in one array of packed (key, value) words, at most half full, doubled when it
+//! gets fuller; the slot comes from the high bits of a multiplicative hash (Knuth, TAOCP 3, section
+//! 6.4). Cost: 16 to 32 bytes per key, one cache miss for most look-ups. Why not `HashMap`: it
+//! hashes more and stores control bytes apart from the entries.
 
 use crate::prefetch::prefetch;
 
@@ -37,8 +37,8 @@ impl IdMap {
         value
     }
 
-    /// Forgets every key and keeps the memory. The table starts again from its smallest size, so that a small batch
-    /// does not pay for a large one before it.
+    /// Forgets every key and keeps the memory. The table starts again from its smallest size, so
+    /// that a small batch does not pay for a large one before it.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.slots.resize(MIN_SLOTS, EMPTY);
@@ -51,8 +51,8 @@ impl IdMap {
         prefetch(&self.slots, self.first_slot(key));
     }
 
-    /// The slot that holds `key`, or the free one where it belongs. One always exists: the table is never more than
-    /// half full.
+    /// The slot that holds `key`, or the free one where it belongs. One always exists: the table is
+    /// never more than half full.
     #[inline]
     fn find(&self, key: u32) -> usize {
         let mask = self.slots.len() - 1;
@@ -98,7 +98,10 @@ mod tests {
     fn keeps_the_first_value_while_it_grows() {
         let mut table = IdMap::default();
         // Runs, multiples of a power of two, and both ends of the range.
-        let keys: Vec<u32> = (0..500).chain((1..500).map(|i| i << 20)).chain((0..500).map(|i| u32::MAX - i)).collect();
+        let keys: Vec<u32> = (0..500)
+            .chain((1..500).map(|i| i << 20))
+            .chain((0..500).map(|i| u32::MAX - i))
+            .collect();
         for (value, &key) in (0..).zip(&keys) {
             assert_eq!(table.get_or_insert(key, value), value);
         }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The user's folder for machine-dependent files that can be made again: `$XDG_CACHE_HOME/gsplit`, or `~/.cache/gsplit`.
+/// The user's folder for machine-dependent files that can be made again: `$XDG_CACHE_HOME/gsplit`,
+/// or `~/.cache/gsplit`.
 pub fn cache_folder() -> Option<PathBuf> {
     let root = match env::var_os("XDG_CACHE_HOME").filter(|root| Path::new(root).is_absolute()) {
         Some(root) => PathBuf::from(root),
@@ -12,7 +13,8 @@ pub fn cache_folder() -> Option<PathBuf> {
     Some(root.join("gsplit"))
 }
 
-/// The processor's name according to the system, with family and model, since virtual machines hide names; else its architecture.
+/// The processor's name according to the system, with family and model, since virtual machines hide
+/// names; else its architecture.
 pub fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |key: &str| {
@@ -20,7 +22,9 @@ pub fn processor() -> String {
         lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
     };
     match (field("model name"), field("cpu family"), field("model")) {
-        (Some(name), Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        (Some(name), Some(family), Some(model)) => {
+            format!("{name} (family {family}, model {model})")
+        }
         (Some(name), ..) => name.into(),
         _ => env::consts::ARCH.into(),
     }

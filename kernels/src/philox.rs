@@ -1,16 +1,16 @@
 //! Philox4x32-10, the counter-based generator behind every random number of the project.
 //!
-//! Returns: four random words for each (key, counter); streams of words, bounded integers, floats and normals on top
-//! of it.
-//! Input: any key and counter; draws are independent as long as no two uses share a [`StreamKey`] and an item.
-//! Idea: ten rounds of multiply, xor and key increment turn a counter into random bits. There is no state to carry, so
-//! a draw depends only on its key and counter, not on the thread or the time.
-//! Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
-//! Cost: about 20 multiplications for four words.
+//! Returns: four random words for each (key, counter); streams of words, bounded integers, floats
+//! and normals on top of it. Input: any key and counter; draws are independent as long as no two
+//! uses share a [`StreamKey`] and an item. Idea: ten rounds of multiply, xor and key increment turn
+//! a counter into random bits. There is no state to carry, so a draw depends only on its key and
+//! counter, not on the thread or the time. Source: Salmon, Moraes, Dror, Shaw, "Parallel random
+//! numbers: as easy as 1, 2, 3", SC'11. Cost: about 20 multiplications for four words.
 
 use rayon::prelude::*;
 
-/// Words that one key yields for one item: 2^16 counters of four words. A stream that is read further repeats.
+/// Words that one key yields for one item: 2^16 counters of four words. A stream that is read
+/// further repeats.
 pub const DRAWS_PER_ITEM: u32 = 1 << 18;
 
 /// The Philox4x32 generator with ten rounds: the random words of `counter` under `key`.
@@ -21,17 +21,21 @@ pub(crate) fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let a = u64::from(c0) * 0xD251_1F53;
         let b = u64::from(c2) * 0xCD9E_8D57;
-        (c0, c1, c2, c3) = ((b >> 32) as u32 ^ c1 ^ k0, b as u32, (a >> 32) as u32 ^ c3 ^ k1, a as u32);
+        (c0, c1, c2, c3) =
+            ((b >> 32) as u32 ^ c1 ^ k0, b as u32, (a >> 32) as u32 ^ c3 ^ k1, a as u32);
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
     [c0, c1, c2, c3]
 }
 
-/// [`philox4x32_10`] of `N` counters, word by word, each in the lower half of its lane. Lanes are as wide as the
-/// products, so that the compiler vectorises them.
+/// [`philox4x32_10`] of `N` counters, word by word, each in the lower half of its lane. Lanes are
+/// as wide as the products, so that the compiler vectorises them.
 #[inline(always)]
-pub(crate) fn philox_lanes<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2]) -> [[u64; N]; 4] {
+pub(crate) fn philox_lanes<const N: usize>(
+    counters: [[u32; N]; 4],
+    key: [u32; 2],
+) -> [[u64; N]; 4] {
     let [mut k0, mut k1] = key;
     let [mut c0, mut c1, mut c2, mut c3] = [[0u64; N]; 4];
     for lane in 0..N {
@@ -53,7 +57,8 @@ pub(crate) fn philox_lanes<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2
     [c0, c1, c2, c3]
 }
 
-/// Purpose of random numbers. Streams of one seed never meet. The numbers are part of every result: never change one.
+/// Purpose of random numbers. Streams of one seed never meet. The numbers are part of every result:
+/// never change one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stream {
@@ -89,8 +94,8 @@ pub enum Stream {
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).
 ///
-/// The Philox key is the seed (low word, high word); the counter is
-/// `[item, stream << 24 | layer << 16 | block, step, epoch]`, where `block` counts groups of four words.
+/// The Philox key is the seed (low word, high word); the counter is `[item, stream << 24 | layer <<
+/// 16 | block, step, epoch]`, where `block` counts groups of four words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     /// The seed of the run.
@@ -128,8 +133,8 @@ impl StreamKey {
         (self.stream as u32) << 24 | u32::from(self.layer) << 16
     }
 
-    /// The key whose sequence of `item` continues the one under this key, for the `page`th time: each holds
-    /// [`DRAWS_PER_ITEM`] words. Page 0 is this key's own sequence.
+    /// The key whose sequence of `item` continues the one under this key, for the `page`th time:
+    /// each holds [`DRAWS_PER_ITEM`] words. Page 0 is this key's own sequence.
     #[inline]
     pub(crate) fn page(&self, item: u32, page: u16) -> Self {
         if page == 0 {
@@ -145,7 +150,8 @@ impl StreamKey {
         [low, high, self.what(), self.step, self.epoch]
     }
 
-    /// [`StreamKey::block`] of `N` blocks from `first` on: word `w` of block `first + i` is `[w][i]`.
+    /// [`StreamKey::block`] of `N` blocks from `first` on: word `w` of block `first + i` is
+    /// `[w][i]`.
     #[inline(always)]
     pub(crate) fn blocks<const N: usize>(&self, item: u32, first: u16) -> [[u32; N]; 4] {
         let what = self.what();
@@ -168,7 +174,8 @@ impl StreamKey {
         philox_lanes([first, second, [self.step; N], [self.epoch; N]], self.key())
     }
 
-    /// The words of blocks `first .. first + BLOCKS` of the sequence of `item`, one block after the other.
+    /// The words of blocks `first .. first + BLOCKS` of the sequence of `item`, one block after the
+    /// other.
     #[inline(always)]
     pub(crate) fn words(&self, item: u32, first: u16) -> [u32; 4 * BLOCKS] {
         let lanes = self.blocks::<BLOCKS>(item, first);
@@ -179,7 +186,8 @@ impl StreamKey {
 /// Number of blocks whose words [`StreamKey::words`] returns at once.
 pub(crate) const BLOCKS: usize = 4;
 
-/// Reads the sequence of one item under one key from its start. The reader must take at most [`DRAWS_PER_ITEM`] words.
+/// Reads the sequence of one item under one key from its start. The reader must take at most
+/// [`DRAWS_PER_ITEM`] words.
 #[derive(Debug, Clone)]
 pub struct Draws {
     key: StreamKey,
@@ -198,7 +206,11 @@ impl Draws {
     /// The next word.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
-        debug_assert!(self.drawn < DRAWS_PER_ITEM, "item {} has used up its random words", self.item);
+        debug_assert!(
+            self.drawn < DRAWS_PER_ITEM,
+            "item {} has used up its random words",
+            self.item
+        );
         let within = self.drawn as usize % 4;
         if within == 0 {
             self.words = self.key.block(self.item, (self.drawn / 4) as u16);
@@ -207,10 +219,10 @@ impl Draws {
         self.words[within]
     }
 
-    /// An integer in `0..n` from one word (0 if `n` is 0): the high half of word × n (Lemire, "Fast random integer
-    /// generation in an interval", 2019, without its rejection step). A value's probability is off by less than
-    /// 1/2^32, so relative to 1/n by less than n/2^32; in return the number of words used is fixed, and equal on
-    /// every device.
+    /// An integer in `0..n` from one word (0 if `n` is 0): the high half of word × n (Lemire, "Fast
+    /// random integer generation in an interval", 2019, without its rejection step). A value's
+    /// probability is off by less than 1/2^32, so relative to 1/n by less than n/2^32; in return
+    /// the number of words used is fixed, and equal on every device.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
@@ -222,8 +234,9 @@ impl Draws {
         (self.next_u32() >> 8) as f32 / 16_777_216.0
     }
 
-    /// Two independent standard normals from two words (Box and Muller 1958). Unlike everything else here they go
-    /// through `ln`, `sin` and `cos`, whose last bit may differ between platforms.
+    /// Two independent standard normals from two words (Box and Muller 1958). Unlike everything
+    /// else here they go through `ln`, `sin` and `cos`, whose last bit may differ between
+    /// platforms.
     pub fn normal_pair(&mut self) -> (f32, f32) {
         // 1 - unit is in (0, 1], where the logarithm is finite.
         let radius = (-2.0 * (1.0 - self.unit_f32()).ln()).sqrt();
@@ -232,8 +245,8 @@ impl Draws {
     }
 }
 
-/// A random permutation of `0..n`: the numbers sorted by 64 random bits each, equal bits by number. Parallel; 20 bytes
-/// per number at the peak.
+/// A random permutation of `0..n`: the numbers sorted by 64 random bits each, equal bits by number.
+/// Parallel; 20 bytes per number at the peak.
 pub fn permute(n: u32, key: &StreamKey) -> Vec<u32> {
     let random = |item| {
         let [low, high, ..] = key.block(item, 0);
@@ -248,7 +261,8 @@ pub fn permute(n: u32, key: &StreamKey) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    const KEY: StreamKey = StreamKey { seed: 7, epoch: 0, step: 0, stream: Stream::Sample, layer: 0 };
+    const KEY: StreamKey =
+        StreamKey { seed: 7, epoch: 0, step: 0, stream: Stream::Sample, layer: 0 };
 
     #[test]
     fn known_answers() {
@@ -269,7 +283,13 @@ mod tests {
 
     #[test]
     fn counter_layout_is_fixed() {
-        let key = StreamKey { seed: 0x0123_4567_89AB_CDEF, epoch: 3, step: 5, stream: Stream::Generate, layer: 2 };
+        let key = StreamKey {
+            seed: 0x0123_4567_89AB_CDEF,
+            epoch: 3,
+            step: 5,
+            stream: Stream::Generate,
+            layer: 2,
+        };
         let expected = philox4x32_10([11, 0x0502_0009, 5, 3], [0x89AB_CDEF, 0x0123_4567]);
         assert_eq!(key.block(11, 9), expected);
     }
@@ -302,10 +322,16 @@ mod tests {
 
     #[test]
     fn several_blocks_at_once_are_the_blocks() {
-        let key =
-            StreamKey { seed: 0x0123_4567_89AB_CDEF, epoch: u32::MAX, step: 5, stream: Stream::Assign, layer: 255 };
+        let key = StreamKey {
+            seed: 0x0123_4567_89AB_CDEF,
+            epoch: u32::MAX,
+            step: 5,
+            stream: Stream::Assign,
+            layer: 255,
+        };
         for (item, first) in [(0, 0), (u32::MAX, 9), (77, u16::MAX - 3)] {
-            let expected: Vec<u32> = (first..=first + 3).flat_map(|block| key.block(item, block)).collect();
+            let expected: Vec<u32> =
+                (first..=first + 3).flat_map(|block| key.block(item, block)).collect();
             assert_eq!(key.words(item, first)[..], expected);
         }
     }
@@ -337,12 +363,16 @@ mod tests {
         let mut draws = Draws::new(&KEY, 3);
         let units: Vec<f32> = (0..50_000).map(|_| draws.unit_f32()).collect();
         assert!(units.iter().all(|u| (0.0..1.0).contains(u)));
-        let normals: Vec<f32> = (0..50_000).flat_map(|_| <[f32; 2]>::from(draws.normal_pair())).collect();
+        let normals: Vec<f32> =
+            (0..50_000).flat_map(|_| <[f32; 2]>::from(draws.normal_pair())).collect();
         for (values, mean, variance) in [(units, 0.5, 1.0 / 12.0), (normals, 0.0, 1.0)] {
             let n = values.len() as f64;
             let m = values.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
             let v = values.iter().map(|&x| (f64::from(x) - m).powi(2)).sum::<f64>() / n;
-            assert!((m - mean).abs() < 0.02 && (v - variance).abs() < 0.02, "mean {m}, variance {v}");
+            assert!(
+                (m - mean).abs() < 0.02 && (v - variance).abs() < 0.02,
+                "mean {m}, variance {v}"
+            );
         }
     }
 

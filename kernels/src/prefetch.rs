@@ -8,8 +8,9 @@ use std::ops::Range;
 /// Bytes of a page of memory; on systems with larger pages some are requested twice.
 const PAGE: usize = 4096;
 
-/// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result
-/// of a program never depends on it. Does nothing on processors whose prefetch instruction is not implemented here.
+/// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may
+/// be given; the result of a program never depends on it. Does nothing on processors whose prefetch
+/// instruction is not implemented here.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     prefetch_at(slice.as_ptr().wrapping_add(index));
@@ -20,8 +21,8 @@ fn prefetch_at<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: prefetching reads nothing that the program could see and never faults, whatever the address is; the
-        // instruction is part of every x86-64 processor.
+        // SAFETY: prefetching reads nothing that the program could see and never faults, whatever
+        // the address is; the instruction is part of every x86-64 processor.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -44,15 +45,16 @@ pub(crate) fn page_of<T>(slice: &[T], index: usize) -> usize {
     slice.as_ptr().wrapping_add(index) as usize / PAGE
 }
 
-/// Begins to read `slice[range]` from its mapped file, without waiting for it. Does nothing if it is in memory, or if
-/// the system takes no such hint.
+/// Begins to read `slice[range]` from its mapped file, without waiting for it. Does nothing if it
+/// is in memory, or if the system takes no such hint.
 pub(crate) fn read_ahead<T>(slice: &[T], range: Range<usize>) {
     if let Some(part) = slice.get(range) {
         advise(part, libc::MADV_WILLNEED);
     }
 }
 
-/// Tells the system that `slice` is read at random, so that it reads only the requested pages and not those around them.
+/// Tells the system that `slice` is read at random, so that it reads only the requested pages and
+/// not those around them.
 pub(crate) fn is_scattered<T>(slice: &[T]) {
     advise(slice, libc::MADV_RANDOM);
 }
@@ -63,7 +65,8 @@ fn advise<T>(slice: &[T], advice: i32) {
     }
     let from = page_of(slice, 0) * PAGE;
     let bytes = slice.as_ptr_range().end as usize - from;
-    // SAFETY: neither advice changes a byte or a mapping. A system of larger pages refuses an address that is not a page's start.
+    // SAFETY: neither advice changes a byte or a mapping. A system of larger pages refuses an
+    // address that is not a page's start.
     unsafe { libc::madvise(from as *mut libc::c_void, bytes, advice) };
 }
 
@@ -90,22 +93,34 @@ mod tests {
         file.write_all(&vec![1; PAGES * super::PAGE]).unwrap();
         file.sync_all().unwrap();
         let bytes = PAGES * super::PAGE;
-        // SAFETY: a new mapping of a file that nothing else uses; its pages are dropped from memory, not from the file.
+        // SAFETY: a new mapping of a file that nothing else uses; its pages are dropped from
+        // memory, not from the file.
         let mapped: &[u8] = unsafe {
             libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
-            let mapped =
-                libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            let mapped = libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            );
             assert_ne!(mapped, libc::MAP_FAILED);
             std::slice::from_raw_parts(mapped.cast(), bytes)
         };
         let in_memory = || -> Vec<usize> {
             let mut pages = [0u8; PAGES];
             // SAFETY: the mapping has as many pages.
-            assert_eq!(unsafe { libc::mincore(mapped.as_ptr() as *mut _, bytes, pages.as_mut_ptr()) }, 0);
+            assert_eq!(
+                unsafe { libc::mincore(mapped.as_ptr() as *mut _, bytes, pages.as_mut_ptr()) },
+                0
+            );
             (0..PAGES).filter(|&page| pages[page] & 1 != 0).collect()
         };
         if !in_memory().is_empty() {
-            eprintln!("skipped: the file system of temporary files is in memory, or its pages are larger");
+            eprintln!(
+                "skipped: the file system of temporary files is in memory, or its pages are larger"
+            );
             return;
         }
         super::is_scattered(mapped);

@@ -1,5 +1,5 @@
-//! Rules that several stages must agree on: the list of fanouts, the order in which an epoch visits the seeds, and the
-//! held-out links.
+//! Rules that several stages must agree on: the list of fanouts, the order in which an epoch visits
+//! the seeds, and the held-out links.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 use crate::error::KernelError;
 use crate::{Draws, Fanout, Stream, StreamKey, permute};
 
-/// Links that are held out of a graph to be predicted: a share of them, chosen by the unordered pair of the ends.
-/// Parsed and printed like `0.15` or, with a seed other than 0, `0.15,7`.
+/// Links that are held out of a graph to be predicted: a share of them, chosen by the unordered
+/// pair of the ends. Parsed and printed like `0.15` or, with a seed other than 0, `0.15,7`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldOutLinks {
     /// Share of the links.
@@ -33,9 +33,15 @@ impl FromStr for HeldOutLinks {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let problem = || format!("`{text}`: expected a share below 1, as 0.15, or with a seed, as 0.15,7");
+        let problem =
+            || format!("`{text}`: expected a share below 1, as 0.15, or with a seed, as 0.15,7");
         let (share, seed) = text.split_once(',').unwrap_or((text, "0"));
-        let share = share.trim().parse().ok().filter(|share| (0.0..1.0).contains(share)).ok_or_else(problem)?;
+        let share = share
+            .trim()
+            .parse()
+            .ok()
+            .filter(|share| (0.0..1.0).contains(share))
+            .ok_or_else(problem)?;
         Ok(Self { share, seed: seed.trim().parse().map_err(|_| problem())? })
     }
 }
@@ -47,14 +53,15 @@ impl fmt::Display for HeldOutLinks {
     }
 }
 
-/// Number in `[0, 1)` that decides the use of the link between `u` and `v`, in either direction: below the held-out
-/// shares it is predicted, else it is trained on.
+/// Number in `[0, 1)` that decides the use of the link between `u` and `v`, in either direction:
+/// below the held-out shares it is predicted, else it is trained on.
 pub fn link_draw(seed: u64, u: u32, v: u32) -> f64 {
     let key = StreamKey { step: u.max(v), ..StreamKey::new(seed, Stream::Links) };
     f64::from(Draws::new(&key, u.min(v)).unit_f32())
 }
 
-/// One [`Fanout`] for each layer, from the seeds' layer downwards. Parsed and printed like `15,10,5`.
+/// One [`Fanout`] for each layer, from the seeds' layer downwards. Parsed and printed like
+/// `15,10,5`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fanouts(Vec<Fanout>);
 
@@ -89,10 +96,13 @@ impl FromStr for Fanouts {
     type Err = KernelError;
 
     fn from_str(text: &str) -> Result<Self, KernelError> {
-        let fanouts: Vec<Fanout> = text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
+        let fanouts: Vec<Fanout> =
+            text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
         // The layer is one byte of a random number's key.
         if fanouts.len() > usize::from(u8::MAX) {
-            return Err(KernelError::Fanout { got: format!("{} of them, at most 255", fanouts.len()) });
+            return Err(KernelError::Fanout {
+                got: format!("{} of them, at most 255", fanouts.len()),
+            });
         }
         Ok(Self(fanouts))
     }
@@ -112,12 +122,12 @@ impl fmt::Display for Fanouts {
 
 crate::sample::serde_by_text!(Fanouts);
 
-/// The first epoch of pre-sampling; training starts at 1. With one seed both draw by the same rule, and pre-sampling
-/// still never counts the very mini-batches that will be trained on.
+/// The first epoch of pre-sampling; training starts at 1. With one seed both draw by the same rule,
+/// and pre-sampling still never counts the very mini-batches that will be trained on.
 pub const FIRST_PRESAMPLE_EPOCH: u32 = 1 << 31;
 
-/// The training vertices in the order of `epoch`: consecutive runs of the batch size are its global mini-batches. Every
-/// rank computes the same order.
+/// The training vertices in the order of `epoch`: consecutive runs of the batch size are its global
+/// mini-batches. Every rank computes the same order.
 ///
 /// # Errors
 /// [`KernelError::TooManyItems`] above `u32::MAX` training vertices.
@@ -176,7 +186,8 @@ mod tests {
     #[test]
     fn every_layer_of_every_mini_batch_has_its_own_draws() {
         let fanouts: Fanouts = "3,3,3".parse().unwrap();
-        let steps = (0..8).map(|i| Step { seed: i & 1, epoch: (i >> 1 & 1) as u32, step: (i >> 2) as u32 });
+        let steps =
+            (0..8).map(|i| Step { seed: i & 1, epoch: (i >> 1 & 1) as u32, step: (i >> 2) as u32 });
         let mut words = Vec::new();
         for step in steps {
             let layers: Vec<_> = step.layers(&fanouts).collect();

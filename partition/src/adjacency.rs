@@ -1,16 +1,18 @@
 //! The symmetrised graph, weighted, as METIS wants it.
 //!
-//! Returns, for every vertex that has a neighbour, its distinct neighbours in ascending order, each with a weight.
-//! Self-loops are dropped; vertices without a neighbour have no row. Every pair is in the rows of both ends with the same
-//! weight: the type is symmetric and free of loops by construction, because METIS silently answers 0 for other graphs.
-//! Input: any topology that has passed `check_indices` (duplicates allowed), and perhaps a count for each edge.
-//! Idea: scatter the edges into the rows of their sources (the transpose), sort those rows, and merge each with the
-//! in-neighbours of its vertex.
-//! Weight of a pair: 1 + count, where count sums u→v and v→u and all duplicates; the counts are scaled down where the sum
-//! over the pairs would pass 2^30. Without counts every pair weighs 1. The 1 is there because METIS takes no zero, and
-//! because an edge that was not sampled may still be. On six real and generated graphs, k = 4 and 8, the share of cross
-//! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from 0.1 to 256.
-//! Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge and 16 per arc; 4 (weighted 8) bytes per arc in the result.
+//! Returns, for every vertex that has a neighbour, its distinct neighbours in ascending order, each
+//! with a weight. Self-loops are dropped; vertices without a neighbour have no row. Every pair is
+//! in the rows of both ends with the same weight: the type is symmetric and free of loops by
+//! construction, because METIS silently answers 0 for other graphs. Input: any topology that has
+//! passed `check_indices` (duplicates allowed), and perhaps a count for each edge. Idea: scatter
+//! the edges into the rows of their sources (the transpose), sort those rows, and merge each with
+//! the in-neighbours of its vertex. Weight of a pair: 1 + count, where count sums u→v and v→u and
+//! all duplicates; the counts are scaled down where the sum over the pairs would pass 2^30. Without
+//! counts every pair weighs 1. The 1 is there because METIS takes no zero, and because an edge that
+//! was not sampled may still be. On six real and generated graphs, k = 4 and 8, the share of cross
+//! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from
+//! 0.1 to 256. Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge and
+//! 16 per arc; 4 (weighted 8) bytes per arc in the result.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,16 +22,19 @@ use rayon::prelude::*;
 use crate::repair::Neighbours;
 use crate::{Error, Result};
 
-/// Most vertices with a neighbour: their weights, at least 1 each, must stay below 2^30 with room for proportions.
+/// Most vertices with a neighbour: their weights, at least 1 each, must stay below 2^30 with room
+/// for proportions.
 pub(crate) const MAX_VERTICES: usize = 1 << 28;
 /// Most arcs.
 const MAX_ARCS: u64 = i32::MAX as u64;
-/// Bound of the sum of weights over all pairs, so that the sum over both directions is a 32-bit number.
+/// Bound of the sum of weights over all pairs, so that the sum over both directions is a 32-bit
+/// number.
 const MAX_WEIGHT: u64 = 1 << 30;
 /// Vertices that one task handles together.
 const ROWS_PER_TASK: usize = 1024;
 
-/// An undirected graph in compressed rows with 32-bit signed numbers. A row is not a vertex: see [`Adjacency::vertices`].
+/// An undirected graph in compressed rows with 32-bit signed numbers. A row is not a vertex: see
+/// [`Adjacency::vertices`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adjacency {
     vertices: Vec<u32>,
@@ -39,17 +44,21 @@ pub(crate) struct Adjacency {
 }
 
 impl Adjacency {
-    /// Arcs of the symmetrised graph: twice the number of adjacent pairs. Cost: O(m log d), parallel, no memory.
+    /// Arcs of the symmetrised graph: twice the number of adjacent pairs. Cost: O(m log d),
+    /// parallel, no memory.
     pub fn count_arcs(topology: &Topology) -> u64 {
-        // A pair is counted at its first mention: in the row of the larger end, or of the smaller when the larger has none.
+        // A pair is counted at its first mention: in the row of the larger end, or of the smaller
+        // when the larger has none.
         let pairs_of = |v: u32| {
             let row = topology.in_neighbours(v);
             let first = |at: usize| at == 0 || row[at - 1] != row[at];
             let mentioned = |u: u32| u > v && topology.in_neighbours(u).binary_search(&v).is_ok();
-            let pairs = (0..row.len()).filter(|&at| row[at] != v && first(at) && !mentioned(row[at]));
+            let pairs =
+                (0..row.len()).filter(|&at| row[at] != v && first(at) && !mentioned(row[at]));
             pairs.count() as u64
         };
-        let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
+        let vertices =
+            (0..topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
         2 * vertices.map(pairs_of).sum::<u64>()
     }
 
@@ -64,7 +73,8 @@ impl Adjacency {
         }
     }
 
-    /// Symmetrises `topology`. `counts` holds a number for each edge, in the order of the topology's indices.
+    /// Symmetrises `topology`. `counts` holds a number for each edge, in the order of the
+    /// topology's indices.
     ///
     /// Fails on graphs beyond 2^31 - 1 arcs.
     pub fn build(topology: &Topology, counts: Option<&[u32]>) -> Result<Self> {
@@ -75,15 +85,19 @@ impl Adjacency {
             let (mut degrees, mut arcs, mut outs) = (Vec::new(), Vec::new(), Vec::new());
             for v in first..n.min(first + ROWS_PER_TASK) {
                 let before = arcs.len();
-                edges.each_neighbour(v as u32, &mut outs, |neighbour, count| arcs.push((neighbour, count)));
+                edges.each_neighbour(v as u32, &mut outs, |neighbour, count| {
+                    arcs.push((neighbour, count))
+                });
                 degrees.push((arcs.len() - before) as u32);
             }
             (degrees, arcs)
         };
-        let found: Vec<(Vec<u32>, Vec<(u32, u64)>)> = firsts.into_par_iter().map(rows_from).collect();
+        let found: Vec<(Vec<u32>, Vec<(u32, u64)>)> =
+            firsts.into_par_iter().map(rows_from).collect();
         drop(edges);
         let degrees = found.iter().flat_map(|(degrees, _)| degrees.iter().copied());
-        let vertices: Vec<u32> = (0..).zip(degrees.clone()).filter(|&(_, degree)| degree > 0).map(|(v, _)| v).collect();
+        let vertices: Vec<u32> =
+            (0..).zip(degrees.clone()).filter(|&(_, degree)| degree > 0).map(|(v, _)| v).collect();
         let arcs = found.iter().map(|(_, arcs)| arcs.len() as u64).sum();
         if arcs > MAX_ARCS || vertices.len() > MAX_VERTICES {
             return Err(Error::TooLarge { vertices: vertices.len(), arcs });
@@ -146,7 +160,8 @@ impl Adjacency {
 impl Neighbours for Adjacency {
     fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64)) {
         if let Ok(row) = self.vertices.binary_search(&v) {
-            self.neighbours(row).for_each(|(other, weight)| visit(self.vertices[other], weight as u64));
+            self.neighbours(row)
+                .for_each(|(other, weight)| visit(self.vertices[other], weight as u64));
         }
     }
 }
@@ -159,9 +174,11 @@ struct BothWays<'a> {
 }
 
 impl BothWays<'_> {
-    /// Visits every distinct neighbour of `v`, ascending, with the sum of its counts. `sorted` is memory to work in.
+    /// Visits every distinct neighbour of `v`, ascending, with the sum of its counts. `sorted` is
+    /// memory to work in.
     fn each_neighbour(&self, v: u32, sorted: &mut Vec<u64>, mut visit: impl FnMut(u32, u64)) {
-        let (start, end) = (self.topology.indptr()[v as usize], self.topology.indptr()[v as usize + 1]);
+        let (start, end) =
+            (self.topology.indptr()[v as usize], self.topology.indptr()[v as usize + 1]);
         let count = |e: u64| self.counts.map_or(0, |counts| counts[e as usize]);
         let ins = (start..end).map(|e| (self.topology.indices()[e as usize], count(e)));
         let mut ins = ins.filter(|&(u, _)| u != v).peekable();
@@ -169,7 +186,8 @@ impl BothWays<'_> {
         sorted.clear();
         sorted.extend_from_slice(self.reversed.of(v));
         sorted.sort_unstable();
-        let mut outs = sorted.iter().map(|&packed| ((packed >> 32) as u32, packed as u32)).peekable();
+        let mut outs =
+            sorted.iter().map(|&packed| ((packed >> 32) as u32, packed as u32)).peekable();
         loop {
             let next = match (ins.peek(), outs.peek()) {
                 (Some(a), Some(b)) => a.0.min(b.0),
@@ -215,7 +233,10 @@ impl EdgesBySource {
         let slots: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
         each_edge(&|u, v, e| {
             let slot = cursors[u as usize].fetch_add(1, Relaxed);
-            slots[slot as usize].store(u64::from(v) << 32 | u64::from(counts.map_or(0, |counts| counts[e])), Relaxed);
+            slots[slot as usize].store(
+                u64::from(v) << 32 | u64::from(counts.map_or(0, |counts| counts[e])),
+                Relaxed,
+            );
         });
         // Each cursor has moved to the end of its row.
         let ends: Vec<u64> = cursors.into_iter().map(AtomicU64::into_inner).collect();

@@ -1,9 +1,9 @@
 //! Partitions that look at no edge: GSplit's "Rand", and hashing.
 //!
-//! Random: a random permutation dealt out in turn, so that sizes differ by at most one; with targets cut into ranges as long as these
-//! are. Hash: each vertex draws its part by itself, so that sizes vary as throws of dice do. A part that stays empty, on tiny graphs
-//! or with a tiny target, gets one vertex.
-//! Both cut (k - 1)/k of the edges on average. Cost: O(n log n) and O(n).
+//! Random: a random permutation dealt out in turn, so that sizes differ by at most one; with
+//! targets cut into ranges as long as these are. Hash: each vertex draws its part by itself, so
+//! that sizes vary as throws of dice do. A part that stays empty, on tiny graphs or with a tiny
+//! target, gets one vertex. Both cut (k - 1)/k of the edges on average. Cost: O(n log n) and O(n).
 
 use gsplit_kernels::{Draws, Stream, StreamKey, permute};
 use gsplit_store::Progress;
@@ -45,9 +45,12 @@ impl Partitioner for Hash {
         let ends = problem.targets.as_ref().map(|_| problem.layout().ends());
         let part = |v| match &ends {
             None => Draws::new(&key, v).below(problem.parts) as u16,
-            Some(ends) => at(f64::from(Draws::new(&key, v).below(u32::MAX)) / f64::from(u32::MAX), ends),
+            Some(ends) => {
+                at(f64::from(Draws::new(&key, v).below(u32::MAX)) / f64::from(u32::MAX), ends)
+            }
         };
-        let mut assignment: Vec<u16> = (0..problem.topology.num_vertices() as u32).into_par_iter().map(part).collect();
+        let mut assignment: Vec<u16> =
+            (0..problem.topology.num_vertices() as u32).into_par_iter().map(part).collect();
         fill_empty_parts(&mut assignment, &problem.weights, problem.layout());
         Ok(assignment)
     }

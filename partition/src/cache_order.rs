@@ -1,17 +1,23 @@
 //! Order in which the vertices of a part deserve a cache slot.
 //!
-//! Returns the vertices of part 0, then of part 1 and so on; within a part by falling number of mini-batches that load them
-//! (the presample's `input` counter; GNNLab's hotness), ties by id. Without a presample by out-degree, the number of
-//! vertices that aggregate from them. Why not `appear`: it counts a vertex once for every layer, but its feature row is
-//! loaded once a mini-batch. Cost: O(n log n), without a presample O(m) more.
+//! Returns the vertices of part 0, then of part 1 and so on; within a part by falling number of
+//! mini-batches that load them (the presample's `input` counter; GNNLab's hotness), ties by id.
+//! Without a presample by out-degree, the number of vertices that aggregate from them. Why not
+//! `appear`: it counts a vertex once for every layer, but its feature row is loaded once a
+//! mini-batch. Cost: O(n log n), without a presample O(m) more.
 
 use std::cmp::Reverse;
 
 use gsplit_store::{Presample, Topology, out_degrees};
 use rayon::prelude::*;
 
-/// The vertices of each part, hottest first. `assignment` holds a part for each vertex of `topology`.
-pub(crate) fn cache_order(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> Vec<u32> {
+/// The vertices of each part, hottest first. `assignment` holds a part for each vertex of
+/// `topology`.
+pub(crate) fn cache_order(
+    topology: &Topology,
+    assignment: &[u16],
+    presample: Option<&Presample>,
+) -> Vec<u32> {
     let counted;
     let heat = match presample {
         Some(presample) => presample.input(),
@@ -34,7 +40,8 @@ mod tests {
     fn parts_in_order_and_hottest_first() {
         for graph in graphs() {
             let (dataset, presample) = graph.presampled();
-            let assignment: Vec<u16> = (0..dataset.num_vertices()).map(|v| (v % 3) as u16).collect();
+            let assignment: Vec<u16> =
+                (0..dataset.num_vertices()).map(|v| (v % 3) as u16).collect();
             let order = cache_order(dataset.topology(), &assignment, Some(&presample));
             let mut sorted = order.clone();
             sorted.sort_unstable();
@@ -44,7 +51,8 @@ mod tests {
                 let heat = presample.input();
                 assert!(
                     assignment[a] < assignment[b]
-                        || assignment[a] == assignment[b] && (heat[a] > heat[b] || heat[a] == heat[b] && a < b),
+                        || assignment[a] == assignment[b]
+                            && (heat[a] > heat[b] || heat[a] == heat[b] && a < b),
                     "{}: {a} before {b}",
                     graph.name
                 );
@@ -54,7 +62,8 @@ mod tests {
 
     #[test]
     fn out_degree_without_a_presample() {
-        let dataset = Fixture::new("fan", 5, &[(3, 0), (3, 1), (3, 4), (2, 0), (2, 1), (0, 1)]).dataset();
+        let dataset =
+            Fixture::new("fan", 5, &[(3, 0), (3, 1), (3, 4), (2, 0), (2, 1), (0, 1)]).dataset();
         assert_eq!(cache_order(dataset.topology(), &[1, 1, 0, 0, 1], None), [3, 2, 0, 1, 4]);
     }
 }

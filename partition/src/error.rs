@@ -17,7 +17,10 @@ pub enum Error {
     #[error("{0}")]
     Option(String),
     /// More parts than vertices.
-    #[error("--parts {parts}: the graph has {vertices} vertices, and no part may be empty; ask for at most that many")]
+    #[error(
+        "--parts {parts}: the graph has {vertices} vertices, and no part may be empty; ask for at \
+         most that many"
+    )]
     TooManyParts {
         /// Parts asked for.
         parts: u32,
@@ -26,7 +29,8 @@ pub enum Error {
     },
     /// The symmetrised graph does not fit METIS's 32-bit indices.
     #[error(
-        "METIS: the symmetrised graph has {vertices} vertices and {arcs} arcs, METIS takes {} vertices and {} arcs; \
+        "METIS: the symmetrised graph has {vertices} vertices and {arcs} arcs, METIS takes {} \
+         vertices and {} arcs; \
          use --partitioner multilevel",
         crate::adjacency::MAX_VERTICES,
         i32::MAX

@@ -27,11 +27,13 @@ impl GraphOptions {
     }
 }
 
-/// Cuts `graph` by the multilevel partitioner and returns the part of each vertex. Edges count in both directions, and vertices and
-/// edges weigh 1. No part is empty. The result does not depend on the number of threads.
+/// Cuts `graph` by the multilevel partitioner and returns the part of each vertex. Edges count in
+/// both directions, and vertices and edges weigh 1. No part is empty. The result does not depend on
+/// the number of threads.
 ///
 /// # Errors
-/// [`Error::Option`] for options out of range, [`Error::TooManyParts`] for more parts than vertices.
+/// [`Error::Option`] for options out of range, [`Error::TooManyParts`] for more parts than
+/// vertices.
 ///
 /// ```
 /// use gsplit_partition::{GraphOptions, partition_graph};
@@ -49,11 +51,14 @@ pub fn partition_graph(graph: &Topology, options: &GraphOptions) -> Result<Vec<u
         return Err(Error::Option(format!("parts {parts}: expected 1 to {MAX_PARTS}")));
     }
     if !(epsilon > 0.0 && epsilon <= 1.0) {
-        return Err(Error::Option(format!("epsilon {epsilon}: expected a number above 0 and at most 1")));
+        return Err(Error::Option(format!(
+            "epsilon {epsilon}: expected a number above 0 and at most 1"
+        )));
     }
     match graph.num_vertices() {
         vertices if parts as usize > vertices => Err(Error::TooManyParts { parts, vertices }),
         vertices if parts == 1 => Ok(vec![0; vertices]),
-        _ => Multilevel.assign(&Problem { epsilon, seed, quality, ..Problem::of(graph, parts) }, &NoProgress),
+        _ => Multilevel
+            .assign(&Problem { epsilon, seed, quality, ..Problem::of(graph, parts) }, &NoProgress),
     }
 }

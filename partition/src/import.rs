@@ -1,12 +1,12 @@
 //! Partitions that other tools made.
 //!
 //! Returns the part of each vertex of a dataset, and how many parts there are; none is empty.
-//! Input: METIS's `graph.part.K` (text, one part a line, vertices in order), or a `.npy` array of integers of one
-//! dimension, one part a row: gsplit's own `assignment.npy`, DGL's and PyG's node maps, `numpy.save` of what any tool
-//! returned. Rows follow the dataset's vertices, or the ids of the raw input ([`ImportOptions::by_original_id`]); what
-//! the raw input had and the dataset has not is passed over.
-//! Every number is checked; a file that is wrong is refused with its line (from 1) or row (from 0).
-//! Cost: O(rows), 2 bytes a row, allocated as rows arrive.
+//! Input: METIS's `graph.part.K` (text, one part a line, vertices in order), or a `.npy` array of
+//! integers of one dimension, one part a row: gsplit's own `assignment.npy`, DGL's and PyG's node
+//! maps, `numpy.save` of what any tool returned. Rows follow the dataset's vertices, or the ids of
+//! the raw input ([`ImportOptions::by_original_id`]); what the raw input had and the dataset has
+//! not is passed over. Every number is checked; a file that is wrong is refused with its line (from
+//! 1) or row (from 0). Cost: O(rows), 2 bytes a row, allocated as rows arrive.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,15 +25,17 @@ const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ImportOptions {
-    /// Take over a partition that another tool made: METIS's graph.part.K (one part a line) or a .npy array of integers
-    /// (assignment.npy, DGL's or PyG's parts). Its order is that of the dataset's vertices. --parts may be left out
+    /// Take over a partition that another tool made: METIS's graph.part.K (one part a line) or a
+    /// .npy array of integers (assignment.npy, DGL's or PyG's parts). Its order is that of the
+    /// dataset's vertices. --parts may be left out
     #[cfg_attr(feature = "cli", arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["targets", "servers", "partitioner", "weights", "load", "balance", "epsilon", "seed", "tries", "quality", "refine"]
     ))]
     pub import: Option<PathBuf>,
-    /// Line or row i of the imported file is the part of the vertex whose id in the raw input was i, counted from 0
+    /// Line or row i of the imported file is the part of the vertex whose id in the raw input was
+    /// i, counted from 0
     #[cfg_attr(feature = "cli", arg(long, requires = "import"))]
     pub by_original_id: bool,
 }
@@ -67,7 +69,9 @@ impl ImportOptions {
         let parts = match (parts, assignment.iter().max()) {
             (Some(parts), _) => parts,
             (None, Some(&last)) => u32::from(last) + 1,
-            (None, None) => return Err(wrong("the dataset has no vertices to give parts to".into())),
+            (None, None) => {
+                return Err(wrong("the dataset has no vertices to give parts to".into()));
+            }
         };
         let mut sizes = vec![0u64; parts as usize];
         assignment.iter().for_each(|&part| sizes[part as usize] += 1);
@@ -86,7 +90,8 @@ impl Imported {
         format!("import-k{}", self.parts)
     }
 
-    /// The form that is stored with the result. Nothing was asked of the balance: the ε is the one that always holds.
+    /// The form that is stored with the result. Nothing was asked of the balance: the ε is the one
+    /// that always holds.
     pub fn config(&self) -> PartitionConfig {
         PartitionConfig {
             parts: self.parts,
@@ -103,8 +108,10 @@ impl Imported {
 
 /// The parts in a file, one a row, each below `parts`.
 fn read_rows(path: &Path, parts: u32) -> Result<Vec<u16>> {
-    let mut reader =
-        BufReader::with_capacity(1 << 16, gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?);
+    let mut reader = BufReader::with_capacity(
+        1 << 16,
+        gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?,
+    );
     let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
     match start.starts_with(NPY_MAGIC) {
         true => read_npy(path, parts),
@@ -126,12 +133,16 @@ fn read_text(path: &Path, reader: impl BufRead, parts: u32) -> Result<Vec<u16>> 
             (false, Some(blank)) => Err((blank, "an empty line".into())),
             (false, None) => {
                 let part = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-                let shown = || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
+                let shown =
+                    || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
                 part.filter(|&part| u32::from(part) < parts).ok_or_else(|| (number, shown()))
             }
         };
         found.push(part.map_err(|(line, found)| {
-            let problem = format!("line {line}: expected one part, a number from 0 to {}, found {found}", parts - 1);
+            let problem = format!(
+                "line {line}: expected one part, a number from 0 to {}, found {found}",
+                parts - 1
+            );
             Error::Import { path: path.into(), problem }
         })?);
     }
@@ -147,7 +158,9 @@ fn read_npy(path: &Path, parts: u32) -> Result<Vec<u16>> {
     })?;
     if file.width() != 1 || file.descr().contains('f') {
         let (width, descr) = (file.width(), file.descr());
-        return Err(wrong(format!("expected an integer a row, found rows of {width} elements {descr}")));
+        return Err(wrong(format!(
+            "expected an integer a row, found rows of {width} elements {descr}"
+        )));
     }
     let part = |row: usize| {
         let value = file.number(row).unwrap_or(f64::NAN);
@@ -164,8 +177,13 @@ fn in_order(path: &Path, rows: Vec<u16>, dataset: &Dataset) -> Result<Vec<u16>> 
         return Ok(rows);
     }
     let renumbered = dataset.manifest().files.contains_key("nodes/original_id.npy");
-    let remedy = if renumbered { "; where it follows the ids of the raw input, pass --by-original-id" } else { "" };
-    let problem = format!("{found} rows, expected one for each of the {n} vertices of the dataset{remedy}");
+    let remedy = if renumbered {
+        "; where it follows the ids of the raw input, pass --by-original-id"
+    } else {
+        ""
+    };
+    let problem =
+        format!("{found} rows, expected one for each of the {n} vertices of the dataset{remedy}");
     Err(Error::Import { path: path.into(), problem })
 }
 
@@ -173,7 +191,10 @@ fn in_order(path: &Path, rows: Vec<u16>, dataset: &Dataset) -> Result<Vec<u16>> 
 fn by_original_id(path: &Path, rows: &[u16], dataset: &Dataset) -> Result<Vec<u16>> {
     let Some(ids) = dataset.listed_ids()? else {
         let why = match dataset.manifest().string_ids {
-            true => "the ids of the raw input were strings; bring the parts into the order of the dataset's vertices",
+            true => {
+                "the ids of the raw input were strings; bring the parts into the order of the \
+                 dataset's vertices"
+            }
             false => "vertices are in the order of the raw input's ids already; leave it out",
         };
         return Err(Error::Option(format!("--by-original-id: {why}")));
@@ -182,7 +203,10 @@ fn by_original_id(path: &Path, rows: &[u16], dataset: &Dataset) -> Result<Vec<u1
         let part = usize::try_from(id).ok().and_then(|id| rows.get(id).copied());
         part.ok_or_else(|| {
             let found = format!("{} rows, vertex {v} had the id {id} in the raw input", rows.len());
-            Error::Import { path: path.into(), problem: format!("{found}: expected one for each id from 0") }
+            Error::Import {
+                path: path.into(),
+                problem: format!("{found}: expected one for each id from 0"),
+            }
         })
     };
     ids.iter().enumerate().map(part).collect()
@@ -203,13 +227,18 @@ mod tests {
         let path = folder.path().join("graph.part");
         fs::write(&path, bytes).unwrap();
         let dataset = Fixture::new("edge", n, &[(0, 1)]).dataset();
-        ImportOptions { import: Some(path), by_original_id }.read(&dataset, parts).map(Option::unwrap)
+        ImportOptions { import: Some(path), by_original_id }
+            .read(&dataset, parts)
+            .map(Option::unwrap)
     }
 
     #[test]
     fn text_and_every_integer_type_give_the_same_parts() {
-        let expected = Imported { file: "graph.part".into(), assignment: vec![0, 2, 1, 2], parts: 3 };
-        for text in ["0\n2\n1\n2\n", "0\n2\n1\n2", " 0\r\n2 \r\n\t1\r\n2\r\n\r\n\n", "00\n02\n01\n02\n"] {
+        let expected =
+            Imported { file: "graph.part".into(), assignment: vec![0, 2, 1, 2], parts: 3 };
+        for text in
+            ["0\n2\n1\n2\n", "0\n2\n1\n2", " 0\r\n2 \r\n\t1\r\n2\r\n\r\n\n", "00\n02\n01\n02\n"]
+        {
             assert_eq!(import(text.as_bytes(), 4, None, false).unwrap(), expected, "{text:?}");
             assert_eq!(import(text.as_bytes(), 4, Some(3), false).unwrap(), expected, "{text:?}");
         }
@@ -222,7 +251,10 @@ mod tests {
             )*};
         }
         same!(i8, i16, i32, i64, u8, u16, u32, u64);
-        assert_eq!((expected.default_key().as_str(), expected.config().epsilon), ("import-k3", 2.0));
+        assert_eq!(
+            (expected.default_key().as_str(), expected.config().epsilon),
+            ("import-k3", 2.0)
+        );
         assert_eq!(expected.config().source.as_deref(), Some("graph.part"));
     }
 
@@ -231,7 +263,10 @@ mod tests {
         let graph = Fixture::new("path", 4, &[(0, 1), (1, 2), (2, 3)]);
         let dataset = graph.dataset();
         let made = assess(&dataset, None, vec![0, 0, 1, 1], 2, &NoProgress).unwrap();
-        assert_eq!((made.report.cut, made.report.adjacent_pairs, made.report.imbalance), (1, 3, 1.0));
+        assert_eq!(
+            (made.report.cut, made.report.adjacent_pairs, made.report.imbalance),
+            (1, 3, 1.0)
+        );
         assert_eq!((made.cache_order, made.assignment), (vec![0, 1, 2, 3], vec![0, 0, 1, 1]));
     }
 
@@ -241,19 +276,43 @@ mod tests {
             (b"", None, "0 rows, expected one for each of the 4 vertices"),
             (b"0\n1\n1\n", None, "3 rows, expected one for each of the 4"),
             (b"0\n1\n1\n0\n0\n", None, "5 rows, expected one for each of the 4"),
-            (b"0\n1\n\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found an empty line"),
-            (b"0\n1\n-1\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found `-1`"),
+            (
+                b"0\n1\n\n0\n",
+                None,
+                "line 3: expected one part, a number from 0 to 65534, found an empty line",
+            ),
+            (
+                b"0\n1\n-1\n0\n",
+                None,
+                "line 3: expected one part, a number from 0 to 65534, found `-1`",
+            ),
             (b"0 1\n1\n", None, "line 1: expected one part, a number from 0 to 65534, found `0 1`"),
             (b"0\n1.0\n", None, "line 2: expected one part, a number from 0 to 65534, found `1.0`"),
-            (b"0\n\xff", None, "line 2: expected one part, a number from 0 to 65534, found `\\xff`"),
-            (b"0\n1\n70000\n1\n", None, "line 3: expected one part, a number from 0 to 65534, found `70000`"),
+            (
+                b"0\n\xff",
+                None,
+                "line 2: expected one part, a number from 0 to 65534, found `\\xff`",
+            ),
+            (
+                b"0\n1\n70000\n1\n",
+                None,
+                "line 3: expected one part, a number from 0 to 65534, found `70000`",
+            ),
             (
                 b"0\n1\n99999999999999999999\n1\n",
                 None,
                 "line 3: expected one part, a number from 0 to 65534, found `99999",
             ),
-            (b"0\n1\n2\n1\n", Some(2), "line 3: expected one part, a number from 0 to 1, found `2`"),
-            (b"1\n2\n1\n2\n", None, "part 0 of 3 has no vertex; expected parts from 0 without a gap"),
+            (
+                b"0\n1\n2\n1\n",
+                Some(2),
+                "line 3: expected one part, a number from 0 to 1, found `2`",
+            ),
+            (
+                b"1\n2\n1\n2\n",
+                None,
+                "part 0 of 3 has no vertex; expected parts from 0 without a gap",
+            ),
             (b"0\n1\n0\n1\n", Some(3), "part 2 of 3 has no vertex"),
             (b"0\n1\n0\n1\n", Some(70_000), "--parts 70000: expected 1 to 65535"),
         ];
@@ -275,36 +334,62 @@ mod tests {
             import(&bytes, 4, parts, false).unwrap_err().to_string()
         };
         write_npy(&path, &[0i64, 1, -1, 0]).unwrap();
-        assert!(message(None).ends_with("row 2: part -1, expected 0 to 65534"), "{}", message(None));
+        assert!(
+            message(None).ends_with("row 2: part -1, expected 0 to 65534"),
+            "{}",
+            message(None)
+        );
         write_npy(&path, &[0u64, 1, u64::MAX, 0]).unwrap();
-        assert!(message(None).contains("row 2: part 18446744073709552000, expected"), "{}", message(None));
+        assert!(
+            message(None).contains("row 2: part 18446744073709552000, expected"),
+            "{}",
+            message(None)
+        );
         write_npy(&path, &[0u16, 1, 2, 3]).unwrap();
-        assert!(message(Some(3)).ends_with("row 3: part 3, expected 0 to 2"), "{}", message(Some(3)));
+        assert!(
+            message(Some(3)).ends_with("row 3: part 3, expected 0 to 2"),
+            "{}",
+            message(Some(3))
+        );
         write_npy(&path, &[0.0f32, 1.0, 2.0, 3.0]).unwrap();
-        assert!(message(None).contains("expected an integer a row, found rows of 1 elements <f4"), "{}", message(None));
+        assert!(
+            message(None).contains("expected an integer a row, found rows of 1 elements <f4"),
+            "{}",
+            message(None)
+        );
         write_npy(&path, &[0u8, 1]).unwrap();
-        assert!(message(None).contains("2 rows, expected one for each of the 4"), "{}", message(None));
+        assert!(
+            message(None).contains("2 rows, expected one for each of the 4"),
+            "{}",
+            message(None)
+        );
         fs::write(&path, b"\x93NUMPY\x01\x00").unwrap();
-        assert!(message(None).contains("the file is too short") && !message(None).contains("verify"));
+        assert!(
+            message(None).contains("the file is too short") && !message(None).contains("verify")
+        );
     }
 
     #[test]
     fn lines_by_the_ids_of_the_raw_input() {
         let folder = tempfile::tempdir().unwrap();
         let (path, file) = (folder.path().join("ds"), folder.path().join("graph.part.2"));
-        let mut writer = gsplit_store::DatasetWriter::create(&path, true, &[0, 1, 1, 1], &[1]).unwrap();
+        let mut writer =
+            gsplit_store::DatasetWriter::create(&path, true, &[0, 1, 1, 1], &[1]).unwrap();
         writer.add_original_ids(&[5, 1, 3]).unwrap();
         let dataset = writer.finish(Provenance::default()).unwrap();
         let read = |text: &str| {
             fs::write(&file, text).unwrap();
-            ImportOptions { import: Some(file.clone()), by_original_id: true }.read(&dataset, None).map(Option::unwrap)
+            ImportOptions { import: Some(file.clone()), by_original_id: true }
+                .read(&dataset, None)
+                .map(Option::unwrap)
         };
         assert_eq!(read("9\n0\n9\n1\n9\n0\n9\n").unwrap().assignment, [0, 0, 1]);
         let message = read("0\n1\n0\n").unwrap_err().to_string();
         assert!(message.contains("3 rows, vertex 0 had the id 5 in the raw input"), "{message}");
         fs::write(&file, "0\n1\n").unwrap();
-        let message =
-            ImportOptions { import: Some(file.clone()), by_original_id: false }.read(&dataset, None).unwrap_err();
+        let message = ImportOptions { import: Some(file.clone()), by_original_id: false }
+            .read(&dataset, None)
+            .unwrap_err();
         assert!(message.to_string().ends_with("pass --by-original-id"), "{message}");
         let message = import(b"0\n1\n", 2, None, true).unwrap_err().to_string();
         assert!(message.contains("--by-original-id: vertices are in the order"), "{message}");

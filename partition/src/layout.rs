@@ -1,11 +1,14 @@
-//! Layout of the parts: the number of servers, the server of each part, and the target of each part.
+//! Layout of the parts: the number of servers, the server of each part, and the target of each
+//! part.
 //!
-//! Parts are assigned in order: part p of K is on server p / (K / S). Traffic between servers costs more than traffic
-//! within one, so the multilevel partitioner cuts for the servers first and then moves vertices within them.
+//! Parts are assigned in order: part p of K is on server p / (K / S). Traffic between servers costs
+//! more than traffic within one, so the multilevel partitioner cuts for the servers first and then
+//! moves vertices within them.
 
 use std::ops::Range;
 
-/// `parts` parts on `servers` servers, the same number on each. A number of parts without servers means one server and equal weights.
+/// `parts` parts on `servers` servers, the same number on each. A number of parts without servers
+/// means one server and equal weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layout<'a> {
     parts: u32,
@@ -40,7 +43,8 @@ impl<'a> Layout<'a> {
         Self { parts: per_server * self.servers, ..self }
     }
 
-    /// Parts that `part` becomes in the end: a bundle is halved again and again, the smaller half first.
+    /// Parts that `part` becomes in the end: a bundle is halved again and again, the smaller half
+    /// first.
     pub fn last_of(self, part: u16) -> Range<usize> {
         let (mut bundles, mut last) = (self.per_server(), self.last / self.servers);
         let mut at = u32::from(part) % bundles.max(1);
@@ -71,7 +75,8 @@ impl<'a> Layout<'a> {
         Self::new(last.len() as u32, 1).with_targets(self.targets.map(|targets| &targets[last]))
     }
 
-    /// Load that `part` is to have, over the mean of all parts. Every limit of a part is a multiple of it.
+    /// Load that `part` is to have, over the mean of all parts. Every limit of a part is a multiple
+    /// of it.
     pub fn target(self, part: u16) -> f64 {
         let sum = match self.targets {
             None if self.parts == self.last => return 1.0,
@@ -89,7 +94,8 @@ impl<'a> Layout<'a> {
 
     /// Mean target of the parts of `server`.
     pub fn server_target(self, server: u16) -> f64 {
-        self.parts_of(server).map(|part| self.target(part)).sum::<f64>() / f64::from(self.per_server())
+        self.parts_of(server).map(|part| self.target(part)).sum::<f64>()
+            / f64::from(self.per_server())
     }
 
     /// The fraction of the whole at which each part ends, were they laid end to end.
@@ -152,28 +158,46 @@ mod tests {
         for servers in 1..4 {
             for per_server in 1..40 {
                 let layout = Layout::new(servers * per_server, servers);
-                for bundles in [1, 2, 4, 8, 16, 32, per_server].into_iter().filter(|&bundles| bundles <= per_server) {
+                for bundles in [1, 2, 4, 8, 16, 32, per_server]
+                    .into_iter()
+                    .filter(|&bundles| bundles <= per_server)
+                {
                     let bundled = layout.bundles(bundles);
-                    let held: Vec<u32> = (0..bundled.parts() as u16).map(|part| bundled.last_parts(part)).collect();
+                    let held: Vec<u32> =
+                        (0..bundled.parts() as u16).map(|part| bundled.last_parts(part)).collect();
                     assert_eq!(held.iter().sum::<u32>(), layout.parts());
-                    assert!(held.iter().all(|&held| held.abs_diff(per_server / bundles) <= 1), "{held:?}");
-                    let targets: f64 = (0..bundled.parts() as u16).map(|part| bundled.target(part)).sum();
+                    assert!(
+                        held.iter().all(|&held| held.abs_diff(per_server / bundles) <= 1),
+                        "{held:?}"
+                    );
+                    let targets: f64 =
+                        (0..bundled.parts() as u16).map(|part| bundled.target(part)).sum();
                     assert!((targets - f64::from(bundled.parts())).abs() < 1e-9);
                     let ends = (0..bundled.parts() as u16).map(|part| bundled.last_of(part));
                     assert_eq!(
-                        ends.fold(0, |end, last| if last.start == end { last.end } else { usize::MAX }),
+                        ends.fold(0, |end, last| if last.start == end {
+                            last.end
+                        } else {
+                            usize::MAX
+                        }),
                         layout.parts() as usize
                     );
                 }
             }
         }
-        assert_eq!([0, 1, 2, 3].map(|part| Layout::from(7).bundles(4).last_parts(part)), [1, 2, 2, 2]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|part| Layout::from(7).bundles(4).last_parts(part)),
+            [1, 2, 2, 2]
+        );
     }
 
     #[test]
     fn parts_are_shared_out_in_order() {
         let layout = Layout::new(6, 2);
-        assert_eq!((0..6).map(|part| layout.server_of(part)).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+        assert_eq!(
+            (0..6).map(|part| layout.server_of(part)).collect::<Vec<_>>(),
+            [0, 0, 0, 1, 1, 1]
+        );
         assert_eq!((layout.siblings(1), layout.siblings(3), layout.per_server()), (0..3, 3..6, 3));
         let flat = Layout::from(65_535);
         assert_eq!((flat.siblings(65_534), flat.server_of(65_534)), (0..65_535, 0));

@@ -8,9 +8,9 @@
 //!                                                 │     import ──────────────────┴─▶ cache order, report
 //! ```
 //!
-//! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`. [`partition_graph`] cuts a graph
-//! in memory. [`mod@evaluate`]
-//! measures stored maps on fresh mini-batches; [`placement`] decides which device caches which feature rows.
+//! [`partition()`] does all of it for a dataset; the caller stores the result with
+//! `PartitionMap::save`. [`partition_graph`] cuts a graph in memory. [`mod@evaluate`] measures
+//! stored maps on fresh mini-batches; [`placement`] decides which device caches which feature rows.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

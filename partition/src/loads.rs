@@ -1,7 +1,7 @@
 //! Load of each part, kept up to date as vertices move.
 //!
-//! Input: the vertex weights, one or several numbers for each vertex, one for each constraint of balance.
-//! Cost: O(constraints) a question or a move.
+//! Input: the vertex weights, one or several numbers for each vertex, one for each constraint of
+//! balance. Cost: O(constraints) a question or a move.
 
 use std::ops::Range;
 
@@ -26,12 +26,21 @@ impl Loads {
     /// Parts with nothing in them, to share the total of `weights`.
     pub(crate) fn empty(layout: Layout<'_>, weights: &VertexWeights) -> Self {
         let parts = layout.parts();
-        let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
+        let means =
+            weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
         let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
         let targets: Vec<f64> = (0..parts as u16).map(|part| layout.target(part)).collect();
         let largest_target = targets.iter().copied().fold(1.0, f64::max);
-        Self { layout: Layout::new(parts, layout.servers()), targets, largest_target, constraints, means, loads, sizes }
+        Self {
+            layout: Layout::new(parts, layout.servers()),
+            targets,
+            largest_target,
+            constraints,
+            means,
+            loads,
+            sizes,
+        }
     }
 
     /// Load that `part` is to have, over the mean.
@@ -78,12 +87,18 @@ impl Loads {
 
     pub(crate) fn add(&mut self, part: u16, weight: &[u32]) {
         self.sizes[part as usize] += 1;
-        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load += u64::from(weight));
+        self.row_mut(part)
+            .iter_mut()
+            .zip(weight)
+            .for_each(|(load, &weight)| *load += u64::from(weight));
     }
 
     pub(crate) fn remove(&mut self, part: u16, weight: &[u32]) {
         self.sizes[part as usize] -= 1;
-        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load -= u64::from(weight));
+        self.row_mut(part)
+            .iter_mut()
+            .zip(weight)
+            .for_each(|(load, &weight)| *load -= u64::from(weight));
     }
 
     /// Moves what weighs `weight` from one part to another.
@@ -92,10 +107,12 @@ impl Loads {
         self.add(to, weight);
     }
 
-    /// Whether `part` can take `weight` and carry no more than its `capacities`, interleaved as the loads are.
+    /// Whether `part` can take `weight` and carry no more than its `capacities`, interleaved as the
+    /// loads are.
     #[inline]
     pub(crate) fn has_room(&self, part: u16, weight: &[u32], capacities: &[u64]) -> bool {
-        let sums = self.row(part).iter().zip(weight).zip(&capacities[part as usize * self.constraints..]);
+        let sums =
+            self.row(part).iter().zip(weight).zip(&capacities[part as usize * self.constraints..]);
         sums.into_iter().all(|((&load, &weight), &capacity)| load + u64::from(weight) <= capacity)
     }
 
@@ -121,11 +138,14 @@ impl Loads {
         self.means.iter().map(move |mean| mean * target)
     }
 
-    /// Most that each part may carry, interleaved as the loads are: 1 + `epsilon` times its target, and not less than the next whole
-    /// number above it, without which the parts may not hold all there is.
+    /// Most that each part may carry, interleaved as the loads are: 1 + `epsilon` times its target,
+    /// and not less than the next whole number above it, without which the parts may not hold all
+    /// there is.
     pub(crate) fn capacities(&self, epsilon: f64) -> Vec<u64> {
         let parts = 0..self.num_parts() as u16;
-        parts.flat_map(|part| self.targets_of(part).map(|target| capacity(target, epsilon))).collect()
+        parts
+            .flat_map(|part| self.targets_of(part).map(|target| capacity(target, epsilon)))
+            .collect()
     }
 
     /// Whether `part` carries more than its `capacities`.
@@ -141,8 +161,8 @@ impl Loads {
         (0..self.num_parts() as u16).map(|part| self.excess(part, &nothing, 0.0, capacities)).sum()
     }
 
-    /// Rank of `part` by room for more, to compare it with others: the less, the more room it has. Load over the mean where all targets
-    /// are equal.
+    /// Rank of `part` by room for more, to compare it with others: the less, the more room it has.
+    /// Load over the mean where all targets are equal.
     pub(crate) fn lack_of_room(&self, part: u16) -> f64 {
         self.fullness(part) * self.target(part) + (self.largest_target - self.target(part))
     }
@@ -154,7 +174,11 @@ impl Loads {
 
     /// A vertex's weight over the mean load of a part, in the constraint where that is largest.
     pub(crate) fn portion(&self, weight: &[u32]) -> f64 {
-        weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
+        weight
+            .iter()
+            .zip(&self.means)
+            .map(|(&weight, mean)| f64::from(weight) / mean)
+            .fold(0.0, f64::max)
     }
 
     /// Largest load of a part over its target, in the worst constraint.
@@ -165,10 +189,13 @@ impl Loads {
     /// Load of `part` over its target with `weight` more, in the constraint where that is largest.
     pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
         let loads = self.row(part).iter().zip(weight).zip(self.targets_of(part));
-        loads.map(|((&load, &weight), target)| (load as f64 + f64::from(weight)) / target).fold(0.0, f64::max)
+        loads
+            .map(|((&load, &weight), target)| (load as f64 + f64::from(weight)) / target)
+            .fold(0.0, f64::max)
     }
 
-    /// Load of `part` above its `capacities`, over the means, if its loads changed by `sign * weight`.
+    /// Load of `part` above its `capacities`, over the means, if its loads changed by `sign *
+    /// weight`.
     fn excess(&self, part: u16, weight: &[u32], sign: f64, capacities: &[u64]) -> f64 {
         let capacities = &capacities[part as usize * self.constraints..];
         let one = |(((&load, &weight), &capacity), mean): (((&u64, &u32), &u64), &f64)| {
@@ -179,7 +206,9 @@ impl Loads {
 
     /// How much the excess of both parts falls when a vertex of `weight` moves.
     pub(crate) fn relief(&self, from: u16, to: u16, weight: &[u32], capacities: &[u64]) -> f64 {
-        let sum = |sign: f64| self.excess(from, weight, -sign, capacities) + self.excess(to, weight, sign, capacities);
+        let sum = |sign: f64| {
+            self.excess(from, weight, -sign, capacities) + self.excess(to, weight, sign, capacities)
+        };
         sum(0.0) - sum(1.0)
     }
 }

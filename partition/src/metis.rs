@@ -1,20 +1,22 @@
-//! METIS (Karypis and Kumar, "Multilevel k-way partitioning scheme for irregular graphs", 1998), made safe.
+//! METIS (Karypis and Kumar, "Multilevel k-way partitioning scheme for irregular graphs", 1998),
+//! made safe.
 //!
-//! Returns a part for each row of an [`Adjacency`], and leaves it to [`repair`](crate::repair) to keep the promises that
-//! METIS only aims at: no empty part, balance within ε.
-//! Input: 2 to `num_rows - 1` parts.
-//! What METIS does not check or survive is settled here: weights are positive and their sums stay below 2^30; no vertex
-//! weighs more than a whole part, or its recursive bisection runs out of vertices and says so on standard output; the
-//! cut it reports must be the one recomputed from its answer.
-//! Cost: near linear; about 10 to 15 times the memory of the graph, see [`peak_bytes`].
-//! Why not the best of several tries (METIS's NCUTS): four cut 1 to 10 % less, in three times the time; and they are
-//! compared before the repair. Several tries are several calls here, on request.
+//! Returns a part for each row of an [`Adjacency`], and leaves it to [`repair`](crate::repair) to
+//! keep the promises that METIS only aims at: no empty part, balance within ε. Input: 2 to
+//! `num_rows - 1` parts. What METIS does not check or survive is settled here: weights are positive
+//! and their sums stay below 2^30; no vertex weighs more than a whole part, or its recursive
+//! bisection runs out of vertices and says so on standard output; the cut it reports must be the
+//! one recomputed from its answer. Cost: near linear; about 10 to 15 times the memory of the graph,
+//! see [`peak_bytes`]. Why not the best of several tries (METIS's NCUTS): four cut 1 to 10 % less,
+//! in three times the time; and they are compared before the repair. Several tries are several
+//! calls here, on request.
 //!
-//! While it runs METIS uses SIGTERM and SIGABRT for its own errors: it raises them itself, leaves its work by a jump,
-//! and returns early. On a valid graph it raises SIGTERM only in checks of its own consistency (after a line on standard
-//! error), so an unknown failure is taken for a SIGTERM from outside: [`Error::Interrupted`]. A program that may be
-//! terminated should keep SIGTERM blocked on every thread and wait for it on one of its own, as gsplit's binaries do: a jump
-//! out of malloc leaves malloc locked for good.
+//! While it runs METIS uses SIGTERM and SIGABRT for its own errors: it raises them itself, leaves
+//! its work by a jump, and returns early. On a valid graph it raises SIGTERM only in checks of its
+//! own consistency (after a line on standard error), so an unknown failure is taken for a SIGTERM
+//! from outside: [`Error::Interrupted`]. A program that may be terminated should keep SIGTERM
+//! blocked on every thread and wait for it on one of its own, as gsplit's binaries do: a jump out
+//! of malloc leaves malloc locked for good.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,7 +31,8 @@ use gsplit_store::memory::shown;
 
 /// Bound of the sum of the vertex weights of a constraint.
 const MAX_TOTAL: u64 = 1 << 30;
-/// Mean weight that vertices are scaled to when the sum allows: fine enough that rounding up to 1 distorts nothing.
+/// Mean weight that vertices are scaled to when the sum allows: fine enough that rounding up to 1
+/// distorts nothing.
 const MEAN_WEIGHT: u64 = 1000;
 /// METIS's least tolerance; anything tighter is left to the repair.
 const LEAST_TOLERANCE: f32 = 1.001;
@@ -48,9 +51,10 @@ pub(crate) fn kway(
 ) -> Result<Vec<u16>> {
     let parts = layout.parts();
     let failed = |error: metis::Error| match error {
-        metis::Error::Memory => {
-            Error::Metis("not enough memory for this graph; use --partitioner multilevel, or a larger machine".into())
-        }
+        metis::Error::Memory => Error::Metis(
+            "not enough memory for this graph; use --partitioner multilevel, or a larger machine"
+                .into(),
+        ),
         metis::Error::Input => Error::Metis("refused the graph; please report this".into()),
         _ => Error::Interrupted,
     };
@@ -83,13 +87,15 @@ pub(crate) fn kway(
     let part: Vec<u16> = part.into_par_iter().map(|part| part as u16).collect();
     let (cut, reported) = (graph.cut(&part), reported as u64);
     if cut != reported || part.par_iter().any(|&part| u32::from(part) >= parts) {
-        let problem = format!("reported a cut of {reported}, its partition has {cut}; use another --seed");
+        let problem =
+            format!("reported a cut of {reported}, its partition has {cut}; use another --seed");
         return Err(Error::Metis(problem));
     }
     Ok(part)
 }
 
-/// Weights of the rows as METIS takes them, interleaved: proportional, at least 1, at most the smallest part's share.
+/// Weights of the rows as METIS takes them, interleaved: proportional, at least 1, at most the
+/// smallest part's share.
 fn scaled(weights: &VertexWeights, vertices: &[u32], layout: Layout<'_>) -> Vec<Idx> {
     let smallest = layout.targets().unwrap_or_default().iter().copied().fold(1.0, f64::min);
     let rows = vertices.len() as u64;
@@ -105,12 +111,14 @@ fn scaled(weights: &VertexWeights, vertices: &[u32], layout: Layout<'_>) -> Vec<
     let mut columns: Vec<Vec<Idx>> = (0..weights.constraints()).map(column).collect();
     match columns.len() {
         1 => columns.remove(0),
-        _ => (0..vertices.len()).flat_map(|row| columns.iter().map(move |column| column[row])).collect(),
+        _ => (0..vertices.len())
+            .flat_map(|row| columns.iter().map(move |column| column[row]))
+            .collect(),
     }
 }
 
-/// A part's share of the total once every weight above the share is cut down to it: a heavier vertex fills a part by
-/// itself, and the other parts share the rest.
+/// A part's share of the total once every weight above the share is cut down to it: a heavier
+/// vertex fills a part by itself, and the other parts share the rest.
 fn share(weights: &[u64], parts: u64) -> u64 {
     let (mut rest, mut parts) = (weights.par_iter().sum::<u64>(), parts);
     if weights.par_iter().all(|&weight| weight <= rest / parts) {
@@ -127,8 +135,8 @@ fn share(weights: &[u64], parts: u64) -> u64 {
     (rest / parts).max(1)
 }
 
-/// Most memory that symmetrising and METIS hold at once, in bytes, mapped files not counted: what graphs without locality
-/// take, which coarsen slowly; others stay below.
+/// Most memory that symmetrising and METIS hold at once, in bytes, mapped files not counted: what
+/// graphs without locality take, which coarsen slowly; others stay below.
 ///
 /// | graph | vertices | arcs | measured (k = 8; unit, 2 constraints, pre-sampled) | this bound |
 /// | --- | --- | --- | --- | --- |
@@ -159,9 +167,12 @@ pub(crate) fn check_memory(
         let need = shown(need);
         let problem = format!("METIS may need up to {need}, {} are available", shown(available));
         if budget.is_some() {
-            return Err(Error::Option(format!("--memory: {problem}: pass a larger one, or --partitioner multilevel")));
+            return Err(Error::Option(format!(
+                "--memory: {problem}: pass a larger one, or --partitioner multilevel"
+            )));
         }
-        progress.note(&format!("warning: {problem}; --partitioner multilevel needs a fraction of it"));
+        progress
+            .note(&format!("warning: {problem}; --partitioner multilevel needs a fraction of it"));
     }
     Ok(())
 }
@@ -190,7 +201,8 @@ mod tests {
         let heavy = vec![0, 1, 3, u32::MAX / 2, u32::MAX];
         let weights = VertexWeights::new(5, &[heavy, vec![1, 1, 0, 0, 0]]);
         let scaled = scaled(&weights, &[0, 1, 2, 3, 4], 2.into());
-        // Both constraints share 5000. The heaviest vertex of the first fills a part by itself, so it weighs the remaining share.
+        // Both constraints share 5000. The heaviest vertex of the first fills a part by itself, so
+        // it weighs the remaining share.
         let column = |c: usize| scaled.iter().skip(c).step_by(2).copied().collect::<Vec<_>>();
         assert_eq!(column(0), [1, 1, 1, 1667, 1670]);
         assert_eq!(column(1), [2500, 2500, 1, 1, 1]);
@@ -219,7 +231,9 @@ mod tests {
         assert_eq!(notes(need), [""; 0]);
         let notes = notes(need - 1);
         assert!(notes.len() == 1 && notes[0].contains("--partitioner multilevel"), "{notes:?}");
-        let line = check_memory(topology, need - 1, Some(need), &Notes::default()).unwrap_err().to_string();
+        let line = check_memory(topology, need - 1, Some(need), &Notes::default())
+            .unwrap_err()
+            .to_string();
         assert!(line.starts_with("--memory: METIS may need up to"), "{line}");
     }
 

@@ -20,9 +20,11 @@ const MAX_TRIES: u32 = 1000;
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Multilevel k-way partitioning, built in: as few and light edges between balanced parts, faster and in less memory
+    /// Multilevel k-way partitioning, built in: as few and light edges between balanced parts,
+    /// faster and in less memory
     Multilevel,
-    /// Multilevel k-way partitioning with the METIS library: few and light edges between balanced parts
+    /// Multilevel k-way partitioning with the METIS library: few and light edges between balanced
+    /// parts
     Metis,
     /// Every vertex into a random part, parts of equal size: the baseline to beat
     Random,
@@ -52,8 +54,9 @@ pub enum Weights {
     Degree,
     /// Vertices and edges weigh 1
     Unit,
-    /// Vertices and edges weigh what came with the graph: in a METIS file, or in columns that convert's --vertex-weights and
-    /// --edge-weights name. Columns of vertices are balanced each by itself
+    /// Vertices and edges weigh what came with the graph: in a METIS file, or in columns that
+    /// convert's --vertex-weights and --edge-weights name. Columns of vertices are balanced each by
+    /// itself
     Own,
 }
 
@@ -114,12 +117,16 @@ pub struct PartitionOptions {
         hide_default_value = true
     ))]
     pub parts: u32,
-    /// Target weight of each part, e.g. 2,1,1 for one of half and two of a quarter: numbers above 0 in proportion, as
-    /// many as there are parts; --parts may be left out [default: parts of equal weight]
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', value_name = "T,...", allow_negative_numbers = true))]
+    /// Target weight of each part, e.g. 2,1,1 for one of half and two of a quarter: numbers above 0
+    /// in proportion, as many as there are parts; --parts may be left out [default: parts of equal
+    /// weight]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_delimiter = ',', value_name = "T,...", allow_negative_numbers = true)
+    )]
     pub targets: Vec<f64>,
-    /// Number of servers, with K / N parts each: part p is on server p / (K / N). The cut between servers is minimised
-    /// first, then the cut between the parts of each server (multilevel only)
+    /// Number of servers, with K / N parts each: part p is on server p / (K / N). The cut between
+    /// servers is minimised first, then the cut between the parts of each server (multilevel only)
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 1, value_name = "N"))]
     pub servers: u32,
     /// Partitioner to use
@@ -128,8 +135,9 @@ pub struct PartitionOptions {
     /// How much work goes into a small cut [default: default] (multilevel only)
     #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub quality: Option<Quality>,
-    /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
-    /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
+    /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its
+    /// cut does not grow where it is balanced, with --servers the cut between servers. --parts may
+    /// be left out (multilevel only)
     #[cfg_attr(feature = "cli", arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key))]
     pub refine: Option<String>,
     /// Weights to balance, and the cost of cutting an edge [default: presampled; range: unit]
@@ -138,23 +146,30 @@ pub struct PartitionOptions {
     /// Pre-sample counter that is a vertex's load, for --weights presampled and vertex
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub load: Load,
-    /// Quantities that the parts share evenly, one or several at once, instead of what --weights balances. --weights
-    /// (presampled, unit or own) then only says what cutting an edge costs
-    #[cfg_attr(feature = "cli", arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,..."))]
+    /// Quantities that the parts share evenly, one or several at once, instead of what --weights
+    /// balances. --weights (presampled, unit or own) then only says what cutting an edge costs
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,...")
+    )]
     pub balance: Vec<Quantity>,
-    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean, or times its target (not for random, hash and range)
+    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean, or times its
+    /// target (not for random, hash and range)
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 0.03))]
     pub epsilon: f64,
     /// Seed of all random choices
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
-    /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least cut
+    /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least
+    /// cut
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 1, value_name = "N"))]
     pub tries: u32,
-    /// Ask METIS for parts in one piece each: the graph has to be connected. Balance comes first, and the report counts `pieces`
+    /// Ask METIS for parts in one piece each: the graph has to be connected. Balance comes first,
+    /// and the report counts `pieces`
     #[cfg_attr(feature = "cli", arg(long))]
     pub contiguous: bool,
-    /// Bytes that the process may hold besides mapped files, for multilevel and metis; if `None`, four fifths of the free memory more.
+    /// Bytes that the process may hold besides mapped files, for multilevel and metis; if `None`,
+    /// four fifths of the free memory more.
     #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
     pub memory: Option<u64>,
@@ -164,7 +179,10 @@ impl PartitionOptions {
     /// Fails on values that make no sense whatever the graph.
     pub fn check(&self) -> Result<()> {
         if self.parts == 0 || self.parts > MAX_PARTS {
-            return Err(Error::Option(format!("--parts {}: expected 1 to {MAX_PARTS}", self.parts)));
+            return Err(Error::Option(format!(
+                "--parts {}: expected 1 to {MAX_PARTS}",
+                self.parts
+            )));
         }
         if !(self.epsilon > 0.0 && self.epsilon <= 1.0) {
             let problem = "expected a number above 0 and at most 1, e.g. 0.03 for parts at most 3 % above the mean";
@@ -175,7 +193,10 @@ impl PartitionOptions {
         self.check_weights()?;
         let name = value_name(self.partitioner);
         if self.tries == 0 || self.tries > MAX_TRIES {
-            return Err(Error::Option(format!("--tries {}: expected 1 to {MAX_TRIES}", self.tries)));
+            return Err(Error::Option(format!(
+                "--tries {}: expected 1 to {MAX_TRIES}",
+                self.tries
+            )));
         }
         let is_not = |only: Method| self.partitioner != only;
         let bounded = matches!(self.partitioner, Method::Multilevel | Method::Metis);
@@ -188,7 +209,9 @@ impl PartitionOptions {
             (self.memory.is_some(), "--memory", !bounded),
         ] {
             if given && wrong {
-                return Err(Error::Option(format!("{option}: --partitioner {name} has no such option; leave it out")));
+                return Err(Error::Option(format!(
+                    "{option}: --partitioner {name} has no such option; leave it out"
+                )));
             }
         }
         Ok(())
@@ -196,19 +219,23 @@ impl PartitionOptions {
 
     fn check_targets(&self) -> Result<()> {
         let wrong = |problem: String| Err(Error::Option(format!("--targets: {problem}")));
-        if let Some((at, target)) = (1..).zip(&self.targets).find(|(_, target)| !(**target > 0.0 && target.is_finite()))
+        if let Some((at, target)) =
+            (1..).zip(&self.targets).find(|(_, target)| !(**target > 0.0 && target.is_finite()))
         {
             return wrong(format!("number {at} is {target}: expected numbers above 0, e.g. 2,1,1"));
         }
         if !self.targets.is_empty() && self.targets.len() != self.parts as usize {
             let (found, parts) = (self.targets.len(), self.parts);
             return wrong(format!(
-                "{found} numbers for --parts {parts}: expected one for each part, or leave --parts out"
+                "{found} numbers for --parts {parts}: expected one for each part, or leave --parts \
+                 out"
             ));
         }
         let sum: f64 = self.targets.iter().sum();
         if !sum.is_finite() || self.targets.iter().any(|target| target / sum < LEAST_TARGET) {
-            return wrong(format!("they do not add up: expected each to be at least {LEAST_TARGET} of their sum"));
+            return wrong(format!(
+                "they do not add up: expected each to be at least {LEAST_TARGET} of their sum"
+            ));
         }
         Ok(())
     }
@@ -227,7 +254,9 @@ impl PartitionOptions {
             return wrong("expected at least 1".into());
         }
         if !parts.is_multiple_of(servers) {
-            return wrong(format!("--parts {parts} is not a multiple of it, and servers hold equally many parts"));
+            return wrong(format!(
+                "--parts {parts} is not a multiple of it, and servers hold equally many parts"
+            ));
         }
         Ok(())
     }
@@ -236,7 +265,9 @@ impl PartitionOptions {
         let name = value_name(self.partitioner);
         let given = if self.balance.is_empty() { "--weights" } else { "--balance" };
         if !self.partitioner.weighs() && (self.weights.is_some() || !self.balance.is_empty()) {
-            return Err(Error::Option(format!("{given}: --partitioner {name} weighs nothing; leave {given} out")));
+            return Err(Error::Option(format!(
+                "{given}: --partitioner {name} weighs nothing; leave {given} out"
+            )));
         }
         if self.balance.is_empty() {
             return Ok(());
@@ -244,21 +275,27 @@ impl PartitionOptions {
         if let Some(weights @ (Weights::Vertex | Weights::Degree)) = self.weights {
             let weights = value_name(weights);
             let problem = format!("--balance: --weights {weights} says already what is balanced");
-            return Err(Error::Option(format!("{problem}; with --balance choose --weights presampled, unit or own")));
+            return Err(Error::Option(format!(
+                "{problem}; with --balance choose --weights presampled, unit or own"
+            )));
         }
         if self.load != Load::default() {
-            let problem = "--balance names the counters itself; leave --load out and write --balance appear";
+            let problem =
+                "--balance names the counters itself; leave --load out and write --balance appear";
             return Err(Error::Option(format!("--load {}: {problem}", value_name(self.load))));
         }
         let quantities = self.quantities();
         if let Some(pair) = quantities.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::Option(format!("--balance: {} is named twice", value_name(pair[0]))));
+            return Err(Error::Option(format!(
+                "--balance: {} is named twice",
+                value_name(pair[0])
+            )));
         }
         Ok(())
     }
 
-    /// Takes the number of parts, where it was left out, from the targets, or from the partition of `dataset` that is to be refined. Fails
-    /// if that is not there.
+    /// Takes the number of parts, where it was left out, from the targets, or from the partition of
+    /// `dataset` that is to be refined. Fails if that is not there.
     pub fn take_parts(&mut self, dataset: &Dataset) -> Result<()> {
         if self.parts == 0 {
             self.parts = self.targets.len() as u32;
@@ -269,8 +306,8 @@ impl PartitionOptions {
         Ok(())
     }
 
-    /// Weights to balance and cut by where no `--balance` says otherwise: [`Weights::Unit`] for the partitioners that
-    /// know no weights.
+    /// Weights to balance and cut by where no `--balance` says otherwise: [`Weights::Unit`] for the
+    /// partitioners that know no weights.
     pub fn weights(&self) -> Weights {
         match self.partitioner {
             Method::Multilevel | Method::Metis => self.weights.unwrap_or(Weights::Presampled),
@@ -301,8 +338,8 @@ impl PartitionOptions {
         self.weights() == Weights::Presampled || self.quantities().iter().any(counted)
     }
 
-    /// [`PartitionOptions::weights`] in words, e.g. `presampled`; with the load if it is not the default, and with the quantities of
-    /// `--balance`, e.g. `unit-edges-targets`.
+    /// [`PartitionOptions::weights`] in words, e.g. `presampled`; with the load if it is not the
+    /// default, and with the quantities of `--balance`, e.g. `unit-edges-targets`.
     pub fn weights_name(&self) -> String {
         let weights = self.weights();
         let mut names = vec![value_name(weights)];
@@ -314,7 +351,8 @@ impl PartitionOptions {
         names.join("-")
     }
 
-    /// The partitioner in words, e.g. `metis`; with its own options if they are not the default, e.g. `metis_t4`.
+    /// The partitioner in words, e.g. `metis`; with its own options if they are not the default,
+    /// e.g. `metis_t4`.
     fn partitioner_name(&self) -> String {
         let mut name = value_name(self.partitioner);
         if self.tries > 1 {
@@ -332,8 +370,8 @@ impl PartitionOptions {
         name
     }
 
-    /// The key under which the result is stored unless the user names one, e.g. `multilevel-presampled-k4` or `random-k4_s1`;
-    /// `k2x4` are four parts on each of two servers.
+    /// The key under which the result is stored unless the user names one, e.g.
+    /// `multilevel-presampled-k4` or `random-k4_s1`; `k2x4` are four parts on each of two servers.
     pub fn default_key(&self) -> String {
         let mut key = self.partitioner_name();
         if self.partitioner.weighs() {
@@ -358,14 +396,20 @@ impl PartitionOptions {
         match name.len() <= LONGEST_TARGETS {
             true => name,
             false => {
-                format!("{:016x}", self.targets.iter().fold(0, |digest, target| scramble(digest ^ target.to_bits())))
+                format!(
+                    "{:016x}",
+                    self.targets
+                        .iter()
+                        .fold(0, |digest, target| scramble(digest ^ target.to_bits()))
+                )
             }
         }
     }
 
     /// The form that is stored with the result. Fails where `dataset` has no partition to refine.
     pub fn config(&self, dataset: &Dataset) -> Result<PartitionConfig> {
-        let refined = self.refine.as_deref().map(|key| PartitionMap::open(dataset, key)).transpose()?;
+        let refined =
+            self.refine.as_deref().map(|key| PartitionMap::open(dataset, key)).transpose()?;
         Ok(PartitionConfig {
             parts: self.parts,
             servers: self.servers,
@@ -381,5 +425,8 @@ impl PartitionOptions {
 
 /// The name of a choice on the command line.
 pub(crate) fn value_name(value: impl Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default()
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|name| name.as_str().map(str::to_string))
+        .unwrap_or_default()
 }

@@ -1,8 +1,10 @@
-//! Weights that are part of the graph: of vertices, to be balanced, and of edges, the cost of cutting them.
+//! Weights that are part of the graph: of vertices, to be balanced, and of edges, the cost of
+//! cutting them.
 //!
-//! Partitioners know costs as pre-sampled counters: a pair costs 1 and what its edges were counted. So the weights of edges become
-//! counters in proportion, 256 on average: the 1 is then lost in the byte that the multilevel partitioner keeps of a cost. An edge
-//! without weight costs next to nothing. Memory: 4 bytes an edge, and 4 a vertex and column.
+//! Partitioners know costs as pre-sampled counters: a pair costs 1 and what its edges were counted.
+//! So the weights of edges become counters in proportion, 256 on average: the 1 is then lost in the
+//! byte that the multilevel partitioner keeps of a cost. An edge without weight costs next to
+//! nothing. Memory: 4 bytes an edge, and 4 a vertex and column.
 
 use gsplit_store::{Dataset, EDGE_WEIGHT, EdgeWeights, OwnWeightsReport, Topology, VertexLoads};
 use rayon::prelude::*;
@@ -24,7 +26,8 @@ pub(crate) struct OwnWeights {
 }
 
 impl OwnWeights {
-    /// Weights of `dataset`. Weights that `options` do not request are left out if nothing can be weighed by them.
+    /// Weights of `dataset`. Weights that `options` do not request are left out if nothing can be
+    /// weighed by them.
     ///
     /// Fails where weights are asked for that are not there or no weights.
     pub fn of(dataset: &Dataset, options: Option<&PartitionOptions>) -> Result<Self> {
@@ -50,7 +53,9 @@ impl OwnWeights {
     /// Counters that represent the weights of edges, one per edge; `None` if edges have no weights.
     pub fn costs(&self) -> Option<Vec<u32>> {
         let weights = self.edges.as_ref()?;
-        let sums = weights.par_chunks(VERTICES_PER_SUM).map(|some| some.iter().map(|&weight| f64::from(weight)).sum());
+        let sums = weights
+            .par_chunks(VERTICES_PER_SUM)
+            .map(|some| some.iter().map(|&weight| f64::from(weight)).sum());
         let mean = sums.collect::<Vec<f64>>().iter().sum::<f64>() / weights.len().max(1) as f64;
         let scale = if mean > 0.0 { MEAN_COST / mean } else { 0.0 };
         // Whole weights keep their proportions.
@@ -66,7 +71,8 @@ impl OwnWeights {
         vertices.chain(edges).collect()
     }
 
-    /// Quality of `assignment` in these weights; `None` without weights. `unused` are columns that the partitioner did not use.
+    /// Quality of `assignment` in these weights; `None` without weights. `unused` are columns that
+    /// the partitioner did not use.
     pub fn judge(
         &self,
         topology: &Topology,
@@ -77,10 +83,16 @@ impl OwnWeights {
         if self.vertices.is_empty() && self.edges.is_none() {
             return None;
         }
-        let imbalance = |column: &VertexLoads| max_over_target(assignment, layout, &|v| u64::from(column.values[v]));
+        let imbalance = |column: &VertexLoads| {
+            max_over_target(assignment, layout, &|v| u64::from(column.values[v]))
+        };
         let pairs = self.edges.as_ref().map(|weights| cut(topology, weights, assignment));
         Some(OwnWeightsReport {
-            vertices: self.vertices.iter().map(|column| (column.name.clone(), imbalance(column))).collect(),
+            vertices: self
+                .vertices
+                .iter()
+                .map(|column| (column.name.clone(), imbalance(column)))
+                .collect(),
             cut: pairs.map(|pairs| pairs.0),
             total: pairs.map(|pairs| pairs.1),
             unused,
@@ -108,7 +120,9 @@ fn cut(topology: &Topology, weights: &EdgeWeights, assignment: &[u16]) -> (f64, 
         let (mut cut, mut total) = (0.0, 0.0);
         for v in start..topology.num_vertices().min(start + VERTICES_PER_SUM) {
             let first = topology.indptr()[v] as usize;
-            for (e, &u) in (first..).zip(topology.in_neighbours(v as u32)).filter(|&(_, &u)| u as usize != v) {
+            for (e, &u) in
+                (first..).zip(topology.in_neighbours(v as u32)).filter(|&(_, &u)| u as usize != v)
+            {
                 let weight = f64::from(weights[e]);
                 total += weight;
                 cut += if assignment[u as usize] == assignment[v] { 0.0 } else { weight };
@@ -117,7 +131,8 @@ fn cut(topology: &Topology, weights: &EdgeWeights, assignment: &[u16]) -> (f64, 
         (cut, total)
     };
     let sums: Vec<(f64, f64)> = starts.into_par_iter().map(of_some).collect();
-    let (cut, total) = sums.into_iter().fold((0.0, 0.0), |(cut, total), some| (cut + some.0, total + some.1));
+    let (cut, total) =
+        sums.into_iter().fold((0.0, 0.0), |(cut, total), some| (cut + some.0, total + some.1));
     let both_ways = is_symmetric_with(topology, |e| u64::from(weights[e].to_bits()));
     if both_ways { (cut / 2.0, total / 2.0) } else { (cut, total) }
 }

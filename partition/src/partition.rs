@@ -14,7 +14,8 @@ use crate::{Error, Layout, OwnWeights, PartitionOptions, Problem, Result, Vertex
 pub struct Partitioned {
     /// The part of each vertex.
     pub assignment: Vec<u16>,
-    /// The vertices of part 0, then of part 1 and so on; within a part by how much they deserve a cache slot, hottest first.
+    /// The vertices of part 0, then of part 1 and so on; within a part by how much they deserve a
+    /// cache slot, hottest first.
     pub cache_order: Vec<u32>,
     /// Quality of the partition.
     pub report: PartitionReport,
@@ -22,17 +23,18 @@ pub struct Partitioned {
     pub seconds: f64,
 }
 
-/// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for none it still serves
-/// the report and the cache order.
+/// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for
+/// none it still serves the report and the cache order.
 ///
-/// No part of the result is empty. With the multilevel partitioner and METIS every part weighs at most
-/// 1 + ε times the mean, or times its target, in each of the weights that were balanced; where the weights do not allow that, a note to `progress`
-/// says so and why. A process that may get SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never
-/// return.
+/// No part of the result is empty. With the multilevel partitioner and METIS every part weighs at
+/// most 1 + ε times the mean, or times its target, in each of the weights that were balanced; where
+/// the weights do not allow that, a note to `progress` says so and why. A process that may get
+/// SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never return.
 ///
-/// Fails on options without sense, on weights that need a presample when there is none, or that are not there, and on more parts than
-/// vertices. Fails on a number of servers that does not divide the parts, and on a partition to refine that is not there or has another
-/// number of parts. Fails on graphs beyond METIS's 32-bit indices, and on a damaged topology.
+/// Fails on options without sense, on weights that need a presample when there is none, or that are
+/// not there, and on more parts than vertices. Fails on a number of servers that does not divide
+/// the parts, and on a partition to refine that is not there or has another number of parts. Fails
+/// on graphs beyond METIS's 32-bit indices, and on a damaged topology.
 pub fn partition(
     dataset: &Dataset,
     presample: Option<&Presample>,
@@ -47,20 +49,24 @@ pub fn partition(
     }
     if options.need_presample() && presample.is_none() {
         let problem = format!("weights {}: the dataset has no presample", options.weights_name());
-        return Err(Error::Option(format!("{problem}; run `gsplit presample` first, or choose degree, unit or own")));
+        return Err(Error::Option(format!(
+            "{problem}; run `gsplit presample` first, or choose degree, unit or own"
+        )));
     }
     let own = OwnWeights::of(dataset, Some(options))?;
     let weights = VertexWeights::choose(options, dataset, presample, &own.vertices, progress)?;
     let unused = own.unused(options);
     if options.partitioner.weighs() && !unused.is_empty() {
         let columns = unused.join(", ");
-        progress
-            .note(&format!("note: weights came with the graph and are not used: {columns}; --weights own uses them"));
+        progress.note(&format!(
+            "note: weights came with the graph and are not used: {columns}; --weights own uses them"
+        ));
     }
     let costs = (options.weights() == Weights::Own).then(|| own.costs()).flatten();
     // They are read again when all is done.
     drop(own);
-    let refined = options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
+    let refined =
+        options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
     let counted = presample.filter(|_| options.weights() == Weights::Presampled);
     let problem = Problem {
         topology: dataset.topology(),
@@ -87,7 +93,8 @@ pub fn partition(
     if options.partitioner.weighs() {
         explain_imbalance(&problem.weights, &assignment, layout, options.epsilon, progress);
     }
-    let mut made = judge(dataset, presample, assignment, layout, &problem.weights, seconds, progress)?;
+    let mut made =
+        judge(dataset, presample, assignment, layout, &problem.weights, seconds, progress)?;
     let own = OwnWeights::of(dataset, Some(options))?;
     made.report.own_weights = own.judge(dataset.topology(), &made.assignment, layout, unused);
     Ok(made)
@@ -98,12 +105,15 @@ fn open_refined(dataset: &Dataset, key: &str, parts: u32) -> Result<PartitionMap
     let map = PartitionMap::open(dataset, key)?;
     match map.num_parts() as u32 {
         found if found == parts => Ok(map),
-        found => Err(Error::Option(format!("--refine {key}: it has {found} parts; leave --parts out"))),
+        found => {
+            Err(Error::Option(format!("--refine {key}: it has {found} parts; leave --parts out")))
+        }
     }
 }
 
-/// Report and cache order of a partition that was made elsewhere: `assignment` holds a part below `parts` for each vertex
-/// of `dataset`, and no part is empty. Its imbalance is that of the number of vertices.
+/// Report and cache order of a partition that was made elsewhere: `assignment` holds a part below
+/// `parts` for each vertex of `dataset`, and no part is empty. Its imbalance is that of the number
+/// of vertices.
 ///
 /// Fails on a damaged topology.
 pub fn assess(
@@ -116,8 +126,12 @@ pub fn assess(
     dataset.topology().check_indices()?;
     let weights = VertexWeights::new(dataset.num_vertices(), &[]);
     let mut made = judge(dataset, presample, assignment, parts.into(), &weights, 0.0, progress)?;
-    made.report.own_weights =
-        OwnWeights::of(dataset, None)?.judge(dataset.topology(), &made.assignment, parts.into(), Vec::new());
+    made.report.own_weights = OwnWeights::of(dataset, None)?.judge(
+        dataset.topology(),
+        &made.assignment,
+        parts.into(),
+        Vec::new(),
+    );
     Ok(made)
 }
 
@@ -148,8 +162,10 @@ fn explain_imbalance(
     if imbalance > limit {
         let what = if layout.targets().is_some() { "its target" } else { "the mean" };
         progress.note(&format!(
-            "warning: the heaviest part weighs {imbalance:.3} times {what}, more than {limit:.3}, and no single vertex can move to \
-             change that: some may be too heavy; ask for fewer parts or a larger --epsilon, or try another --seed"
+            "warning: the heaviest part weighs {imbalance:.3} times {what}, more than {limit:.3}, \
+             and no single vertex can move to \
+             change that: some may be too heavy; ask for fewer parts or a larger --epsilon, or try \
+             another --seed"
         ));
     }
 }

@@ -10,7 +10,9 @@ use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
-use crate::{Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis, pieces};
+use crate::{
+    Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis, pieces,
+};
 use gsplit_store::memory::{Memory, resident};
 
 /// A graph to be cut into parts.
@@ -19,11 +21,13 @@ pub(crate) struct Problem<'a> {
     pub topology: &'a Topology,
     /// Weights of the vertices, which the parts share evenly.
     pub weights: VertexWeights,
-    /// Cost of cutting each edge, one count per edge of the topology; `None` when every adjacent pair costs 1.
+    /// Cost of cutting each edge, one count per edge of the topology; `None` when every adjacent
+    /// pair costs 1.
     pub edge_counts: Option<&'a [u32]>,
     /// Number of parts: at least 2, at most as many as there are vertices.
     pub parts: u32,
-    /// Number of servers, with the same number of parts on each; vertices are cut between servers first.
+    /// Number of servers, with the same number of parts on each; vertices are cut between servers
+    /// first.
     pub servers: u32,
     /// Target of each part over their mean; `None` where all are to be equal.
     pub targets: Option<Vec<f64>>,
@@ -33,7 +37,8 @@ pub(crate) struct Problem<'a> {
     pub seed: u64,
     /// How much work goes into a small cut.
     pub quality: Quality,
-    /// Bytes that the process may hold besides mapped files; if `None`, four fifths of the free memory more.
+    /// Bytes that the process may hold besides mapped files; if `None`, four fifths of the free
+    /// memory more.
     pub memory: Option<u64>,
     /// Folder for arrays that do not fit.
     pub folder: &'a Path,
@@ -70,8 +75,8 @@ impl<'a> Problem<'a> {
 
 /// Cuts graphs into parts.
 pub(crate) trait Partitioner {
-    /// The part of every vertex, below `problem.parts`; no part is empty. The same problem gets the same answer, for any
-    /// number of threads.
+    /// The part of every vertex, below `problem.parts`; no part is empty. The same problem gets the
+    /// same answer, for any number of threads.
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>>;
 }
 
@@ -88,8 +93,8 @@ impl PartitionOptions {
     }
 }
 
-/// METIS on the vertices that have neighbours, the others spread, then what METIS only aimed at made true; the best of
-/// several tries, each with a seed of its own.
+/// METIS on the vertices that have neighbours, the others spread, then what METIS only aimed at
+/// made true; the best of several tries, each with a seed of its own.
 struct Metis {
     tries: u32,
     /// Whether each part should be connected.
@@ -109,7 +114,8 @@ impl Partitioner for Metis {
         if self.contiguous {
             let pieces = pieces::of_topology(problem.topology, |_, _| true);
             if pieces > 1 {
-                let problem = format!("--contiguous: the graph is not connected, it has {pieces} components");
+                let problem =
+                    format!("--contiguous: the graph is not connected, it has {pieces} components");
                 return Err(Error::Option(format!("{problem}; leave --contiguous out")));
             }
         }
@@ -119,7 +125,9 @@ impl Partitioner for Metis {
         let mut failed = None;
         for attempt in 0..self.tries {
             match Answer::find(problem, &graph, attempt, self.contiguous) {
-                Ok(answer) if best.as_ref().is_none_or(|best| answer.beats(best)) => best = Some(answer),
+                Ok(answer) if best.as_ref().is_none_or(|best| answer.beats(best)) => {
+                    best = Some(answer)
+                }
                 Ok(_) => {}
                 Err(error @ Error::Metis(_)) => failed = Some(error),
                 Err(error) => return Err(error),
@@ -141,28 +149,41 @@ impl Partitioner for Metis {
 /// Result of one try, repaired.
 struct Answer {
     assignment: Vec<u16>,
-    /// Largest load over its target, but at least the one that ε allows: all loads within ε are equally good.
+    /// Largest load over its target, but at least the one that ε allows: all loads within ε are
+    /// equally good.
     imbalance: f64,
     cut: u64,
 }
 
 impl Answer {
-    fn find(problem: &Problem<'_>, graph: &Adjacency, attempt: u32, contiguous: bool) -> Result<Self> {
+    fn find(
+        problem: &Problem<'_>,
+        graph: &Adjacency,
+        attempt: u32,
+        contiguous: bool,
+    ) -> Result<Self> {
         let (Problem { weights, parts, epsilon, .. }, layout) = (problem, problem.layout());
         let mut assignment = vec![0; problem.topology.num_vertices()];
         let mut loads = Loads::empty(layout, weights);
         let mut left = vec![true; assignment.len()];
         // METIS needs more vertices than parts.
         if graph.num_rows() > *parts as usize {
-            let found =
-                metis::kway(graph, weights, layout, *epsilon, metis::seed_of(problem.seed, attempt), contiguous)?;
+            let found = metis::kway(
+                graph,
+                weights,
+                layout,
+                *epsilon,
+                metis::seed_of(problem.seed, attempt),
+                contiguous,
+            )?;
             for (&v, part) in graph.vertices().iter().zip(found) {
                 assignment[v as usize] = part;
                 loads.add(part, weights.of(v));
                 left[v as usize] = false;
             }
         }
-        let mut left: Vec<u32> = (0..assignment.len() as u32).filter(|&v| left[v as usize]).collect();
+        let mut left: Vec<u32> =
+            (0..assignment.len() as u32).filter(|&v| left[v as usize]).collect();
         spread(&mut left, weights, &mut loads, &mut assignment);
         fill_empty_parts(&mut assignment, weights, layout);
         balance(&mut assignment, graph, weights, layout, *epsilon);
@@ -189,21 +210,27 @@ mod tests {
         let dataset = graph.dataset();
         let problem = Problem { seed: 3, ..Problem::of(dataset.topology(), 7) };
         let adjacency = Adjacency::build(problem.topology, None).unwrap();
-        let tries: Vec<Answer> =
-            (0..8).map(|attempt| Answer::find(&problem, &adjacency, attempt, false).unwrap()).collect();
+        let tries: Vec<Answer> = (0..8)
+            .map(|attempt| Answer::find(&problem, &adjacency, attempt, false).unwrap())
+            .collect();
         let best = tries.iter().map(|answer| answer.cut).min().unwrap();
         assert!(best < tries[0].cut, "the first of these tries is the best: choose another seed");
         assert!(tries.iter().all(|answer| answer.imbalance == 1.03));
         let kept = Metis { tries: 8, contiguous: false }.assign(&problem, &NoProgress).unwrap();
         assert_eq!(adjacency.cut(&kept), best);
-        assert_eq!(Metis { tries: 1, contiguous: false }.assign(&problem, &NoProgress).unwrap(), tries[0].assignment);
+        assert_eq!(
+            Metis { tries: 1, contiguous: false }.assign(&problem, &NoProgress).unwrap(),
+            tries[0].assignment
+        );
     }
 
     #[test]
     fn contiguous_parts_lie_in_one_piece_each() {
         let side = 30;
         let pairs = (0..side * side).flat_map(|v| {
-            [(v % side > 0).then(|| (v, v - 1)), (v >= side && v % 7 > 2).then(|| (v, v - side))].into_iter().flatten()
+            [(v % side > 0).then(|| (v, v - 1)), (v >= side && v % 7 > 2).then(|| (v, v - side))]
+                .into_iter()
+                .flatten()
         });
         let dataset = Fixture::new("streets", side * side, &pairs.collect::<Vec<_>>()).dataset();
         let pieces = |contiguous, seed| {
@@ -211,7 +238,8 @@ mod tests {
             let made = Metis { tries: 1, contiguous }.assign(&problem, &NoProgress).unwrap();
             pieces::of_topology(problem.topology, |v, u| made[v as usize] == made[u as usize])
         };
-        let [asked, free] = [true, false].map(|contiguous| (0..20).map(|seed| pieces(contiguous, seed)).sum::<u64>());
+        let [asked, free] = [true, false]
+            .map(|contiguous| (0..20).map(|seed| pieces(contiguous, seed)).sum::<u64>());
         println!("pieces of 20 times 20 parts: {asked}, without the option {free}");
         assert!(asked == 400 && free > 400, "{asked} {free}");
     }

@@ -1,11 +1,12 @@
 //! Contiguous ranges of vertices.
 //!
-//! Returns ranges in vertex order that share the weights evenly, like a distributed file system or a loader that cuts
-//! files; a strong baseline where neighbours have near numbers (crawls, road networks, sorted communities).
-//! Idea: lay the vertices end to end, each as long as its weight, cut the whole into stretches, equal or by the
-//! targets, and give each vertex to the stretch of its middle. With several weights the sum of their shares is used.
-//! With one weight every part carries at most the mean plus its heaviest vertex; with several that holds for the sum.
-//! No part is empty: a range that would be takes the vertex next to it. Cost: O(n), sequential.
+//! Returns ranges in vertex order that share the weights evenly, like a distributed file system or
+//! a loader that cuts files; a strong baseline where neighbours have near numbers (crawls, road
+//! networks, sorted communities). Idea: lay the vertices end to end, each as long as its weight,
+//! cut the whole into stretches, equal or by the targets, and give each vertex to the stretch of
+//! its middle. With several weights the sum of their shares is used. With one weight every part
+//! carries at most the mean plus its heaviest vertex; with several that holds for the sum. No part
+//! is empty: a range that would be takes the vertex next to it. Cost: O(n), sequential.
 
 use gsplit_store::Progress;
 
@@ -32,7 +33,8 @@ fn starts(weights: &VertexWeights, n: usize, layout: Layout<'_>) -> Vec<usize> {
     let parts = layout.parts() as usize;
     let length = |v: usize| {
         let shares = weights.of(v as u32).iter().zip(weights.totals());
-        // A share in units of 2^-64 of the total: exact enough for any weight of 32 bits, and sums fit.
+        // A share in units of 2^-64 of the total: exact enough for any weight of 32 bits, and sums
+        // fit.
         shares.map(|(&weight, &total)| (u128::from(weight) << 64) / u128::from(total)).sum::<u128>()
     };
     let total: u128 = (0..n).map(length).sum();
@@ -67,7 +69,11 @@ mod tests {
     #[test]
     fn ranges_share_the_weight_and_none_is_empty() {
         let cut = |weights: &[u32], parts: u32| {
-            starts(&VertexWeights::new(weights.len(), &[weights.to_vec()]), weights.len(), parts.into())
+            starts(
+                &VertexWeights::new(weights.len(), &[weights.to_vec()]),
+                weights.len(),
+                parts.into(),
+            )
         };
         assert_eq!(cut(&[1; 12], 3), [0, 4, 8]);
         assert_eq!(cut(&[1; 7], 7), [0, 1, 2, 3, 4, 5, 6]);

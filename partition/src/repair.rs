@@ -1,15 +1,17 @@
 //! Making a partition keep its promises: no empty part, balance within ε.
 //!
-//! Input: an assignment, the vertex weights, and the symmetrised graph (so that moves add little to the cut).
-//! Empty parts: each takes a vertex of the fullest part that has two, the one that divides its load best.
-//! Parts on several servers: a vertex leaves its server only if its server cannot keep the promise by itself.
-//! Balance: the excess of a partition is what its parts carry above (1 + ε) times their target, or above the next whole number where that
-//! is more, over all parts and constraints. Vertices of overloaded parts are moved while that lowers the excess, always the one that
-//! costs the least cut per weight, to the neighbouring part that gains most: so a path gives up its end, and not vertices all along it.
-//! With one constraint and equal targets it ends with every part at most max((1 + ε) · mean, mean + heaviest vertex): a part above
-//! that can always hand a vertex to the lightest. With several, or with targets of which some are small, it may end earlier; the
-//! report shows that.
-//! Cost: O(n) when there is nothing to do, else O(arcs of the overloaded parts) a round.
+//! Input: an assignment, the vertex weights, and the symmetrised graph (so that moves add little to
+//! the cut). Empty parts: each takes a vertex of the fullest part that has two, the one that
+//! divides its load best. Parts on several servers: a vertex leaves its server only if its server
+//! cannot keep the promise by itself. Balance: the excess of a partition is what its parts carry
+//! above (1 + ε) times their target, or above the next whole number where that is more, over all
+//! parts and constraints. Vertices of overloaded parts are moved while that lowers the excess,
+//! always the one that costs the least cut per weight, to the neighbouring part that gains most: so
+//! a path gives up its end, and not vertices all along it. With one constraint and equal targets it
+//! ends with every part at most max((1 + ε) · mean, mean + heaviest vertex): a part above that can
+//! always hand a vertex to the lightest. With several, or with targets of which some are small, it
+//! may end earlier; the report shows that. Cost: O(n) when there is nothing to do, else O(arcs of
+//! the overloaded parts) a round.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -27,7 +29,11 @@ pub(crate) trait Neighbours: Sync {
 }
 
 /// Gives every empty part a vertex. There are at least as many vertices as parts.
-pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, layout: Layout<'_>) {
+pub(crate) fn fill_empty_parts(
+    assignment: &mut [u16],
+    weights: &VertexWeights,
+    layout: Layout<'_>,
+) {
     let mut loads = Loads::of(layout, weights, assignment);
     let all = 0..layout.parts() as u16;
     let empty: Vec<u16> = all.clone().filter(|&part| loads.sizes()[part as usize] == 0).collect();
@@ -44,20 +50,27 @@ pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, 
         let half = loads.fullness(donor) * loads.target(donor) / 2.0;
         let distance = |&v: &u32| (loads.portion(weights.of(v)) - half).abs();
         let candidates = members[donor as usize].iter().enumerate();
-        let Some((at, &v)) = candidates.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b))) else { return };
+        let Some((at, &v)) =
+            candidates.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)))
+        else {
+            return;
+        };
         members[donor as usize].swap_remove(at);
         members[part as usize].push(v);
         loads.remove(donor, weights.of(v));
         loads.add(part, weights.of(v));
         assignment[v as usize] = part;
-        [donor, part].into_iter().for_each(|part| donors[layout.server_of(part) as usize].push(rank(&loads, part)));
+        [donor, part]
+            .into_iter()
+            .for_each(|part| donors[layout.server_of(part) as usize].push(rank(&loads, part)));
     }
 }
 
 /// Fullness and part.
 type Rank = (u64, Reverse<u16>);
 
-/// The fullest part of `server` that has two vertices, else that of any server. `donors` are the parts of each server.
+/// The fullest part of `server` that has two vertices, else that of any server. `donors` are the
+/// parts of each server.
 fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Option<u16> {
     // A part of one vertex gets no second one before it is asked for its only one.
     for heap in &mut *donors {
@@ -71,8 +84,8 @@ fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Op
     donors[from].pop().map(|(_, Reverse(part))| part)
 }
 
-/// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not. Vertices leave their
-/// server where moves within servers lower the excess no further.
+/// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not.
+/// Vertices leave their server where moves within servers lower the excess no further.
 pub(crate) fn balance(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
@@ -82,13 +95,16 @@ pub(crate) fn balance(
 ) {
     loop {
         balance_within_servers(assignment, graph, weights, layout, epsilon);
-        if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(MoveScope::All) {
+        if layout.servers() == 1
+            || !Relief::of(assignment, graph, weights, layout, epsilon).round(MoveScope::All)
+        {
             break;
         }
     }
 }
 
-/// Like [`balance`], except that every vertex stays on its server, even if that leaves an imbalance.
+/// Like [`balance`], except that every vertex stays on its server, even if that leaves an
+/// imbalance.
 pub(crate) fn balance_within_servers(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
@@ -139,16 +155,19 @@ impl<'a> Relief<'a> {
         self.loads.is_over(part, &self.capacities)
     }
 
-    /// One round: moves vertices of overloaded parts, always the one that costs least. Tells whether any moved.
+    /// One round: moves vertices of overloaded parts, always the one that costs least. Tells
+    /// whether any moved.
     fn round(&mut self, scope: MoveScope) -> bool {
         if !(0..self.loads.num_parts() as u16).any(|part| self.is_over(part)) {
             return false;
         }
         let price = |v: u32| self.price(v, scope).unwrap_or(f64::INFINITY);
         // The least that each vertex may cost, as neighbours of it have moved.
-        let mut prices: Vec<f64> = (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
+        let mut prices: Vec<f64> =
+            (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
         let offers = (0u32..).zip(&prices).filter(|(_, price)| price.is_finite());
-        let mut offers: BinaryHeap<Offer> = offers.map(|(v, &price)| Reverse((ordered(price), v))).collect();
+        let mut offers: BinaryHeap<Offer> =
+            offers.map(|(v, &price)| Reverse((ordered(price), v))).collect();
         let mut lightest = Lightest::of(&self.loads);
 
         let mut moved = false;
@@ -166,14 +185,20 @@ impl<'a> Relief<'a> {
             let layout = self.loads.layout();
             let near = ties(self.graph, self.assignment, v);
             let (near, servers) = match scope {
-                MoveScope::Server => {
-                    (siblings_of(near, &self.loads, from), layout.server_of(from)..layout.server_of(from) + 1)
-                }
+                MoveScope::Server => (
+                    siblings_of(near, &self.loads, from),
+                    layout.server_of(from)..layout.server_of(from) + 1,
+                ),
                 MoveScope::All => (near, 0..layout.servers() as u16),
             };
             let last = lightest.on(servers);
-            let relieves = |&to: &u16| to != from && self.loads.relief(from, to, weight, &self.capacities) > 1e-12;
-            let Some(to) = in_order(near, layout, scope).into_iter().chain(last).find(relieves) else { continue };
+            let relieves = |&to: &u16| {
+                to != from && self.loads.relief(from, to, weight, &self.capacities) > 1e-12
+            };
+            let Some(to) = in_order(near, layout, scope).into_iter().chain(last).find(relieves)
+            else {
+                continue;
+            };
             lightest.move_weight(&mut self.loads, [from, to], weight);
             self.assignment[v as usize] = to;
             moved = true;
@@ -191,7 +216,8 @@ impl<'a> Relief<'a> {
         moved
     }
 
-    /// Cut that a move of `v` costs at least, for its weight, if its part is overloaded and has to do with it.
+    /// Cut that a move of `v` costs at least, for its weight, if its part is overloaded and has to
+    /// do with it.
     fn price(&self, v: u32, scope: MoveScope) -> Option<f64> {
         let (part, portion) = (self.assignment[v as usize], self.loads.portion(self.weights.of(v)));
         if portion == 0.0 || !self.is_over(part) {
@@ -200,9 +226,12 @@ impl<'a> Relief<'a> {
         let near = ties(self.graph, self.assignment, v);
         let (near, own) = match scope {
             MoveScope::Server => (siblings_of(near, &self.loads, part), part),
-            MoveScope::All => (by_server(near, self.loads.layout()), self.loads.layout().server_of(part)),
+            MoveScope::All => {
+                (by_server(near, self.loads.layout()), self.loads.layout().server_of(part))
+            }
         };
-        let (inside, outside) = (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
+        let (inside, outside) =
+            (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
         Some((inside - outside.unwrap_or(0)) as f64 / portion)
     }
 }
@@ -219,7 +248,8 @@ impl Lightest {
     }
 
     fn insert(&mut self, loads: &Loads, part: u16) {
-        self.0[loads.layout().server_of(part) as usize].insert((loads.lack_of_room(part).to_bits(), part));
+        self.0[loads.layout().server_of(part) as usize]
+            .insert((loads.lack_of_room(part).to_bits(), part));
     }
 
     /// The part with most room on any of `servers`.
@@ -230,7 +260,8 @@ impl Lightest {
     /// Moves what weighs `weight` from one part to another in `loads`, whose order this is.
     pub fn move_weight(&mut self, loads: &mut Loads, [from, to]: [u16; 2], weight: &[u32]) {
         for part in [from, to] {
-            self.0[loads.layout().server_of(part) as usize].remove(&(loads.lack_of_room(part).to_bits(), part));
+            self.0[loads.layout().server_of(part) as usize]
+                .remove(&(loads.lack_of_room(part).to_bits(), part));
         }
         loads.move_weight(from, to, weight);
         [from, to].into_iter().for_each(|part| self.insert(loads, part));
@@ -257,14 +288,17 @@ fn by_server(mut ties: Vec<(u16, i64)>, layout: Layout) -> Vec<(u16, i64)> {
     ties
 }
 
-/// The parts of `ties`, strongest first; if vertices may change servers, the parts of the strongest server first.
+/// The parts of `ties`, strongest first; if vertices may change servers, the parts of the strongest
+/// server first.
 fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, scope: MoveScope) -> Vec<u16> {
     match scope {
         MoveScope::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
         MoveScope::All => {
             let servers = by_server(ties.clone(), layout);
             let to_server = |part| tie_to(&servers, layout.server_of(part));
-            ties.sort_unstable_by_key(|&(part, tie)| (Reverse(to_server(part)), Reverse(tie), part));
+            ties.sort_unstable_by_key(|&(part, tie)| {
+                (Reverse(to_server(part)), Reverse(tie), part)
+            });
         }
     }
     ties.into_iter().map(|tie| tie.0).collect()
@@ -307,7 +341,8 @@ mod tests {
             let n = dataset.num_vertices();
             let parts = 2 + draws.below(n as u32 / 2);
             let skew = 1 + draws.below(20);
-            let column: Vec<u32> = (0..n).map(|_| draws.below(1 << draws.clone().below(skew))).collect();
+            let column: Vec<u32> =
+                (0..n).map(|_| draws.below(1 << draws.clone().below(skew))).collect();
             let weights = VertexWeights::new(n, &[column]);
             let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(2) as u16).collect();
@@ -316,7 +351,10 @@ mod tests {
 
             let loads = Loads::of(parts.into(), &weights, &assignment);
             let heaviest = (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
-            assert!(loads.imbalance() <= f64::max(1.03, 1.0 + heaviest) + 1e-9, "seed {seed}: {loads:?}");
+            assert!(
+                loads.imbalance() <= f64::max(1.03, 1.0 + heaviest) + 1e-9,
+                "seed {seed}: {loads:?}"
+            );
             assert!(loads.sizes().iter().all(|&size| size > 0), "seed {seed}: {loads:?}");
         }
     }
@@ -329,17 +367,24 @@ mod tests {
             let mut draws = draws(2000 + seed);
             let n = dataset.num_vertices();
             let servers = 2 + draws.below((n as u32 - 1).min(2));
-            let layout = Layout::new(servers * (1 + draws.below((n as u32 / servers / 2).max(1))), servers);
+            let layout =
+                Layout::new(servers * (1 + draws.below((n as u32 / servers / 2).max(1))), servers);
             let column: Vec<u32> = (0..n).map(|_| 1 + draws.below(9)).collect();
             let weights = VertexWeights::new(n, &[column]);
             let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
-            let heaviest = |loads: &Loads| (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
+            let heaviest = |loads: &Loads| {
+                (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max)
+            };
 
-            let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(layout.parts()) as u16).collect();
+            let mut assignment: Vec<u16> =
+                (0..n).map(|_| draws.below(layout.parts()) as u16).collect();
             fill_empty_parts(&mut assignment, &weights, layout);
             let before = assignment.clone();
             balance_within_servers(&mut assignment, &adjacency, &weights, layout, 0.03);
-            let same = before.iter().zip(&assignment).all(|(&a, &b)| layout.server_of(a) == layout.server_of(b));
+            let same = before
+                .iter()
+                .zip(&assignment)
+                .all(|(&a, &b)| layout.server_of(a) == layout.server_of(b));
             assert!(same, "seed {seed}");
             balance(&mut assignment, &adjacency, &weights, layout, 0.03);
             let loads = Loads::of(layout, &weights, &assignment);

@@ -1,9 +1,11 @@
 //! Quality of a partition, computed only from the topology, the assignment and the counters.
 //!
-//! Returns cut, weighted cut, balance, connected pieces and the expected share of cross edges. By GSplit's section 4, the pre-sampled counts
-//! of the edges between parts over the number of mini-batches are the expected cross edges of a mini-batch.
-//! Input: one part below `parts` for each vertex. Pairs are counted at their first mention: {u, v} in the in-neighbours of
-//! the larger end, or of the smaller when the larger has no such edge. Cost: O(m log d), parallel, O(k) memory a thread.
+//! Returns cut, weighted cut, balance, connected pieces and the expected share of cross edges. By
+//! GSplit's section 4, the pre-sampled counts of the edges between parts over the number of
+//! mini-batches are the expected cross edges of a mini-batch. Input: one part below `parts` for
+//! each vertex. Pairs are counted at their first mention: {u, v} in the in-neighbours of the larger
+//! end, or of the smaller when the larger has no such edge. Cost: O(m log d), parallel, O(k) memory
+//! a thread.
 
 use gsplit_store::{Balance, Dataset, PartitionReport, Pieces, Presample, ServerCut, Topology};
 use rayon::prelude::*;
@@ -16,7 +18,8 @@ use crate::{Layout, Result, VertexWeights, pieces};
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
 
-/// Judges `assignment`. `weights` are the balanced weights of the partitioner; `presample` gives the expectations for training.
+/// Judges `assignment`. `weights` are the balanced weights of the partitioner; `presample` gives
+/// the expectations for training.
 pub(crate) fn report(
     dataset: &Dataset,
     assignment: &[u16],
@@ -28,10 +31,16 @@ pub(crate) fn report(
     let counts = presample.map(Presample::edge);
     let edges = EdgeTotals::count(topology, assignment, counts);
     let servers = |part: &u16| layout.server_of(*part);
-    let between_servers = (layout.servers() > 1)
-        .then(|| EdgeTotals::count(topology, &assignment.par_iter().map(servers).collect::<Vec<u16>>(), counts));
+    let between_servers = (layout.servers() > 1).then(|| {
+        EdgeTotals::count(
+            topology,
+            &assignment.par_iter().map(servers).collect::<Vec<u16>>(),
+            counts,
+        )
+    });
     let loads = Loads::of(layout, weights, assignment);
-    let balance_of = |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_target(assignment, layout, weight);
+    let balance_of =
+        |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_target(assignment, layout, weight);
     let in_degree = |v: usize| topology.indptr()[v + 1] - topology.indptr()[v];
     let balance = Balance {
         vertices: balance_of(&|_| 1),
@@ -41,7 +50,8 @@ pub(crate) fn report(
     };
     let batches = |presample: &Presample| presample.meta().num_batches.max(1) as f64;
     let share = |edges: EdgeTotals| edges.cross as f64 / edges.total.max(1) as f64;
-    let a_batch = |edges: EdgeTotals| presample.map(|presample| edges.cross as f64 / batches(presample));
+    let a_batch =
+        |edges: EdgeTotals| presample.map(|presample| edges.cross as f64 / batches(presample));
     Ok(PartitionReport {
         part_sizes: loads.sizes().to_vec(),
         cut: edges.cut,
@@ -59,11 +69,15 @@ pub(crate) fn report(
             expected_cross_edges: a_batch(edges),
         }),
         pieces: (topology.num_edges() <= MOST_EDGES).then(|| Pieces {
-            parts: pieces::of_topology(topology, |v, u| assignment[u as usize] == assignment[v as usize]),
+            parts: pieces::of_topology(topology, |v, u| {
+                assignment[u as usize] == assignment[v as usize]
+            }),
             graph: pieces::of_topology(topology, |_, _| true),
         }),
         own_weights: None,
-        of_target: layout.targets().map(|_| (0..layout.parts() as u16).map(|part| loads.fullness(part)).collect()),
+        of_target: layout
+            .targets()
+            .map(|_| (0..layout.parts() as u16).map(|part| loads.fullness(part)).collect()),
     })
 }
 
@@ -97,8 +111,8 @@ impl EdgeTotals {
                 let cross = assignment[u as usize] != assignment[v as usize];
                 totals.total += count;
                 totals.cross += if cross { count } else { 0 };
-                let mentioned =
-                    previous == Some(u) || u > v && (both_ways || topology.in_neighbours(u).binary_search(&v).is_ok());
+                let mentioned = previous == Some(u)
+                    || u > v && (both_ways || topology.in_neighbours(u).binary_search(&v).is_ok());
                 if u != v && !mentioned {
                     totals.pairs += 1;
                     totals.cut += u64::from(cross);
@@ -117,9 +131,13 @@ impl EdgeTotals {
     }
 }
 
-/// The largest load of a part over its target, the mean unless there are targets, when vertex `v` weighs `weight(v)`; 1 when nothing
-/// weighs anything.
-pub(crate) fn max_over_target(assignment: &[u16], layout: Layout<'_>, weight: &(dyn Fn(usize) -> u64 + Sync)) -> f64 {
+/// The largest load of a part over its target, the mean unless there are targets, when vertex `v`
+/// weighs `weight(v)`; 1 when nothing weighs anything.
+pub(crate) fn max_over_target(
+    assignment: &[u16],
+    layout: Layout<'_>,
+    weight: &(dyn Fn(usize) -> u64 + Sync),
+) -> f64 {
     let parts = layout.parts();
     let part_loads = |(task, part_of): (usize, &[u16])| {
         let mut loads = vec![0u64; parts as usize];
@@ -132,9 +150,12 @@ pub(crate) fn max_over_target(assignment: &[u16], layout: Layout<'_>, weight: &(
         a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
         a
     };
-    let loads = assignment.par_chunks(VERTICES_PER_TASK).enumerate().map(part_loads).reduce_with(add);
+    let loads =
+        assignment.par_chunks(VERTICES_PER_TASK).enumerate().map(part_loads).reduce_with(add);
     let loads = loads.unwrap_or_default();
     let total = loads.iter().sum::<u64>();
-    let over_target = |(part, &load): (u16, &u64)| load as f64 * f64::from(parts) / total as f64 / layout.target(part);
+    let over_target = |(part, &load): (u16, &u64)| {
+        load as f64 * f64::from(parts) / total as f64 / layout.target(part)
+    };
     if total == 0 { 1.0 } else { (0..).zip(&loads).map(over_target).fold(0.0, f64::max) }
 }

@@ -1,9 +1,9 @@
 //! Spreading vertices over parts without considering edges.
 //!
-//! Returns nothing; gives each vertex of a list a part. Idea: the heaviest vertex first, always to the part with most room
-//! (Graham, "Bounds on multiprocessing timing anomalies", 1969), so that no part ends more than one vertex above the mean
-//! with this step. Vertices that weigh nothing go to the part with the fewest vertices. Ties go to the lowest number.
-//! Cost: O(n log n).
+//! Returns nothing; gives each vertex of a list a part. Idea: the heaviest vertex first, always to
+//! the part with most room (Graham, "Bounds on multiprocessing timing anomalies", 1969), so that no
+//! part ends more than one vertex above the mean with this step. Vertices that weigh nothing go to
+//! the part with the fewest vertices. Ties go to the lowest number. Cost: O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,7 +14,12 @@ use crate::VertexWeights;
 use crate::loads::Loads;
 
 /// Adds `vertices` to the parts whose loads are `loads`, in `assignment`.
-pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut Loads, assignment: &mut [u16]) {
+pub(crate) fn spread(
+    vertices: &mut [u32],
+    weights: &VertexWeights,
+    loads: &mut Loads,
+    assignment: &mut [u16],
+) {
     // The bits of floats that are not negative are ordered as they are.
     vertices.par_sort_unstable_by_key(|&v| (Reverse(loads.portion(weights.of(v)).to_bits()), v));
     let weighty = vertices.partition_point(|&v| loads.portion(weights.of(v)) > 0.0);

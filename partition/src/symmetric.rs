@@ -1,7 +1,8 @@
 //! Whether a topology is symmetric, in one reading pass.
 //!
-//! The test works like Freivalds' (1977) of products: xᵀAy = yᵀAx for pseudo-random x and y over the integers modulo 2^64.
-//! Its answer is wrong with a probability far below that of a memory error. Cost: O(m), parallel, nothing read out of order.
+//! The test works like Freivalds' (1977) of products: xᵀAy = yᵀAx for pseudo-random x and y over
+//! the integers modulo 2^64. Its answer is wrong with a probability far below that of a memory
+//! error. Cost: O(m), parallel, nothing read out of order.
 
 use gsplit_store::Topology;
 use rayon::prelude::*;
@@ -16,7 +17,8 @@ pub(crate) fn is_symmetric(topology: &Topology) -> bool {
     is_symmetric_with(topology, |_| 1)
 }
 
-/// Whether every edge u→v comes with v→u, as often and with the same values. `value` is that of an edge by its place.
+/// Whether every edge u→v comes with v→u, as often and with the same values. `value` is that of an
+/// edge by its place.
 pub(crate) fn is_symmetric_with(topology: &Topology, value: impl Fn(usize) -> u64 + Sync) -> bool {
     let x = |v: u32| scramble(u64::from(v));
     let y = |v: u32| scramble(u64::from(v) | 1 << 32);
@@ -24,7 +26,10 @@ pub(crate) fn is_symmetric_with(topology: &Topology, value: impl Fn(usize) -> u6
         let first = topology.indptr()[v as usize] as usize;
         let add = |(sum_x, sum_y): (u64, u64), (e, &u): (usize, &u32)| {
             let value = value(e);
-            (sum_x.wrapping_add(x(u).wrapping_mul(value)), sum_y.wrapping_add(y(u).wrapping_mul(value)))
+            (
+                sum_x.wrapping_add(x(u).wrapping_mul(value)),
+                sum_y.wrapping_add(y(u).wrapping_mul(value)),
+            )
         };
         let (sum_x, sum_y) = (first..).zip(topology.in_neighbours(v)).fold((0, 0), add);
         sum_x.wrapping_mul(y(v)).wrapping_sub(sum_y.wrapping_mul(x(v)))

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// The nearest folder that exists, at `path` or above it, and the bytes that are free for this user on its file system.
+/// The nearest folder that exists, at `path` or above it, and the bytes that are free for this user
+/// on its file system.
 pub fn room(path: &Path) -> Result<(PathBuf, u64)> {
     let mut folder = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     while !folder.is_dir() && folder.pop() {}

@@ -38,7 +38,8 @@ pub enum Error {
     },
     /// Vertices of the edges that the table of vertices does not list.
     #[error(
-        "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass --missing-rows fill, or drop for a graph without them",
+        "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass \
+         --missing-rows fill, or drop for a graph without them",
         table.display()
     )]
     NoRow {
@@ -73,7 +74,11 @@ impl Error {
 
     /// A problem with one line of the file at `path`.
     pub fn line(path: impl AsRef<Path>, line: u64, problem: impl Into<String>) -> Error {
-        Error::Input { path: path.as_ref().to_path_buf(), line: Some(line), problem: problem.into() }
+        Error::Input {
+            path: path.as_ref().to_path_buf(),
+            line: Some(line),
+            problem: problem.into(),
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use crate::{Error, Result};
 /// Smallest budget that any preparation can work with, in bytes.
 pub const LEAST: u64 = 64 << 20;
 
-/// A budget of resident memory, mapped files not counted: `4GiB`, `512MiB`, `50%` of the machine's or of the control group's
-/// that this process is in. Half of that by default.
+/// A budget of resident memory, mapped files not counted: `4GiB`, `512MiB`, `50%` of the machine's
+/// or of the control group's that this process is in. Half of that by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory(u64);
 
@@ -38,9 +38,11 @@ impl Memory {
         self.0.saturating_sub(resident()).max(LEAST / 4)
     }
 
-    /// Fails if `what` of the file at `path` would take more `bytes` than are left. Call it before allocating.
+    /// Fails if `what` of the file at `path` would take more `bytes` than are left. Call it before
+    /// allocating.
     pub fn check(self, path: &Path, what: impl fmt::Display, bytes: u64) -> Result<()> {
-        self.refusal(bytes).map_or(Ok(()), |problem| Err(Error::input(path, format!("{what} {problem}"))))
+        self.refusal(bytes)
+            .map_or(Ok(()), |problem| Err(Error::input(path, format!("{what} {problem}"))))
     }
 
     /// Refusal of `bytes`, if they are more than are left.
@@ -49,7 +51,10 @@ impl Memory {
         let left = if bytes <= LEAST / 4 { bytes } else { self.left() };
         (bytes > left).then(|| {
             let [bytes, left, budget] = [bytes, left, self.0].map(shown);
-            format!("would take {bytes} of memory, {left} of the budget of {budget} are left: pass a larger --memory")
+            format!(
+                "would take {bytes} of memory, {left} of the budget of {budget} are left: pass \
+                     a larger --memory"
+            )
         })
     }
 }
@@ -98,7 +103,12 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("4GiB", 4u64 << 30), ("512m", 512 << 20), ("1.5 GiB", 3 << 29), ("2GB", 2_000_000_000)] {
+        for (text, bytes) in [
+            ("4GiB", 4u64 << 30),
+            ("512m", 512 << 20),
+            ("1.5 GiB", 3 << 29),
+            ("2GB", 2_000_000_000),
+        ] {
             assert_eq!(text.parse::<Memory>().unwrap().total(), bytes, "{text}");
         }
         assert_eq!("50%".parse::<Memory>().unwrap(), Memory::default());
@@ -106,6 +116,9 @@ mod tests {
             let message = text.parse::<Memory>().unwrap_err().to_string();
             assert!(message.contains("--memory") && message.contains("expected"), "{message}");
         }
-        assert_eq!((shown(0), shown(1536), shown(200 << 30)), ("0 B".into(), "1.5 KiB".into(), "200 GiB".into()));
+        assert_eq!(
+            (shown(0), shown(1536), shown(200 << 30)),
+            ("0 B".into(), "1.5 KiB".into(), "200 GiB".into())
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The corpora of the fuzz targets (`fuzz/`), replayed: every input that ever found something, every seed, and mutations of
-//! both. Whatever a reader is given, it makes a sound dataset or fails with one line; it never panics, and memory stays
-//! within the budget.
+//! The corpora of the fuzz targets (`fuzz/`), replayed: every input that ever found something,
+//! every seed, and mutations of both. Whatever a reader is given, it makes a sound dataset or fails
+//! with one line; it never panics, and memory stays within the budget.
 
 // A test that fails should say where.
 #![allow(clippy::unwrap_used)]
@@ -28,7 +28,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts panics, caught ones too, but for those of decoders that the readers guard: they are not ours.
+/// Counts panics, caught ones too, but for those of decoders that the readers guard: they are not
+/// ours.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 fn count_panics() {
@@ -51,7 +52,8 @@ fn status(name: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Calls `work` and returns by how much resident memory grew meanwhile at most, mapped files included.
+/// Calls `work` and returns by how much resident memory grew meanwhile at most, mapped files
+/// included.
 fn growth(work: impl FnOnce()) -> u64 {
     // Sets the largest resident memory so far to that of now: proc_pid_clear_refs(5).
     fs::write("/proc/self/clear_refs", "5").unwrap();
@@ -80,7 +82,9 @@ fn growth_of_heap(work: impl FnOnce()) -> u64 {
 fn survives(name: &str, bytes: &[u8], what: &str) -> bool {
     let panics = PANICS.load(Relaxed);
     let mut made = None;
-    let caught = |work: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_ok();
+    let caught = |work: &mut dyn FnMut()| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_ok()
+    };
     let mut returned = false;
     let mut grown = growth(|| returned = caught(&mut || made = Some(fuzz::run(name, bytes))));
     if returned && grown > fuzz::BUDGET {
@@ -91,7 +95,10 @@ fn survives(name: &str, bytes: &[u8], what: &str) -> bool {
     if !(returned && silent && grown <= fuzz::BUDGET) {
         let kept = keep(name, bytes);
         let grown = grown >> 20;
-        panic!("{name}, {what}: returned {returned}, no panic {silent}, {grown} MiB; its bytes: {}", kept.display());
+        panic!(
+            "{name}, {what}: returned {returned}, no panic {silent}, {grown} MiB; its bytes: {}",
+            kept.display()
+        );
     }
     made == Some(true)
 }
@@ -100,7 +107,8 @@ fn replay(name: &str) {
     let _alone = alone();
     count_panics();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
-    let sound = mutations::replay(&corpus(&folder), MUTATIONS, |bytes, what| survives(name, bytes, what));
+    let sound =
+        mutations::replay(&corpus(&folder), MUTATIONS, |bytes, what| survives(name, bytes, what));
     assert!(sound.contains(&true), "{name}: at least one input is a graph");
 }
 

@@ -2,7 +2,8 @@
 
 use gsplit_kernels::{CommError, KernelError};
 
-/// Reason why a mini-batch was not sampled. The mini-batch is lost; after [`SampleError::Comm`] the group of ranks is too.
+/// Reason why a mini-batch was not sampled. The mini-batch is lost; after [`SampleError::Comm`] the
+/// group of ranks is too.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     /// The sampler refused its input.

@@ -7,7 +7,8 @@ use gsplit_kernels::ExcludedEdges;
 pub enum Ownership<'a> {
     /// Each rank holds the rows that it needs.
     Mine,
-    /// The partition map gives the rank of each vertex, from 0, with one entry per vertex of the graph.
+    /// The partition map gives the rank of each vertex, from 0, with one entry per vertex of the
+    /// graph.
     Map(&'a [u16]),
 }
 
@@ -21,8 +22,9 @@ impl<'a> Ownership<'a> {
     }
 }
 
-/// Assignment of the rows of a mini-batch's frontiers to ranks, from the seeds (0) down to the input rows. The rank that holds a
-/// row computes it, or loads it in the last frontier. Layer `depth` computes frontier `depth` from frontier `depth + 1`.
+/// Assignment of the rows of a mini-batch's frontiers to ranks, from the seeds (0) down to the
+/// input rows. The rank that holds a row computes it, or loads it in the last frontier. Layer
+/// `depth` computes frontier `depth` from frontier `depth + 1`.
 #[derive(Clone, Debug)]
 pub struct Frontiers<'a> {
     owners: Vec<Ownership<'a>>,
@@ -34,8 +36,8 @@ impl<'a> Frontiers<'a> {
         Self { owners: vec![ownership; layers + 1] }
     }
 
-    /// Divides the seeds and the rows that the lowest `split_layers` of `layers` layers read by `map`; above them, each
-    /// rank holds the rows that it needs.
+    /// Divides the seeds and the rows that the lowest `split_layers` of `layers` layers read by
+    /// `map`; above them, each rank holds the rows that it needs.
     pub fn split_below(map: &'a [u16], layers: usize, split_layers: usize) -> Self {
         let by_map = |depth| depth == 0 || depth + split_layers > layers;
         let owner = |depth| if by_map(depth) { Ownership::Map(map) } else { Ownership::Mine };
@@ -62,7 +64,8 @@ impl<'a> Frontiers<'a> {
         self.owners[1..].iter().find_map(|owner| owner.map())
     }
 
-    /// The partition map, if every frontier uses it, so that each rank samples only its own vertices.
+    /// The partition map, if every frontier uses it, so that each rank samples only its own
+    /// vertices.
     pub fn map_of_all(&self) -> Option<&'a [u16]> {
         self.map().filter(|_| self.owners.iter().all(|owner| owner.map().is_some()))
     }
@@ -70,8 +73,9 @@ impl<'a> Frontiers<'a> {
 
 /// One rank's seeds of a global mini-batch.
 ///
-/// Every rank draws the same global mini-batch from the shared seed and keeps its portion. Shuffling each part on its own would stratify
-/// the mini-batches by part, which changes the trained model.
+/// Every rank draws the same global mini-batch from the shared seed and keeps its portion.
+/// Shuffling each part on its own would stratify the mini-batches by part, which changes the
+/// trained model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds {
     /// This rank's seeds, distinct, possibly none.
@@ -81,12 +85,17 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The seeds of rank `rank` of `ranks` in `batch`, the global mini-batch or its group's portion of one: the seeds
-    /// that the rank owns under a partition map, otherwise an equal consecutive portion.
+    /// The seeds of rank `rank` of `ranks` in `batch`, the global mini-batch or its group's portion
+    /// of one: the seeds that the rank owns under a partition map, otherwise an equal consecutive
+    /// portion.
     pub fn of(batch: &[u32], ownership: Ownership<'_>, rank: usize, ranks: usize) -> Self {
         let local = match ownership {
-            Ownership::Map(part) => batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect(),
-            Ownership::Mine => batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks].to_vec(),
+            Ownership::Map(part) => {
+                batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect()
+            }
+            Ownership::Mine => {
+                batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks].to_vec()
+            }
         };
         Self { local, excluded: None }
     }

@@ -8,13 +8,17 @@
 //!     local frontier = my vertices among all ranks' mixed frontiers       HostShuffle::new, one exchange of ids
 //! ```
 //!
-//! Draws are keyed by (seed, epoch, step, layer, vertex), so the union of the ranks' edges is the sample that a single rank would
-//! draw, and each vertex of a layer is on exactly one rank (GSplit, MLSys 2025, section 5, Algorithm 1). [`Frontiers`] says who holds
-//! which rows. Where the next frontier is [`Ownership::Mine`], nothing is exchanged: the next local frontier is the mixed frontier.
+//! Draws are keyed by (seed, epoch, step, layer, vertex), so the union of the ranks' edges is the
+//! sample that a single rank would draw, and each vertex of a layer is on exactly one rank (GSplit,
+//! MLSys 2025, section 5, Algorithm 1). [`Frontiers`] says who holds which rows. Where the next
+//! frontier is [`Ownership::Mine`], nothing is exchanged: the next local frontier is the mixed
+//! frontier.
 //!
-//! Mini-batches of edges, for link prediction, have seeds of their own: the ends of pairs ([`links`]).
+//! Mini-batches of edges, for link prediction, have seeds of their own: the ends of pairs
+//! ([`links`]).
 //!
-//! This crate does not use tensors: the trainer builds them from a [`HostSample`] and moves rows as each [`HostExchange`] says.
+//! This crate does not use tensors: the trainer builds them from a [`HostSample`] and moves rows as
+//! each [`HostExchange`] says.
 //!
 //! ```
 //! use gsplit_kernels::schedule::Step;

@@ -1,11 +1,13 @@
 //! Sampling of one rank's mini-batches, layer by layer.
 //!
-//! Returns: a [`HostSample`]. Input: the rank's seeds, the ownership of each frontier, the graph on the host. Idea: see
-//! `lib.rs`. Cost: that of [`Sampler`], plus one shuffle of ids per layer under a partition map.
+//! Returns: a [`HostSample`]. Input: the rank's seeds, the ownership of each frontier, the graph on
+//! the host. Idea: see `lib.rs`. Cost: that of [`Sampler`], plus one shuffle of ids per layer under
+//! a partition map.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
-    Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, PreferredVertices, SampledCsc, Sampler,
+    Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, PreferredVertices,
+    SampledCsc, Sampler,
 };
 use rayon::prelude::*;
 
@@ -14,17 +16,21 @@ use crate::{Frontiers, HostExchange, HostShuffle, Ownership, SampleError, Seeds}
 /// One layer of one rank's mini-batch: computes the rows of its frontier from the rows below.
 #[derive(Debug)]
 pub struct HostLayer {
-    /// Local frontier: the vertices whose rows this layer computes. They come first among the rows that it reads.
+    /// Local frontier: the vertices whose rows this layer computes. They come first among the rows
+    /// that it reads.
     pub frontier: Vec<u32>,
     /// Whether other ranks may compute rows of the same vertices.
     pub replicated: bool,
-    /// Sampled in-edges: target `i` is vertex `i` of the frontier, sources are positions in [`HostSample::read`].
+    /// Sampled in-edges: target `i` is vertex `i` of the frontier, sources are positions in
+    /// [`HostSample::read`].
     pub edges: HostEdges,
     /// Factor of each edge ([`SampledCsc::factors`]); empty where all are 1.
     pub factors: Vec<f32>,
-    /// Position of each edge in the graph's `indices`; empty unless [kept](HostSampler::keep_edge_ids).
+    /// Position of each edge in the graph's `indices`; empty unless
+    /// [kept](HostSampler::keep_edge_ids).
     pub edge_ids: Vec<u64>,
-    /// Rows that move between ranks below this layer. `None` if the rows of the frontier below are read in place.
+    /// Rows that move between ranks below this layer. `None` if the rows of the frontier below are
+    /// read in place.
     pub exchange: Option<HostExchange>,
 }
 
@@ -45,7 +51,10 @@ impl HostSample {
 
     /// Vertex of each row that layer `depth` reads.
     pub fn read(&self, depth: usize) -> &[u32] {
-        self.layers[depth].exchange.as_ref().map_or(self.frontier(depth + 1), |exchange| &exchange.read)
+        self.layers[depth]
+            .exchange
+            .as_ref()
+            .map_or(self.frontier(depth + 1), |exchange| &exchange.read)
     }
 }
 
@@ -79,8 +88,9 @@ impl<'g> HostSampler<'g> {
         self.preferred.iter_mut().for_each(|preferred| preferred.set_factor(factor));
     }
 
-    /// Samples this rank's part of the mini-batch `step`, with one layer per fanout; `frontiers` must have as many layers.
-    /// Under a partition map this is collective: every rank must call it for every mini-batch, even if it owns no seeds.
+    /// Samples this rank's part of the mini-batch `step`, with one layer per fanout; `frontiers`
+    /// must have as many layers. Under a partition map this is collective: every rank must call it
+    /// for every mini-batch, even if it owns no seeds.
     ///
     /// # Errors
     /// Fails as [`Sampler::layer`] and [`HostShuffle::new`] do.
@@ -105,8 +115,9 @@ impl<'g> HostSampler<'g> {
         Ok(HostSample { layers, input: frontier })
     }
 
-    /// Samples up to `layers` layers with all in-edges, otherwise like [`HostSampler::sample`]. Stops early once no
-    /// rank's frontier grows any more: all further layers would equal the last. Collective.
+    /// Samples up to `layers` layers with all in-edges, otherwise like [`HostSampler::sample`].
+    /// Stops early once no rank's frontier grows any more: all further layers would equal the last.
+    /// Collective.
     ///
     /// # Errors
     /// Fails as [`HostSampler::sample`] does.
@@ -118,7 +129,8 @@ impl<'g> HostSampler<'g> {
         comm: &dyn Communicator,
     ) -> Result<HostSample, SampleError> {
         // The step is unused: with all in-edges, nothing is drawn.
-        let batch = Batch { step: Step { seed: 0, epoch: 0, step: 0 }, excluded: None, frontiers, comm };
+        let batch =
+            Batch { step: Step { seed: 0, epoch: 0, step: 0 }, excluded: None, frontiers, comm };
         let (mut frontier, mut found) = (seeds, Vec::new());
         while found.len() < layers {
             let before = frontier.len();
@@ -134,7 +146,8 @@ impl<'g> HostSampler<'g> {
         Ok(HostSample { layers: found, input: frontier })
     }
 
-    /// Samples layer `depth`, which computes `frontier`; returns the layer and the frontier below. Collective under a map.
+    /// Samples layer `depth`, which computes `frontier`; returns the layer and the frontier below.
+    /// Collective under a map.
     fn layer(
         &mut self,
         batch: &Batch<'_>,
@@ -156,7 +169,13 @@ impl<'g> HostSampler<'g> {
         }
         let edge_ids = if self.keeps_edge_ids { EdgeIds::Keep } else { EdgeIds::Drop };
         let mut csc = SampledCsc::default();
-        self.sampler.layer(&self.graph, &draw, &batch.step.layer_key(depth as u8), edge_ids, &mut csc)?;
+        self.sampler.layer(
+            &self.graph,
+            &draw,
+            &batch.step.layer_key(depth as u8),
+            edge_ids,
+            &mut csc,
+        )?;
         let SampledCsc { indptr, local: mut sources, edges: edge_ids, factors } = csc;
 
         let mixed_frontier = self.sampler.mixed_frontier();
@@ -164,10 +183,12 @@ impl<'g> HostSampler<'g> {
         let (below, exchange) = match batch.frontiers.at(depth + 1) {
             Ownership::Mine => (mixed_frontier.to_vec(), None),
             Ownership::Map(part) => {
-                let shuffle = HostShuffle::new(batch.comm, mixed_frontier, |v| part[v as usize] as usize)?;
+                let shuffle =
+                    HostShuffle::new(batch.comm, mixed_frontier, |v| part[v as usize] as usize)?;
                 let HostShuffle { frontier: below, source: rows, mut exchange } = shuffle;
                 if replicated {
-                    // The frontier includes other ranks' vertices, so its rows do not come first in the matrix.
+                    // The frontier includes other ranks' vertices, so its rows do not come first in
+                    // the matrix.
                     (exchange.read, exchange.order) = (mixed_frontier.to_vec(), Some(rows));
                 } else {
                     sources.par_iter_mut().for_each(|source| *source = rows[*source as usize]);

@@ -38,7 +38,8 @@ pub fn run(logs: &[PathBuf], ui: &Ui) -> anyhow::Result<()> {
         "MB sent"
     ));
     for row in &rows {
-        let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
+        let share =
+            |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
         let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
         ui.say(format_args!(
             "{:<width$} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0} {:>9.1}",
@@ -73,7 +74,13 @@ fn read(path: &Path) -> anyhow::Result<LogRow> {
     let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
     let mut reports: Vec<EpochReport> = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let expected = || format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1);
+        let expected = || {
+            format!(
+                "{}, line {}: expected a line of `gsplit train --log`",
+                path.display(),
+                number + 1
+            )
+        };
         let record: Value = serde_json::from_str(line).with_context(expected)?;
         // A record of `--log-every`; the record of the epoch covers all its mini-batches.
         if record.get("step").is_none() {
@@ -83,7 +90,9 @@ fn read(path: &Path) -> anyhow::Result<LogRow> {
     let Some(last) = reports.last().cloned() else {
         bail!("{}: no epoch was finished: compare runs of one epoch or more", path.display());
     };
-    let mean = |of: &dyn Fn(&EpochReport) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
+    let mean = |of: &dyn Fn(&EpochReport) -> f64| {
+        reports.iter().map(of).sum::<f64>() / reports.len() as f64
+    };
     Ok(LogRow {
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
         epochs: reports.len(),

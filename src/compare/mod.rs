@@ -28,17 +28,20 @@ pub use setting::Setting;
 
 /// Compare training systems on a dataset, or training runs by their logs
 ///
-/// With a dataset directory: trains every system that this machine can run on the same mini-batches, each in its own process, and
-/// prints one row per system about its last epoch: the loss, whether it equals the first row's up to rounding (a thousandth), edges
-/// computed, feature rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes of a host and over
-/// the network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the peak memory of the
-/// process, mapped files included. GraNNDis makes its own mini-batches: its loss is not comparable. Systems that cannot run here are
-/// listed with the reason.
-/// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. The presamples and maps that the systems
-/// need are kept in a cache of the dataset (`tried/`), which gsplit clean empties.
+/// With a dataset directory: trains every system that this machine can run on the same
+/// mini-batches, each in its own process, and prints one row per system about its last epoch: the
+/// loss, whether it equals the first row's up to rounding (a thousandth), edges computed, feature
+/// rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes
+/// of a host and over the network, seconds by phase (mean of the ranks; waiting is a part of the
+/// exchange), the wall time, and the peak memory of the process, mapped files included. GraNNDis
+/// makes its own mini-batches: its loss is not comparable. Systems that cannot run here are listed
+/// with the reason. Nothing is prepared ahead, so that phases add up. P3 updates at once, as the
+/// others do. The presamples and maps that the systems need are kept in a cache of the dataset
+/// (`tried/`), which gsplit clean empties.
 ///
-/// With logs: prints one row per log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
-/// rows loaded, rows exchanged and bytes that ranks sent to each other, with the ratio to the first log.
+/// With logs: prints one row per log: the last epoch's loss and accuracy, and per epoch the mean of
+/// seconds, edges computed, feature rows loaded, rows exchanged and bytes that ranks sent to each
+/// other, with the ratio to the first log.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,23 +54,27 @@ pub struct Args {
     /// Dataset directory, or logs written by `gsplit train --log`
     #[arg(required = true, value_name = "DATASET|LOG.jsonl")]
     inputs: Vec<PathBuf>,
-    /// Make a table for each value of an option, e.g. ranks=1,2,4: of ranks, groups (of --ranks each), hidden,
-    /// batch-size or layers (the last fanout is repeated)
+    /// Make a table for each value of an option, e.g. ranks=1,2,4: of ranks, groups (of --ranks
+    /// each), hidden, batch-size or layers (the last fanout is repeated)
     #[arg(long, value_name = "OPTION=N,...")]
     over: Option<Over>,
     #[command(flatten)]
     pub systems: SideBySide,
 }
 
-/// Compares the systems or the logs that `args` name; `given` holds the matches that `args` came from.
+/// Compares the systems or the logs that `args` name; `given` holds the matches that `args` came
+/// from.
 pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
     match (&args.inputs[..], args.inputs.iter().find(|input| input.is_dir())) {
         ([dataset], Some(_)) => args.on(dataset, ui),
-        (_, Some(folder)) => {
-            Err(usage(format!("{}: is a directory: name one dataset, or only logs", folder.display())))
-        }
+        (_, Some(folder)) => Err(usage(format!(
+            "{}: is a directory: name one dataset, or only logs",
+            folder.display()
+        ))),
         (logs, None) => match given.and_then(option_given) {
-            Some(option) => Err(usage(format!("--{option} is for a dataset: logs are compared as they are"))),
+            Some(option) => {
+                Err(usage(format!("--{option} is for a dataset: logs are compared as they are")))
+            }
             None => logs::run(logs, ui),
         },
     }
@@ -89,7 +96,11 @@ impl Args {
                 ui.say(format_args!("{} is left out: {why}", system.name));
             }
             let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
-            told.push(setting.json(&dataset, &left_out, json!({ "value": value, "systems": systems })));
+            told.push(setting.json(
+                &dataset,
+                &left_out,
+                json!({ "value": value, "systems": systems }),
+            ));
         }
         match &self.over {
             Some(over) => ui.json(&json!({ "over": over.to_string(), "tables": told })),
@@ -116,8 +127,11 @@ impl Args {
 /// The name of an option of `given` that not every subcommand has.
 fn option_given(given: &ArgMatches) -> Option<String> {
     let everywhere = Output::augment_args(clap::Command::new("gsplit"));
-    let is_own =
-        |id: &&clap::Id| id.as_str() != "inputs" && everywhere.get_arguments().all(|argument| argument.get_id() != *id);
-    let is_given = |id: &&clap::Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let is_own = |id: &&clap::Id| {
+        id.as_str() != "inputs"
+            && everywhere.get_arguments().all(|argument| argument.get_id() != *id)
+    };
+    let is_given =
+        |id: &&clap::Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
     given.ids().filter(is_own).find(is_given).map(|id| id.as_str().replace('_', "-"))
 }

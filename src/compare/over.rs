@@ -30,10 +30,10 @@ impl FromStr for Over {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let problem =
-            || "expected an option and its values, as ranks=1,2,4: ranks, groups, hidden, batch-size or layers";
+        let problem = || "expected an option and its values, as ranks=1,2,4: ranks, groups, hidden, batch-size or layers";
         let (option, values) = text.split_once('=').ok_or_else(problem)?;
-        let values = values.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| problem())?;
+        let values =
+            values.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| problem())?;
         Ok(Self { option: Growing::from_str(option, false).map_err(|_| problem())?, values })
     }
 }
@@ -51,7 +51,9 @@ impl Over {
         let setting = &mut systems.setting;
         match self.option {
             Growing::Ranks => setting.ranks = value,
-            Growing::Groups => (setting.groups, setting.ranks) = (value, value.saturating_mul(setting.ranks)),
+            Growing::Groups => {
+                (setting.groups, setting.ranks) = (value, value.saturating_mul(setting.ranks))
+            }
             Growing::Hidden => setting.model.hidden = value,
             Growing::BatchSize => setting.batch_size = value,
             Growing::Layers => {
@@ -63,7 +65,8 @@ impl Over {
     }
 }
 
-/// `fanouts` for this number of `layers` (at least one): repeats the last fanout, or drops the last ones.
+/// `fanouts` for this number of `layers` (at least one): repeats the last fanout, or drops the last
+/// ones.
 fn of_layers(fanouts: &Fanouts, layers: usize) -> anyhow::Result<Fanouts> {
     let text = fanouts.to_string();
     let given: Vec<&str> = text.split(',').collect();

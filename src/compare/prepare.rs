@@ -1,7 +1,8 @@
-//! Artifacts that systems need before they can train: a presample with the run's settings, and partition maps made with it.
+//! Artifacts that systems need before they can train: a presample with the run's settings, and
+//! partition maps made with it.
 //!
-//! An existing artifact is found whatever its name. The others are made and stored in the dataset's cache (`tried/`),
-//! where the next comparison finds them.
+//! An existing artifact is found whatever its name. The others are made and stored in the dataset's
+//! cache (`tried/`), where the next comparison finds them.
 
 use std::path::PathBuf;
 
@@ -14,25 +15,30 @@ use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, Progress, bare_ke
 use gsplit::ui::{Ui, usage};
 
 /// The presample of `dataset` with `options`; made if it does not exist.
-pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &Ui) -> Result<Presample> {
+pub fn presampled(
+    dataset: &Dataset,
+    options: &Options,
+    gpu: Option<&Gpu>,
+    ui: &Ui,
+) -> Result<Presample> {
     let wanted = options.config();
-    if let Some(found) = opened(dataset, "presample", Presample::open)?.find(|found| found.meta().config == wanted) {
+    if let Some(found) =
+        opened(dataset, "presample", Presample::open)?.find(|found| found.meta().config == wanted)
+    {
         return Ok(found);
     }
     // The presample of that name is damaged, or is of other splits.
-    let made =
-        presample(dataset, options, Some(&tried(&options.default_key())), true, gpu, ui).map_err(
-            |error| match error {
-                gsplit_preprocess::Error::Option(problem) => usage(problem),
-                error => error.into(),
-            },
-        )?;
+    let made = presample(dataset, options, Some(&tried(&options.default_key())), true, gpu, ui)
+        .map_err(|error| match error {
+            gsplit_preprocess::Error::Option(problem) => usage(problem),
+            error => error.into(),
+        })?;
     ui.note(&format!("made presample {}", made.presample.key()));
     Ok(made.presample)
 }
 
-/// The map of `dataset` with `options` and `presample`; made if it does not exist. Without a presample, any map with
-/// these options is taken, whichever presample it was made with.
+/// The map of `dataset` with `options` and `presample`; made if it does not exist. Without a
+/// presample, any map with these options is taken, whichever presample it was made with.
 pub fn partitioned(
     dataset: &Dataset,
     options: &PartitionOptions,
@@ -42,7 +48,8 @@ pub fn partitioned(
     let config = options.config(dataset).map_err(explain)?;
     let made_from = MadeFrom::with(dataset, presample);
     let is_same = |found: &PartitionMap| {
-        found.meta().config == config && (presample.is_none() || found.meta().made_from == made_from)
+        found.meta().config == config
+            && (presample.is_none() || found.meta().made_from == made_from)
     };
     if let Some(found) = opened(dataset, "partition", PartitionMap::open)?.find(is_same) {
         return Ok(found);
@@ -50,16 +57,27 @@ pub fn partitioned(
     let made = partition(dataset, presample, options, ui).map_err(explain)?;
     let key = new_key(dataset, &options.default_key(), presample);
     let (assignment, order) = (&made.assignment, &made.cache_order);
-    let map = PartitionMap::save(dataset, &key, presample, config, made.report, assignment, order, false)?;
+    let map = PartitionMap::save(
+        dataset,
+        &key,
+        presample,
+        config,
+        made.report,
+        assignment,
+        order,
+        false,
+    )?;
     ui.note(&format!("made partition {key}"));
     Ok(map)
 }
 
-/// A name in the cache for a map, made of its options and, if taken there or in the dataset, the key of `presample`.
+/// A name in the cache for a map, made of its options and, if taken there or in the dataset, the
+/// key of `presample`.
 fn new_key(dataset: &Dataset, by_options: &str, presample: Option<&Presample>) -> String {
     let with = presample.map(|presample| format!("{by_options}-{}", bare_key(presample.key())));
     let is_free = |key: &String| {
-        !PartitionMap::folder(dataset, key).exists() && !PartitionMap::folder(dataset, &tried(key)).exists()
+        !PartitionMap::folder(dataset, key).exists()
+            && !PartitionMap::folder(dataset, &tried(key)).exists()
     };
     tried(
         &[Some(by_options.to_string()), with]
@@ -76,7 +94,8 @@ fn numbered(key: &str) -> impl Iterator<Item = String> {
     (2..).map(move |number: u32| format!("{key}-{number}"))
 }
 
-/// The key that the cached artifact `name` would have in the dataset itself, where `folder` gives the folder of a key.
+/// The key that the cached artifact `name` would have in the dataset itself, where `folder` gives
+/// the folder of a key.
 pub fn own_key(name: &str, folder: impl Fn(&str) -> PathBuf) -> String {
     let bare = bare_key(name);
     let is_free = |key: &String| !folder(key).exists();

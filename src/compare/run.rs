@@ -34,13 +34,21 @@ pub fn train(dataset: &Dataset, config: &Config, ui: &Ui) -> anyhow::Result<RunR
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = finished(&mut command, "no table; presamples and maps are kept")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    let (failures, others): (Vec<&str>, Vec<&str>) = errors.lines().partition(|line| line.starts_with("error: "));
+    let (failures, others): (Vec<&str>, Vec<&str>) =
+        errors.lines().partition(|line| line.starts_with("error: "));
     if !output.status.success() {
         let line = failures.first().map(|line| line["error: ".len()..].to_string());
-        return Err(anyhow!(line.unwrap_or_else(|| format!("gsplit train ended by {}", output.status))));
+        return Err(anyhow!(
+            line.unwrap_or_else(|| format!("gsplit train ended by {}", output.status))
+        ));
     }
     others.into_iter().for_each(complain);
-    let mut said: Value = serde_json::from_slice(&output.stdout).context("gsplit train --json printed no JSON")?;
+    let mut said: Value =
+        serde_json::from_slice(&output.stdout).context("gsplit train --json printed no JSON")?;
     let [epochs, cache] = ["epochs", "cache"].map(|key| said["summary"][key].take());
-    Ok(RunResult { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
+    Ok(RunResult {
+        epochs: serde_json::from_value(epochs)?,
+        cache,
+        peak_rss_mb: said["peak_rss_mb"].as_f64(),
+    })
 }

@@ -1,4 +1,5 @@
-//! Settings that the systems of a comparison share: model, mini-batches, ranks and device; and the artifacts that they need.
+//! Settings that the systems of a comparison share: model, mini-batches, ranks and device; and the
+//! artifacts that they need.
 
 use gsplit_kernels::Gpu;
 use gsplit_kernels::schedule::Fanouts;
@@ -23,7 +24,8 @@ pub struct Setting {
     systems: Vec<System>,
     #[command(flatten)]
     pub model: ModelConfig,
-    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
+    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every
+    /// one
     #[arg(long, default_value = "15,15,15")]
     pub fanouts: Fanouts,
     /// Seeds of a mini-batch, over all ranks together
@@ -32,18 +34,20 @@ pub struct Setting {
     /// Number of ranks, each with its own part
     #[arg(long, default_value_t = 4)]
     pub ranks: usize,
-    /// Groups of these ranks, as hosts are: systems that split a mini-batch over ranks do so within a group, and deal
-    /// mini-batches to the groups. GraNNDis uses them as its servers
+    /// Groups of these ranks, as hosts are: systems that split a mini-batch over ranks do so within
+    /// a group, and deal mini-batches to the groups. GraNNDis uses them as its servers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub groups: usize,
     /// Device that ranks compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// With --device cuda, the GPU of each rank, e.g. 0,1,2,3; one named more than once is shared [default: 0,1,...]
+    /// With --device cuda, the GPU of each rank, e.g. 0,1,2,3; one named more than once is shared
+    /// [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
-    /// With --device cuda, GPU memory of each rank for feature rows, in systems that cache: 4GiB, or 20% of all rows
-    /// [default: the memory that the graph and a few trial mini-batches leave free]
+    /// With --device cuda, GPU memory of each rank for feature rows, in systems that cache: 4GiB,
+    /// or 20% of all rows [default: the memory that the graph and a few trial mini-batches leave
+    /// free]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// Storage that feature rows are read from
@@ -70,7 +74,13 @@ pub struct Prepared {
 
 impl Setting {
     /// Settings of all systems on `ranks` CPU ranks, to count their work without a run.
-    pub fn counted(model: ModelConfig, fanouts: Fanouts, batch_size: usize, ranks: usize, seed: u64) -> Self {
+    pub fn counted(
+        model: ModelConfig,
+        fanouts: Fanouts,
+        batch_size: usize,
+        ranks: usize,
+        seed: u64,
+    ) -> Self {
         Self {
             systems: Vec::new(),
             model,
@@ -112,7 +122,12 @@ impl Setting {
                 _ if !self.systems.is_empty() && !self.systems.contains(&system) => {}
                 None => runs.push(system),
                 Some(why) if self.systems.is_empty() => left_out.push((system, why)),
-                Some(why) => return Err(usage(format!("--systems: {} cannot run here: {why}", system.name))),
+                Some(why) => {
+                    return Err(usage(format!(
+                        "--systems: {} cannot run here: {why}",
+                        system.name
+                    )));
+                }
             }
         }
         Ok((runs, left_out))
@@ -134,7 +149,8 @@ impl Setting {
     pub fn measured(&self, mut config: Config, system: System, presample: Option<&str>) -> Config {
         let of = &mut config.system;
         of.placement = system.rows_on(self.device);
-        let caches = of.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
+        let caches =
+            of.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
         of.cache = self.cache.filter(|_| caches);
         (of.load_features, of.gpus) = (self.load_features, self.gpus.clone());
         of.presample = presample.map(str::to_string);
@@ -144,7 +160,12 @@ impl Setting {
     }
 
     /// Finds or makes the presample that gives the weights of the maps and ranks the rows.
-    pub fn presample(&self, dataset: &Dataset, gpu: Option<&Gpu>, ui: &Ui) -> anyhow::Result<Presample> {
+    pub fn presample(
+        &self,
+        dataset: &Dataset,
+        gpu: Option<&Gpu>,
+        ui: &Ui,
+    ) -> anyhow::Result<Presample> {
         let options = Options {
             fanouts: self.fanouts.clone(),
             batch_size: self.batch_size as u64,
@@ -159,7 +180,12 @@ impl Setting {
     }
 
     /// Finds or makes the presample and the maps that `systems` need.
-    pub fn prepare(&self, dataset: &Dataset, systems: &[System], ui: &Ui) -> anyhow::Result<Prepared> {
+    pub fn prepare(
+        &self,
+        dataset: &Dataset,
+        systems: &[System],
+        ui: &Ui,
+    ) -> anyhow::Result<Prepared> {
         let gpu = match self.device {
             Device::Cpu => None,
             Device::Cuda => {
@@ -167,15 +193,28 @@ impl Setting {
                 Some(Gpu::open(first.unwrap_or(0)).map_err(gsplit_trainer::Error::from)?)
             }
         };
-        let caches = |system: &System| system.rows_on(self.device).is_some_and(|rows| rows != RowPlacement::Host);
+        let caches = |system: &System| {
+            system.rows_on(self.device).is_some_and(|rows| rows != RowPlacement::Host)
+        };
         // GraNNDis prepares its mini-batches from in-edges, without draws.
-        let needs = |system: &System| system.draws() && (system.parallelism.needs_map() || caches(system));
-        let presample = systems.iter().any(needs).then(|| self.presample(dataset, gpu.as_ref(), ui)).transpose()?;
+        let needs =
+            |system: &System| system.draws() && (system.parallelism.needs_map() || caches(system));
+        let presample = systems
+            .iter()
+            .any(needs)
+            .then(|| self.presample(dataset, gpu.as_ref(), ui))
+            .transpose()?;
         let with_map = |&system: &System| {
             let config = self.config(system, 1);
-            let options = map_options(system, config.num_parts() as u32, config.system.groups as u32, self.seed);
+            let options = map_options(
+                system,
+                config.num_parts() as u32,
+                config.system.groups as u32,
+                self.seed,
+            );
             let presample = presample.as_ref().filter(|_| system.draws());
-            let map = options.map(|options| partitioned(dataset, &options, presample, ui)).transpose()?;
+            let map =
+                options.map(|options| partitioned(dataset, &options, presample, ui)).transpose()?;
             Ok((system, map))
         };
         let systems = systems.iter().map(with_map).collect::<anyhow::Result<_>>()?;
@@ -184,9 +223,11 @@ impl Setting {
 
     /// Line above a table, for people.
     pub fn line(&self, dataset: &Dataset) -> String {
-        let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
+        let groups =
+            if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
         format!(
-            "{}: {} vertices, {} edges; {:?}, {} layers of {}, fanouts {}, batches of {}, {} ranks{groups} on {}",
+            "{}: {} vertices, {} edges; {:?}, {} layers of {}, fanouts {}, batches of {}, {} \
+             ranks{groups} on {}",
             dataset.name(),
             dataset.num_vertices(),
             dataset.topology().num_edges(),
@@ -202,7 +243,8 @@ impl Setting {
 
     /// JSON object of a table, with the fields of `more` added.
     pub fn json(&self, dataset: &Dataset, left_out: &[(System, String)], more: Value) -> Value {
-        let left_out = left_out.iter().map(|(system, why)| json!({ "system": system.name, "why": why }));
+        let left_out =
+            left_out.iter().map(|(system, why)| json!({ "system": system.name, "why": why }));
         let mut said = json!({
             "dataset": dataset.name(),
             "device": name_of(&self.device),

@@ -37,7 +37,8 @@ pub struct Comparison {
 /// Row of the table.
 pub struct SystemRow {
     pub system: System,
-    /// True if its loss equals the loss of the first row with the same mini-batches; `None` if it has mini-batches of its own.
+    /// True if its loss equals the loss of the first row with the same mini-batches; `None` if it
+    /// has mini-batches of its own.
     equal: Option<bool>,
     map: Option<String>,
     /// The last epoch.
@@ -52,9 +53,12 @@ impl SideBySide {
     /// The systems to run, and the systems that cannot run here.
     pub fn choose(&self) -> anyhow::Result<Chosen> {
         let (runs, left_out) = self.setting.choose(|system| self.config(system))?;
-        if self.cooperative != CooperativeConfig::default() && runs.iter().all(|system| system.draws()) {
+        if self.cooperative != CooperativeConfig::default()
+            && runs.iter().all(|system| system.draws())
+        {
             return Err(usage(
-                "--batches-per-epoch, --expansion-hops and --expansion-fanout are GraNNDis's, which does not run here",
+                "--batches-per-epoch, --expansion-hops and --expansion-fanout are GraNNDis's, \
+                 which does not run here",
             ));
         }
         Ok((runs, left_out))
@@ -87,9 +91,11 @@ impl SideBySide {
             return Err(anyhow!("no system ran here: {}: {why}", system.name));
         }
         let first = rows.iter().find(|row| row.system.draws()).map(|row| row.epoch.loss);
-        let gsplit = rows.iter().find(|row| row.system == systems::GSPLIT).map(|row| row.epoch.seconds);
+        let gsplit =
+            rows.iter().find(|row| row.system == systems::GSPLIT).map(|row| row.epoch.seconds);
         for row in &mut rows {
-            row.equal = first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
+            row.equal =
+                first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
             row.times_gsplit = gsplit.map(|gsplit| row.epoch.seconds / gsplit);
         }
         Ok(Comparison { rows, left_out })
@@ -109,7 +115,8 @@ impl SideBySide {
         config.system.partition = map.clone();
         let RunResult { epochs, cache, peak_rss_mb } = train(dataset, &config, ui)?;
         let epoch = epochs.into_iter().last();
-        let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name))?;
+        let epoch =
+            epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name))?;
         Ok(SystemRow { system, equal: None, map, epoch, times_gsplit: None, cache, peak_rss_mb })
     }
 }
@@ -123,10 +130,13 @@ impl SystemRow {
     /// For people.
     pub fn line(&self) -> String {
         let EpochReport { loss, work, timings: t, seconds, .. } = &self.epoch;
-        let loss_is = self.equal.map_or("not comparable", |equal| if equal { "equal" } else { "DIFFERS" });
-        let sent = Route::ALL.map(|route| format!("{:>9.1}", work.sent.by(route) as f64 / 1e6)).join(" ");
+        let loss_is =
+            self.equal.map_or("not comparable", |equal| if equal { "equal" } else { "DIFFERS" });
+        let sent =
+            Route::ALL.map(|route| format!("{:>9.1}", work.sent.by(route) as f64 / 1e6)).join(" ");
         format!(
-            "{:<9} {loss:>8.5} {loss_is:<14} {:>12} {:>11} {sent} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {seconds:>8.3} {:>8} {:>8}",
+            "{:<9} {loss:>8.5} {loss_is:<14} {:>12} {:>11} {sent} {:>8.3} {:>8.3} {:>8.3} {:>8.3} \
+             {:>8.3} {seconds:>8.3} {:>8} {:>8}",
             self.system.name,
             work.edges,
             work.rows_loaded,
@@ -165,7 +175,8 @@ impl SystemRow {
 /// Heads of the columns.
 pub fn header() -> String {
     format!(
-        "{:<9} {:>8} {:<14} {:>12} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "{:<9} {:>8} {:<14} {:>12} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} \
+         {:>8} {:>8} {:>8}",
         "system",
         "loss",
         "",
@@ -192,7 +203,9 @@ mod tests {
 
     #[test]
     fn losses_are_equal_up_to_rounding_alone() {
-        for (loss, equal) in [(2.0, true), (2.0019, true), (1.9981, true), (2.0021, false), (f64::NAN, false)] {
+        for (loss, equal) in
+            [(2.0, true), (2.0019, true), (1.9981, true), (2.0021, false), (f64::NAN, false)]
+        {
             assert_eq!(is_equal(loss, 2.0), equal, "{loss}");
         }
     }

@@ -24,21 +24,33 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
         return lines;
     }
     lines.extend(
-        [&survey.compiler, &survey.nccl].into_iter().filter_map(|found| found.as_ref().err()).map(ToString::to_string),
+        [&survey.compiler, &survey.nccl]
+            .into_iter()
+            .filter_map(|found| found.as_ref().err())
+            .map(ToString::to_string),
     );
-    let version = |found: &Result<CudaLibrary, GpuError>| found.as_ref().ok().and_then(|library| library.version);
+    let version = |found: &Result<CudaLibrary, GpuError>| {
+        found.as_ref().ok().and_then(|library| library.version)
+    };
     if let (Some(driver), Some(compiler)) = (version(&survey.driver), version(&survey.compiler)) {
         lines.extend(too_new(compiler, driver));
         if compiler.0 >= 13 {
-            lines.extend(gpus.iter().filter(|gpu| gpu.facts.compute_capability < OLDEST).map(|gpu| {
-                format!(
-                    "GPU {}: NVRTC 13 does not know it; use PyTorch for CUDA 12, which brings NVRTC 12",
-                    gpu.ordinal
-                )
-            }));
+            lines.extend(gpus.iter().filter(|gpu| gpu.facts.compute_capability < OLDEST).map(
+                |gpu| {
+                    format!(
+                        "GPU {}: NVRTC 13 does not know it; use PyTorch for CUDA 12, which brings \
+                     NVRTC 12",
+                        gpu.ordinal
+                    )
+                },
+            ));
         }
     }
-    lines.extend(gpus.iter().filter_map(|gpu| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?))));
+    lines.extend(
+        gpus.iter().filter_map(|gpu| {
+            Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?))
+        }),
+    );
     lines
 }
 
@@ -49,16 +61,20 @@ fn no_gpus(survey: &CudaSurvey) -> Option<String> {
         return Some(no_driver(devices, Path::new("/proc/driver/nvidia")));
     }
     match &survey.gpus {
-        Err(error) => {
-            Some(format!("GPUs: {error}; see whether `nvidia-smi` works, and whether CUDA_VISIBLE_DEVICES hides them"))
+        Err(error) => Some(format!(
+            "GPUs: {error}; see whether `nvidia-smi` works, and whether CUDA_VISIBLE_DEVICES hides \
+             them"
+        )),
+        Ok(found) => {
+            found.is_empty().then(|| "GPUs: none; CUDA_VISIBLE_DEVICES may hide them".to_string())
         }
-        Ok(found) => found.is_empty().then(|| "GPUs: none; CUDA_VISIBLE_DEVICES may hide them".to_string()),
     }
 }
 
 /// The reason why none of `gpus` can be used; `None` if one can.
 pub fn no_gpu(survey: &CudaSurvey, gpus: &[OnGpu<'_>]) -> Option<String> {
-    let unusable = |gpu: &OnGpu<'_>| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?));
+    let unusable =
+        |gpu: &OnGpu<'_>| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?));
     match gpus.iter().map(unusable).collect::<Option<Vec<String>>>()?.into_iter().next() {
         Some(why) => Some(why),
         None => no_gpus(survey),
@@ -70,7 +86,8 @@ pub fn little_shm(bytes: u64, gpus: usize) -> Option<String> {
     let needed = SHM_OF_A_GPU * gpus as u64;
     (gpus > 1 && bytes < needed).then(|| {
         format!(
-            "shared memory: /dev/shm has {}, processes with {gpus} GPUs may need {}: start the container with `--shm-size=1g`",
+            "shared memory: /dev/shm has {}, processes with {gpus} GPUs may need {}: start the \
+             container with `--shm-size=1g`",
             shown(bytes),
             shown(needed)
         )
@@ -81,13 +98,15 @@ pub fn little_shm(bytes: u64, gpus: usize) -> Option<String> {
 fn too_new(compiler: (u32, u32), driver: (u32, u32)) -> Option<String> {
     (compiler.0 > driver.0).then(|| {
         format!(
-            "NVRTC is of CUDA {}.{}, the driver runs CUDA up to {}.{}: update the driver, or use PyTorch for CUDA {}",
+            "NVRTC is of CUDA {}.{}, the driver runs CUDA up to {}.{}: update the driver, or use \
+             PyTorch for CUDA {}",
             compiler.0, compiler.1, driver.0, driver.1, driver.0
         )
     })
 }
 
-/// Advice without a driver: `devices` NVIDIA devices are on the bus; `kernel` exists if the driver's kernel module is loaded.
+/// Advice without a driver: `devices` NVIDIA devices are on the bus; `kernel` exists if the
+/// driver's kernel module is loaded.
 fn no_driver(devices: usize, kernel: &Path) -> String {
     match (devices, kernel.exists()) {
         (_, true) => "driver: the host has one, its library (libcuda.so.1) is not here: start the container with \
@@ -95,7 +114,8 @@ fn no_driver(devices: usize, kernel: &Path) -> String {
             .to_string(),
         (0, false) => "driver: none, and no NVIDIA GPU was found: train on the CPU (--device cpu)".to_string(),
         (devices, false) => {
-            format!("driver: none for {devices} NVIDIA GPUs: install NVIDIA's driver, 580 or later for CUDA 13")
+            format!("driver: none for {devices} NVIDIA GPUs: install NVIDIA's driver, 580 or later \
+                     for CUDA 13")
         }
     }
 }
@@ -106,7 +126,11 @@ fn nvidia_devices(bus: &Path) -> usize {
         fs::read_to_string(device.join(file)).is_ok_and(|text| text.trim().starts_with(prefix))
     };
     let devices = gsplit_store::entries(bus).unwrap_or_default().into_iter();
-    devices.filter(|device| is(device.clone(), "vendor", "0x10de") && is(device.clone(), "class", "0x03")).count()
+    devices
+        .filter(|device| {
+            is(device.clone(), "vendor", "0x10de") && is(device.clone(), "class", "0x03")
+        })
+        .count()
 }
 
 #[cfg(test)]

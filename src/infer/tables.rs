@@ -1,4 +1,5 @@
-//! New tables to infer on: they become a temporary dataset by the recipe of the model's training data.
+//! New tables to infer on: they become a temporary dataset by the recipe of the model's training
+//! data.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +18,16 @@ use gsplit::ui::usage;
 /// Tables instead of a dataset.
 #[derive(clap::Args)]
 pub struct NewTables {
-    /// Table of new vertices, with the columns that the model was trained on, in any order; instead of DATASET
+    /// Table of new vertices, with the columns that the model was trained on, in any order; instead
+    /// of DATASET
     #[arg(long, value_name = "FILE")]
     nodes: Option<PathBuf>,
     /// With --nodes, the table of their edges [default: they have none]
     #[arg(long, value_name = "FILE", requires = "nodes")]
     edges: Option<PathBuf>,
-    /// With --nodes, the dataset, or the run with it, whose graph the new vertices are joined to: --edges may then
-    /// connect them to its vertices. Ids are the ids of the tables that it was made from
+    /// With --nodes, the dataset, or the run with it, whose graph the new vertices are joined to:
+    /// --edges may then connect them to its vertices. Ids are the ids of the tables that it was
+    /// made from
     #[arg(long, value_name = "DATASET", requires = "nodes")]
     with: Option<PathBuf>,
     /// With --nodes, categories that training did not see: refuse them, or treat them as other
@@ -33,11 +36,12 @@ pub struct NewTables {
     /// With --nodes, the number that replaces a missing value, where the recipe has none
     #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
     fill: Option<Fill>,
-    /// With --nodes, the row to use if a vertex has several: the first or the last; rows of --with come first [default: refused]
+    /// With --nodes, the row to use if a vertex has several: the first or the last; rows of --with
+    /// come first [default: refused]
     #[arg(long, value_name = "first|last", hide_possible_values = true, requires = "nodes")]
     on_duplicate: Option<OnDuplicate>,
-    /// With --nodes, vertices of the edges that have no row: fill gives them a row of missing values, drop leaves out their edges [default:
-    /// refused]
+    /// With --nodes, vertices of the edges that have no row: fill gives them a row of missing
+    /// values, drop leaves out their edges [default: refused]
     #[arg(long, value_name = "fill|drop", hide_possible_values = true, requires = "nodes")]
     missing_rows: Option<MissingRows>,
 }
@@ -59,16 +63,20 @@ impl NewTables {
         all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
-    /// `error`, in which the temporary `dataset`, if it was made of these tables, is replaced by a table.
+    /// `error`, in which the temporary `dataset`, if it was made of these tables, is replaced by a
+    /// table.
     pub fn named(&self, error: anyhow::Error, dataset: &Dataset) -> anyhow::Error {
         let (place, text) = (dataset.path().display().to_string(), error.to_string());
         match self.edges.as_ref().or(self.nodes.as_ref()) {
-            Some(table) if text.contains(&place) => anyhow::anyhow!(text.replace(&place, &table.display().to_string())),
+            Some(table) if text.contains(&place) => {
+                anyhow::anyhow!(text.replace(&place, &table.display().to_string()))
+            }
             _ => error,
         }
     }
 
-    /// Converts the tables by the recipe of the checkpoint, into a folder that nobody else can read.
+    /// Converts the tables by the recipe of the checkpoint, into a folder that nobody else can
+    /// read.
     pub fn convert(
         &self,
         config: &InferConfig,
@@ -93,13 +101,16 @@ impl NewTables {
         (table.missing_rows, table.on_duplicate) = (self.missing_rows, self.on_duplicate);
         let out = folder.path().join(nodes.file_name().unwrap_or_default());
         let older = older.as_ref().map(|dataset| Older { dataset, layers: model.layers });
-        let new = NewRows { edges: self.edges.as_deref(), edge_columns: &model.edge_columns, older };
+        let new =
+            NewRows { edges: self.edges.as_deref(), edge_columns: &model.edge_columns, older };
         let joined = join(&new, &out, &options, progress);
         let (dataset, rows) = joined.map_err(|error| match error {
             Error::Option(problem) => usage(runnable(&problem, checkpoint)),
             Error::NoRow { table, missing, vertices, id } => anyhow::anyhow!(
-                "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass --with DATASET if their rows are in the tables of \
-                 another dataset, --missing-rows drop to leave out their edges, or --missing-rows fill for rows of missing values",
+                "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: \
+                 pass --with DATASET if their rows are in the tables of \
+                 another dataset, --missing-rows drop to leave out their edges, or --missing-rows \
+                 fill for rows of missing values",
                 table.display()
             ),
             error => anyhow::anyhow!(runnable(&error.to_string(), checkpoint)),
@@ -119,10 +130,15 @@ fn opened(folder: &Path) -> anyhow::Result<Dataset> {
 fn runnable(text: &str, checkpoint: &Path) -> String {
     let own = super::Args::augment_args(Command::new("infer"));
     let is_own = |name: &str| own.get_arguments().any(|argument| argument.get_long() == Some(name));
-    let word = |text: &str| text.chars().take_while(|&c| c.is_ascii_lowercase() || c == '-').collect::<String>();
+    let word = |text: &str| {
+        text.chars().take_while(|&c| c.is_ascii_lowercase() || c == '-').collect::<String>()
+    };
     let others = text.split("--").skip(1).map(word).any(|name| !name.is_empty() && !is_own(&name));
     match others {
-        true => format!("{text} (gsplit convert --recipe {}, and infer on that dataset)", checkpoint.display()),
+        true => format!(
+            "{text} (gsplit convert --recipe {}, and infer on that dataset)",
+            checkpoint.display()
+        ),
         false => text.to_string(),
     }
 }

@@ -1,17 +1,22 @@
 //! The command line that made a dataset, reconstructed from its manifest.
 //!
-//! Only current options of the subcommand appear: recorded options that equal their default or no longer exist are left out.
+//! Only current options of the subcommand appear: recorded options that equal their default or no
+//! longer exist are left out.
 
 use clap::{Arg, Command};
 use gsplit_store::{Dataset, shell_path, shell_word};
 use serde_json::Value;
 
-/// The command line that makes `dataset` again in the same place; for an unknown subcommand, its recorded name.
+/// The command line that makes `dataset` again in the same place; for an unknown subcommand, its
+/// recorded name.
 pub fn command_line(dataset: &Dataset) -> String {
     let provenance = &dataset.manifest().provenance;
     let mut root = crate::cli::command();
     root.build();
-    let subcommand = provenance.command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word));
+    let subcommand = provenance
+        .command
+        .split(' ')
+        .try_fold(&root, |command, word| command.find_subcommand(word));
     let mut words = vec!["gsplit".to_string(), provenance.command.clone()];
     if let Some(subcommand) = subcommand {
         words.extend(arguments(subcommand, &provenance.options));
@@ -21,7 +26,8 @@ pub fn command_line(dataset: &Dataset) -> String {
     words.join(" ")
 }
 
-/// The arguments of `command` that `recorded` sets to a value other than the default; positional ones first.
+/// The arguments of `command` that `recorded` sets to a value other than the default; positional
+/// ones first.
 fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
     let mut words = Vec::new();
     let is_positional = |arg: &&Arg| arg.is_positional();
@@ -70,7 +76,10 @@ mod tests {
         let mut root = crate::cli::command();
         root.build();
         let words = |command: &str, recorded: &str| {
-            let command = command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word)).unwrap();
+            let command = command
+                .split(' ')
+                .try_fold(&root, |command, word| command.find_subcommand(word))
+                .unwrap();
             arguments(command, &serde_json::from_str(recorded).unwrap()).join(" ")
         };
         let convert = r#"{"input": "/a b/it's", "found": "SNAP", "format": null, "symmetrise": true, "seed": 0,
@@ -80,7 +89,13 @@ mod tests {
             r"'/a b/it'\''s' --edge-columns weight,time --symmetrise --random-split 0.6,0.2,0.2 --feature-dtype f16"
         );
         let generate = r#"{"vertices": 50, "edges": 100, "seed": 7, "mixing": 0.2, "label_noise": 0.0, "noise": 0.5}"#;
-        assert_eq!(words("generate community", generate), "--vertices 50 --edges 100 --seed 7 --noise 0.5");
-        assert_eq!(words("shard", r#"{"partition": "k", "hosts": 2}"#), "DATASET --partition k --hosts 2");
+        assert_eq!(
+            words("generate community", generate),
+            "--vertices 50 --edges 100 --seed 7 --noise 0.5"
+        );
+        assert_eq!(
+            words("shard", r#"{"partition": "k", "hosts": 2}"#),
+            "DATASET --partition k --hosts 2"
+        );
     }
 }

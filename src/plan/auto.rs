@@ -1,4 +1,5 @@
-//! `train --parallelism auto`: plans for this machine and tries the best three plans on a few mini-batches.
+//! `train --parallelism auto`: plans for this machine and tries the best three plans on a few
+//! mini-batches.
 
 use std::path::Path;
 
@@ -39,28 +40,43 @@ pub struct AutoChoice {
     pub tried: Vec<Tried>,
 }
 
-/// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine, with the reasons printed. A resumed run
-/// keeps its choice without trials. Missing artifacts are made in the cache of the dataset (`tried/`), which no default chooses from.
+/// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine, with
+/// the reasons printed. A resumed run keeps its choice without trials. Missing artifacts are made
+/// in the cache of the dataset (`tried/`), which no default chooses from.
 ///
 /// # Errors
 /// A usage error if it cannot choose; the errors of planning and training.
-pub fn choose(dataset: &Dataset, config: &Config, hooks: &Hooks, ui: &Ui) -> anyhow::Result<AutoChoice> {
+pub fn choose(
+    dataset: &Dataset,
+    config: &Config,
+    hooks: &Hooks,
+    ui: &Ui,
+) -> anyhow::Result<AutoChoice> {
     if config.system.device == Device::Cuda {
         return Err(usage(
-            "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan --profile NAME), and name the parallelism",
+            "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan \
+             --profile NAME), and name the parallelism",
         ));
     }
     if config.data.task.is_link() || hooks.process.is_some() {
-        return Err(usage("--parallelism auto is for vertices, with ranks that are threads: name the parallelism"));
+        return Err(usage(
+            "--parallelism auto is for vertices, with ranks that are threads: name the parallelism",
+        ));
     }
-    let goes_on = config.run.checkpoint.as_deref().filter(|_| config.run.resume).and_then(begun).map(|begun| {
-        let (mut config, begun) = (config.clone(), begun.system);
-        (config.system.parallelism, config.system.ranks) = (begun.parallelism, begun.ranks);
-        (config.system.split_layers, config.system.partition) = (begun.split_layers, begun.partition);
-        config
-    });
+    let goes_on =
+        config.run.checkpoint.as_deref().filter(|_| config.run.resume).and_then(begun).map(
+            |begun| {
+                let (mut config, begun) = (config.clone(), begun.system);
+                (config.system.parallelism, config.system.ranks) = (begun.parallelism, begun.ranks);
+                (config.system.split_layers, config.system.partition) =
+                    (begun.split_layers, begun.partition);
+                config
+            },
+        );
     let needs = goes_on.as_ref().and_then(|begun| begun.system.partition.as_deref());
-    if let (Some(config), true) = (&goes_on, needs.is_none_or(|key| PartitionMap::open(dataset, key).is_ok())) {
+    if let (Some(config), true) =
+        (&goes_on, needs.is_none_or(|key| PartitionMap::open(dataset, key).is_ok()))
+    {
         return Ok(AutoChoice { config: config.clone(), tried: Vec::new() });
     }
     let profile = measure(Device::Cpu)?;
@@ -97,7 +113,8 @@ pub fn choose(dataset: &Dataset, config: &Config, hooks: &Hooks, ui: &Ui) -> any
     for row in &ranked {
         // Systems that differ only in the placement of rows do the same on a CPU.
         let fits = row.candidate.applied(config).check().is_ok();
-        if fits && best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate)) {
+        if fits && best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate))
+        {
             best.push((row.candidate, row.epoch_s, f64::INFINITY));
         }
     }
@@ -107,22 +124,27 @@ pub fn choose(dataset: &Dataset, config: &Config, hooks: &Hooks, ui: &Ui) -> any
             let run = &mut config.run;
             (run.epochs, run.trial, run.eval_every, run.eval_fanouts, run.patience) =
                 (1, Some(STEPS as u32), 0, None, None);
-            (run.checkpoint, run.resume, run.log, run.tensorboard, run.log_every) = (None, false, None, None, 0);
+            (run.checkpoint, run.resume, run.log, run.tensorboard, run.log_every) =
+                (None, false, None, None, 0);
             config.system.presample.clone_from(&presample);
             let epoch = train(dataset, &config, hooks, &NoProgress, &|_| {})?.epochs;
             let seconds = epoch.first().map_or(f64::INFINITY, |epoch| epoch.seconds);
-            *measured = measured.min(seconds * found.steps as f64 / STEPS.min(found.steps).max(1) as f64);
+            *measured =
+                measured.min(seconds * found.steps as f64 / STEPS.min(found.steps).max(1) as f64);
         }
     }
     for (candidate, predicted, measured) in &best {
         let (name, ranks) = (&candidate.name, candidate.ranks);
         ui.note(&format!(
-            "auto: {name}, ranks {ranks}: {predicted:.2} s an epoch predicted, {measured:.2} s by {STEPS} mini-batches"
+            "auto: {name}, ranks {ranks}: {predicted:.2} s an epoch predicted, {measured:.2} s by \
+             {STEPS} mini-batches"
         ));
     }
     best.sort_by(|a, b| a.2.total_cmp(&b.2));
     let chosen = best.first().map(|(candidate, ..)| *candidate);
-    let chosen = chosen.ok_or_else(|| anyhow::anyhow!("--parallelism auto: no system fits this machine; name one"))?;
+    let chosen = chosen.ok_or_else(|| {
+        anyhow::anyhow!("--parallelism auto: no system fits this machine; name one")
+    })?;
     let mut config = chosen.applied(config);
     config.system.presample = presample;
     ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));

@@ -1,4 +1,5 @@
-//! A configuration that could be run: a system with its map, number of ranks and split layers, and its work per mini-batch.
+//! A configuration that could be run: a system with its map, number of ranks and split layers, and
+//! its work per mini-batch.
 
 use clap::ValueEnum;
 use gsplit_partition::evaluate::Work;
@@ -55,7 +56,8 @@ pub struct Contender<'a> {
 }
 
 impl Candidate {
-    /// A system on a number of ranks, with the options that run it for `question`. `rows` only matter to GPUs.
+    /// A system on a number of ranks, with the options that run it for `question`. `rows` only
+    /// matter to GPUs.
     pub fn new(
         Contender { name, ranks, steps }: Contender<'_>,
         way: Choice,
@@ -71,10 +73,20 @@ impl Candidate {
         options.extend((ranks > 1).then(|| format!("--ranks {ranks}")));
         options.extend(in_part.then(|| format!("--split-layers {split_layers}")));
         options.extend(map.map(|(key, _)| format!("--partition {key}")));
-        options.extend((question.device == Device::Cuda).then(|| format!("--device cuda --placement {rows}")));
-        options.push(format!("--model {} --layers {} --hidden {}", name_of(model.kind), model.layers, model.hidden));
+        options.extend(
+            (question.device == Device::Cuda).then(|| format!("--device cuda --placement {rows}")),
+        );
+        options.push(format!(
+            "--model {} --layers {} --hidden {}",
+            name_of(model.kind),
+            model.layers,
+            model.hidden
+        ));
         if !parallelism.cooperates() {
-            options.push(format!("--fanouts {} --batch-size {}", question.fanouts, question.batch_size));
+            options.push(format!(
+                "--fanouts {} --batch-size {}",
+                question.fanouts, question.batch_size
+            ));
             options.extend(question.memory.map(|memory| format!("--memory {memory}")));
         }
         Self {
@@ -104,7 +116,8 @@ impl Candidate {
         let Choice { parallelism, split_layers } = self.way;
         let mut config = config.clone();
         let system = &mut config.system;
-        (system.parallelism, system.split_layers) = (parallelism, parallelism.splits().then_some(split_layers));
+        (system.parallelism, system.split_layers) =
+            (parallelism, parallelism.splits().then_some(split_layers));
         (system.ranks, system.partition) = (Some(self.ranks), self.partition.clone());
         config
     }

@@ -1,32 +1,50 @@
 //! Commands that run a plan with artifacts of the dataset itself instead of its cache.
 
-use gsplit_store::{Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig, bare_key, shell_path};
+use gsplit_store::{
+    Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig, bare_key, shell_path,
+};
 
 use super::found::Ranked;
 use crate::compare::own_key;
 
-/// The commands that train like `plan`, in order: they store its presample and its map in the dataset, then train.
+/// The commands that train like `plan`, in order: they store its presample and its map in the
+/// dataset, then train.
 ///
 /// # Errors
 /// The error of opening its map.
-pub fn commands(plan: &Ranked<'_>, presample: Option<&Presample>, dataset: &Dataset) -> anyhow::Result<Vec<String>> {
+pub fn commands(
+    plan: &Ranked<'_>,
+    presample: Option<&Presample>,
+    dataset: &Dataset,
+) -> anyhow::Result<Vec<String>> {
     let path = shell_path(dataset.path());
     let is_tried = |key: &&str| bare_key(key) != *key;
     let mut options = plan.options();
     let mut commands = Vec::new();
     let map = plan.candidate.partition.as_deref().filter(is_tried);
     let ranks_rows = options.contains("--presample ");
-    if let Some(presample) = presample.filter(|presample| is_tried(&presample.key()) && (ranks_rows || map.is_some())) {
+    if let Some(presample) =
+        presample.filter(|presample| is_tried(&presample.key()) && (ranks_rows || map.is_some()))
+    {
         let key = bare_key(presample.key());
         options = options.replace(presample.key(), key);
-        commands.push(format!("gsplit presample {path}{} --key {key}", drawn(&presample.meta().config)));
+        commands.push(format!(
+            "gsplit presample {path}{} --key {key}",
+            drawn(&presample.meta().config)
+        ));
     }
     if let Some(name) = map {
-        let (found, key) =
-            (PartitionMap::open(dataset, name)?, own_key(name, |key| PartitionMap::folder(dataset, key)));
+        let (found, key) = (
+            PartitionMap::open(dataset, name)?,
+            own_key(name, |key| PartitionMap::folder(dataset, key)),
+        );
         options = options.replace(name, &key);
         let meta = found.meta();
-        let with = meta.made_from.presample.as_ref().map_or(String::new(), |(key, _)| format!(" --presample {key}"));
+        let with = meta
+            .made_from
+            .presample
+            .as_ref()
+            .map_or(String::new(), |(key, _)| format!(" --presample {key}"));
         commands.push(format!("gsplit partition {path}{}{with} --key {key}", cut(&meta.config)));
     }
     commands.push(format!("gsplit train {path} {options}"));

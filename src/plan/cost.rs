@@ -1,9 +1,11 @@
-//! The cost model: seconds and memory of a mini-batch, from counted work and the rates of a machine. It has all formulas.
+//! The cost model: seconds and memory of a mini-batch, from counted work and the rates of a
+//! machine. It has all formulas.
 //!
-//! In a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and
-//! makes rows of `h`, receive `X` of the rows that it reads, request each of these with a word of 4 bytes, and load `R`
-//! feature rows of `F` values. N is the number of ranks, L the number of layers. A rank does its share: 1 / N times the
-//! ratio of the busiest rank to the mean; where ranks share the cores of a host, the host does the work of all its ranks.
+//! In a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows
+//! of `w` values and makes rows of `h`, receive `X` of the rows that it reads, request each of
+//! these with a word of 4 bytes, and load `R` feature rows of `F` values. N is the number of ranks,
+//! L the number of layers. A rank does its share: 1 / N times the ratio of the busiest rank to the
+//! mean; where ranks share the cores of a host, the host does the work of all its ranks.
 //!
 //! ```text
 //! phase     piece            seconds                                        why
@@ -24,34 +26,44 @@
 //!           gradients        8 P (N - 1) / N / peer + 2 latency             reduce-scatter and all-gather (Thakur et al., 2005)
 //! ```
 //!
-//! `k` is the number of products of a layer: of its own row and its neighbours' for sage, one for gcn, sgc and resgcn, two for gin; gat and
-//! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. An aggregation comes before or
-//! after the product, as the engine chooses ([`order_of_layer`]). If it comes after, the product covers all rows that are read, and the
-//! aggregation reads rows of `h` values. On a CPU gat may also aggregate first: a row of `w` values for each edge and head, three times.
+//! `k` is the number of products of a layer: of its own row and its neighbours' for sage, one for
+//! gcn, sgc and resgcn, two for gin; gat and gatv2 project every row they read (once, twice) and
+//! read it again for each edge to weigh it. An aggregation comes before or after the product, as
+//! the engine chooses ([`order_of_layer`]). If it comes after, the product covers all rows that are
+//! read, and the aggregation reads rows of `h` values. On a CPU gat may also aggregate first: a row
+//! of `w` values for each edge and head, three times.
 //!
-//! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and exchanged rows take 2 bytes per value.
+//! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and exchanged rows take 2
+//! bytes per value.
 //!
-//! P3 computes the bottom layer by columns, with the same products and aggregations over all ranks; it sends 4 (V + E +
-//! R) (N - 1) bytes of edges to all ranks, 4 V h (N - 1) bytes of sums back, and as much of their gradients. On shared
-//! cores N replaces N - 1, since a rank's own copy costs as much. For gat, R replaces V, for gatv2 R + V: projections
-//! are added up. A device loads its columns of the rows of all ranks, which is the same number of bytes.
+//! P3 computes the bottom layer by columns, with the same products and aggregations over all ranks;
+//! it sends 4 (V + E + R) (N - 1) bytes of edges to all ranks, 4 V h (N - 1) bytes of sums back,
+//! and as much of their gradients. On shared cores N replaces N - 1, since a rank's own copy costs
+//! as much. For gat, R replaces V, for gatv2 R + V: projections are added up. A device loads its
+//! columns of the rows of all ranks, which is the same number of bytes.
 //!
-//! Cooperative mini-batches are made once: nothing is drawn, and no ids are exchanged. If one of them is the whole
-//! epoch, feature rows stay where they are read: they are loaded and exchanged only once, which is left out.
+//! Cooperative mini-batches are made once: nothing is drawn, and no ids are exchanged. If one of
+//! them is the whole epoch, feature rows stay where they are read: they are loaded and exchanged
+//! only once, which is left out.
 //!
-//! `peer` is the rate at which a rank sends to all other ranks of its host at once. If pairs have their own links, the slowest may take longer:
-//! a rank sends each of the n - 1 others an equal portion, so its rate is at most n - 1 times the rate of that link.
+//! `peer` is the rate at which a rank sends to all other ranks of its host at once. If pairs have
+//! their own links, the slowest may take longer: a rank sends each of the n - 1 others an equal
+//! portion, so its rate is at most n - 1 times the rate of that link.
 //!
-//! With H hosts the share (N - N / H) / (N - 1) of the bytes between ranks crosses between hosts (the share of such pairs of ranks)
-//! and takes the network, which a host's ranks share. For a map for H servers (`partition --servers`) the share is counted instead.
-//! Ranks with their own devices sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange). On
-//! shared cores it takes their sum, since both need the cores; except for reads from disk, which go on while ranks compute.
+//! With H hosts the share (N - N / H) / (N - 1) of the bytes between ranks crosses between hosts
+//! (the share of such pairs of ranks) and takes the network, which a host's ranks share. For a map
+//! for H servers (`partition --servers`) the share is counted instead. Ranks with their own devices
+//! sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange).
+//! On shared cores it takes their sum, since both need the cores; except for reads from disk, which
+//! go on while ranks compute.
 //!
-//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of the largest mini-batch in
-//! the order of their allocation (`gsplit_trainer::model::held`), with the next one's feature rows; on a host also the free
-//! memory of the engine's pool and the ranks' mailboxes; 4 bytes per edge and id, of 3 mini-batches or of all that are made
-//! once, and 8 per edge for backward, once for layers that share edges. On a GPU the rest is for the graph (8 bytes per
-//! vertex, 4 per edge) if it fits, then for feature rows. A host maps the graph and the rows that an epoch reads.
+//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of
+//! the largest mini-batch in the order of their allocation (`gsplit_trainer::model::held`), with
+//! the next one's feature rows; on a host also the free memory of the engine's pool and the ranks'
+//! mailboxes; 4 bytes per edge and id, of 3 mini-batches or of all that are made once, and 8 per
+//! edge for backward, once for layers that share edges. On a GPU the rest is for the graph (8 bytes
+//! per vertex, 4 per edge) if it fits, then for feature rows. A host maps the graph and the rows
+//! that an epoch reads.
 //!
 //! Not modelled: norms, residuals, jumping knowledge, evaluation.
 
@@ -86,15 +98,18 @@ pub struct Way {
     pub ranks: usize,
     /// Mini-batches per epoch.
     pub steps: usize,
-    /// Seeds of the largest mini-batch divided by the mean number: an epoch's last mini-batch is short.
+    /// Seeds of the largest mini-batch divided by the mean number: an epoch's last mini-batch is
+    /// short.
     pub largest: f64,
-    /// Servers that the map was made for; if these are the hosts, the rows between them are counted.
+    /// Servers that the map was made for; if these are the hosts, the rows between them are
+    /// counted.
     pub servers: usize,
     /// Sources of feature rows.
     pub sources: Sources,
     /// Whether devices draw from the graph in the host's memory.
     pub far_graph: bool,
-    /// Reads from disk per host and mini-batch, and their bytes, if rows do not fit into its memory.
+    /// Reads from disk per host and mini-batch, and their bytes, if rows do not fit into its
+    /// memory.
     pub disk: Option<[f64; 2]>,
 }
 
@@ -133,7 +148,8 @@ pub struct Cost {
     pub pieces: Vec<Piece>,
     /// Seconds of the mini-batch, with overlapping phases taken into account.
     pub seconds: f64,
-    /// Bytes that a rank needs besides the graph and cached rows; the host's bytes, if ranks share it.
+    /// Bytes that a rank needs besides the graph and cached rows; the host's bytes, if ranks share
+    /// it.
     pub memory: f64,
     /// Peak bytes of matrices.
     pub matrices: f64,
@@ -145,7 +161,10 @@ pub struct Cost {
 impl Cost {
     /// Seconds of `phase`.
     pub fn of(&self, phase: Phase) -> f64 {
-        self.pieces.iter().filter(|piece| piece.phase == phase).fold(0.0, |sum, piece| sum + piece.seconds)
+        self.pieces
+            .iter()
+            .filter(|piece| piece.phase == phase)
+            .fold(0.0, |sum, piece| sum + piece.seconds)
     }
 }
 
@@ -161,7 +180,8 @@ struct Model<'a> {
     profile: &'a Profile,
 }
 
-/// Mini-batches in memory when one is prepared ahead: one computed, one waiting and one in preparation.
+/// Mini-batches in memory when one is prepared ahead: one computed, one waiting and one in
+/// preparation.
 const AHEAD: f64 = 3.0;
 /// Minimum number of bytes that a GPU reads from the host's memory.
 const SECTOR: f64 = 32.0;
@@ -172,7 +192,8 @@ impl Model<'_> {
         let edges: f64 = self.work.layers.iter().map(|layer| layer.edges).sum();
         let mut pieces = Vec::new();
         let mut add = |phase, what, seconds| pieces.push(Piece { phase, what, seconds });
-        let drawn = if self.is_made_once() { 0.0 } else { self.share(edges, self.work.edge_imbalance) };
+        let drawn =
+            if self.is_made_once() { 0.0 } else { self.share(edges, self.work.edge_imbalance) };
         add(Phase::Sample, "drawing", drawn / profile.sampled_edges);
         if let Some(bus) = profile.bus.filter(|_| self.way.far_graph) {
             add(Phase::Sample, "drawing over the bus", SECTOR * drawn / bus.bytes);
@@ -196,7 +217,9 @@ impl Model<'_> {
             let imbalance = if sliced { 1.0 } else { self.work.row_imbalance };
             let bytes = self.share(self.work.rows_loaded * values * shape.stored, imbalance);
             let Sources { own, peers, host } = self.way.sources;
-            let over = |share: f64, link: Option<Link>| link.map_or(0.0, |link| bytes * share / link.bytes);
+            let over = |share: f64, link: Option<Link>| {
+                link.map_or(0.0, |link| bytes * share / link.bytes)
+            };
             add(Phase::Load, "feature rows in own memory", bytes * own / profile.rows);
             add(Phase::Load, "feature rows of peers", over(peers, Some(self.peer())));
             add(Phase::Load, "feature rows over the bus", over(host, profile.bus));
@@ -214,7 +237,9 @@ impl Model<'_> {
         add(Phase::Compute, "update", updates * 28.0 * shape.parameters / profile.stream);
         let bytes = |rows: &dyn Fn(&LayerWork) -> f64| -> f64 {
             self.split()
-                .map(|(layer, work)| self.value() * rows(work) * shape.widths[layer][0] * self.ways(layer))
+                .map(|(layer, work)| {
+                    self.value() * rows(work) * shape.widths[layer][0] * self.ways(layer)
+                })
                 .sum()
         };
         let rows = [bytes(&|work| work.rows_exchanged), bytes(&|work| work.rows_abroad)];
@@ -226,7 +251,10 @@ impl Model<'_> {
                 ModelKind::Gatv2 => self.work.rows_loaded + self.bottom().vertices,
                 _ => self.bottom().vertices,
             };
-            let sums = self.value() * rows * shape.widths.last().map_or(0.0, |widths| widths[1]) * self.told();
+            let sums = self.value()
+                * rows
+                * shape.widths.last().map_or(0.0, |widths| widths[1])
+                * self.told();
             add(Phase::Exchange, "sums of the bottom layer", self.between(2.0 * sums, 2.0));
         }
         let gradients = 8.0 * shape.parameters * self.others();
@@ -241,8 +269,10 @@ impl Model<'_> {
         pieces.iter().for_each(|piece| turns[turn(piece)] += piece.seconds);
         let [before, ahead, here] = turns;
         let hidden = if ahead < here { 1 } else { 2 };
-        let longest =
-            pieces.iter().filter(|piece| turn(piece) != hidden).max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let longest = pieces
+            .iter()
+            .filter(|piece| turn(piece) != hidden)
+            .max_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let bound = longest.map_or("nothing", |piece| piece.what);
         Cost { seconds: before + ahead.max(here), pieces, memory, matrices, bound }
     }
@@ -251,19 +281,26 @@ impl Model<'_> {
     fn compute(&self) -> [f64; 3] {
         let (shape, profile) = (self.shape, self.profile);
         let mut sums = [0.0; 3];
-        for (layer, (work, &[width, made])) in self.work.layers.iter().zip(&shape.widths).enumerate() {
+        for (layer, (work, &[width, made])) in
+            self.work.layers.iter().zip(&shape.widths).enumerate()
+        {
             let bottom = layer + 1 == shape.widths.len();
             let (read, order) = (self.read(layer), self.order(layer));
             let backwards = if bottom { 1.0 } else { 2.0 };
-            let first = |rows: f64, times: f64| 2.0 * rows * width * made * times * (1.0 + backwards);
+            let first =
+                |rows: f64, times: f64| 2.0 * rows * width * made * times * (1.0 + backwards);
             let value = if bottom && self.sums_in_place() { shape.stored } else { self.value() };
-            let of_edges = |width: f64, backwards: f64| value * work.edges * width * (1.0 + backwards);
+            let of_edges =
+                |width: f64, backwards: f64| value * work.edges * width * (1.0 + backwards);
             let (operations, bytes) = match shape.kind {
                 ModelKind::Sgc if width == made => (0.0, of_edges(width, backwards - 1.0)),
-                ModelKind::Gat if order == Order::AggregateFirst => {
-                    (6.0 * work.vertices * width * made, of_edges(self.heads(layer) * width, backwards))
+                ModelKind::Gat if order == Order::AggregateFirst => (
+                    6.0 * work.vertices * width * made,
+                    of_edges(self.heads(layer) * width, backwards),
+                ),
+                ModelKind::Gat | ModelKind::Gatv2 => {
+                    (first(read, products_of(shape.kind)), of_edges(made, 1.0) * 2.0)
                 }
-                ModelKind::Gat | ModelKind::Gatv2 => (first(read, products_of(shape.kind)), of_edges(made, 1.0) * 2.0),
                 ModelKind::SagePool => {
                     let pooled = 2.0 * read * width * width * (1.0 + backwards);
                     (pooled + first(work.vertices, 2.0), of_edges(width, 1.0))
@@ -273,9 +310,12 @@ impl Model<'_> {
                     (first(work.vertices, 1.0) + second, of_edges(width, backwards - 1.0))
                 }
                 ModelKind::Sage | ModelKind::Gcn | ModelKind::Sgc | ModelKind::Resgcn => {
-                    let own = if shape.kind == ModelKind::Sage { first(work.vertices, 1.0) } else { 0.0 };
+                    let own =
+                        if shape.kind == ModelKind::Sage { first(work.vertices, 1.0) } else { 0.0 };
                     match order {
-                        Order::AggregateFirst => (own + first(work.vertices, 1.0), of_edges(width, backwards - 1.0)),
+                        Order::AggregateFirst => {
+                            (own + first(work.vertices, 1.0), of_edges(width, backwards - 1.0))
+                        }
                         Order::TransformFirst => (own + first(read, 1.0), of_edges(made, 1.0)),
                     }
                 }
@@ -291,7 +331,10 @@ impl Model<'_> {
     /// Whether the bottom layer sums feature rows in a GPU's memory, as they are stored.
     fn sums_in_place(&self) -> bool {
         let (way, bottom) = (self.way, self.work.layers.len().saturating_sub(1));
-        let is_here = !self.profile.shared && way.sources.own == 1.0 && way.disk.is_none() && way.split_layers == 0;
+        let is_here = !self.profile.shared
+            && way.sources.own == 1.0
+            && way.disk.is_none()
+            && way.split_layers == 0;
         let sums = match self.shape.kind {
             ModelKind::Gin => self.value() == 4.0,
             kind => kind.sums_sources(),
@@ -303,16 +346,24 @@ impl Model<'_> {
             && self.order(bottom) == Order::AggregateFirst
     }
 
-    /// Whether the sums of `layer` by source also give the gradient of ReLU's input in the layer below.
+    /// Whether the sums of `layer` by source also give the gradient of ReLU's input in the layer
+    /// below.
     fn sums_through_relu(&self, layer: usize) -> bool {
         let reads_own = layer + self.way.split_layers < self.work.layers.len();
         let ends_with_relu = matches!(self.shape.kind, ModelKind::Sage | ModelKind::Gcn);
-        !self.profile.shared && reads_own && ends_with_relu && self.order(layer) == Order::AggregateFirst
+        !self.profile.shared
+            && reads_own
+            && ends_with_relu
+            && self.order(layer) == Order::AggregateFirst
     }
 
     /// Bytes per value of a row: GPUs keep rows in the type of products.
     fn value(&self) -> f64 {
-        if self.profile.device == Device::Cuda && self.shape.dtype != Dtype::F32 { 2.0 } else { 4.0 }
+        if self.profile.device == Device::Cuda && self.shape.dtype != Dtype::F32 {
+            2.0
+        } else {
+            4.0
+        }
     }
 
     /// The layers that are split, with their numbers.
@@ -325,7 +376,8 @@ impl Model<'_> {
         self.work.layers.last().copied().unwrap_or_default()
     }
 
-    /// How often the rows of `layer` are exchanged: forwards, and also backwards unless they are features.
+    /// How often the rows of `layer` are exchanged: forwards, and also backwards unless they are
+    /// features.
     fn ways(&self, layer: usize) -> f64 {
         match layer + 1 == self.work.layers.len() {
             true if self.keeps_rows() => 0.0,
@@ -352,7 +404,8 @@ impl Model<'_> {
         self.way.ranks as f64 - 1.0
     }
 
-    /// Ranks that receive data which all need; on shared cores a rank's own copy costs as much as another's.
+    /// Ranks that receive data which all need; on shared cores a rank's own copy costs as much as
+    /// another's.
     fn told(&self) -> f64 {
         if self.profile.shared { self.way.ranks as f64 } else { self.others() }
     }
@@ -366,7 +419,8 @@ impl Model<'_> {
         self.profile.hosts.min(self.way.ranks) as f64
     }
 
-    /// Work that determines the time, if all ranks do `all` together and the busiest has `imbalance` times the mean.
+    /// Work that determines the time, if all ranks do `all` together and the busiest has
+    /// `imbalance` times the mean.
     fn share(&self, all: f64, imbalance: f64) -> f64 {
         match (self.profile.shared, self.hosts() > 1.0) {
             (true, false) => all,
@@ -375,13 +429,15 @@ impl Model<'_> {
         }
     }
 
-    /// Seconds to send `bytes`, in total and evenly between all pairs of ranks, in `messages` collectives.
+    /// Seconds to send `bytes`, in total and evenly between all pairs of ranks, in `messages`
+    /// collectives.
     fn between(&self, bytes: f64, messages: f64) -> f64 {
         let (ranks, hosts) = (self.way.ranks as f64, self.hosts());
         self.taking([bytes, bytes * (ranks - ranks / hosts) / (ranks - 1.0)], messages)
     }
 
-    /// Seconds to send the rows that the map makes ranks exchange: `all` bytes, `abroad` of them between its servers.
+    /// Seconds to send the rows that the map makes ranks exchange: `all` bytes, `abroad` of them
+    /// between its servers.
     fn crossing(&self, [all, abroad]: [f64; 2], messages: f64) -> f64 {
         match self.way.servers > 1 && self.way.servers as f64 == self.hosts() {
             true => self.taking([all, abroad], messages),
@@ -403,7 +459,8 @@ impl Model<'_> {
 
     /// Number of rows that a layer reads.
     fn read(&self, layer: usize) -> f64 {
-        let below = self.work.layers.get(layer + 1).map_or(self.work.rows_loaded, |below| below.vertices);
+        let below =
+            self.work.layers.get(layer + 1).map_or(self.work.rows_loaded, |below| below.vertices);
         below + self.work.layers[layer].rows_exchanged
     }
 
@@ -412,7 +469,8 @@ impl Model<'_> {
         let (work, widths) = (&self.work.layers[layer], self.shape.widths[layer]);
         let counts = [work.vertices, self.read(layer), work.edges].map(|count| count as usize);
         let bottom = layer + 1 == self.shape.widths.len();
-        let projects = self.profile.device == Device::Cuda || bottom && self.way.parallelism.slices_columns();
+        let projects =
+            self.profile.device == Device::Cuda || bottom && self.way.parallelism.slices_columns();
         let (kind, heads) = (self.shape.kind, self.heads(layer) as usize);
         order_of_layer(kind, heads, counts, widths.map(|width| width as usize), !bottom, projects)
     }
@@ -464,12 +522,14 @@ impl Model<'_> {
         // In mini-batches that are made once, layers with the same edges share them.
         let mut layers: Vec<(usize, &LayerWork)> = self.work.layers.iter().enumerate().collect();
         layers.dedup_by(|(_, a), (_, b)| self.is_made_once() && a == b);
-        let by_target: f64 = layers.iter().map(|(at, work)| work.edges + 2.0 * work.vertices + self.read(*at)).sum();
+        let by_target: f64 =
+            layers.iter().map(|(at, work)| work.edges + 2.0 * work.vertices + self.read(*at)).sum();
         // The backward pass also has the edges by source, except for features.
         let above = layers.iter().filter(|(at, _)| at + 1 < self.shape.widths.len());
         let by_source: f64 = above.map(|(at, work)| 2.0 * work.edges + self.read(*at)).sum();
         let batches = if self.is_made_once() { self.way.steps as f64 } else { AHEAD };
-        4.0 * (batches * by_target + if self.is_made_once() { batches * by_source } else { by_source })
+        4.0 * (batches * by_target
+            + if self.is_made_once() { batches * by_source } else { by_source })
     }
 }
 

@@ -9,7 +9,8 @@ use super::question::Question;
 use gsplit::ui::Ui;
 use gsplit_trainer::systems::{self, System};
 
-/// Numbers of mini-batches per epoch planned for GraNNDis: full-graph training, and smaller parts for when that does not fit.
+/// Numbers of mini-batches per epoch planned for GraNNDis: full-graph training, and smaller parts
+/// for when that does not fit.
 const COOPERATIVE: [usize; 3] = [1, 4, 16];
 
 /// Counts the work of the systems, with their maps, for a number of ranks.
@@ -23,9 +24,14 @@ pub struct Counting<'a> {
 
 impl Counting<'_> {
     /// Candidates for the `systems` that draw mini-batches, and the candidate with one rank.
-    pub fn drawn(&self, systems: &[System], ui: &Ui) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
+    pub fn drawn(
+        &self,
+        systems: &[System],
+        ui: &Ui,
+    ) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
         let setting = self.question.setting(self.ranks);
-        let alike: Vec<System> = systems.iter().copied().filter(|system| !system.stands_apart()).collect();
+        let alike: Vec<System> =
+            systems.iter().copied().filter(|system| !system.stands_apart()).collect();
         let mut of_systems = setting.prepare(self.dataset, &alike, ui)?.systems;
         if of_systems.iter().all(|(_, map)| map.is_none()) {
             // Data parallelism needs no map, but is counted with one; any will do.
@@ -33,19 +39,27 @@ impl Counting<'_> {
             of_systems.splice(0..0, any);
         }
         let keys = of_systems.iter().filter_map(|(_, map)| Some(map.as_ref()?.key()));
-        let mut keys: Vec<&str> = keys.chain(self.question.partitions.iter().map(String::as_str)).collect();
+        let mut keys: Vec<&str> =
+            keys.chain(self.question.partitions.iter().map(String::as_str)).collect();
         keys.sort_unstable();
         keys.dedup();
-        let maps = keys.iter().map(|key| PartitionMap::open(self.dataset, key)).collect::<Result<Vec<_>, _>>()?;
-        let maps: Vec<PartitionMap> = maps.into_iter().filter(|map| map.num_parts() == self.ranks).collect();
+        let maps = keys
+            .iter()
+            .map(|key| PartitionMap::open(self.dataset, key))
+            .collect::<Result<Vec<_>, _>>()?;
+        let maps: Vec<PartitionMap> =
+            maps.into_iter().filter(|map| map.num_parts() == self.ranks).collect();
         let drawn = self.setting();
         let evaluation = evaluate::evaluate(self.dataset, &maps, None, &drawn, ui)?;
         let of_key = |key: &str| evaluation.maps.iter().find(|map| map.key.as_deref() == Some(key));
         let mut found = Vec::new();
         for (system, map) in of_systems.iter().filter(|(system, _)| systems.contains(system)) {
-            let evaluated = map.as_ref().and_then(|map| of_key(map.key())).or(evaluation.maps.first());
+            let evaluated =
+                map.as_ref().and_then(|map| of_key(map.key())).or(evaluation.maps.first());
             found.extend(
-                evaluated.map(|evaluated| self.of_system(*system, evaluated, map.as_ref())).unwrap_or_default(),
+                evaluated
+                    .map(|evaluated| self.of_system(*system, evaluated, map.as_ref()))
+                    .unwrap_or_default(),
             );
         }
         for key in self.question.partitions.iter().filter_map(|key| of_key(key)) {
@@ -53,7 +67,14 @@ impl Counting<'_> {
         }
         let alone = Choice { parallelism: Parallelism::Single, split_layers: 0 };
         let one = Contender { name: "one rank", ranks: 1, steps: self.steps };
-        let one = Candidate::new(one, alone, &RowPlacement::Replicated, None, self.question, &one_rank(&evaluation));
+        let one = Candidate::new(
+            one,
+            alone,
+            &RowPlacement::Replicated,
+            None,
+            self.question,
+            &one_rank(&evaluation),
+        );
         Ok((found, one))
     }
 
@@ -77,13 +98,30 @@ impl Counting<'_> {
         map: Option<(&str, u32)>,
         work: &Work,
     ) -> Candidate {
-        Candidate::new(Contender { name, ranks: self.ranks, steps: self.steps }, way, rows, map, self.question, work)
+        Candidate::new(
+            Contender { name, ranks: self.ranks, steps: self.steps },
+            way,
+            rows,
+            map,
+            self.question,
+            work,
+        )
     }
 
-    /// Candidates for a system: the system itself; for GSplit also with only some layers split; on GPUs also other placements of rows.
-    fn of_system(&self, system: System, evaluated: &MapEvaluation, map: Option<&PartitionMap>) -> Vec<Candidate> {
+    /// Candidates for a system: the system itself; for GSplit also with only some layers split; on
+    /// GPUs also other placements of rows.
+    fn of_system(
+        &self,
+        system: System,
+        evaluated: &MapEvaluation,
+        map: Option<&PartitionMap>,
+    ) -> Vec<Candidate> {
         let (parallelism, layers) = (system.parallelism, self.question.model.layers);
-        let split_layers = if parallelism.splits() { system.split_layers.unwrap_or(layers).min(layers) } else { 0 };
+        let split_layers = if parallelism.splits() {
+            system.split_layers.unwrap_or(layers).min(layers)
+        } else {
+            0
+        };
         let work = match parallelism.needs_map() {
             true => &evaluated.split_layers[split_layers],
             false => &evaluated.data,
@@ -103,7 +141,11 @@ impl Counting<'_> {
     }
 
     /// Candidates that split only the lowest layers, with this map.
-    fn in_part(&self, map: &MapEvaluation, split_layers: std::ops::RangeInclusive<usize>) -> Vec<Candidate> {
+    fn in_part(
+        &self,
+        map: &MapEvaluation,
+        split_layers: std::ops::RangeInclusive<usize>,
+    ) -> Vec<Candidate> {
         let of = |split_layers: usize| {
             let name = format!("split {split_layers} of {}", self.question.model.layers);
             let way = Choice { parallelism: Parallelism::Split, split_layers };
@@ -114,23 +156,38 @@ impl Counting<'_> {
         split_layers.map(of).collect()
     }
 
-    /// Candidates whose mini-batches are made once: GraNNDis with full-graph training and with a few mini-batches per
-    /// epoch; with several servers also full-graph training split over all of them.
+    /// Candidates whose mini-batches are made once: GraNNDis with full-graph training and with a
+    /// few mini-batches per epoch; with several servers also full-graph training split over all of
+    /// them.
     pub fn made_once(&self, ui: &Ui) -> anyhow::Result<Vec<Candidate>> {
         let hosts = self.question.hosts;
         let servers = if self.ranks.is_multiple_of(hosts) { hosts } else { 1 };
         let mut setting = self.question.setting(self.ranks);
         setting.groups = servers;
         let maps = setting.prepare(self.dataset, &[systems::GRANNDIS], ui)?.systems;
-        let Some(map) = maps.first().and_then(|(_, map)| map.as_ref()) else { return Ok(Vec::new()) };
+        let Some(map) = maps.first().and_then(|(_, map)| map.as_ref()) else {
+            return Ok(Vec::new());
+        };
         let train = self.dataset.split(Split::Train)?.len();
-        let of_servers = COOPERATIVE.into_iter().filter(|&batches| batches <= train).map(|batches| (batches, servers));
+        let of_servers = COOPERATIVE
+            .into_iter()
+            .filter(|&batches| batches <= train)
+            .map(|batches| (batches, servers));
         let together = (servers > 1).then_some((1, 1));
-        of_servers.chain(together).map(|(batches, groups)| self.cooperative(map, batches, groups)).collect()
+        of_servers
+            .chain(together)
+            .map(|(batches, groups)| self.cooperative(map, batches, groups))
+            .collect()
     }
 
-    fn cooperative(&self, map: &PartitionMap, batches: usize, groups: usize) -> anyhow::Result<Candidate> {
-        let (system, question, config) = (systems::GRANNDIS, self.question, CooperativeConfig::default());
+    fn cooperative(
+        &self,
+        map: &PartitionMap,
+        batches: usize,
+        groups: usize,
+    ) -> anyhow::Result<Candidate> {
+        let (system, question, config) =
+            (systems::GRANNDIS, self.question, CooperativeConfig::default());
         let made = Cooperative {
             batches,
             groups,
@@ -145,7 +202,8 @@ impl Counting<'_> {
             (_, true) => format!("{}, {batches} batches", system.name),
             (_, false) => "full graph".to_string(),
         };
-        let way = Choice { parallelism: Parallelism::Cooperative, split_layers: question.model.layers };
+        let way =
+            Choice { parallelism: Parallelism::Cooperative, split_layers: question.model.layers };
         let of = (map.key(), map.num_servers() as u32);
         let rows = system.rows();
         let contender = Contender { name: &name, ranks: self.ranks, steps: batches };

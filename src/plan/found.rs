@@ -1,4 +1,5 @@
-//! Candidates on given hardware: which fit, how long they take, and changes of the hardware that would reorder them.
+//! Candidates on given hardware: which fit, how long they take, and changes of the hardware that
+//! would reorder them.
 
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Presample;
@@ -95,12 +96,19 @@ impl Ranked<'_> {
         let DiskRows { rows_kept, rows_from_disk, bytes_from_disk, .. } = self.disk?;
         let seconds = match self.cost.pieces.iter().find(|piece| piece.what == DISK) {
             Some(piece) => {
-                format!("in {:.1} s, bound by {}", piece.seconds * self.candidate.steps as f64, self.bound)
+                format!(
+                    "in {:.1} s, bound by {}",
+                    piece.seconds * self.candidate.steps as f64,
+                    self.bound
+                )
             }
-            None => format!("seconds need a profile with [disk]: gsplit doctor --profile FILE --disk {dataset}"),
+            None => format!(
+                "seconds need a profile with [disk]: gsplit doctor --profile FILE --disk {dataset}"
+            ),
         };
         Some(format!(
-            "feature rows do not fit in memory: an epoch of {} reads {rows_from_disk:.0} from disk and keeps {rows_kept:.0}; {:.0} MB, \
+            "feature rows do not fit in memory: an epoch of {} reads {rows_from_disk:.0} from disk \
+             and keeps {rows_kept:.0}; {:.0} MB, \
              {seconds}",
             self.candidate.name,
             bytes_from_disk / 1e6,
@@ -132,9 +140,13 @@ impl Candidates {
     }
 
     fn sorted(&self, profile: &Profile, wanted: impl Fn(&Candidate) -> bool) -> Vec<Ranked<'_>> {
-        let runs = self.candidates.iter().filter(|candidate| candidate.problem.is_none() && wanted(candidate));
+        let runs = self
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.problem.is_none() && wanted(candidate));
         let on_all = runs.flat_map(|candidate| self.on_all(candidate, profile));
-        let mut ranked: Vec<Ranked<'_>> = on_all.filter(|(_, unfit)| unfit.is_none()).map(|(plan, _)| plan).collect();
+        let mut ranked: Vec<Ranked<'_>> =
+            on_all.filter(|(_, unfit)| unfit.is_none()).map(|(plan, _)| plan).collect();
         ranked.sort_by(|a, b| a.epoch_s.total_cmp(&b.epoch_s));
         ranked
     }
@@ -160,7 +172,9 @@ impl Candidates {
     /// Lines about changes of the hardware that would put another system first.
     pub fn what_changes(&self, profile: &Profile) -> Vec<String> {
         let first = |profile: &Profile| {
-            self.rank(profile).first().map(|first| (first.candidate.name.clone(), first.candidate.ranks))
+            self.rank(profile)
+                .first()
+                .map(|first| (first.candidate.name.clone(), first.candidate.ranks))
         };
         let now = first(profile);
         let changes: [(&str, fn(&mut Profile)); 7] = [
@@ -169,7 +183,9 @@ impl Candidates {
             ("links between ranks twice as fast", |other| other.scale_peers(2.0)),
             ("links between ranks half as fast", |other| other.scale_peers(0.5)),
             ("a bus twice as fast", |other| other.bus.iter_mut().for_each(|bus| bus.bytes *= 2.0)),
-            ("a network twice as fast", |other| other.network.iter_mut().for_each(|network| network.bytes *= 2.0)),
+            ("a network twice as fast", |other| {
+                other.network.iter_mut().for_each(|network| network.bytes *= 2.0)
+            }),
             ("products twice as fast", |Profile { dense, .. }| {
                 (dense.f32, dense.bf16) = (2.0 * dense.f32, 2.0 * dense.bf16)
             }),
@@ -185,11 +201,19 @@ impl Candidates {
     }
 
     /// `candidate` on `profile` with each cache size, if the size makes a difference.
-    fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<(Ranked<'a>, Option<String>)> {
+    fn on_all<'a>(
+        &'a self,
+        candidate: &'a Candidate,
+        profile: &Profile,
+    ) -> Vec<(Ranked<'a>, Option<String>)> {
         let caches = !profile.shared && candidate.rows != RowPlacement::Host;
         match self.caches.is_empty() || !caches || candidate.problem.is_some() {
-            true => vec![self.on(candidate, profile, self.caches.first().copied().filter(|_| caches))],
-            false => self.caches.iter().map(|&cache| self.on(candidate, profile, Some(cache))).collect(),
+            true => {
+                vec![self.on(candidate, profile, self.caches.first().copied().filter(|_| caches))]
+            }
+            false => {
+                self.caches.iter().map(|&cache| self.on(candidate, profile, Some(cache))).collect()
+            }
         }
     }
 
@@ -214,8 +238,9 @@ impl Candidates {
         };
         let bare = cost(&candidate.work, way(whole, false, None), &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
-        let unfit = (bare.memory > room)
-            .then(|| format!("needs {}, there are {}", bytes(bare.memory as u64), bytes(room as u64)));
+        let unfit = (bare.memory > room).then(|| {
+            format!("needs {}, there are {}", bytes(bare.memory as u64), bytes(room as u64))
+        });
         let (sources, far_graph, memory) = match profile.shared {
             true => (whole, false, bare.memory),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
@@ -240,12 +265,20 @@ impl Candidates {
         (plan, unfit)
     }
 
-    /// Rows that `candidate` reads from disk, if not all fit into a host's memory next to mini-batches of `taken` bytes (on the host or
-    /// GPU). The budget is the one of training (`trainer/src/run/host.rs`); for a host with GPUs it is only known if `--memory` gives it.
-    fn disk_rows(&self, candidate: &Candidate, profile: &Profile, taken: f64, sources: Sources) -> Option<DiskRows> {
+    /// Rows that `candidate` reads from disk, if not all fit into a host's memory next to
+    /// mini-batches of `taken` bytes (on the host or GPU). The budget is the one of training
+    /// (`trainer/src/run/host.rs`); for a host with GPUs it is only known if `--memory` gives it.
+    fn disk_rows(
+        &self,
+        candidate: &Candidate,
+        profile: &Profile,
+        taken: f64,
+        sources: Sources,
+    ) -> Option<DiskRows> {
         let (ranks, hosts) = (candidate.ranks as f64, profile.hosts.min(candidate.ranks) as f64);
         let (loaded, all) = (candidate.work.rows_loaded, self.hits.vertices() * self.row_bytes);
-        // Rows that the host gathers for GPUs: as f32 and as converted for them, also for the mini-batch prepared ahead.
+        // Rows that the host gathers for GPUs: as f32 and as converted for them, also for the
+        // mini-batch prepared ahead.
         let taken = if profile.shared { taken } else { 4.0 * loaded / hosts * self.row_bytes };
         let cooperates = candidate.way.parallelism.cooperates();
         let budget = match self.memory.filter(|_| !cooperates) {
@@ -253,23 +286,27 @@ impl Candidates {
             None if profile.shared => profile.memory * (1.0 - FREE),
             None => return None,
         };
-        // If the graph does not fit, edges are read while drawing and get half of the memory that is left; these reads are not counted.
+        // If the graph does not fit, edges are read while drawing and get half of the memory that
+        // is left; these reads are not counted.
         let rest = budget - taken;
         let graph = if self.graph_bytes <= rest { self.graph_bytes } else { rest.max(0.0) / 2.0 };
         let left = rest - graph;
-        let fits = all <= if self.memory.is_some() && !cooperates { left } else { budget - self.graph_bytes };
+        let fits = all
+            <= if self.memory.is_some() && !cooperates { left } else { budget - self.graph_bytes };
         if fits || (cooperates && candidate.steps == 1) {
             return None;
         }
         let kept = if cooperates { 0.0 } else { (left.max(0.0) / self.row_bytes).floor() };
-        let missed = (1.0 - self.hits.of_rows(kept)).min(if profile.shared { 1.0 } else { sources.host });
+        let missed =
+            (1.0 - self.hits.of_rows(kept)).min(if profile.shared { 1.0 } else { sources.host });
         // Under push-pull each rank reads its columns of all rows.
         let (each, row) = match candidate.way.parallelism.slices_columns() {
             true => (loaded, (self.row_bytes / ranks).ceil()),
             false => (loaded / ranks, self.row_bytes),
         };
         let read = each * missed * ranks;
-        let [reads, bytes] = self.hits.reads_of_row(kept, each, [self.row_bytes, row]).map(|of_row| of_row * read);
+        let [reads, bytes] =
+            self.hits.reads_of_row(kept, each, [self.row_bytes, row]).map(|of_row| of_row * read);
         let steps = candidate.steps as f64;
         Some(DiskRows {
             graph,
@@ -288,15 +325,26 @@ impl Candidates {
     /// Bytes of the dataset's files that an epoch of `candidate` reads, which a host keeps mapped.
     fn mapped(&self, candidate: &Candidate) -> f64 {
         let vertices = self.hits.vertices();
-        let unread = (1.0 - candidate.work.rows_loaded / vertices).max(0.0).powi(candidate.steps as i32);
+        let unread =
+            (1.0 - candidate.work.rows_loaded / vertices).max(0.0).powi(candidate.steps as i32);
         self.graph_bytes + vertices * (1.0 - unread) * self.row_bytes
     }
 
-    /// Places `candidate` in `left` bytes of a GPU. Returns the sources of its rows, whether the graph stays in the
-    /// host's memory, and the bytes used on the GPU, including `taken`.
-    fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<Size>) -> (Sources, bool, f64) {
+    /// Places `candidate` in `left` bytes of a GPU. Returns the sources of its rows, whether the
+    /// graph stays in the host's memory, and the bytes used on the GPU, including `taken`.
+    fn placed(
+        &self,
+        candidate: &Candidate,
+        left: f64,
+        taken: f64,
+        cache: Option<Size>,
+    ) -> (Sources, bool, f64) {
         // If all layers are split, a rank draws only for its own vertices.
-        let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
+        let parts = if candidate.way.split_layers == self.shape.widths.len() {
+            candidate.ranks as f64
+        } else {
+            1.0
+        };
         let graph = self.graph_bytes / parts;
         let far_graph = graph > left / 2.0;
         let graph = if far_graph { 0.0 } else { graph };
@@ -309,9 +357,13 @@ impl Candidates {
         let ranks = candidate.ranks as f64;
         let (hit, rows) = match candidate.rows {
             // A rank holds its columns of all rows, or none: all ranks compute a row together.
-            _ if candidate.way.parallelism.slices_columns() && all / ranks <= room => (all, all / ranks),
+            _ if candidate.way.parallelism.slices_columns() && all / ranks <= room => {
+                (all, all / ranks)
+            }
             RowPlacement::Host => (0.0, 0.0),
-            RowPlacement::Peer | RowPlacement::Partitioned => (room * ranks, (all / ranks).min(room)),
+            RowPlacement::Peer | RowPlacement::Partitioned => {
+                (room * ranks, (all / ranks).min(room))
+            }
             _ => (room, all.min(room)),
         };
         let hit = self.hits.of_rows(hit / self.row_bytes);

@@ -48,17 +48,22 @@ use question::Question;
 
 /// Predict which training system is fastest on given hardware, and why
 ///
-/// Counts the work of every system on mini-batches drawn as in training, each system once, and divides it by the rates of the
-/// hardware: of products, memory and links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and
-/// backward with the update, exchange between ranks), memory of a rank, the work that takes longest, and changes of the hardware
-/// that would reorder the systems. docs/reference.md has its assumptions. If each rank has its own device, mini-batches are sampled and
-/// loaded while others are computed. Feature rows that do not fit in memory are loaded from disk, and a line gives their number.
+/// Counts the work of every system on mini-batches drawn as in training, each system once, and
+/// divides it by the rates of the hardware: of products, memory and links. Prints seconds of an
+/// epoch by phase (sampling, loading feature rows, forward and backward with the update, exchange
+/// between ranks), memory of a rank, the work that takes longest, and changes of the hardware that
+/// would reorder the systems. docs/reference.md has its assumptions. If each rank has its own
+/// device, mini-batches are sampled and loaded while others are computed. Feature rows that do not
+/// fit in memory are loaded from disk, and a line gives their number.
 ///
-/// GraNNDis, which trains on its own mini-batches, is listed below the others: its seconds are not comparable.
+/// GraNNDis, which trains on its own mini-batches, is listed below the others: its seconds are not
+/// comparable.
 ///
-/// The hardware is a profile: a file measured by `gsplit doctor --profile FILE` (for this machine's CPU or GPUs), or one that is
-/// built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps
-/// and placements that are needed are kept in a cache of the dataset (`tried/`), which gsplit clean empties; nothing else changes.
+/// The hardware is a profile: a file measured by `gsplit doctor --profile FILE` (for this machine's
+/// CPU or GPUs), or one that is built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8,
+/// rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps and placements that are
+/// needed are kept in a cache of the dataset (`tried/`), which gsplit clean empties; nothing else
+/// changes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -73,7 +78,8 @@ pub struct Args {
     profile: Option<String>,
     #[command(flatten)]
     pub model: ModelConfig,
-    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
+    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every
+    /// one
     #[arg(long, default_value = "15,10,5")]
     pub fanouts: Fanouts,
     /// Seeds of a mini-batch, over all ranks together
@@ -85,12 +91,12 @@ pub struct Args {
     /// Numbers of ranks to try in addition to one [default: all of the profile]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
     ranks: Vec<u32>,
-    /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan with each [default:
-    /// the free memory]
+    /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan
+    /// with each [default: the free memory]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     cache: Vec<Size>,
-    /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are read from disk
-    /// [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
+    /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are
+    /// read from disk [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
     /// Plan for feature rows of N f32 values, instead of the dataset's rows, if it has any
@@ -121,7 +127,10 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let left_out = candidates.unfit(&profile);
     let fits = !ranked.is_empty() || !apart.is_empty() || left_out.iter().any(|row| row.fits);
     anyhow::ensure!(fits, "no system fits: {}", left_out.last().map_or("", |row| &row.why));
-    let commands = ranked.first().map(|first| commands(first, candidates.presample.as_ref(), &dataset)).transpose()?;
+    let commands = ranked
+        .first()
+        .map(|first| commands(first, candidates.presample.as_ref(), &dataset))
+        .transpose()?;
     say(&candidates, [&ranked, &apart], &profile, &dataset, ui);
     for command in commands.iter().flatten() {
         ui.say(format_args!("to train with it: {command}"));
@@ -136,8 +145,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 
 impl Args {
     fn question(&self, profile: &Profile) -> Question {
-        let ranks =
-            if self.ranks.is_empty() { vec![(profile.hosts * profile.ranks) as u32] } else { self.ranks.clone() };
+        let ranks = if self.ranks.is_empty() {
+            vec![(profile.hosts * profile.ranks) as u32]
+        } else {
+            self.ranks.clone()
+        };
         Question {
             systems: self.systems.clone(),
             model: self.model.clone(),
@@ -158,7 +170,13 @@ impl Args {
 }
 
 /// For people.
-fn say(candidates: &Candidates, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, dataset: &Dataset, ui: &Ui) {
+fn say(
+    candidates: &Candidates,
+    [ranked, apart]: [&[Ranked<'_>]; 2],
+    profile: &Profile,
+    dataset: &Dataset,
+    ui: &Ui,
+) {
     ui.say(format_args!("{}: {}", dataset.name(), candidates.line));
     ui.say(format_args!("hardware: {}", profile.about));
     ui.say(format_args!(
@@ -187,7 +205,8 @@ fn say(candidates: &Candidates, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &P
         ui.say(format_args!("{} stands apart: {why}", candidate.name));
     }
     for LeftOut { system, why, plan, .. } in candidates.unfit(profile) {
-        let would = plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
+        let would =
+            plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
         ui.say(format_args!("{system} is left out: {why}{would}"));
     }
     let disk = ranked.iter().find_map(|row| row.disk_line(&shell_path(dataset.path())));

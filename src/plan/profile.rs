@@ -1,8 +1,8 @@
 //! Profile of a machine, or of several: the rates by which the cost model divides.
 //!
-//! A profile is a TOML file. `gsplit doctor --profile FILE` measures one; the profiles in `profiles/` are built in,
-//! each number with its source. A rate is the rate of one rank, except where ranks share the cores of a host
-//! (`shared`): there it is the rate of all of them together.
+//! A profile is a TOML file. `gsplit doctor --profile FILE` measures one; the profiles in
+//! `profiles/` are built in, each number with its source. A rate is the rate of one rank, except
+//! where ranks share the cores of a host (`shared`): there it is the rate of all of them together.
 
 use anyhow::{Context, bail};
 use gsplit_store::{DiskRates, read_text};
@@ -34,7 +34,8 @@ pub struct Profile {
     pub hosts: usize,
     /// GPUs per host; on a CPU there may be any number of ranks.
     pub ranks: usize,
-    /// Whether the ranks of a host share its cores and memory: each can use the part that others leave free.
+    /// Whether the ranks of a host share its cores and memory: each can use the part that others
+    /// leave free.
     pub shared: bool,
     /// Bytes of memory per GPU, or per host if ranks share it.
     pub memory: f64,
@@ -44,7 +45,8 @@ pub struct Profile {
     pub rows: f64,
     /// Bytes per second of sequential reads or writes there.
     pub stream: f64,
-    /// Seconds per layer and direction in addition to its work: launches, or threads that start and stop.
+    /// Seconds per layer and direction in addition to its work: launches, or threads that start and
+    /// stop.
     pub layer: f64,
     /// Operations per second of dense products.
     pub dense: Dense,
@@ -111,7 +113,8 @@ impl Profile {
     /// The built-in profile with this name, or the profile in the file `name`.
     ///
     /// # Errors
-    /// If neither exists, with the names of the built-in profiles; if the file is invalid, with the problem and its line.
+    /// If neither exists, with the names of the built-in profiles; if the file is invalid, with the
+    /// problem and its line.
     pub fn named(name: &str) -> anyhow::Result<Self> {
         if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Self::parse(text).with_context(|| format!("profile {name}"));
@@ -121,7 +124,8 @@ impl Profile {
             Err(cause) => {
                 let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
                 bail!(
-                    "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` wrote, or one of {}",
+                    "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` \
+                     wrote, or one of {}",
                     known.join(", ")
                 )
             }
@@ -130,21 +134,30 @@ impl Profile {
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let (profile, numbers): (Self, toml::Table) = match toml::from_str(text)
-            .and_then(|profile| Ok((profile, text.parse()?)))
-        {
-            Ok(both) => both,
-            Err(error) => {
-                let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-                bail!("line {line}: {}", error.message().trim().replace('\n', " "))
-            }
-        };
+        let (profile, numbers): (Self, toml::Table) =
+            match toml::from_str(text).and_then(|profile| Ok((profile, text.parse()?))) {
+                Ok(both) => both,
+                Err(error) => {
+                    let line = error.span().map_or(1, |span| {
+                        1 + text[..span.start.min(text.len())].matches('\n').count()
+                    });
+                    bail!("line {line}: {}", error.message().trim().replace('\n', " "))
+                }
+            };
         numbers.iter().try_for_each(|(name, value)| check(name, value))?;
         for Pair { ranks: [a, b], .. } in &profile.pairs {
             let sound = a != b && a.max(b) < &profile.ranks;
-            anyhow::ensure!(sound, "pair ranks = [{a}, {b}]: expected two ranks below {}", profile.ranks);
+            anyhow::ensure!(
+                sound,
+                "pair ranks = [{a}, {b}]: expected two ranks below {}",
+                profile.ranks
+            );
         }
-        anyhow::ensure!(profile.hosts == 1 || profile.network.is_some(), "{} hosts need a [network]", profile.hosts);
+        anyhow::ensure!(
+            profile.hosts == 1 || profile.network.is_some(),
+            "{} hosts need a [network]",
+            profile.hosts
+        );
         anyhow::ensure!(
             profile.device == Device::Cpu || profile.bus.is_some(),
             "GPUs need a [bus] from the host's memory"
@@ -152,8 +165,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The link by which each of `ranks` ranks of a host sends equally to all others: limited by its ports and by the
-    /// slowest pair.
+    /// The link by which each of `ranks` ranks of a host sends equally to all others: limited by
+    /// its ports and by the slowest pair.
     pub fn among(&self, ranks: usize) -> Link {
         let within = self.pairs.iter().filter(|pair| pair.ranks.iter().all(|&rank| rank < ranks));
         within.fold(self.peer, |link, pair| Link {
@@ -174,14 +187,17 @@ impl Profile {
     }
 }
 
-/// Fails unless all numbers in `value`, which is called `name`, are above 0; seconds and the ranks of a pair may be 0.
+/// Fails unless all numbers in `value`, which is called `name`, are above 0; seconds and the ranks
+/// of a pair may be 0.
 fn check(name: &str, value: &toml::Value) -> anyhow::Result<()> {
     let number = match value {
         toml::Value::Integer(number) => *number as f64,
         toml::Value::Float(number) => *number,
         toml::Value::Array(items) => return items.iter().try_for_each(|item| check(name, item)),
         toml::Value::Table(fields) => {
-            return fields.iter().try_for_each(|(field, value)| check(&format!("{name}.{field}"), value));
+            return fields
+                .iter()
+                .try_for_each(|(field, value)| check(&format!("{name}.{field}"), value));
         }
         _ => return Ok(()),
     };
@@ -202,9 +218,13 @@ mod tests {
             let profile = Profile::named(name).unwrap();
             assert_eq!(Profile::parse(&profile.text().unwrap()).unwrap(), profile, "{name}");
             for line in text.lines().filter(|line| line.contains(" = ")) {
-                let is_number =
-                    line.split_once(" = ").is_some_and(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()));
-                assert!(!is_number || line.contains('#'), "{name}: a number without its source: {line}");
+                let is_number = line
+                    .split_once(" = ")
+                    .is_some_and(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()));
+                assert!(
+                    !is_number || line.contains('#'),
+                    "{name}: a number without its source: {line}"
+                );
             }
         }
     }
@@ -217,8 +237,16 @@ mod tests {
             ("\nlayer", "\nlayers", "unknown field `layers`"),
             ("hosts = 1", "hosts = 0", "hosts = 0: expected a number above 0"),
             ("hosts = 1", "hosts = 2", "2 hosts need a [network]"),
-            ("\n[dense]", "\n[[pair]]\nranks = [1, 1]\nbytes = 1e9\nlatency = 0\n\n[dense]", "pair ranks = [1, 1]"),
-            ("\n[dense]", "\n[[pair]]\nranks = [0, 2]\nbytes = 1e9\nlatency = 0\n\n[dense]", "two ranks below 2"),
+            (
+                "\n[dense]",
+                "\n[[pair]]\nranks = [1, 1]\nbytes = 1e9\nlatency = 0\n\n[dense]",
+                "pair ranks = [1, 1]",
+            ),
+            (
+                "\n[dense]",
+                "\n[[pair]]\nranks = [0, 2]\nbytes = 1e9\nlatency = 0\n\n[dense]",
+                "two ranks below 2",
+            ),
             ("device = \"cpu\"", "device = \"cuda\"", "GPUs need a [bus]"),
             (
                 "\n[dense]",

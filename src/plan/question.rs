@@ -49,7 +49,9 @@ impl Question {
     /// A usage error.
     pub fn check(&self) -> gsplit_trainer::Result<()> {
         let system = if self.draws() { systems::GSPLIT } else { systems::GRANNDIS };
-        self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize)).config(system, 1).check()
+        self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize))
+            .config(system, 1)
+            .check()
     }
 
     /// Whether any system draws mini-batches.
@@ -59,7 +61,13 @@ impl Question {
 
     /// The settings that all systems share on this number of `ranks`.
     pub fn setting(&self, ranks: usize) -> Setting {
-        Setting::counted(self.model.clone(), self.fanouts.clone(), self.batch_size, ranks, self.seed)
+        Setting::counted(
+            self.model.clone(),
+            self.fanouts.clone(),
+            self.batch_size,
+            ranks,
+            self.seed,
+        )
     }
 
     /// Finds or makes the maps, and counts the work of each system.
@@ -79,11 +87,13 @@ impl Question {
             let parts = PartitionMap::open(dataset, key)?.num_parts();
             if !self.ranks.contains(&(parts as u32)) {
                 return Err(usage(format!(
-                    "--partition {key}: has {parts} parts, and no plan has as many ranks: pass --ranks {parts}"
+                    "--partition {key}: has {parts} parts, and no plan has as many ranks: pass \
+                     --ranks {parts}"
                 )));
             }
         }
-        let presample = self.draws().then(|| self.setting(2).presample(dataset, None, ui)).transpose()?;
+        let presample =
+            self.draws().then(|| self.setting(2).presample(dataset, None, ui)).transpose()?;
         let steps = dataset.split(Split::Train)?.len().div_ceil(self.batch_size);
         let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
         for &ranks in &self.ranks {
@@ -104,10 +114,16 @@ impl Question {
         for candidate in &mut candidates {
             let ranks_rows = match self.device {
                 Device::Cpu => self.memory.is_some(),
-                Device::Cuda => matches!(candidate.rows, RowPlacement::Replicated | RowPlacement::Peer),
+                Device::Cuda => {
+                    matches!(candidate.rows, RowPlacement::Replicated | RowPlacement::Peer)
+                }
             };
-            let key = presample.as_ref().filter(|_| ranks_rows && !candidate.way.parallelism.cooperates());
-            candidate.options.extend(key.map(|presample| format!("--presample {}", presample.key())));
+            let key = presample
+                .as_ref()
+                .filter(|_| ranks_rows && !candidate.way.parallelism.cooperates());
+            candidate
+                .options
+                .extend(key.map(|presample| format!("--presample {}", presample.key())));
         }
         let outputs = match dataset.manifest().numeric_label {
             true => 1,
@@ -124,10 +140,17 @@ impl Question {
             left_out,
             shape: Shape {
                 heads: model.heads as f64,
-                ..Shape::new(model.kind, model.layers, [dim, model.hidden, outputs], model.dtype, stored)
+                ..Shape::new(
+                    model.kind,
+                    model.layers,
+                    [dim, model.hidden, outputs],
+                    model.dtype,
+                    stored,
+                )
             },
             hits: Hits::of(presample.as_ref(), dataset.num_vertices()),
-            graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64 + 4.0 * dataset.topology().num_edges() as f64,
+            graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64
+                + 4.0 * dataset.topology().num_edges() as f64,
             row_bytes: (dim * stored) as f64,
             presample,
             caches: self.caches.clone(),
@@ -143,7 +166,9 @@ impl Question {
             false => self.systems.contains(system),
         };
         for &system in systems::ALL.iter().filter(wanted) {
-            let problem = (system.problem)(self.device).filter(|_| !self.is_counted(system)).map(str::to_string);
+            let problem = (system.problem)(self.device)
+                .filter(|_| !self.is_counted(system))
+                .map(str::to_string);
             let config = self.setting(ranks).config(system, 1);
             match problem.or_else(|| config.check().err().map(|error| error.to_string())) {
                 None => counted.push(system),
@@ -153,7 +178,8 @@ impl Question {
         (counted, left_out)
     }
 
-    /// Whether the work of `system` is counted, although it cannot be run on the device yet or compared with the others.
+    /// Whether the work of `system` is counted, although it cannot be run on the device yet or
+    /// compared with the others.
     fn is_counted(&self, system: System) -> bool {
         !system.draws() || (self.device == Device::Cuda && system.parallelism.slices_columns())
     }

@@ -20,7 +20,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A model of `layers` layers with `hidden` values, from `features` inputs to `outputs` outputs.
+    /// A model of `layers` layers with `hidden` values, from `features` inputs to `outputs`
+    /// outputs.
     pub fn new(
         kind: ModelKind,
         layers: usize,
@@ -35,7 +36,9 @@ impl Shape {
             _ => hidden as f64,
         };
         let widths: Vec<[f64; 2]> = (0..layers)
-            .map(|layer| [if layer + 1 == layers { features as f64 } else { width(layer + 1) }, width(layer)])
+            .map(|layer| {
+                [if layer + 1 == layers { features as f64 } else { width(layer + 1) }, width(layer)]
+            })
             .collect();
         let of_layer = |[read, made]: &[f64; 2]| read * made * products_of(kind) + 2.0 * made;
         let parameters = match kind {

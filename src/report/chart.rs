@@ -1,4 +1,5 @@
-//! The page's chart: values by epoch as lines, in SVG. Its colours are variables of the style sheet.
+//! The page's chart: values by epoch as lines, in SVG. Its colours are variables of the style
+//! sheet.
 
 use std::fmt::Write;
 
@@ -51,8 +52,11 @@ pub fn chart(title: &str, label: &str, lines: &[Line]) -> String {
         // Writing to a string does not fail.
         let _ = write!(svg, r#"<text x="{x:.1}" y="{y:.1}" {more}>{text}</text>"#);
     };
-    up.iter().for_each(|&tick| text(LEFT - 6.0, y(tick) + 4.0, r#"text-anchor="end""#, &number(tick)));
-    across.iter().for_each(|&tick| text(x(tick), BOTTOM + 20.0, r#"text-anchor="middle""#, &number(tick)));
+    up.iter()
+        .for_each(|&tick| text(LEFT - 6.0, y(tick) + 4.0, r#"text-anchor="end""#, &number(tick)));
+    across
+        .iter()
+        .for_each(|&tick| text(x(tick), BOTTOM + 20.0, r#"text-anchor="middle""#, &number(tick)));
     text(middle[0], BOTTOM + 39.0, r#"text-anchor="middle""#, "epoch");
     let turned = format!(r#"text-anchor="middle" transform="rotate(-90 12 {:.1})""#, middle[1]);
     text(12.0, middle[1], &turned, &label);
@@ -62,25 +66,37 @@ pub fn chart(title: &str, label: &str, lines: &[Line]) -> String {
     let mut legend = String::new();
     for line in lines {
         let ((colour, opacity), name) = (line.look(), escape(&line.name));
-        let places: Vec<[f64; 2]> = line.points.iter().map(|&(epoch, value)| [x(epoch.into()), y(value)]).collect();
+        let places: Vec<[f64; 2]> =
+            line.points.iter().map(|&(epoch, value)| [x(epoch.into()), y(value)]).collect();
         let corners: String = places.iter().map(|[x, y]| format!("{x:.1},{y:.1} ")).collect();
         let _ = write!(
             svg,
             r#"<polyline points="{corners}" fill="none" stroke="{colour}" stroke-opacity="{opacity}" stroke-width="2"/>"#
         );
-        for ([x, y], (epoch, value)) in places.iter().zip(&line.points).filter(|_| places.len() <= MOST_MARKED) {
+        for ([x, y], (epoch, value)) in
+            places.iter().zip(&line.points).filter(|_| places.len() <= MOST_MARKED)
+        {
             let hint = format!("{name}, epoch {epoch}: {}", number(*value));
-            let _ =
-                write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{colour}"><title>{hint}</title></circle>"#);
+            let _ = write!(
+                svg,
+                r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{colour}"><title>{hint}</title></circle>"#
+            );
         }
-        let _ = write!(legend, r#"<li><i style="background:{colour};opacity:{opacity}"></i>{name}</li>"#);
+        let _ = write!(
+            legend,
+            r#"<li><i style="background:{colour};opacity:{opacity}"></i>{name}</li>"#
+        );
     }
-    format!("<figure><figcaption>{title}</figcaption>{svg}</svg><ul class=\"legend\">{legend}</ul></figure>")
+    format!(
+        "<figure><figcaption>{title}</figcaption>{svg}</svg><ul \
+         class=\"legend\">{legend}</ul></figure>"
+    )
 }
 
 /// Returns two to seven round numbers at equal distances, which have all of `values` between them.
 fn ticks(values: impl Iterator<Item = f64>, whole: bool) -> Vec<f64> {
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     let range = if high - low > 1e-6 { high - low } else { 0.1 };
     let magnitude = 10f64.powf((range / 5.0).log10().floor());
     let round = [1.0, 2.0, 2.5, 5.0, 10.0].map(|round| round * magnitude);
@@ -138,7 +154,13 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([0.0, 20.0, 2.5, 1.0 + 0.02, 0.001].map(number), ["0", "20", "2.5", "1.02", "0.001"]);
-        assert_eq!([1000.0, 20_000.0, 2.5e6, -3e9, 1e13].map(number), ["1000", "20k", "2.5M", "-3G", "10T"]);
+        assert_eq!(
+            [0.0, 20.0, 2.5, 1.0 + 0.02, 0.001].map(number),
+            ["0", "20", "2.5", "1.02", "0.001"]
+        );
+        assert_eq!(
+            [1000.0, 20_000.0, 2.5e6, -3e9, 1e13].map(number),
+            ["1000", "20k", "2.5M", "-3G", "10T"]
+        );
     }
 }

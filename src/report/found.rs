@@ -1,7 +1,7 @@
 //! Contents of a folder for the report: a dataset, and the newest checkpoint of each training run.
 //!
-//! The folder itself may be a dataset, or have one and checkpoints (`train --checkpoint`) in it or in its folders. Links,
-//! hidden folders and the contents of a dataset or a checkpoint are skipped.
+//! The folder itself may be a dataset, or have one and checkpoints (`train --checkpoint`) in it or
+//! in its folders. Links, hidden folders and the contents of a dataset or a checkpoint are skipped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,20 +66,26 @@ impl Found {
         let shown = folder.display();
         if let [first, second, ..] = &scan.datasets[..] {
             let (first, second) = (first.display(), second.display());
-            bail!("{shown}: has several datasets, among them {first} and {second}: name one, or a folder with one");
+            bail!(
+                "{shown}: has several datasets, among them {first} and {second}: name one, or a \
+                 folder with one"
+            );
         }
         let mut runs = Vec::new();
         for (place, path) in &scan.checkpoints {
             let (mut run, _) = document::read::<TrainingRun>(path)?;
             run.name = match place.strip_prefix(folder) {
                 Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
-                _ => place.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned()),
+                _ => place
+                    .file_name()
+                    .map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned()),
             };
             runs.extend(Some(run).filter(|run| !run.history.is_empty()));
         }
         if scan.datasets.is_empty() && runs.is_empty() {
             bail!(
-                "{shown}: nothing to report on: expected a dataset directory, or checkpoints of `gsplit train --checkpoint DIR`, \
+                "{shown}: nothing to report on: expected a dataset directory, or checkpoints of \
+                 `gsplit train --checkpoint DIR`, \
                  in it or below"
             );
         }
@@ -106,7 +112,8 @@ impl Scan {
         } else {
             for path in entries(folder).map_err(Error::io(folder))? {
                 let kind = fs::symlink_metadata(&path).map_err(Error::io(&path))?.file_type();
-                let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+                let is_hidden =
+                    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
                 if kind.is_dir() && depth > 0 && !is_hidden {
                     self.folder(&path, depth - 1)?;
                 }

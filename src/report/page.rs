@@ -1,4 +1,5 @@
-//! An HTML page in one file, without scripts or anything to fetch. It is well-formed XML with all text escaped.
+//! An HTML page in one file, without scripts or anything to fetch. It is well-formed XML with all
+//! text escaped.
 
 /// The first line of every page contains it.
 pub const MAKER: &str = "<!--gsplit report-->";
@@ -9,7 +10,8 @@ pub struct Page {
     body: String,
     /// Titles of the sections.
     pub sections: Vec<String>,
-    /// Titles of the sections without data, each with the reason: usually the command that makes the data.
+    /// Titles of the sections without data, each with the reason: usually the command that makes
+    /// the data.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -34,10 +36,17 @@ impl Page {
     }
 
     /// Adds a table whose first column names the rows.
-    pub fn table(&mut self, caption: &str, head: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) {
+    pub fn table(
+        &mut self,
+        caption: &str,
+        head: &[impl AsRef<str>],
+        rows: &[impl AsRef<[String]>],
+    ) {
         let caption = escape(caption);
-        let head: String =
-            head.iter().map(|name| format!(r#"<th scope="col">{}</th>"#, escape(name.as_ref()))).collect();
+        let head: String = head
+            .iter()
+            .map(|name| format!(r#"<th scope="col">{}</th>"#, escape(name.as_ref())))
+            .collect();
         let row = |row: &[String]| {
             let mut cells = row.iter().map(|cell| escape(cell));
             let name = cells.next().unwrap_or_default();
@@ -65,12 +74,16 @@ impl Page {
         self.body.push('\n');
     }
 
-    /// Returns the text of the file: the template around the sections, and a list of those that are left out.
+    /// Returns the text of the file: the template around the sections, and a list of those that are
+    /// left out.
     pub fn finish(&mut self, title: &str, subtitle: &str) -> String {
-        let entry = |section: &String| format!(r##"<li><a href="#{}">{}</a></li>"##, id(section), escape(section));
+        let entry = |section: &String| {
+            format!(r##"<li><a href="#{}">{}</a></li>"##, id(section), escape(section))
+        };
         let contents: String = self.sections.iter().map(entry).collect();
         if !self.left_out.is_empty() {
-            let rows: Vec<_> = self.left_out.iter().map(|(title, why)| [title.clone(), why.clone()]).collect();
+            let rows: Vec<_> =
+                self.left_out.iter().map(|(title, why)| [title.clone(), why.clone()]).collect();
             self.add("<section aria-labelledby=\"left-out\"><h2 id=\"left-out\">Left out</h2>");
             self.table("Sections without data", &["section", "why"], &rows);
             self.add("</section>");
@@ -90,11 +103,14 @@ impl Page {
 
 /// Returns the title of a section as an identifier.
 fn id(title: &str) -> String {
-    title.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+    title
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect()
 }
 
-/// Returns `text` for use between tags or quotes. U+FFFD replaces characters that XML 1.0 cannot hold, and those that change the
-/// direction of the text around them.
+/// Returns `text` for use between tags or quotes. U+FFFD replaces characters that XML 1.0 cannot
+/// hold, and those that change the direction of the text around them.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -103,9 +119,11 @@ pub fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
-                escaped.push('\u{fffd}')
-            }
+            '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{61c}' => escaped.push('\u{fffd}'),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
@@ -121,6 +139,9 @@ mod tests {
     #[test]
     fn names_cannot_break_the_document() {
         assert_eq!(escape("a\u{202e}cod\u{2067}.exe"), "a\u{fffd}cod\u{fffd}.exe");
-        assert_eq!(escape("a<b>&\"c\u{1}\n\u{ffff}é"), "a&lt;b&gt;&amp;&quot;c\u{fffd}\u{fffd}\u{fffd}é");
+        assert_eq!(
+            escape("a<b>&\"c\u{1}\n\u{ffff}é"),
+            "a&lt;b&gt;&amp;&quot;c\u{fffd}\u{fffd}\u{fffd}é"
+        );
     }
 }

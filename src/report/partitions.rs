@@ -22,14 +22,19 @@ pub fn show(page: &mut Page, dataset: &Dataset, runs: &[TrainingRun]) -> Result<
         // Runs on one rank need no partition.
         if runs.is_empty() {
             let path = shell_path(dataset.path());
-            page.leave_out("Partitions", format!("there are none: gsplit partition {path} --parts 4"));
+            page.leave_out(
+                "Partitions",
+                format!("there are none: gsplit partition {path} --parts 4"),
+            );
         }
         return Ok(());
     }
     let head = "partition, used by, parts, by, weights, presample, pairs cut, cross edges, imbalance, vertices, edges, targets, work";
     let caption = "As they were made; balance is the heaviest part over the mean";
     let rows: Vec<_> = maps.iter().map(|(users, map)| row(users, map)).collect();
-    page.section("Partitions", |page| page.table(caption, &head.split(", ").collect::<Vec<_>>(), &rows));
+    page.section("Partitions", |page| {
+        page.table(caption, &head.split(", ").collect::<Vec<_>>(), &rows)
+    });
     Ok(())
 }
 
@@ -47,7 +52,8 @@ fn users(map: &PartitionMap, runs: &[TrainingRun]) -> String {
 fn row(users: &str, map: &PartitionMap) -> [String; 13] {
     let (config, report) = (&map.meta().config, &map.meta().report);
     let balance = &report.balance;
-    let factor = |factor: Option<f64>| factor.map_or_else(|| "-".into(), |factor| format!("{factor:.3}"));
+    let factor =
+        |factor: Option<f64>| factor.map_or_else(|| "-".into(), |factor| format!("{factor:.3}"));
     [
         map.key().to_string(),
         if users.is_empty() { "-".into() } else { users.to_string() },

@@ -15,7 +15,11 @@ pub fn show(page: &mut Page, runs: &[TrainingRun]) {
         let line = |(i, run): (usize, &TrainingRun)| Line {
             name: run.name.clone(),
             colour: Some(i),
-            points: run.history.iter().filter_map(|epoch| Some((epoch.epoch, of(epoch)?))).collect(),
+            points: run
+                .history
+                .iter()
+                .filter_map(|epoch| Some((epoch.epoch, of(epoch)?)))
+                .collect(),
         };
         runs.iter().enumerate().map(line).collect()
     };
@@ -24,9 +28,12 @@ pub fn show(page: &mut Page, runs: &[TrainingRun]) {
         page.add(&chart("Loss by epoch", "mean loss", &lines(|epoch| Some(epoch.loss))));
         let mut valid = lines(|epoch| epoch.valid);
         if valid.iter().any(|line| !line.points.is_empty()) {
-            let metrics: BTreeSet<&str> =
-                runs.iter().map(|run| run.scores.as_ref().map_or("score", |of| &of.metric)).collect();
-            let metric = if metrics.len() == 1 { metrics.first().copied() } else { None }.unwrap_or("score");
+            let metrics: BTreeSet<&str> = runs
+                .iter()
+                .map(|run| run.scores.as_ref().map_or("score", |of| &of.metric))
+                .collect();
+            let metric =
+                if metrics.len() == 1 { metrics.first().copied() } else { None }.unwrap_or("score");
             valid.extend(baselines(runs));
             page.add(&chart(&format!("Valid {metric} by epoch"), metric, &valid));
         }
@@ -56,12 +63,14 @@ fn numbers(page: &mut Page, runs: &[TrainingRun]) {
     let mut rows: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for (i, run) in runs.iter().enumerate() {
         for epoch in &run.history {
-            let row = rows.entry(epoch.epoch).or_insert_with(|| vec![String::new(); 2 * runs.len()]);
+            let row =
+                rows.entry(epoch.epoch).or_insert_with(|| vec![String::new(); 2 * runs.len()]);
             row[2 * i] = format!("{:.5}", epoch.loss);
             row[2 * i + 1] = shown(epoch.valid);
         }
     }
-    let heads = runs.iter().flat_map(|run| ["loss", "valid"].map(|of| format!("{of} of {}", run.name)));
+    let heads =
+        runs.iter().flat_map(|run| ["loss", "valid"].map(|of| format!("{of} of {}", run.name)));
     let head: Vec<String> = ["epoch".to_string()].into_iter().chain(heads).collect();
     let rows = rows.into_iter().map(|(epoch, cells)| [vec![epoch.to_string()], cells].concat());
     page.table("Loss and valid score by epoch", &head, &rows.collect::<Vec<_>>());

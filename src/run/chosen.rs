@@ -1,4 +1,5 @@
-//! Options that `gsplit run` chooses where the command line leaves them open, and the checks of its requirements.
+//! Options that `gsplit run` chooses where the command line leaves them open, and the checks of its
+//! requirements.
 
 use anyhow::bail;
 use gsplit_preprocess::convert::ConvertOptions;
@@ -13,38 +14,50 @@ const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
 
 /// Whether the words `given` contain the option `flag`.
 pub fn has(given: &[String], flag: &str) -> bool {
-    given.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(flag)))
+    given.iter().any(|word| {
+        word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(flag))
+    })
 }
 
-/// The option of convert that makes features of the structure without the links that training holds out, unless that is
-/// its default for two kinds of vertices.
+/// The option of convert that makes features of the structure without the links that training holds
+/// out, unless that is its default for two kinds of vertices.
 pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
     let (share, default) = (task.valid_edges + task.test_edges, TaskConfig::default());
     let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
         != (default.valid_edges, default.test_edges, default.edge_seed);
     let wanted = task.is_link() && convert.read.bipartite == Some(Answer::Yes) && is_other;
-    (wanted && convert.held_out_links.is_none()).then(|| format!("--held-out-links={share},{}", task.edge_seed))
+    (wanted && convert.held_out_links.is_none())
+        .then(|| format!("--held-out-links={share},{}", task.edge_seed))
 }
 
-/// Options of convert that the user left open and the task decides: numbers are not classes, labelled vertices need
-/// splits, and vertices of two kinds only have features of the structure.
+/// Options of convert that the user left open and the task decides: numbers are not classes,
+/// labelled vertices need splits, and vertices of two kinds only have features of the structure.
 pub fn of_convert(convert: &ConvertOptions, config: &Config) -> Vec<String> {
     let read = &convert.read;
-    let needs_splits = !config.data.task.is_link() && convert.random_split.is_none() && read.split.is_none();
+    let needs_splits =
+        !config.data.task.is_link() && convert.random_split.is_none() && read.split.is_none();
     let is_number = config.data.task.is_regression() && read.node_table.label_kind.is_none();
-    let has_no_label = config.data.task.is_link() && read.nodes.is_some() && read.node_table.label_column.is_none();
-    let is_bare = config.data.task.is_link() && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
+    let has_no_label = config.data.task.is_link()
+        && read.nodes.is_some()
+        && read.node_table.label_column.is_none();
+    let is_bare = config.data.task.is_link()
+        && read.bipartite == Some(Answer::Yes)
+        && convert.features.is_none();
     let words = [
         (is_bare, "--features=fastrp:64"),
         (needs_splits, "--random-split=auto"),
         (is_number, "--label-kind=number"),
         (has_no_label, "--label-column=none"),
     ];
-    words.into_iter().filter(|(is_chosen, _)| *is_chosen).map(|(_, word)| word.to_string()).collect()
+    words
+        .into_iter()
+        .filter(|(is_chosen, _)| *is_chosen)
+        .map(|(_, word)| word.to_string())
+        .collect()
 }
 
-/// The words of train `given`, with suitable options for links where they are left open: many negatives for few edges,
-/// and small rows, since a model of links soon overfits its edges.
+/// The words of train `given`, with suitable options for links where they are left open: many
+/// negatives for few edges, and small rows, since a model of links soon overfits its edges.
 pub fn for_links(given: &[String]) -> Vec<String> {
     const SUIT_LINKS: [[&str; 2]; 7] = [
         ["layers", "2"],
@@ -55,22 +68,30 @@ pub fn for_links(given: &[String]) -> Vec<String> {
         ["negatives", "4"],
         ["scorer", "mlp"],
     ];
-    let is_link =
-        given.iter().any(|word| word == "--task=link") || given.windows(2).any(|words| words == ["--task", "link"]);
+    let is_link = given.iter().any(|word| word == "--task=link")
+        || given.windows(2).any(|words| words == ["--task", "link"]);
     let shape = ["layers", "fanouts"];
-    let is_open =
-        |flag: &str| !has(given, flag) && (!shape.contains(&flag) || !shape.into_iter().any(|flag| has(given, flag)));
+    let is_open = |flag: &str| {
+        !has(given, flag)
+            && (!shape.contains(&flag) || !shape.into_iter().any(|flag| has(given, flag)))
+    };
     let open = SUIT_LINKS.iter().filter(|[flag, _]| is_link && is_open(flag));
     given.iter().cloned().chain(open.map(|[flag, value]| format!("--{flag}={value}"))).collect()
 }
 
-/// Options of train that `given` leaves open and that decide how well and how long it learns `dataset`.
+/// Options of train that `given` leaves open and that decide how well and how long it learns
+/// `dataset`.
 ///
-/// The rate is 0.01 and the number of epochs raises the valid score, within bounds that depend on the mini-batches per
-/// epoch: on small graphs an epoch is one mini-batch, on large ones an epoch takes long.
+/// The rate is 0.01 and the number of epochs raises the valid score, within bounds that depend on
+/// the mini-batches per epoch: on small graphs an epoch is one mini-batch, on large ones an epoch
+/// takes long.
 ///
 /// Trials of several rates gave no improvement: on cora and ogbn-arxiv 0.01 was better than 0.001.
-pub fn of_train(dataset: &Dataset, config: &Config, given: &[String]) -> anyhow::Result<Vec<String>> {
+pub fn of_train(
+    dataset: &Dataset,
+    config: &Config,
+    given: &[String],
+) -> anyhow::Result<Vec<String>> {
     let is_given = |flag: &str| has(given, flag);
     let mut chosen = Vec::new();
     if !["lr", "optimizer"].into_iter().any(is_given) {
@@ -92,7 +113,9 @@ pub fn of_train(dataset: &Dataset, config: &Config, given: &[String]) -> anyhow:
     let has_valid = match is_link {
         true => config.data.task.valid_edges > 0.0 || dataset.links()?.is_some(),
         // Without a score nothing could stop the training early.
-        false => unscored(dataset, config.data.task.metric, Split::Valid).map_err(as_usage)?.is_none(),
+        false => {
+            unscored(dataset, config.data.task.metric, Split::Valid).map_err(as_usage)?.is_none()
+        }
     };
     if has_valid && config.run.eval_every > 0 {
         chosen.push(format!("--epochs={}", (5000 / steps).clamp(20, 300)));
@@ -113,8 +136,8 @@ fn lacks_splits(dataset: &Dataset, config: &Config) -> bool {
             && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
 }
 
-/// Fails with everything that training needs and `dataset` lacks, and a command that provides it: `again` with these
-/// options of convert and of train.
+/// Fails with everything that training needs and `dataset` lacks, and a command that provides it:
+/// `again` with these options of convert and of train.
 pub fn check_ready(
     dataset: &Dataset,
     config: &Config,
@@ -126,11 +149,13 @@ pub fn check_ready(
         lacking.push("features to learn from (fastrp makes them of the graph's structure)");
         convert.push("--features=fastrp:64");
     }
-    let has_labels =
-        config.data.task.is_link() || dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label;
+    let has_labels = config.data.task.is_link()
+        || dataset.manifest().num_classes.is_some()
+        || dataset.manifest().numeric_label;
     if !has_labels {
         lacking.push(
-            "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges)",
+            "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link \
+             learns the edges)",
         );
         train.push("--task=link");
     } else if lacks_splits(dataset, config) {
@@ -142,7 +167,11 @@ pub fn check_ready(
     }
     let (path, lacking) = (dataset.path().display(), lacking.join(", no "));
     let command = match is_dataset && !convert.is_empty() {
-        true => format!("convert the graph again with {}, then {}", convert.join(" "), again(&[], &train)),
+        true => format!(
+            "convert the graph again with {}, then {}",
+            convert.join(" "),
+            again(&[], &train)
+        ),
         false => again(&convert, &train),
     };
     bail!("{path}: has no {lacking}: {command}")

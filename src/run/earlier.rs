@@ -26,7 +26,9 @@ impl Earlier {
         let inner: PathBuf = folder.join("checkpoint");
         let folder = if inner.is_dir() { inner } else { folder.to_path_buf() };
         let trained = Trained::open(&folder, None).map_err(|error| match error {
-            gsplit_trainer::Error::Option(problem) => usage(problem.replacen("--checkpoint", "--from", 1)),
+            gsplit_trainer::Error::Option(problem) => {
+                usage(problem.replacen("--checkpoint", "--from", 1))
+            }
             other => other.into(),
         })?;
         Ok(Self { path: as_text("--from", &as_argument(&folder))?.to_string(), trained })
@@ -38,7 +40,12 @@ impl Earlier {
     /// A usage error, if `given` contradicts them.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
         let table = &given.read.node_table;
-        let has_features = self.trained.checkpoint.recipe.as_ref().is_some_and(|recipe| !recipe.features.is_empty());
+        let has_features = self
+            .trained
+            .checkpoint
+            .recipe
+            .as_ref()
+            .is_some_and(|recipe| !recipe.features.is_empty());
         if given.read.nodes.is_none() || !has_features || table.recipe.is_some() {
             return Ok(Vec::new());
         }
@@ -59,7 +66,9 @@ impl Earlier {
     /// Options of train that the model needs, where `given` leaves them open.
     pub fn of_train(&self, given: &[String]) -> Vec<String> {
         let mut options = self.trained.shape();
-        options.extend(self.trained.config().options().into_iter().filter(|(flag, _)| flag == "fanouts"));
+        options.extend(
+            self.trained.config().options().into_iter().filter(|(flag, _)| flag == "fanouts"),
+        );
         if !self.trained.config().data.task.is_link() {
             options.remove("scorer");
         }
@@ -80,7 +89,8 @@ impl Earlier {
     pub fn note(&self, draws_splits: bool) -> Option<String> {
         draws_splits.then(|| {
             format!(
-                "note: --from {}: unless the table has a split column, splits are drawn anew: the model has learned from vertices that are now in \
+                "note: --from {}: unless the table has a split column, splits are drawn anew: the \
+                 model has learned from vertices that are now in \
                  valid and test, so that its scores flatter",
                 self.path
             )

@@ -50,7 +50,8 @@ const FOLLOW: [&str; 21] = [
     "edges",
     "help",
 ];
-/// Options that depend on the dataset if left open; the rate only if the optimizer is left open too.
+/// Options that depend on the dataset if left open; the rate only if the optimizer is left open
+/// too.
 const OF_DATASET: [&str; 4] = ["lr", "optimizer", "epochs", "patience"];
 
 /// The content of a file; options of steps are checked by the commands that they are for.
@@ -87,15 +88,16 @@ impl FileOfRun {
         self.file.place(complaint)
     }
 
-    /// An error about the first option of `step`, if the file has one: `why` the options of this step are not used.
+    /// An error about the first option of `step`, if the file has one: `why` the options of this
+    /// step are not used.
     fn complaint_of(&self, step: &str, why: &str) -> Option<String> {
         let first = self.file.content[step].as_object()?.keys().next()?;
         Some(self.file.complaint(step, first, &format!("[{step}]: {why}: leave it out")))
     }
 }
 
-/// The arguments of `command` for the options in the table `step` of `file`, each checked on its own, without the options that
-/// `is_given` or that follow from other steps.
+/// The arguments of `command` for the options in the table `step` of `file`, each checked on its
+/// own, without the options that `is_given` or that follow from other steps.
 fn step_words(
     file: &File,
     step: &str,
@@ -107,25 +109,36 @@ fn step_words(
     for (key, value) in options {
         let complaint = |problem: &str| file.complaint(step, key, problem);
         let flag = key.replace('_', "-");
-        let own =
-            |arg: &&Arg| arg.get_long() == Some(flag.as_str()) && (step == "convert" || !FOLLOW.contains(&&*flag));
+        let own = |arg: &&Arg| {
+            arg.get_long() == Some(flag.as_str())
+                && (step == "convert" || !FOLLOW.contains(&&*flag))
+        };
         let arg = command.get_arguments().find(own);
-        let arg = arg.ok_or_else(|| complaint(&format!("no such option in [{step}]: gsplit {step} --help has all")))?;
+        let arg = arg.ok_or_else(|| {
+            complaint(&format!("no such option in [{step}]: gsplit {step} --help has all"))
+        })?;
         if is_given(&flag) {
             continue;
         }
-        let several = matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
+        let several =
+            matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
         match (arg.get_action().takes_values(), value) {
             (false, Value::Bool(set)) => words.extend(set.then(|| format!("--{flag}"))),
-            (false, other) => return Err(complaint(&format!("expected true or false, got {other}"))),
+            (false, other) => {
+                return Err(complaint(&format!("expected true or false, got {other}")));
+            }
             (true, Value::Array(items)) if several => {
                 for item in items {
-                    words.push(checked(arg, &flag, &train::as_text(item)).map_err(|problem| complaint(&problem))?);
+                    words.push(
+                        checked(arg, &flag, &train::as_text(item))
+                            .map_err(|problem| complaint(&problem))?,
+                    );
                 }
             }
-            (true, value) => {
-                words.push(checked(arg, &flag, &train::as_text(value)).map_err(|problem| complaint(&problem))?)
-            }
+            (true, value) => words.push(
+                checked(arg, &flag, &train::as_text(value))
+                    .map_err(|problem| complaint(&problem))?,
+            ),
         }
     }
     Ok(words)
@@ -134,16 +147,28 @@ fn step_words(
 /// `--flag=text`, if `text` is a value of `arg`.
 fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
     let same = Arg::new("value").long("value").value_parser(arg.get_value_parser().clone());
-    let alone = Command::new("gsplit").no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
+    let alone = Command::new("gsplit")
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true);
     match alone.arg(same).try_get_matches_from([format!("--value={text}")]) {
         Ok(_) => Ok(format!("--{flag}={text}")),
         Err(error) => {
-            // `error: invalid value 'x' for '--value <value>': the reason`, and perhaps `[possible values: ...]`.
+            // `error: invalid value 'x' for '--value <value>': the reason`, and perhaps `[possible
+            // values: ...]`.
             let rendered = ui::plainly(&error);
-            let reason = rendered.lines().next().and_then(|line| line.rsplit_once(">': ")).map(|(_, reason)| reason);
-            let values = rendered.lines().find_map(|line| line.trim().strip_prefix("[possible values: "));
-            let values = values.map(|values| format!("expected one of {}", values.trim_end_matches(']')));
-            let problem = values.or(reason.map(str::to_string)).unwrap_or_else(|| format!("not a value of --{flag}"));
+            let reason = rendered
+                .lines()
+                .next()
+                .and_then(|line| line.rsplit_once(">': "))
+                .map(|(_, reason)| reason);
+            let values =
+                rendered.lines().find_map(|line| line.trim().strip_prefix("[possible values: "));
+            let values =
+                values.map(|values| format!("expected one of {}", values.trim_end_matches(']')));
+            let problem = values
+                .or(reason.map(str::to_string))
+                .unwrap_or_else(|| format!("not a value of --{flag}"));
             Err(format!("{text}: {problem}"))
         }
     }
@@ -171,14 +196,16 @@ pub fn merged(line: Vec<OsString>, file: &FileOfRun) -> Vec<OsString> {
 }
 
 impl Args {
-    /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit run`) does not set.
+    /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit
+    /// run`) does not set.
     ///
     /// # Errors
     /// A usage error that names file and line.
     pub fn read_file(&self, given: &ArgMatches) -> anyhow::Result<Option<FileOfRun>> {
         let Some(path) = &self.file else { return Ok(None) };
         let (mut file, run) = File::read::<RunFile>(path)?;
-        let behind = ["gsplit", "train", "x"].into_iter().chain(self.train.iter().map(String::as_str));
+        let behind =
+            ["gsplit", "train", "x"].into_iter().chain(self.train.iter().map(String::as_str));
         let behind = crate::command().try_get_matches_from(behind).ok();
         let behind = behind.as_ref().and_then(|given| given.subcommand_matches("train"));
         let is_behind = |flag: &str| behind.is_some_and(|given| is_on_line(given, flag));
@@ -195,7 +222,8 @@ impl Args {
             _ => Ok(format!("--{name}={}", as_text(name, path)?)),
         };
         let mut steps = BTreeMap::from([("", places.map(text).collect::<anyhow::Result<_>>()?)]);
-        let of_train = options_of(&file.content["train"]).into_iter().filter(|(flag, _)| !is_behind(flag));
+        let of_train =
+            options_of(&file.content["train"]).into_iter().filter(|(flag, _)| !is_behind(flag));
         steps.insert("train", as_words(of_train));
         let commands = [
             ("convert", &run.convert, ConvertOptions::augment_args(Command::new("convert"))),
@@ -205,12 +233,14 @@ impl Args {
         ];
         for (step, options, command) in commands {
             let is_given = |flag: &str| step == "convert" && is_on_line(given, flag);
-            steps.insert(step, step_words(&file, step, options, &command, is_given).map_err(usage)?);
+            steps
+                .insert(step, step_words(&file, step, options, &command, is_given).map_err(usage)?);
         }
         Ok(Some(FileOfRun { file, steps }))
     }
 
-    /// Stores the file, and the options of convert in `given`, which come from the command line and the file.
+    /// Stores the file, and the options of convert in `given`, which come from the command line and
+    /// the file.
     pub fn came_from(&mut self, file: FileOfRun, given: Option<&ArgMatches>) {
         (self.from_file, self.merged) = (Some(file), Some(of_convert(given)));
     }
@@ -219,7 +249,10 @@ impl Args {
     pub fn places(&self) -> anyhow::Result<(&Path, &Path)> {
         let missing = |key: &str| {
             let file = self.file.as_deref().unwrap_or(Path::new("")).display();
-            usage(format!("{file}: has no `{key}`: add it at the top of the file, or name it on the command line"))
+            usage(format!(
+                "{file}: has no `{key}`: add it at the top of the file, or name it on the command \
+                 line"
+            ))
         };
         let input = self.input.as_deref().ok_or_else(|| missing("input"))?;
         Ok((input, self.out.as_deref().ok_or_else(|| missing("out"))?))
@@ -228,9 +261,14 @@ impl Args {
     /// The options of train in `words`, completed and checked.
     pub fn training(&self, words: &[String], dataset: &str) -> anyhow::Result<train::Args> {
         for word in words {
-            let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag)).unwrap_or_default();
+            let flag = word
+                .strip_prefix("--")
+                .map(|flag| flag.split('=').next().unwrap_or(flag))
+                .unwrap_or_default();
             if CHOSEN.contains(&flag) {
-                return Err(usage(format!("{word}: is chosen by gsplit run: leave it out, or call gsplit train")));
+                return Err(usage(format!(
+                    "{word}: is chosen by gsplit run: leave it out, or call gsplit train"
+                )));
             }
             if COMMON.contains(&flag) {
                 return Err(usage(format!("{word}: is for all steps: give it before --")));
@@ -244,11 +282,20 @@ impl Args {
     }
 
     /// Fails if the file has options of a step that the run skips.
-    pub fn check_steps(&self, is_dataset: bool, with_presample: bool, needs_map: bool) -> anyhow::Result<()> {
+    pub fn check_steps(
+        &self,
+        is_dataset: bool,
+        with_presample: bool,
+        needs_map: bool,
+    ) -> anyhow::Result<()> {
         let Some(file) = &self.from_file else { return Ok(()) };
         let problems = [
             ("convert", is_dataset, "the input is a dataset already, which is not converted"),
-            ("presample", !with_presample, "the run presamples nothing, since no graph is cut for its ranks"),
+            (
+                "presample",
+                !with_presample,
+                "the run presamples nothing, since no graph is cut for its ranks",
+            ),
             ("partition", !needs_map, "the run cuts no graph, since its ranks need no partition"),
         ];
         let left_out = problems.into_iter().filter(|(_, is_left_out, _)| *is_left_out);
@@ -258,8 +305,8 @@ impl Args {
         }
     }
 
-    /// Prints the run as a file for --config: `named` holds its input and folder, `train` the options of train. Options
-    /// that depend on the dataset are included if the dataset exists.
+    /// Prints the run as a file for --config: `named` holds its input and folder, `train` the
+    /// options of train. Options that depend on the dataset are included if the dataset exists.
     pub fn print(
         &self,
         [input, out]: &[&str; 2],
@@ -269,21 +316,34 @@ impl Args {
         ui: &Ui,
     ) -> anyhow::Result<()> {
         let args = self.training(train, "x")?;
-        let follow = dataset.map(|dataset| chosen::of_train(dataset, &args.checked()?, train)).transpose()?;
+        let follow = dataset
+            .map(|dataset| chosen::of_train(dataset, &args.checked()?, train))
+            .transpose()?;
         let args = self.training(&[train, follow.as_deref().unwrap_or_default()].concat(), "x")?;
-        let of_step = |step: &str| self.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
+        let of_step =
+            |step: &str| self.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
         let from = self.from.as_deref().map(|from| as_text("--from", from)).transpose()?;
         let places = [("input", Some(*input)), ("out", Some(*out)), ("from", from)];
-        let places = places.into_iter().filter_map(|(key, path)| Some(format!("--{key}={}", path?)));
+        let places =
+            places.into_iter().filter_map(|(key, path)| Some(format!("--{key}={}", path?)));
         let mut sections = vec![words_to_toml("", &places.collect::<Vec<_>>())];
-        let steps =
-            [("convert", convert.to_vec()), ("presample", of_step("presample")), ("partition", of_step("partition"))];
-        let steps = steps.into_iter().chain([("infer", of_step("infer"))]).filter(|(_, words)| !words.is_empty());
+        let steps = [
+            ("convert", convert.to_vec()),
+            ("presample", of_step("presample")),
+            ("partition", of_step("partition")),
+        ];
+        let steps = steps
+            .into_iter()
+            .chain([("infer", of_step("infer"))])
+            .filter(|(_, words)| !words.is_empty());
         sections.extend(steps.map(|(step, words)| words_to_toml(step, &words)));
         let is_untold = |flag: &&str| follow.is_none() && !chosen::has(train, flag);
         let untold: Vec<&str> = OF_DATASET.into_iter().filter(is_untold).collect();
         if !untold.is_empty() {
-            sections.push(format!("# left open, since they follow from the dataset: {}", untold.join(", ")));
+            sections.push(format!(
+                "# left open, since they follow from the dataset: {}",
+                untold.join(", ")
+            ));
         }
         sections.push(args.in_run_file(&untold));
         let text = sections.join("\n\n");
@@ -297,8 +357,10 @@ impl Args {
 fn words_to_toml(name: &str, words: &[String]) -> String {
     let line = |word: &String| {
         let word = word.trim_start_matches('-');
-        let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
-        let value = value.map_or("true".to_string(), |text| toml::Value::String(text.to_string()).to_string());
+        let (flag, value) =
+            word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
+        let value = value
+            .map_or("true".to_string(), |text| toml::Value::String(text.to_string()).to_string());
         format!("{} = {value}", flag.replace('-', "_"))
     };
     let lines = words.iter().map(line).collect::<Vec<_>>().join("\n");

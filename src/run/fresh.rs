@@ -8,8 +8,9 @@
 //! OUT/.fresh/moving/      nothing of the earlier run is left in OUT; the new one is moved in
 //! ```
 //!
-//! The earlier run stays unchanged until the new one has succeeded. Then each step is a rename, and a run that is killed between
-//! two of them is completed by the next `gsplit run` with the same OUT. Files that gsplit did not make are never touched.
+//! The earlier run stays unchanged until the new one has succeeded. Then each step is a rename, and
+//! a run that is killed between two of them is completed by the next `gsplit run` with the same
+//! OUT. Files that gsplit did not make are never touched.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -64,7 +65,8 @@ impl Fresh {
     }
 }
 
-/// Completes the replacement of the run in `out`, if the new one was complete when its process ended.
+/// Completes the replacement of the run in `out`, if the new one was complete when its process
+/// ended.
 pub fn complete(out: &Path) -> Result<()> {
     let folder = out.join(FOLDER);
     if folder.join(FINISHED).exists() || folder.join(MOVING).exists() {
@@ -74,14 +76,16 @@ pub fn complete(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the run in `out` by the complete new one, starting wherever that was interrupted. The caller holds the lock.
+/// Replaces the run in `out` by the complete new one, starting wherever that was interrupted. The
+/// caller holds the lock.
 fn settle(out: &Path) -> Result<()> {
     let place = |name: &str| out.join(FOLDER).join(name);
     let (finished, replaced, moving) = (place(FINISHED), place(REPLACED), place(MOVING));
     let kept = || {
         let place = out.join(FOLDER);
         format!(
-            "the new run is complete in {}, and nothing of the earlier one is lost: the next gsplit run to {} puts it in its place",
+            "the new run is complete in {}, and nothing of the earlier one is lost: the next \
+             gsplit run to {} puts it in its place",
             place.display(),
             out.display()
         )
@@ -101,8 +105,11 @@ fn settle(out: &Path) -> Result<()> {
 fn step_aside(out: &Path, replaced: &Path) -> Result<()> {
     let Some(record) = Record::read(out)? else { return Ok(()) };
     let checkpoint = Path::new("checkpoint");
-    let is_own = |name: &str| name.starts_with("epoch-") || name.starts_with('.') || ["best", "lock"].contains(&name);
-    let checkpoints = names(&out.join(checkpoint)).unwrap_or_default().into_iter().filter(|name| is_own(name));
+    let is_own = |name: &str| {
+        name.starts_with("epoch-") || name.starts_with('.') || ["best", "lock"].contains(&name)
+    };
+    let checkpoints =
+        names(&out.join(checkpoint)).unwrap_or_default().into_iter().filter(|name| is_own(name));
     let parts = names(out)?.into_iter().filter(|name| record.made(name) && name != "checkpoint");
     let parts = checkpoints.map(|name| checkpoint.join(name)).chain(parts.map(PathBuf::from));
     fs::create_dir_all(replaced.join(checkpoint)).map_err(gsplit_store::Error::io(replaced))?;
@@ -114,7 +121,8 @@ fn step_aside(out: &Path, replaced: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves the contents of `from` into `to`; the contents of folders that exist there are moved into these.
+/// Moves the contents of `from` into `to`; the contents of folders that exist there are moved into
+/// these.
 fn move_in(from: &Path, to: &Path) -> Result<()> {
     for name in names(from)? {
         let (new, target) = (from.join(&name), to.join(&name));
@@ -129,7 +137,10 @@ fn move_in(from: &Path, to: &Path) -> Result<()> {
 
 fn names(folder: &Path) -> Result<Vec<String>> {
     let paths = entries(folder).map_err(gsplit_store::Error::io(folder))?;
-    Ok(paths.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+    Ok(paths
+        .iter()
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect())
 }
 
 /// Renames `from` to `to`; if `from` is missing, that was already done.
@@ -144,7 +155,9 @@ fn renamed(from: &Path, to: &Path) -> Result<()> {
 
 fn removed(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(gsplit_store::Error::io(folder)(error).into()),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(gsplit_store::Error::io(folder)(error).into())
+        }
         _ => Ok(()),
     }
 }
@@ -178,14 +191,24 @@ mod tests {
     fn new_run(work: &Path) {
         fs::create_dir_all(work.join("checkpoint/epoch-00001")).unwrap();
         fs::create_dir_all(work.join("dataset")).unwrap();
-        for name in ["dataset/dataset.json", "checkpoint/epoch-00001/checkpoint.json", "predictions.parquet", RECORD] {
+        for name in [
+            "dataset/dataset.json",
+            "checkpoint/epoch-00001/checkpoint.json",
+            "predictions.parquet",
+            RECORD,
+        ] {
             fs::write(work.join(name), "{}").unwrap();
         }
     }
 
     fn check(out: &Path) {
         let text = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_default();
-        for name in ["dataset/dataset.json", "checkpoint/epoch-00001/checkpoint.json", "predictions.parquet", RECORD] {
+        for name in [
+            "dataset/dataset.json",
+            "checkpoint/epoch-00001/checkpoint.json",
+            "predictions.parquet",
+            RECORD,
+        ] {
             assert_eq!(text(name), "{}", "{name}");
         }
         for name in ["checkpoint/notes.txt", "thesis.tex", "embeddings.parquet"] {
@@ -213,7 +236,8 @@ mod tests {
 
     #[test]
     fn a_replacement_that_was_killed_anywhere_is_completed() {
-        // Number of parts of the earlier run already moved aside, and of parts of the new run already moved in.
+        // Number of parts of the earlier run already moved aside, and of parts of the new run
+        // already moved in.
         for (aside, moved) in [(1, None), (3, None), (5, Some(0)), (5, Some(1)), (5, Some(3))] {
             let folder = tempfile::tempdir().unwrap();
             let out = folder.path().join("nightly");
@@ -221,7 +245,8 @@ mod tests {
             let place = |name: &str| out.join(FOLDER).join(name);
             new_run(&place("finished"));
             fs::create_dir_all(place("replaced/checkpoint")).unwrap();
-            let old = ["checkpoint/epoch-00002", "dataset", "predictions.parquet", "report.html", RECORD];
+            let old =
+                ["checkpoint/epoch-00002", "dataset", "predictions.parquet", "report.html", RECORD];
             for part in &old[..aside] {
                 renamed(&out.join(part), &place("replaced").join(part)).unwrap();
             }

@@ -36,7 +36,8 @@ impl Score {
 
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
+        let number =
+            |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
         let metric = self.metric.as_deref().unwrap_or("score");
         write!(f, "{metric}: valid {}, test {}", number(self.valid), number(self.test))?;
         match &self.baseline {

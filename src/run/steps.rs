@@ -1,4 +1,5 @@
-//! The steps of `gsplit run`, one after another: the arguments of each, which of them have finished, and the record of it.
+//! The steps of `gsplit run`, one after another: the arguments of each, which of them have
+//! finished, and the record of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,10 +25,12 @@ pub const RECORD: &str = "run.json";
 /// Key in `begun` for the arguments of the whole run.
 const ASKED: &str = "run";
 
-/// Content of [`RECORD`], which is written first, so that a run which was killed at any moment is recognised.
+/// Content of [`RECORD`], which is written first, so that a run which was killed at any moment is
+/// recognised.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Record {
-    /// The arguments of each step that was begun here, if its output did not exist before: it belongs to this run.
+    /// The arguments of each step that was begun here, if its output did not exist before: it
+    /// belongs to this run.
     begun: BTreeMap<String, Vec<String>>,
     /// The arguments of each step that has finished here.
     #[serde(flatten)]
@@ -48,8 +51,10 @@ impl Record {
 
     /// Whether the run made the file or folder `name`.
     pub fn made(&self, name: &str) -> bool {
-        let step = MADE.iter().find(|(made, _)| *made == name).and_then(|(_, step)| self.made_by(step));
-        let writes = |words: &Vec<String>| words.iter().any(|word| word.ends_with(&format!("/{name}")));
+        let step =
+            MADE.iter().find(|(made, _)| *made == name).and_then(|(_, step)| self.made_by(step));
+        let writes =
+            |words: &Vec<String>| words.iter().any(|word| word.ends_with(&format!("/{name}")));
         // The step that predicts makes one of several files.
         step.is_some_and(|words| !name.ends_with(".parquet") || writes(words))
     }
@@ -92,9 +97,15 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Opens the folder `out` of a run on `input`, unless it exists and is not gsplit's. A `fresh` run replaces an
-    /// existing one once it is complete.
-    pub fn new(input: &Path, out: &'a Path, fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
+    /// Opens the folder `out` of a run on `input`, unless it exists and is not gsplit's. A `fresh`
+    /// run replaces an existing one once it is complete.
+    pub fn new(
+        input: &Path,
+        out: &'a Path,
+        fresh: bool,
+        dry_run: bool,
+        ui: &'a Ui,
+    ) -> anyhow::Result<Self> {
         Outputs::new(false).reads("INPUT", input).folder("--out", out)?;
         if !dry_run {
             fresh::complete(out)?;
@@ -102,7 +113,10 @@ impl<'a> Steps<'a> {
         let mut record = match Record::read(out)? {
             Some(record) => record,
             None if entries(out).is_ok_and(|paths| paths.iter().any(|path| is_foreign(path))) => {
-                bail!("--out {}: is there, and not of gsplit run: choose another folder", out.display())
+                bail!(
+                    "--out {}: is there, and not of gsplit run: choose another folder",
+                    out.display()
+                )
             }
             None => Record::default(),
         };
@@ -120,12 +134,17 @@ impl<'a> Steps<'a> {
         &self.work
     }
 
-    /// Begins `total` steps of the run with the arguments `words`; `outdated` is set if its dataset exists and would be
-    /// a different one now.
+    /// Begins `total` steps of the run with the arguments `words`; `outdated` is set if its dataset
+    /// exists and would be a different one now.
     ///
     /// # Errors
     /// An existing run with another input, unless this one is `fresh`.
-    pub fn start(&mut self, total: usize, words: Vec<String>, outdated: Option<String>) -> anyhow::Result<()> {
+    pub fn start(
+        &mut self,
+        total: usize,
+        words: Vec<String>,
+        outdated: Option<String>,
+    ) -> anyhow::Result<()> {
         self.total = total;
         if self.dry_run {
             return Ok(());
@@ -158,8 +177,8 @@ impl<'a> Steps<'a> {
         self.save()
     }
 
-    /// Whether the dataset, which differs by `outdated` from the one the input would give now, may be replaced: it was
-    /// made here, and nothing was trained on it.
+    /// Whether the dataset, which differs by `outdated` from the one the input would give now, may
+    /// be replaced: it was made here, and nothing was trained on it.
     ///
     /// # Errors
     /// If it differs but must not be replaced.
@@ -170,7 +189,8 @@ impl<'a> Steps<'a> {
         }
         let (dataset, out) = (dataset.display(), self.out.display());
         bail!(
-            "{dataset}: already there, but {difference}: pass --fresh to replace the run in {out}, or choose another --out"
+            "{dataset}: already there, but {difference}: pass --fresh to replace the run in {out}, \
+             or choose another --out"
         )
     }
 
@@ -178,7 +198,8 @@ impl<'a> Steps<'a> {
         self.ui.note(line);
     }
 
-    /// Runs a step, which reuses its finished output; with `force` it replaces an `output` that it made here with other arguments.
+    /// Runs a step, which reuses its finished output; with `force` it replaces an `output` that it
+    /// made here with other arguments.
     pub fn step(
         &mut self,
         name: &'static str,
@@ -195,7 +216,9 @@ impl<'a> Steps<'a> {
         }
         output.map_or(Ok(()), |output| self.begin(name, &words, output))?;
         self.say(&format!("── {} of {}: {shown}", self.begun, self.total));
-        let program = std::env::current_exe().context("cannot find gsplit's own executable")?.with_file_name("gsplit");
+        let program = std::env::current_exe()
+            .context("cannot find gsplit's own executable")?
+            .with_file_name("gsplit");
         let mut command = Command::new(program);
         command.env(STEP_OF_RUN, "1");
         command.arg(name).args(&words).args(force.then_some("--force")).args(self.ui.options());
@@ -203,10 +226,12 @@ impl<'a> Steps<'a> {
             command.stdout(Stdio::piped());
         }
         let started = Instant::now();
-        let output = finished(&mut command, "what steps have finished is kept; the same command goes on")?;
+        let output =
+            finished(&mut command, "what steps have finished is kept; the same command goes on")?;
         if !output.status.success() {
             self.say(&format!(
-                "{name} failed. Fix the error above and run the same command again; finished steps are kept."
+                "{name} failed. Fix the error above and run the same command again; finished steps \
+                 are kept."
             ));
             // The step has printed the reason.
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
@@ -221,7 +246,8 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Moves a fresh run into its place, and prints where the results are and the score of the model.
+    /// Moves a fresh run into its place, and prints where the results are and the score of the
+    /// model.
     pub fn end(mut self, dataset: &Path, result: &Path) -> anyhow::Result<()> {
         let checkpoint = self.work.join("checkpoint");
         let score = if self.dry_run { None } else { Score::of(&checkpoint)? };

@@ -1,7 +1,9 @@
-//! One configuration of `gsplit train`: defaults, then the preset, the file of `--config` and the command line, each of which takes
-//! precedence over those before it; then the options that follow from these.
+//! One configuration of `gsplit train`: defaults, then the preset, the file of `--config` and the
+//! command line, each of which takes precedence over those before it; then the options that follow
+//! from these.
 //!
-//! All of them are a [`Config`], as a tree of tables with an option at each leaf, where null is an option that is not given.
+//! All of them are a [`Config`], as a tree of tables with an option at each leaf, where null is an
+//! option that is not given.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,14 +36,19 @@ impl File {
     /// Reads the file at `path`, which must deserialize to a `T`.
     ///
     /// # Errors
-    /// One line that names file and line, for anything that is not TOML, not an option, or not a value of its option.
+    /// One line that names file and line, for anything that is not TOML, not an option, or not a
+    /// value of its option.
     pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<(Self, T)> {
         let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
-        let file = Self { path: path.to_path_buf(), text, content: Value::Null, lines: BTreeMap::new() };
+        let file =
+            Self { path: path.to_path_buf(), text, content: Value::Null, lines: BTreeMap::new() };
         let complaint = |error: toml::de::Error| {
             let message = error.message().replace('\n', ", ");
-            let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-            let elsewhere = unknown.and_then(option_called).map(|table| format!(" (it is an option of [{table}])"));
+            let unknown =
+                message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+            let elsewhere = unknown
+                .and_then(option_called)
+                .map(|table| format!(" (it is an option of [{table}])"));
             let line = file.line_at(error.span().map_or(0, |span| span.start));
             usage(format!("{}:{line}: {message}{}", path.display(), elsewhere.unwrap_or_default()))
         };
@@ -58,8 +65,12 @@ impl File {
     fn line_of(&self, table: &str, key: &str) -> Option<usize> {
         let document = DeTable::parse(&self.text).ok()?;
         let mut names = table.split('.').filter(|name| !name.is_empty());
-        let table = names.try_fold(document.get_ref(), |table, name| table.get(name)?.get_ref().as_table())?;
-        table.iter().find(|(name, _)| name.get_ref() == key).map(|(name, _)| self.line_at(name.span().start))
+        let table = names
+            .try_fold(document.get_ref(), |table, name| table.get(name)?.get_ref().as_table())?;
+        table
+            .iter()
+            .find(|(name, _)| name.get_ref() == key)
+            .map(|(name, _)| self.line_at(name.span().start))
     }
 
     /// A complaint about `key` in `table`.
@@ -70,17 +81,20 @@ impl File {
 
     /// Notes the lines of the options of train in `table`, except those that `line` has too.
     pub fn note_lines(&mut self, table: &str, line: &Value) {
-        let below =
-            |place: &str| [table, place].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(".");
-        let own = Config::default()
-            .options()
-            .into_iter()
-            .filter(|(_, option)| line.pointer(&pointer(&option.table, &option.key)).is_none_or(Value::is_null));
-        let found = own.filter_map(|(flag, option)| Some((flag, self.line_of(&below(&option.table), &option.key)?)));
+        let below = |place: &str| {
+            [table, place].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(".")
+        };
+        let own = Config::default().options().into_iter().filter(|(_, option)| {
+            line.pointer(&pointer(&option.table, &option.key)).is_none_or(Value::is_null)
+        });
+        let found = own.filter_map(|(flag, option)| {
+            Some((flag, self.line_of(&below(&option.table), &option.key)?))
+        });
         self.lines = found.collect();
     }
 
-    /// Adds the place in the file to a complaint about an option `--flag ...` of train, if the file sets it.
+    /// Adds the place in the file to a complaint about an option `--flag ...` of train, if the file
+    /// sets it.
     pub fn place(&self, complaint: String) -> String {
         let flag = complaint.strip_prefix("--").and_then(|rest| rest.split([' ', ':']).next());
         match flag.and_then(|flag| self.lines.get(flag)) {
@@ -93,7 +107,9 @@ impl File {
 /// The table of the option of train that is called `name`, in files or on the command line.
 fn option_called(name: &str) -> Option<String> {
     let mut options = Config::default().options().into_iter();
-    options.find(|(flag, option)| option.key == name || flag.replace('-', "_") == name).map(|(_, option)| option.table)
+    options
+        .find(|(flag, option)| option.key == name || flag.replace('-', "_") == name)
+        .map(|(_, option)| option.table)
 }
 
 /// The JSON pointer of an option.
@@ -105,7 +121,9 @@ fn pointer(table: &str, key: &str) -> String {
 fn overlay(tree: &mut Value, over: &Value) {
     match (tree, over) {
         (Value::Object(tree), Value::Object(over)) => {
-            over.iter().for_each(|(key, value)| overlay(tree.entry(key.clone()).or_insert(Value::Null), value));
+            over.iter().for_each(|(key, value)| {
+                overlay(tree.entry(key.clone()).or_insert(Value::Null), value)
+            });
         }
         (_, Value::Null) => {}
         (tree, over) => *tree = over.clone(),
@@ -123,7 +141,9 @@ fn filtered(config: &Config, keeps: impl Fn(&str, &str, &Value) -> bool) -> anyh
             let value = tree.pointer(&pointer).cloned().unwrap_or_default();
             overlay(
                 &mut kept,
-                &nested.fold(value, |value, name| Value::Object(Map::from_iter([(name.into(), value)]))),
+                &nested.fold(value, |value, name| {
+                    Value::Object(Map::from_iter([(name.into(), value)]))
+                }),
             );
         }
     }
@@ -137,7 +157,8 @@ fn filtered(config: &Config, keeps: impl Fn(&str, &str, &Value) -> bool) -> anyh
 pub fn on_line(config: &Config, given: &ArgMatches) -> anyhow::Result<Value> {
     let run = &config.run;
     let paths = [&run.checkpoint, &run.init, &run.log, &run.tensorboard];
-    for (flag, path) in ["--checkpoint", "--init", "--log", "--tensorboard"].into_iter().zip(paths) {
+    for (flag, path) in ["--checkpoint", "--init", "--log", "--tensorboard"].into_iter().zip(paths)
+    {
         path.as_deref().map(|path| text_of(flag, path)).transpose()?;
     }
     filtered(config, |flag, _, _| is_on_line(given, flag))
@@ -146,7 +167,8 @@ pub fn on_line(config: &Config, given: &ArgMatches) -> anyhow::Result<Value> {
 /// Whether the command line has a value for the option `flag`.
 pub fn is_on_line(given: &ArgMatches, flag: &str) -> bool {
     let id = flag.replace('-', "_");
-    given.try_contains_id(&id).is_ok_and(|has| has) && given.value_source(&id) == Some(ValueSource::CommandLine)
+    given.try_contains_id(&id).is_ok_and(|has| has)
+        && given.value_source(&id) == Some(ValueSource::CommandLine)
 }
 
 /// The default configuration with what `tree` sets.
@@ -157,7 +179,8 @@ fn configured(tree: &Value) -> anyhow::Result<Config> {
 }
 
 impl Args {
-    /// Completes the configuration of the command line, whose matches are `given`, by the file, the preset, and what follows.
+    /// Completes the configuration of the command line, whose matches are `given`, by the file, the
+    /// preset, and what follows.
     ///
     /// # Errors
     /// A usage error for what is wrong with the file or the preset.
@@ -179,12 +202,15 @@ impl Args {
             own.system.device = config.system.device;
             system.apply(&mut own);
             let defaults = serde_json::to_value(Config::default())?;
-            let mut own = filtered(&own, |_, pointer, value| defaults.pointer(pointer) != Some(value))?;
+            let mut own =
+                filtered(&own, |_, pointer, value| defaults.pointer(pointer) != Some(value))?;
             overlay(&mut own, &set);
             set = own;
             config = configured(&set)?;
         }
-        self.follow(&mut config, |table, key| set.pointer(&pointer(table, key)).is_none_or(Value::is_null));
+        self.follow(&mut config, |table, key| {
+            set.pointer(&pointer(table, key)).is_none_or(Value::is_null)
+        });
         if let (Some(system), None) = (preset, &config.system.partition) {
             let parts = if system.draws() { config.ranks_of_group() } else { config.num_ranks() };
             let map = map_options(system, parts as u32, config.system.groups as u32, 0);
@@ -194,8 +220,8 @@ impl Args {
         Ok(())
     }
 
-    /// Sets the options that follow from others where they are open: a layer for each fanout; one rank on the CPU, one for each
-    /// GPU, one for each process that a launcher has started.
+    /// Sets the options that follow from others where they are open: a layer for each fanout; one
+    /// rank on the CPU, one for each GPU, one for each process that a launcher has started.
     fn follow(&self, config: &mut Config, is_open: impl Fn(&str, &str) -> bool) {
         if is_open("model", "layers") && !is_open("data", "fanouts") {
             config.model.layers = config.data.fanouts.len();
@@ -209,8 +235,9 @@ impl Args {
         let launched = gsplit::launch::Launch::has_several();
         let ranks = if launched { None } else { system.ranks.or(gpus.filter(|&gpus| gpus > 0)) };
         let of_several = ["partition", "groups", "split_layers"];
-        let several =
-            launched || ranks.is_some_and(|ranks| ranks != 1) || of_several.iter().any(|key| !is_open("system", key));
+        let several = launched
+            || ranks.is_some_and(|ranks| ranks != 1)
+            || of_several.iter().any(|key| !is_open("system", key));
         if is_open("system", "parallelism") {
             system.parallelism = if several { Parallelism::Split } else { Parallelism::Single };
         } else if system.parallelism == Parallelism::Single {
@@ -222,20 +249,30 @@ impl Args {
     }
 }
 
-/// `config` as a file, with the names of its tables below `step` if that is not empty. Unset options are comments with their current
-/// values: if written out, they would no longer follow the options that they depend on. The options `untold` are left out.
+/// `config` as a file, with the names of its tables below `step` if that is not empty. Unset
+/// options are comments with their current values: if written out, they would no longer follow the
+/// options that they depend on. The options `untold` are left out.
 pub fn to_toml(config: &Config, step: &str, untold: &[&str]) -> String {
     let given = config.options();
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (flag, option) in config.effective().options() {
-        let Some(value) = literal(&option.value).filter(|_| !untold.contains(&flag.as_str())) else { continue };
-        let open = if given.get(&flag).is_none_or(|option| option.value.is_null()) { "# " } else { "" };
-        let name: Vec<&str> = [step, &option.table].into_iter().filter(|name| !name.is_empty()).collect();
+        let Some(value) = literal(&option.value).filter(|_| !untold.contains(&flag.as_str()))
+        else {
+            continue;
+        };
+        let open =
+            if given.get(&flag).is_none_or(|option| option.value.is_null()) { "# " } else { "" };
+        let name: Vec<&str> =
+            [step, &option.table].into_iter().filter(|name| !name.is_empty()).collect();
         let lines = tables.entry(name.join(".")).or_default();
         let at = if option.key == "kind" { 0 } else { lines.len() };
         lines.insert(at, format!("{open}{} = {value}", option.key));
     }
-    tables.iter().map(|(name, lines)| format!("[{name}]\n{}", lines.join("\n"))).collect::<Vec<_>>().join("\n\n")
+    tables
+        .iter()
+        .map(|(name, lines)| format!("[{name}]\n{}", lines.join("\n")))
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 /// `value` in TOML; `None` for null.
@@ -278,8 +315,9 @@ mod tests {
     use super::*;
 
     fn parsed(words: &[&str]) -> (Config, ArgMatches) {
-        let given =
-            Config::augment_args(Command::new("train").no_binary_name(true)).try_get_matches_from(words).unwrap();
+        let given = Config::augment_args(Command::new("train").no_binary_name(true))
+            .try_get_matches_from(words)
+            .unwrap();
         (Config::from_arg_matches(&given).unwrap(), given)
     }
 
@@ -293,7 +331,9 @@ mod tests {
         for arg in command.get_arguments() {
             let flag = arg.get_long().unwrap();
             assert!(options.contains_key(flag), "--{flag}");
-            for value in arg.get_possible_values().iter().filter(|_| arg.get_action().takes_values()) {
+            for value in
+                arg.get_possible_values().iter().filter(|_| arg.get_action().takes_values())
+            {
                 let (config, _) = parsed(&[&format!("--{flag}={}", value.get_name())]);
                 assert_eq!(config.options()[flag].value, value.get_name(), "--{flag}");
             }
@@ -306,7 +346,8 @@ mod tests {
 
     #[test]
     fn what_is_given_last_wins_and_prints_itself() {
-        let (config, given) = parsed(&["--lr", "0.5", "--task", "link", "--gpus", "0,1", "--resume"]);
+        let (config, given) =
+            parsed(&["--lr", "0.5", "--task", "link", "--gpus", "0,1", "--resume"]);
         let line = on_line(&config, &given).unwrap();
         assert_eq!(line["run"], serde_json::json!({ "optimizer": { "lr": 0.5 }, "resume": true }));
         let mut set = serde_json::json!({ "run": { "epochs": 3, "optimizer": { "lr": 0.1, "staleness": 2 } } });

@@ -36,11 +36,18 @@ pub const HELP_ALL: &str = "help-all";
 /// `command` of train with its options under the headings of the configuration file.
 pub fn grouped(command: Command) -> Command {
     let options = Config::default().options();
-    let help = Arg::new(HELP_ALL).long(HELP_ALL).action(ArgAction::HelpLong).help("Print help on all options");
+    let help = Arg::new(HELP_ALL)
+        .long(HELP_ALL)
+        .action(ArgAction::HelpLong)
+        .help("Print help on all options");
     let names = systems::ALL.map(|system| PossibleValue::new(system.key).help(system.about));
-    let command = command.mut_arg("preset", |arg| arg.value_parser(PossibleValuesParser::new(names)));
+    let command =
+        command.mut_arg("preset", |arg| arg.value_parser(PossibleValuesParser::new(names)));
     let command = headings::grouped(command, &COMMON, |flag| {
-        match options.get(flag).map_or("", |option| option.table.split('.').next().unwrap_or_default()) {
+        match options
+            .get(flag)
+            .map_or("", |option| option.table.split('.').next().unwrap_or_default())
+        {
             "data" => "Task, samples and mini-batches ([data])",
             "model" => "Model ([model])",
             "system" => "Ranks, devices and memory ([system])",
@@ -51,15 +58,18 @@ pub fn grouped(command: Command) -> Command {
     command.arg(help)
 }
 
-/// `command`, [`grouped`], whose `--help` shows the usual options and ends with how to see the others.
+/// `command`, [`grouped`], whose `--help` shows the usual options and ends with how to see the
+/// others.
 pub fn brief(command: Command) -> Command {
-    let is_usual =
-        |flag: &str| flag == HELP_ALL || COMMON.contains(&flag) || USUAL.split(' ').any(|usual| usual == flag);
+    let is_usual = |flag: &str| {
+        flag == HELP_ALL || COMMON.contains(&flag) || USUAL.split(' ').any(|usual| usual == flag)
+    };
     let is_other = |arg: &Arg| arg.get_long().is_some_and(|flag| !is_usual(flag));
     let num_others = command.get_arguments().filter(|arg| is_other(arg)).count();
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let end = format!("{examples}\n\n{num_others} more options: gsplit train --{HELP_ALL}");
-    let command = command.mut_args(|arg| if is_other(&arg) { arg.hide_long_help(true) } else { arg });
+    let command =
+        command.mut_args(|arg| if is_other(&arg) { arg.hide_long_help(true) } else { arg });
     command.after_long_help(end)
 }
 

@@ -20,10 +20,12 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let split = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+        let split =
+            text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
         match split {
             Some((host, port)) if !host.is_empty() && port > 0 => {
-                let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+                let host =
+                    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
                 Ok(Self { host: host.to_string(), port })
             }
             _ => Err("expected a host and a port, such as node1:29400".to_string()),
@@ -40,14 +42,15 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Joins the other processes, if a launcher has started several, in the groups of `config`; each computes on its
-    /// own device, one of `gpus` if these are given. Collective.
+    /// Joins the other processes, if a launcher has started several, in the groups of `config`;
+    /// each computes on its own device, one of `gpus` if these are given. Collective.
     pub fn join(config: &Config) -> anyhow::Result<Option<Self>> {
         let Some(launch) = Launch::found().map_err(usage)?.filter(|launch| launch.size > 1) else {
             return match config.run.rendezvous {
                 None => Ok(None),
                 Some(_) => Err(usage(
-                    "--rendezvous is for processes that a launcher has started: run this under torchrun --no-python, srun or \
+                    "--rendezvous is for processes that a launcher has started: run this under \
+                     torchrun --no-python, srun or \
                      mpirun, or leave it out",
                 )),
             };
@@ -56,12 +59,26 @@ impl Processes {
         let (host, port) = address(config, &launch)?;
         let gpu = local.map(|local| gpu_of(local, config.system.gpus.as_ref())).transpose()?;
         Process::check_groups(config.system.groups, launch.size).map_err(super::as_usage)?;
-        let value = |value: Value| if value.is_null() { "not given".to_string() } else { value.to_string() };
-        let options =
-            config.of_model().options().into_iter().map(|(name, option)| (name, value(option.value))).collect();
-        let process = Meeting::at(&host, port, launch.rank, launch.size, &launch.run, &options, config.run.timeout())
-            .and_then(|meeting| Process::joined(meeting, config.system.groups, gpu))
-            .map_err(super::as_usage)?;
+        let value = |value: Value| {
+            if value.is_null() { "not given".to_string() } else { value.to_string() }
+        };
+        let options = config
+            .of_model()
+            .options()
+            .into_iter()
+            .map(|(name, option)| (name, value(option.value)))
+            .collect();
+        let process = Meeting::at(
+            &host,
+            port,
+            launch.rank,
+            launch.size,
+            &launch.run,
+            &options,
+            config.run.timeout(),
+        )
+        .and_then(|meeting| Process::joined(meeting, config.system.groups, gpu))
+        .map_err(super::as_usage)?;
         Ok(Some(Self { process: Arc::new(process), size: launch.size }))
     }
 
@@ -80,12 +97,14 @@ impl Processes {
 fn address(config: &Config, launch: &Launch) -> anyhow::Result<(String, u16)> {
     match &config.run.rendezvous {
         Some(text) => {
-            let address: Address = text.parse().map_err(|problem| usage(format!("--rendezvous {text}: {problem}")))?;
+            let address: Address =
+                text.parse().map_err(|problem| usage(format!("--rendezvous {text}: {problem}")))?;
             Ok((address.host, address.port))
         }
         None => launch.address.clone().ok_or_else(|| {
             usage(format!(
-                "--rendezvous is missing: {} does not say where rank 0 is: pass its HOST:PORT, or set MASTER_ADDR and MASTER_PORT",
+                "--rendezvous is missing: {} does not say where rank 0 is: pass its HOST:PORT, or \
+                 set MASTER_ADDR and MASTER_PORT",
                 launch.by
             ))
         }),
@@ -96,7 +115,8 @@ fn address(config: &Config, launch: &Launch) -> anyhow::Result<(String, u16)> {
 fn local(launch: &Launch) -> anyhow::Result<usize> {
     launch.local.ok_or_else(|| {
         usage(format!(
-            "--device cuda: {} does not say which process of its host this is: set LOCAL_RANK, RANK and WORLD_SIZE",
+            "--device cuda: {} does not say which process of its host this is: set LOCAL_RANK, \
+             RANK and WORLD_SIZE",
             launch.by
         ))
     })

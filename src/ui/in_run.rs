@@ -1,4 +1,5 @@
-//! Remedies reworded for `gsplit run`, for messages of its steps: a step has options that `run` lacks or sets itself.
+//! Remedies reworded for `gsplit run`, for messages of its steps: a step has options that `run`
+//! lacks or sets itself.
 
 use std::borrow::Cow;
 
@@ -16,9 +17,18 @@ const REMEDIES: [(&str, &str); 9] = [
         "give the same --placement and --cache, or pass --fresh to train anew",
     ),
     ("start another --checkpoint", "pass --fresh to train anew"),
-    ("choose another path, or pass --force to rebuild it", "pass --fresh to run anew, or choose another --out"),
-    ("choose another path or key, or pass --force to rebuild it", "run this step by itself to rebuild it: --force"),
-    ("make it again for this dataset, with --force", "run this step by itself to make it again: --force"),
+    (
+        "choose another path, or pass --force to rebuild it",
+        "pass --fresh to run anew, or choose another --out",
+    ),
+    (
+        "choose another path or key, or pass --force to rebuild it",
+        "run this step by itself to rebuild it: --force",
+    ),
+    (
+        "make it again for this dataset, with --force",
+        "run this step by itself to make it again: --force",
+    ),
     ("name another path, or pass --force to replace it", "move it, or choose another --out"),
     ("or leave --init out", "or leave --from out"),
     ("--init ", "--from "),

@@ -47,14 +47,23 @@ impl TerminalBar {
         let counts = match (unit, total) {
             (Unit::Bytes, Some(_)) => "{bytes}/{total_bytes} {bytes_per_sec}".to_string(),
             (Unit::Bytes, None) => "{bytes} {bytes_per_sec}".to_string(),
-            (Unit::Items(items), Some(_)) => format!("{{human_pos}}/{{human_len}} {items} {{rate}}"),
+            (Unit::Items(items), Some(_)) => {
+                format!("{{human_pos}}/{{human_len}} {items} {{rate}}")
+            }
             (Unit::Items(items), None) => format!("{{human_pos}} {items} {{rate}}"),
         };
         let (shape, bar) = match total {
-            Some(total) => (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}}"), ProgressBar::new(total)),
-            None => (format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}}"), ProgressBar::new_spinner()),
+            Some(total) => (
+                format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}}"),
+                ProgressBar::new(total),
+            ),
+            None => (
+                format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}}"),
+                ProgressBar::new_spinner(),
+            ),
         };
-        let style = ProgressStyle::with_template(&shape).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template(&shape).unwrap_or_else(|_| ProgressStyle::default_bar());
         // indicatif writes four decimals.
         let rounded = |state: &ProgressState, out: &mut dyn Write| {
             _ = write!(out, "{}/s", short(state.per_sec()));
@@ -97,7 +106,12 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 impl LogLines {
     pub fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
         let now = Instant::now();
-        Self { name: name.into(), total, unit, state: Mutex::new(LineState { done: 0, started: now, spoken: now }) }
+        Self {
+            name: name.into(),
+            total,
+            unit,
+            state: Mutex::new(LineState { done: 0, started: now, spoken: now }),
+        }
     }
 }
 
@@ -156,8 +170,12 @@ mod tests {
 
     #[test]
     fn rates_are_rounded() {
-        let found = [0.4, 950.4, 999.6, 1234.0, 9960.0, 123_456.0, 999_600.0, 1.24e6, 4.5e10, 2e13].map(short);
-        assert_eq!(found, ["0", "950", "1.0k", "1.2k", "10k", "123k", "1.0M", "1.2M", "45G", "20T"]);
+        let found = [0.4, 950.4, 999.6, 1234.0, 9960.0, 123_456.0, 999_600.0, 1.24e6, 4.5e10, 2e13]
+            .map(short);
+        assert_eq!(
+            found,
+            ["0", "950", "1.0k", "1.2k", "10k", "123k", "1.0M", "1.2M", "45G", "20T"]
+        );
         let edges = LogLines::new("reading", Some(4_000_000), Unit::Items("edges"));
         assert_eq!(edges.line(1_234_567, 1.0), "reading: 1.2M of 4.0M edges, 1.2M/s, 1 s, eta 2 s");
         let bytes = LogLines::new("reading", None, Unit::Bytes);

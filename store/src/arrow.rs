@@ -1,8 +1,8 @@
 //! Uncompressed Arrow IPC files: writes them batch by batch, and finds their buffers in place.
 //!
-//! Reading returns the schema and the rows and buffers of every record batch, all proved to be inside the file. Offsets and
-//! lengths are checked before anything is sliced, because arrow's own decoder trusts the ones in a damaged file. No
-//! value is read. Cost: one step per record batch.
+//! Reading returns the schema and the rows and buffers of every record batch, all proved to be
+//! inside the file. Offsets and lengths are checked before anything is sliced, because arrow's own
+//! decoder trusts the ones in a damaged file. No value is read. Cost: one step per record batch.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -20,7 +20,8 @@ use arrow_schema::{ArrowError, Schema};
 use crate::checksum::HashingWriter;
 use crate::{Error, FileRecord, MappedFile, Result};
 
-/// One record batch. Buffers are in the format's order: a validity buffer before the values of each column.
+/// One record batch. Buffers are in the format's order: a validity buffer before the values of each
+/// column.
 pub(crate) struct Batch {
     pub(crate) rows: usize,
     pub(crate) buffers: Vec<Buffer>,
@@ -33,7 +34,8 @@ pub(crate) struct ArrowFile {
 }
 
 impl ArrowFile {
-    /// Maps the file at `path` and walks its footer to the record batches. The error is one clause without the path.
+    /// Maps the file at `path` and walks its footer to the record batches. The error is one clause
+    /// without the path.
     pub(crate) fn open(path: &Path) -> Result<Result<Self, String>> {
         let file = Buffer::from(bytes::Bytes::from_owner(MappedFile::open(path)?));
         Ok(Self::decode(&file))
@@ -47,21 +49,24 @@ impl ArrowFile {
         let footer_length = read_footer_length(trailer).map_err(|error| error.to_string())?;
         let footer_at = trailer_at.checked_sub(footer_length).ok_or_else(short)?;
         // The error has a further line for every table around the place; keep only the first.
-        let damaged = |error: String| format!("damaged footer: {}", error.lines().next().unwrap_or_default());
-        let footer = root_as_footer(&file[footer_at..trailer_at]).map_err(|error| damaged(error.to_string()))?;
+        let damaged =
+            |error: String| format!("damaged footer: {}", error.lines().next().unwrap_or_default());
+        let footer = root_as_footer(&file[footer_at..trailer_at])
+            .map_err(|error| damaged(error.to_string()))?;
         let schema = footer.schema().ok_or("footer without a schema")?;
         let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
         let mut batches = Vec::new();
         for block in footer.recordBatches().iter().flatten() {
-            let batch = batch_at(file, block).ok_or_else(|| format!("record batch {} is damaged", batches.len()))?;
+            let batch = batch_at(file, block)
+                .ok_or_else(|| format!("record batch {} is damaged", batches.len()))?;
             batches.push(batch);
         }
         Ok(Self { schema, batches })
     }
 }
 
-/// The record batch that `block` points to in `file`; `None` if it points outside the file, is compressed, has nulls or
-/// is not aligned.
+/// The record batch that `block` points to in `file`; `None` if it points outside the file, is
+/// compressed, has nulls or is not aligned.
 fn batch_at(file: &Buffer, block: &Block) -> Option<Batch> {
     let place = [block.offset(), i64::from(block.metaDataLength()), block.bodyLength()];
     let [start, metadata, body] = place.map(usize::try_from);
@@ -120,9 +125,15 @@ impl ArrowWriter {
     }
 
     /// Writes a batch of the columns that `columns` returns.
-    pub(crate) fn write(&mut self, columns: impl FnOnce() -> Result<Vec<ArrayRef>, ArrowError>) -> Result<()> {
-        let batch = columns().and_then(|columns| RecordBatch::try_new(self.schema.clone(), columns));
-        batch.and_then(|batch| self.writer.write(&batch)).map_err(|error| arrow_error(&self.path, error))
+    pub(crate) fn write(
+        &mut self,
+        columns: impl FnOnce() -> Result<Vec<ArrayRef>, ArrowError>,
+    ) -> Result<()> {
+        let batch =
+            columns().and_then(|columns| RecordBatch::try_new(self.schema.clone(), columns));
+        batch
+            .and_then(|batch| self.writer.write(&batch))
+            .map_err(|error| arrow_error(&self.path, error))
     }
 
     /// Writes the footer and fsyncs.

@@ -60,7 +60,8 @@ pub struct MadeFrom {
     pub partition: Option<(String, Checksum)>,
 }
 
-/// Checks the name of a derived artifact, which becomes a directory: letters, digits, `-`, `_` and `.`, not first.
+/// Checks the name of a derived artifact, which becomes a directory: letters, digits, `-`, `_` and
+/// `.`, not first.
 pub fn artifact_key(text: &str) -> Result<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) {
@@ -84,7 +85,8 @@ pub(crate) trait Artifact: Document {
     fn files(&self) -> &Files;
 }
 
-/// Makes `$meta` the document of the artifacts `$stored`, in folders `$kind/<key>/`, and gives these what all artifacts have.
+/// Makes `$meta` the document of the artifacts `$stored`, in folders `$kind/<key>/`, and gives
+/// these what all artifacts have.
 macro_rules! artifact {
     ($meta:ident, $stored:ident, $kind:literal, $command:literal) => {
         impl $crate::document::Document for $meta {
@@ -149,15 +151,17 @@ pub(crate) fn target<T: Artifact>(dataset: &Dataset, key: &str) -> Target {
     Target::within(dataset, folder::<T>(dataset, key), Mark::document::<T>(T::FILE))
 }
 
-/// Reads the document of the artifact `key` and checks that it belongs to `dataset` and that its files have their
-/// lengths. If it does not exist, the error names the existing ones.
+/// Reads the document of the artifact `key` and checks that it belongs to `dataset` and that its
+/// files have their lengths. If it does not exist, the error names the existing ones.
 pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Checksum)> {
     let folder = folder::<T>(dataset, key);
     let path = folder.join(T::FILE);
     if !path.exists() {
         let (kind, command, keys) = (T::KIND, T::COMMAND, dataset.keys(T::KIND)?);
         let remedy = match keys.is_empty() {
-            _ if bare_key(key) != key => "it is no longer in the cache: run the plan or comparison again".to_string(),
+            _ if bare_key(key) != key => {
+                "it is no longer in the cache: run the plan or comparison again".to_string()
+            }
             true => format!("run `gsplit {command}` first"),
             false => format!("there are {}; or run `gsplit {command}`", keys.join(", ")),
         };
@@ -178,7 +182,11 @@ impl MadeFrom {
         Self {
             dataset: dataset.name().to_string(),
             topology: dataset.topology_checksum(),
-            train: dataset.manifest().files.get("splits/train.npy").map(|record| record.checksum.clone()),
+            train: dataset
+                .manifest()
+                .files
+                .get("splits/train.npy")
+                .map(|record| record.checksum.clone()),
             presample: None,
             partition: None,
         }
@@ -186,19 +194,24 @@ impl MadeFrom {
 
     /// The identity of `dataset` and of `presample`, if one is used.
     pub fn with(dataset: &Dataset, presample: Option<&Presample>) -> Self {
-        let identity = |used: &Presample| (bare_key(used.key()).to_string(), used.checksum().clone());
+        let identity =
+            |used: &Presample| (bare_key(used.key()).to_string(), used.checksum().clone());
         Self { presample: presample.map(identity), ..Self::dataset(dataset) }
     }
 
-    /// Fails unless the artifact at `path` was made from the graph of `dataset`, and from its training split if one is
-    /// recorded.
+    /// Fails unless the artifact at `path` was made from the graph of `dataset`, and from its
+    /// training split if one is recorded.
     pub fn check(&self, path: &Path, dataset: &Dataset) -> Result<()> {
         let now = Self::dataset(dataset);
         let same_train = self.train.is_none() || self.train == now.train;
         if self.topology == now.topology && same_train {
             return Ok(());
         }
-        Err(Error::Mismatch { path: path.to_path_buf(), made_from: self.to_string(), used_with: now.to_string() })
+        Err(Error::Mismatch {
+            path: path.to_path_buf(),
+            made_from: self.to_string(),
+            used_with: now.to_string(),
+        })
     }
 }
 
@@ -212,11 +225,12 @@ impl std::fmt::Display for MadeFrom {
     }
 }
 
-/// Compares two sets of options, as JSON objects by name, and describes the first difference, e.g. `it was made with
-/// --seed 1 and is asked for with --seed 2`.
+/// Compares two sets of options, as JSON objects by name, and describes the first difference, e.g.
+/// `it was made with --seed 1 and is asked for with --seed 2`.
 pub fn other_option(was: &Value, now: &Value) -> Option<String> {
-    let keys =
-        |options: &Value| options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>();
+    let keys = |options: &Value| {
+        options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>()
+    };
     let all: BTreeSet<String> = [was, now].into_iter().flat_map(keys).collect();
     let key = all.into_iter().find(|key| was.get(key) != now.get(key))?;
     let words = |value: Option<&Value>| match (key.as_str(), value.unwrap_or(&Value::Null)) {

@@ -2,17 +2,20 @@
 //!
 //! Opening an artifact checks the files that are opened against the checksums in its document:
 //!
-//! * a file of up to 32 MiB at once, which takes some milliseconds: opening it fails if it is damaged;
-//! * a longer file on its own thread while the work begins, if it fits into memory, where its reader then finds it
-//!   cached. Before anything becomes visible, and before a program ends, [`settled`] waits for the running checks and
-//!   fails if damage was found. Files that do not fit are left to [`verify`](crate::verify).
+//! * a file of up to 32 MiB at once, which takes some milliseconds: opening it fails if it is
+//!   damaged;
+//! * a longer file on its own thread while the work begins, if it fits into memory, where its
+//!   reader then finds it cached. Before anything becomes visible, and before a program ends,
+//!   [`settled`] waits for the running checks and fails if damage was found. Files that do not fit
+//!   are left to [`verify`](crate::verify).
 //!
-//! A sound file is noted with its [`Stamp`] in `.verified`, next to the artifact's document, and is not read again
-//! while it has that stamp. The note has a checksum like all documents; a damaged note is ignored. It is only a
-//! convenience: if it cannot be written, e.g. on a read-only file system, files are checked each time.
+//! A sound file is noted with its [`Stamp`] in `.verified`, next to the artifact's document, and is
+//! not read again while it has that stamp. The note has a checksum like all documents; a damaged
+//! note is ignored. It is only a convenience: if it cannot be written, e.g. on a read-only file
+//! system, files are checked each time.
 //!
-//! Checks and their results belong to the whole process, like its unfinished artifacts: everything that any of its
-//! threads has opened must be sound before any result becomes visible.
+//! Checks and their results belong to the whole process, like its unfinished artifacts: everything
+//! that any of its threads has opened must be sound before any result becomes visible.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -82,7 +85,9 @@ pub fn turn_off() {
 /// Waits for running checks. Fails if any has found damage.
 pub fn settled() -> Result<()> {
     let (checks, ended) = &*CHECKS;
-    let checks = ended.wait_while(lock(checks), |checks| checks.running > 0).unwrap_or_else(PoisonError::into_inner);
+    let checks = ended
+        .wait_while(lock(checks), |checks| checks.running > 0)
+        .unwrap_or_else(PoisonError::into_inner);
     found(&checks)
 }
 
@@ -92,15 +97,18 @@ pub fn sound_so_far() -> Result<()> {
 }
 
 fn found(checks: &Checks) -> Result<()> {
-    checks.damage.as_ref().map_or(Ok(()), |(path, problem)| Err(Error::corrupt(path, problem.as_str())))
+    checks
+        .damage
+        .as_ref()
+        .map_or(Ok(()), |(path, problem)| Err(Error::corrupt(path, problem.as_str())))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Called when the file `name` of the artifact in `folder` is opened: checks it, now or in the background, unless it is
-/// noted as sound.
+/// Called when the file `name` of the artifact in `folder` is opened: checks it, now or in the
+/// background, unless it is noted as sound.
 pub(crate) fn opened(folder: &Path, name: &str, record: &FileRecord) -> Result<()> {
     if !WANTED.load(Ordering::Relaxed) || is_noted(folder, name, record) {
         return Ok(());
@@ -115,7 +123,8 @@ pub(crate) fn opened(folder: &Path, name: &str, record: &FileRecord) -> Result<(
     Ok(())
 }
 
-/// Checks a file on its own thread, once per process. If no thread can be started, the file stays unchecked.
+/// Checks a file on its own thread, once per process. If no thread can be started, the file stays
+/// unchecked.
 fn begin(folder: PathBuf, name: String, record: FileRecord) {
     let path = folder.join(&name);
     let (checks, ended) = &*CHECKS;
@@ -125,7 +134,8 @@ fn begin(folder: PathBuf, name: String, record: FileRecord) {
     }
     let check = move || {
         let checked = examine(&path, &record, |path| {
-            let digest = open_file(path).and_then(|file| checksum_stream(file, &AtomicBool::new(false)));
+            let digest =
+                open_file(path).and_then(|file| checksum_stream(file, &AtomicBool::new(false)));
             Ok(digest.map_err(Error::io(path))?.unwrap_or_else(|| unreachable!("nothing stops it")))
         });
         let damage = match checked {
@@ -155,7 +165,9 @@ pub(crate) fn examine(
     let (bytes, checksum) = digest(path)?;
     if (bytes, &checksum) != (record.bytes, &record.checksum) {
         let (expected_bytes, expected) = (record.bytes, &record.checksum);
-        let problem = format!("{bytes} bytes with checksum {checksum}, expected {expected_bytes} with {expected}");
+        let problem = format!(
+            "{bytes} bytes with checksum {checksum}, expected {expected_bytes} with {expected}"
+        );
         return Err(Error::corrupt(path, problem));
     }
     Ok(before.filter(|_| before == stamp()))
@@ -164,11 +176,13 @@ pub(crate) fn examine(
 fn is_noted(folder: &Path, name: &str, record: &FileRecord) -> bool {
     let Ok((note, _)) = document::read::<Note>(&folder.join(NOTE)) else { return false };
     let stamp = || Stamp::of(&fs::metadata(folder.join(name)).ok()?);
-    note.files.get(name).is_some_and(|sound| sound.checksum == record.checksum && Some(sound.stamp) == stamp())
+    note.files
+        .get(name)
+        .is_some_and(|sound| sound.checksum == record.checksum && Some(sound.stamp) == stamp())
 }
 
-/// Updates the note of the artifact in `folder` with the stamps of sound files; `None` removes a file from the note.
-/// Best effort: without write access, files are checked again the next time.
+/// Updates the note of the artifact in `folder` with the stamps of sound files; `None` removes a
+/// file from the note. Best effort: without write access, files are checked again the next time.
 pub(crate) fn note(folder: &Path, found: Vec<(String, Checksum, Option<Stamp>)>) {
     let _noting = lock(&NOTING);
     let path = folder.join(NOTE);
@@ -185,8 +199,8 @@ pub(crate) fn note(folder: &Path, found: Vec<(String, Checksum, Option<Stamp>)>)
     }
 }
 
-/// Writes the note in place, so that a kill leaves no other file; a torn note is damaged and therefore ignored. Does
-/// not follow links, and does not wait for the reader of a pipe.
+/// Writes the note in place, so that a kill leaves no other file; a torn note is damaged and
+/// therefore ignored. Does not follow links, and does not wait for the reader of a pipe.
 fn replace(path: &Path, note: &Note) -> Result<()> {
     let (text, _) = document::text(path, note)?;
     let mut options = OpenOptions::new();

@@ -1,12 +1,13 @@
-//! Checksums: XXH3-128 of every [`CHUNK`] bytes, and of those digests, computed while bytes are written, so that
-//! nothing is read twice.
+//! Checksums: XXH3-128 of every [`CHUNK`] bytes, and of those digests, computed while bytes are
+//! written, so that nothing is read twice.
 //!
-//! A file of up to [`CHUNK`] bytes has the plain XXH3-128 of its content. A longer file has the XXH3-128 of its chunks'
-//! digests, 16 little-endian bytes each, concatenated. So all threads can check a large file, and a header whose
-//! numbers are known last can be written last: only the first chunk has to wait for it.
+//! A file of up to [`CHUNK`] bytes has the plain XXH3-128 of its content. A longer file has the
+//! XXH3-128 of its chunks' digests, 16 little-endian bytes each, concatenated. So all threads can
+//! check a large file, and a header whose numbers are known last can be written last: only the
+//! first chunk has to wait for it.
 //!
-//! They catch accidents (a flipped bit, a truncated copy, another file's content), not forgery. XXH3 was chosen
-//! over BLAKE3 because it runs at memory speed on one core.
+//! They catch accidents (a flipped bit, a truncated copy, another file's content), not forgery.
+//! XXH3 was chosen over BLAKE3 because it runs at memory speed on one core.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -44,7 +45,9 @@ impl Checksum {
         let digest = match digests {
             [] => xxh3_128(&[]),
             [only] => *only,
-            many => xxh3_128(&many.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>()),
+            many => {
+                xxh3_128(&many.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>())
+            }
         };
         Self(format!("xxh3:{digest:032x}"))
     }
@@ -95,7 +98,8 @@ impl Hasher {
         digest
     }
 
-    /// Digests `chunk` in place of the first one: the whole chunk, or the whole stream if that is shorter.
+    /// Digests `chunk` in place of the first one: the whole chunk, or the whole stream if that is
+    /// shorter.
     pub(crate) fn replace_first(&mut self, chunk: &[u8]) {
         match self.full.first_mut() {
             Some(first) => *first = xxh3_128(chunk),
@@ -154,8 +158,12 @@ pub fn checksum_file(path: &Path) -> Result<(u64, Checksum)> {
     Ok((map.len() as u64, Checksum::of(&map)))
 }
 
-/// Like [`checksum_file`] for `file` from its current position, read in pieces by this thread to save memory. `None` once `stop` is set.
-pub fn checksum_stream(mut file: impl Read, stop: &AtomicBool) -> io::Result<Option<(u64, Checksum)>> {
+/// Like [`checksum_file`] for `file` from its current position, read in pieces by this thread to
+/// save memory. `None` once `stop` is set.
+pub fn checksum_stream(
+    mut file: impl Read,
+    stop: &AtomicBool,
+) -> io::Result<Option<(u64, Checksum)>> {
     let mut hasher = HashingWriter::new(io::sink());
     let mut room = vec![0; CHUNK];
     while !stop.load(Ordering::Relaxed) {
@@ -191,7 +199,10 @@ mod tests {
                 }
                 let (written, length, checksum) = writer.finish();
                 assert_eq!(written.len() as u64, length);
-                assert!(written == bytes && checksum == Checksum::of(&bytes), "{length} bytes by {step}");
+                assert!(
+                    written == bytes && checksum == Checksum::of(&bytes),
+                    "{length} bytes by {step}"
+                );
             }
         }
         assert_eq!(Checksum::of(b"abc").to_string(), format!("xxh3:{:032x}", xxh3_128(b"abc")));

@@ -2,8 +2,9 @@
 
 use crate::{Dataset, Error, Result};
 
-/// Returns the artifact of `kind` that the option `--kind` has `named`, otherwise the one of the highest rank among the artifacts
-/// that `rank` accepts. `None` if there is none. An artifact that `open` refuses is skipped if another is accepted.
+/// Returns the artifact of `kind` that the option `--kind` has `named`, otherwise the one of the
+/// highest rank among the artifacts that `rank` accepts. `None` if there is none. An artifact that
+/// `open` refuses is skipped if another is accepted.
 ///
 /// # Errors
 /// The error of `open`, or [`Error::Several`] if several have the highest rank.
@@ -32,7 +33,9 @@ pub fn choose<A, R: Ord>(
         }
     }
     match (best, refused) {
-        (Some((_, _, keys)), _) if keys.len() > 1 => Err(Error::Several { kind, keys: keys.join(", ") }),
+        (Some((_, _, keys)), _) if keys.len() > 1 => {
+            Err(Error::Several { kind, keys: keys.join(", ") })
+        }
         (Some((_, artifact, _)), _) => Ok(Some(artifact)),
         (None, Some(error)) => Err(error),
         (None, None) => Ok(None),
@@ -61,7 +64,9 @@ mod tests {
                 "damaged" => Err(Error::Invalid("damaged".into())),
                 key => Ok(key.to_string()),
             };
-            let rank = |key: &String| ranks.iter().find(|(ranked, _)| ranked == key).map(|(_, rank)| *rank);
+            let rank = |key: &String| {
+                ranks.iter().find(|(ranked, _)| ranked == key).map(|(_, rank)| *rank)
+            };
             let chosen = choose(&dataset, "presample", named, open, rank);
             chosen.map(Option::unwrap_or_default).unwrap_or_else(|error| error.to_string())
         };

@@ -7,8 +7,8 @@ use crate::manifest::{Axis, Columns};
 use crate::rows::check_ascending;
 use crate::shard::OWNED;
 use crate::{
-    Checksum, Column, ColumnFile, DatasetManifest, Element, Error, FeatureTable, Files, MultiLabels, Names,
-    OriginalIds, Result, RowIndex, Split, Topology, bare_key,
+    Checksum, Column, ColumnFile, DatasetManifest, Element, Error, FeatureTable, Files,
+    MultiLabels, Names, OriginalIds, Result, RowIndex, Split, Topology, bare_key,
 };
 use crate::{check, document};
 
@@ -25,8 +25,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Reads the manifest, checks every file's length and maps the topology. Files are checked against their checksums
-    /// when they are opened, the topology here ([`check`]).
+    /// Reads the manifest, checks every file's length and maps the topology. Files are checked
+    /// against their checksums when they are opened, the topology here ([`check`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_as(path.as_ref(), true)
     }
@@ -41,14 +41,19 @@ impl Dataset {
         let document = manifest_of(&path)?;
         let (manifest, _) = document::read::<DatasetManifest>(&document)?;
         check_lengths(&path, &manifest.files)?;
-        for (name, record) in manifest.files.iter().filter(|(name, _)| checked && name.starts_with("topology/")) {
+        for (name, record) in
+            manifest.files.iter().filter(|(name, _)| checked && name.starts_with("topology/"))
+        {
             check::opened(&path, name, record)?;
         }
         let topology = Topology::open(&path.join("topology"))?;
         let found = (topology.num_vertices() as u64, topology.num_edges() as u64);
         if found != (manifest.num_vertices, manifest.num_edges) {
             let (n, m) = (manifest.num_vertices, manifest.num_edges);
-            let problem = format!("promises {n} vertices and {m} edges, the topology has {} and {}", found.0, found.1);
+            let problem = format!(
+                "promises {n} vertices and {m} edges, the topology has {} and {}",
+                found.0, found.1
+            );
             return Err(Error::corrupt(document, problem));
         }
         let mut dataset = Self { path, manifest, topology, checked, owned: None };
@@ -115,7 +120,9 @@ impl Dataset {
     pub fn topology_checksum(&self) -> Checksum {
         let files = &self.manifest.files;
         let parts = ["topology/indptr.npy", "topology/indices.npy"];
-        Checksum::combine(parts.iter().filter_map(|name| files.get(*name)).map(|record| &record.checksum))
+        Checksum::combine(
+            parts.iter().filter_map(|name| files.get(*name)).map(|record| &record.checksum),
+        )
     }
 
     /// The feature rows, mapped. Refuses a shard: see [`Dataset::held_features`].
@@ -132,8 +139,8 @@ impl Dataset {
         Ok(table)
     }
 
-    /// One class per vertex, -1 for unlabelled. Fails when vertices can have several: see [`Dataset::multi_labels`]. Refuses a
-    /// shard: see [`Dataset::held_labels`].
+    /// One class per vertex, -1 for unlabelled. Fails when vertices can have several: see
+    /// [`Dataset::multi_labels`]. Refuses a shard: see [`Dataset::held_labels`].
     pub fn labels(&self) -> Result<Column<i32>> {
         self.expect_whole("labels")?;
         self.stored_labels()
@@ -142,19 +149,24 @@ impl Dataset {
     /// All stored labels, in their own order.
     pub(crate) fn stored_labels(&self) -> Result<Column<i32>> {
         if self.manifest.multi_label {
-            return Err(
-                self.missing("labels of one class a vertex", "its vertices can have several classes: a bit matrix")
-            );
+            return Err(self.missing(
+                "labels of one class a vertex",
+                "its vertices can have several classes: a bit matrix",
+            ));
         }
         if self.manifest.numeric_label {
-            return Err(self.missing("classes", "its vertices have numbers to learn: train --task regression"));
+            return Err(self.missing(
+                "classes",
+                "its vertices have numbers to learn: train --task regression",
+            ));
         }
         let remedy = "convert with a table of the vertices (--nodes), or learn the edges (train --task link)";
         self.stored("nodes/label.npy", "labels", remedy)
     }
 
-    /// One number per vertex, NaN for unlabelled, in the unit of the input. Fails when vertices have classes: see
-    /// [`Dataset::labels`]. Refuses a shard: see [`Dataset::held_numeric_labels`].
+    /// One number per vertex, NaN for unlabelled, in the unit of the input. Fails when vertices
+    /// have classes: see [`Dataset::labels`]. Refuses a shard: see
+    /// [`Dataset::held_numeric_labels`].
     pub fn numeric_labels(&self) -> Result<Column<f32>> {
         self.expect_whole("labels")?;
         self.stored_numeric_labels()
@@ -169,8 +181,8 @@ impl Dataset {
         self.stored("nodes/label.npy", "labels", "rebuild it")
     }
 
-    /// The classes of each vertex as a bit matrix. Fails when vertices have one class each: see [`Dataset::labels`]. Refuses a
-    /// shard: see [`Dataset::held_multi_labels`].
+    /// The classes of each vertex as a bit matrix. Fails when vertices have one class each: see
+    /// [`Dataset::labels`]. Refuses a shard: see [`Dataset::held_multi_labels`].
     pub fn multi_labels(&self) -> Result<MultiLabels> {
         self.expect_whole("labels")?;
         self.stored_multi_labels()
@@ -179,9 +191,12 @@ impl Dataset {
     /// All stored multi-label targets, in their own order.
     pub(crate) fn stored_multi_labels(&self) -> Result<MultiLabels> {
         let Some(classes) = self.manifest.num_classes.filter(|_| self.manifest.multi_label) else {
-            return Err(self.missing("multi-label targets", "its vertices have one class each, or none"));
+            return Err(
+                self.missing("multi-label targets", "its vertices have one class each, or none")
+            );
         };
-        let labels = MultiLabels::open(&self.part("nodes/label.npy", "labels", "rebuild it")?, classes)?;
+        let labels =
+            MultiLabels::open(&self.part("nodes/label.npy", "labels", "rebuild it")?, classes)?;
         self.check_rows("nodes/label.npy", labels.num_rows())?;
         Ok(labels)
     }
@@ -204,15 +219,25 @@ impl Dataset {
         let words = axis.words();
         let Some(info) = columns.get(name) else {
             let names: Vec<&str> = columns.keys().map(String::as_str).collect();
-            let remedy = if names.is_empty() { "it has none".into() } else { format!("it has {}", names.join(", ")) };
+            let remedy = if names.is_empty() {
+                "it has none".into()
+            } else {
+                format!("it has {}", names.join(", "))
+            };
             return Err(self.missing(format!("{words} `{name}`"), remedy));
         };
-        axis.check(name, &info.descr).map_err(|error| Error::corrupt(self.document(), error.to_string()))?;
+        axis.check(name, &info.descr)
+            .map_err(|error| Error::corrupt(self.document(), error.to_string()))?;
         let file = axis.file(name);
-        let column = ColumnFile::open(self.part(&file, &format!("{words} `{name}`"), "rebuild it")?)?;
-        let (found, expected) = ((column.descr(), column.width() as u64), (info.descr.as_str(), info.width));
+        let column =
+            ColumnFile::open(self.part(&file, &format!("{words} `{name}`"), "rebuild it")?)?;
+        let (found, expected) =
+            ((column.descr(), column.width() as u64), (info.descr.as_str(), info.width));
         if found != expected {
-            return Err(Error::corrupt(column.path(), format!("expected {expected:?} (type, width), found {found:?}")));
+            return Err(Error::corrupt(
+                column.path(),
+                format!("expected {expected:?} (type, width), found {found:?}"),
+            ));
         }
         // A shard holds the columns of all vertices.
         let (expected, items) = match axis {
@@ -221,13 +246,15 @@ impl Dataset {
         };
         let found = column.rows();
         if found != expected {
-            let problem = format!("expected one row for each of the {expected} {items}, found {found}");
+            let problem =
+                format!("expected one row for each of the {expected} {items}, found {found}");
             return Err(Error::corrupt(column.path(), problem));
         }
         Ok(column)
     }
 
-    /// The ids of the raw input if they are numbers; `None` if they are strings or equal to the dataset's own ids.
+    /// The ids of the raw input if they are numbers; `None` if they are strings or equal to the
+    /// dataset's own ids.
     pub fn original_ids(&self) -> Result<Option<OriginalIds>> {
         let counted = OriginalIds::counted(self.manifest.first_id, self.num_vertices());
         Ok(self.listed_ids()?.map(OriginalIds::Listed).or(counted))
@@ -248,7 +275,8 @@ impl Dataset {
         if !self.manifest.string_ids {
             return Ok(None);
         }
-        let names = Names::open(self.part("nodes/original_id.arrow", "original ids", "rebuild it")?)?;
+        let names =
+            Names::open(self.part("nodes/original_id.arrow", "original ids", "rebuild it")?)?;
         self.check_rows("nodes/original_id.arrow", names.len())?;
         Ok(Some(names))
     }
@@ -265,17 +293,20 @@ impl Dataset {
     pub fn split(&self, split: Split) -> Result<Column<u32>> {
         let remedy = match self.manifest.links {
             Some(_) => {
-                "its splits are of links: train with --task link, or convert it with --random-split TRAIN,VALID,TEST"
+                "its splits are of links: train with --task link, or convert it with \
+                 --random-split TRAIN,VALID,TEST"
             }
             None => "convert it with --split-name NAME or --random-split TRAIN,VALID,TEST",
         };
         let path = self.part(&split.file(), &format!("{} split", split.name()), remedy)?;
         let vertices = Column::<u32>::open(&path)?;
-        check_ascending(self.num_vertices(), &vertices).map_err(|problem| Error::corrupt(path, problem))?;
+        check_ascending(self.num_vertices(), &vertices)
+            .map_err(|problem| Error::corrupt(path, problem))?;
         Ok(vertices)
     }
 
-    /// Keys of the artifacts below `kind` (`presample`, `partition` or `placement`), sorted; other folders are left out.
+    /// Keys of the artifacts below `kind` (`presample`, `partition` or `placement`), sorted; other
+    /// folders are left out.
     pub fn keys(&self, kind: &str) -> Result<Vec<String>> {
         let mut keys = self.folders(kind)?;
         let document = format!("{}.json", bare_key(kind));
@@ -342,7 +373,9 @@ pub(crate) fn manifest_of(path: &Path) -> Result<PathBuf> {
             Ok(_) => Err(Error::NotADataset(path.to_path_buf())),
             Err(cause) => Err(Error::io(path)(cause)),
         },
-        Err(cause) if cause.kind() == ErrorKind::NotADirectory => Err(Error::NotADataset(path.to_path_buf())),
+        Err(cause) if cause.kind() == ErrorKind::NotADirectory => {
+            Err(Error::NotADataset(path.to_path_buf()))
+        }
         Err(cause) => Err(Error::io(&document)(cause)),
     }
 }
@@ -357,7 +390,10 @@ pub(crate) fn check_lengths(folder: &Path, files: &Files) -> Result<()> {
         })?;
         let found = found.len();
         if found != record.bytes {
-            return Err(Error::corrupt(path, format!("expected {} bytes, found {found}", record.bytes)));
+            return Err(Error::corrupt(
+                path,
+                format!("expected {} bytes, found {found}", record.bytes),
+            ));
         }
     }
     Ok(())

@@ -1,12 +1,12 @@
-//! JSON documents with a checksum of themselves: `dataset.json`, `presample.json`, `partition.json`, `placement.json`
-//! and the trainer's `checkpoint.json`.
+//! JSON documents with a checksum of themselves: `dataset.json`, `presample.json`,
+//! `partition.json`, `placement.json` and the trainer's `checkpoint.json`.
 //!
 //! ```json
 //! { "format": "gsplit-dataset", "format_version": 1, "checksum": "xxh3:...", "content": { ... } }
 //! ```
 //!
-//! `checksum` is the digest of the whole text with its own 32 digits replaced by zeros, so that any flipped bit is
-//! found, even in white space.
+//! `checksum` is the digest of the whole text with its own 32 digits replaced by zeros, so that any
+//! flipped bit is found, even in white space.
 
 use std::fs::File;
 use std::io::Write;
@@ -62,9 +62,11 @@ pub fn write<T: Document>(path: &Path, content: &T) -> Result<Checksum> {
 
 /// Returns the text of `content`, to be written to `path`, and its checksum.
 pub(crate) fn text<T: Document>(path: &Path, content: &T) -> Result<(String, Checksum)> {
-    let envelope = Envelope { format: T::FORMAT, format_version: T::VERSION, checksum: NO_CHECKSUM, content };
-    let mut text = serde_json::to_string_pretty(&envelope)
-        .map_err(|error| Error::Invalid(format!("{}: cannot be written as JSON: {error}", path.display())))?;
+    let envelope =
+        Envelope { format: T::FORMAT, format_version: T::VERSION, checksum: NO_CHECKSUM, content };
+    let mut text = serde_json::to_string_pretty(&envelope).map_err(|error| {
+        Error::Invalid(format!("{}: cannot be written as JSON: {error}", path.display()))
+    })?;
     text.push('\n');
     let checksum = Checksum::of(text.as_bytes());
     Ok((text.replacen(NO_CHECKSUM, &checksum.to_string(), 1), checksum))
@@ -73,8 +75,11 @@ pub(crate) fn text<T: Document>(path: &Path, content: &T) -> Result<(String, Che
 /// Reads the document at `path` and checks format, version and checksum.
 pub fn read<T: Document>(path: &Path) -> Result<(T, Checksum)> {
     let text = read_file(path).map_err(Error::io(path))?;
-    let text = String::from_utf8(text).map_err(|_| Error::corrupt(path, "expected text, found other bytes"))?;
-    let damaged = |error: serde_json::Error| Error::corrupt(path, format!("not a {} document: {error}", T::FORMAT));
+    let text = String::from_utf8(text)
+        .map_err(|_| Error::corrupt(path, "expected text, found other bytes"))?;
+    let damaged = |error: serde_json::Error| {
+        Error::corrupt(path, format!("not a {} document: {error}", T::FORMAT))
+    };
     let head: Head = serde_json::from_str(&text).map_err(damaged)?;
     if head.format != T::FORMAT || head.format_version != T::VERSION {
         return Err(Error::Version {
@@ -86,7 +91,10 @@ pub fn read<T: Document>(path: &Path) -> Result<(T, Checksum)> {
     }
     let checksum = Checksum::of(text.replacen(&head.checksum, NO_CHECKSUM, 1).as_bytes());
     if checksum.to_string() != head.checksum {
-        return Err(Error::corrupt(path, format!("its text gives checksum {checksum}, it states {}", head.checksum)));
+        return Err(Error::corrupt(
+            path,
+            format!("its text gives checksum {checksum}, it states {}", head.checksum),
+        ));
     }
     let body: Body<T> = serde_json::from_str(&text).map_err(damaged)?;
     Ok((body.content, checksum))

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds that a rank spent on each activity. Sampling and loading count even while another mini-batch is computed, so
-/// the parts may add up to more than the whole.
+/// Seconds that a rank spent on each activity. Sampling and loading count even while another
+/// mini-batch is computed, so the parts may add up to more than the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
     /// Drawing, relabelling and splitting, and the exchange of ids that this needs.
@@ -14,15 +14,21 @@ pub struct Timings {
     pub compute_s: f64,
     /// Exchanging other rows and gradients, including waiting for other ranks.
     pub exchange_s: f64,
-    /// Waiting while a mini-batch was computed, nearly all of it included in `exchange_s`: for other ranks to arrive if
-    /// ranks are threads, for their messages if ranks are processes.
+    /// Waiting while a mini-batch was computed, nearly all of it included in `exchange_s`: for
+    /// other ranks to arrive if ranks are threads, for their messages if ranks are processes.
     pub wait_s: f64,
 }
 
 impl Timings {
     /// All numbers, always in the same order.
     pub fn each(&mut self) -> [&mut f64; 5] {
-        [&mut self.sample_s, &mut self.load_s, &mut self.compute_s, &mut self.exchange_s, &mut self.wait_s]
+        [
+            &mut self.sample_s,
+            &mut self.load_s,
+            &mut self.compute_s,
+            &mut self.exchange_s,
+            &mut self.wait_s,
+        ]
     }
 }
 
@@ -48,17 +54,19 @@ pub struct SentRecord {
     pub messages: u64,
 }
 
-/// Work of one rank or of all: counts of what was computed, loaded and sent. `S` is serialized as a list of
-/// [`SentRecord`].
+/// Work of one rank or of all: counts of what was computed, loaded and sent. `S` is serialized as a
+/// list of [`SentRecord`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work<S = Vec<SentRecord>> {
     /// Sampled edges computed.
     pub edges: u64,
     /// Feature rows loaded.
     pub rows_loaded: u64,
-    /// Loaded rows that were in the loading GPU's own memory, or would have been, if ranks on the host count them.
+    /// Loaded rows that were in the loading GPU's own memory, or would have been, if ranks on the
+    /// host count them.
     pub rows_cached: u64,
-    /// Loaded rows that were, or would have been, in the memory of other ranks' GPUs; the remaining rows were in the host's.
+    /// Loaded rows that were, or would have been, in the memory of other ranks' GPUs; the remaining
+    /// rows were in the host's.
     pub rows_from_peers: u64,
     /// Loaded rows that were read from the dataset's file, if rows are read from disk.
     pub rows_from_disk: u64,
@@ -68,7 +76,8 @@ pub struct Work<S = Vec<SentRecord>> {
     pub rows_kept: u64,
     /// Rows sent from one rank to another in forward passes.
     pub rows_exchanged: u64,
-    /// `rows_exchanged` by layer, from the seeds down; feature rows come last. Empty if no rows move by a partition map.
+    /// `rows_exchanged` by layer, from the seeds down; feature rows come last. Empty if no rows
+    /// move by a partition map.
     pub exchanged: Vec<LayerRows>,
     /// Bytes sent from one rank to another, in total over all ranks.
     pub bytes_sent: u64,
@@ -90,8 +99,9 @@ pub struct GpuMemory {
 pub struct EpochReport<S = Vec<SentRecord>> {
     /// Number of the epoch, from 1.
     pub epoch: u32,
-    /// Mean loss of the labelled training seeds (of the pairs, if links are learned), as computed in each mini-batch: with dropout,
-    /// before the update. With class weights, the weighted mean: the sum of weights times losses divided by the sum of weights.
+    /// Mean loss of the labelled training seeds (of the pairs, if links are learned), as computed
+    /// in each mini-batch: with dropout, before the update. With class weights, the weighted mean:
+    /// the sum of weights times losses divided by the sum of weights.
     pub loss: f64,
     /// Mean over the mini-batches of the gradient's norm, before clipping.
     pub gradient_norm: f64,
@@ -99,16 +109,19 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     pub learning_rate: f64,
     /// Loss scale of the next mini-batch, if gradients are f16.
     pub loss_scale: Option<f64>,
-    /// Mini-batches that changed nothing because a gradient in f16 was not finite: they count in neither loss nor norm.
+    /// Mini-batches that changed nothing because a gradient in f16 was not finite: they count in
+    /// neither loss nor norm.
     pub skipped: u64,
     /// Factor by which ranks drew the vertices that they keep more often, if they did.
     pub draw_factor: Option<f64>,
-    /// Share of correct decisions on the training seeds, as computed when they were trained on: one decision per seed;
-    /// one per seed and class if seeds can have several classes; one per pair if links are learned. `None` for numbers.
+    /// Share of correct decisions on the training seeds, as computed when they were trained on: one
+    /// decision per seed; one per seed and class if seeds can have several classes; one per pair if
+    /// links are learned. `None` for numbers.
     pub train: Option<f64>,
     /// Score of the valid split with full neighbourhoods, if evaluated.
     pub valid: Option<f64>,
-    /// Mean loss of the valid split, weighted like the training loss, if evaluated; `None` if links are learned.
+    /// Mean loss of the valid split, weighted like the training loss, if evaluated; `None` if links
+    /// are learned.
     pub valid_loss: Option<f64>,
     /// Score of the test split with full neighbourhoods, if evaluated.
     pub test: Option<f64>,
@@ -131,13 +144,14 @@ pub struct EpochReport<S = Vec<SentRecord>> {
 }
 
 impl<S> EpochReport<S> {
-    /// Score of the valid split, negated if it is an error, so that higher is better. `None` if it was not evaluated.
+    /// Score of the valid split, negated if it is an error, so that higher is better. `None` if it
+    /// was not evaluated.
     pub fn merit(&self) -> Option<f64> {
         self.valid.map(|score| if self.scores_are_errors { -score } else { score })
     }
 
-    /// The best epoch of `history` on the valid split: among equal scores the one with the lowest valid loss, among
-    /// equal losses the first. `None` if no score is a number.
+    /// The best epoch of `history` on the valid split: among equal scores the one with the lowest
+    /// valid loss, among equal losses the first. `None` if no score is a number.
     pub fn best(history: &[Self]) -> Option<&Self> {
         history
             .iter()
@@ -149,10 +163,12 @@ impl<S> EpochReport<S> {
         self.merit().is_some_and(|merit| !merit.is_nan())
     }
 
-    /// Whether this epoch is better than `other`: it has a better valid score, or the same score and a lower valid
-    /// loss. An epoch without a score is never better.
+    /// Whether this epoch is better than `other`: it has a better valid score, or the same score
+    /// and a lower valid loss. An epoch without a score is never better.
     pub fn is_better(&self, other: &Self) -> bool {
-        let loss = |report: &Self| report.valid_loss.filter(|loss| !loss.is_nan()).unwrap_or(f64::INFINITY);
+        let loss = |report: &Self| {
+            report.valid_loss.filter(|loss| !loss.is_nan()).unwrap_or(f64::INFINITY)
+        };
         match (self.merit(), other.merit()) {
             (Some(own), Some(others)) if others == own => loss(self) < loss(other),
             (Some(own), Some(others)) if !others.is_nan() => own > others,

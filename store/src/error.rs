@@ -84,7 +84,8 @@ pub enum Error {
         /// Paths that hold older outputs until then.
         older: Vec<PathBuf>,
     },
-    /// Both an output and the one that it replaces exist, and nothing shows which of them should stay.
+    /// Both an output and the one that it replaces exist, and nothing shows which of them should
+    /// stay.
     #[error("{}: an earlier run that replaced it did not end, and its older version is still there, {}: move one of the two elsewhere", path.display(), older.display())]
     Unsettled {
         /// The output.
@@ -143,11 +144,14 @@ impl Error {
         move |cause| Error::Io { path, cause }
     }
 
-    /// Creates [`Error::Corrupt`]. `problem` may quote the file; control characters, e.g. line ends, are escaped.
+    /// Creates [`Error::Corrupt`]. `problem` may quote the file; control characters, e.g. line
+    /// ends, are escaped.
     pub(crate) fn corrupt(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
         let mut problem = problem.into();
         if problem.contains(char::is_control) {
-            let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            let escaped = |c: char| {
+                if c.is_control() { c.escape_default().to_string() } else { c.to_string() }
+            };
             problem = problem.chars().map(escaped).collect();
         }
         Error::Corrupt { path: path.as_ref().to_path_buf(), problem }
@@ -167,7 +171,8 @@ fn left_halfway(older: &[PathBuf]) -> String {
     match older {
         [] => "some of the outputs that belong together are visible and others are not".into(),
         older => {
-            let places: Vec<String> = older.iter().map(|place| place.display().to_string()).collect();
+            let places: Vec<String> =
+                older.iter().map(|place| place.display().to_string()).collect();
             format!("older outputs are kept in {}", places.join(", "))
         }
     }
@@ -178,10 +183,12 @@ pub fn not_found(path: &Path) -> &'static str {
     match path.as_os_str().as_encoded_bytes() {
         b"-" => ": gsplit reads files, not standard input: save it to a file first",
         [b'~', ..] => {
-            ": the shell did not replace ~ by your home folder, as it does without quotes: write the whole path"
+            ": the shell did not replace ~ by your home folder, as it does without quotes: write \
+             the whole path"
         }
         [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic() => {
-            ": this is a path of Windows: write it as this system has it (under WSL /mnt/c/... for C:\\...)"
+            ": this is a path of Windows: write it as this system has it (under WSL /mnt/c/... for \
+             C:\\...)"
         }
         _ => ": check the path",
     }
@@ -213,10 +220,13 @@ fn hint(cause: &std::io::Error) -> &'static str {
             ": free some space there or write elsewhere; what was finished before is untouched"
         }
         K::FileTooLarge => {
-            ": a limit on the length of files is reached (ulimit -f, or the file system's): raise it or write elsewhere"
+            ": a limit on the length of files is reached (ulimit -f, or the file system's): raise \
+             it or write elsewhere"
         }
         K::PermissionDenied | K::ReadOnlyFilesystem => ": check the permissions or write elsewhere",
-        K::AlreadyExists | K::NotADirectory => ": something is there that is no folder; name another path",
+        K::AlreadyExists | K::NotADirectory => {
+            ": something is there that is no folder; name another path"
+        }
         K::IsADirectory => ": expected a file; name another path",
         K::InvalidFilename => ": choose a shorter name",
         K::InvalidData => ": expected a text file",

@@ -1,12 +1,14 @@
 //! Turns faults that would end a program by a signal into a one-line error and exit code 1.
 //!
-//! * Refused memory ([`Allocator`]). A request is refused only under a limit of the process (`ulimit -v`) or on a
-//!   system that does not overcommit. Otherwise Linux grants it and kills the process once the pages are touched, which
-//!   cannot be reported. C and C++ libraries handle refusals themselves.
+//! * Refused memory ([`Allocator`]). A request is refused only under a limit of the process
+//!   (`ulimit -v`) or on a system that does not overcommit. Otherwise Linux grants it and kills the
+//!   process once the pages are touched, which cannot be reported. C and C++ libraries handle
+//!   refusals themselves.
 //! * SIGBUS, if the page of a mapped file that is read has been lost ([`take_signals`]).
 //! * SIGXFSZ, at a limit on the length of files: ignored, so that the write fails instead.
 //!
-//! Why not the crate `signal-hook`: its handlers call the previous ones, and Rust's own for SIGBUS restores the default action.
+//! Why not the crate `signal-hook`: its handlers call the previous ones, and Rust's own for SIGBUS
+//! restores the default action.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The system's allocator, for a program's `#[global_allocator]`. If memory is refused, the program ends with an
-/// `error:` line, except within [`attempt`].
+/// The system's allocator, for a program's `#[global_allocator]`. If memory is refused, the program
+/// ends with an `error:` line, except within [`attempt`].
 pub struct Allocator;
 
 thread_local! {
@@ -35,7 +37,8 @@ pub fn attempt<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-// SAFETY: all memory comes from the system allocator and is returned to it with the layouts that are passed in.
+// SAFETY: all memory comes from the system allocator and is returned to it with the layouts that
+// are passed in.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's guarantees are passed on.
@@ -66,8 +69,9 @@ fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
     memory
 }
 
-/// Prints the error without allocating, and ends at once: torch's threads may not survive the destructors of an orderly
-/// exit. Unfinished files on the disk are removed by the next run, as after a kill.
+/// Prints the error without allocating, and ends at once: torch's threads may not survive the
+/// destructors of an orderly exit. Unfinished files on the disk are removed by the next run, as
+/// after a kill.
 #[cold]
 fn end(bytes: usize) -> ! {
     static ENDING: AtomicBool = AtomicBool::new(false);
@@ -79,7 +83,8 @@ fn end(bytes: usize) -> ! {
     let mut rest = &mut line[..];
     let _ = writeln!(
         rest,
-        "error: out of memory: the system refuses {bytes} bytes more: raise the limit (ulimit -v), or ask for less with --memory \
+        "error: out of memory: the system refuses {bytes} bytes more: raise the limit (ulimit -v), \
+         or ask for less with --memory \
          or smaller options"
     );
     let free = rest.len();
@@ -89,8 +94,8 @@ fn end(bytes: usize) -> ! {
     end_at_once(1)
 }
 
-/// Ends the process whatever its threads are doing, without running the destructors of libraries: libtorch's
-/// destructors crash while its threads run, and others wait for threads that hang.
+/// Ends the process whatever its threads are doing, without running the destructors of libraries:
+/// libtorch's destructors crash while its threads run, and others wait for threads that hang.
 pub fn end_at_once(exit: u8) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(exit.into()) }
@@ -99,8 +104,9 @@ pub fn end_at_once(exit: u8) -> ! {
 /// The end of a pipe to the thread that waits for SIGBUS.
 static FAULTS: AtomicI32 = AtomicI32::new(-1);
 
-/// Handles SIGXFSZ and SIGBUS. On SIGBUS, `tell` is called on a separate thread with a description of the fault and
-/// must end the program; the thread that read the page waits for that. Must be called only once.
+/// Handles SIGXFSZ and SIGBUS. On SIGBUS, `tell` is called on a separate thread with a description
+/// of the fault and must end the program; the thread that read the page waits for that. Must be
+/// called only once.
 pub fn take_signals(tell: fn(&str)) -> io::Result<()> {
     let (mut faults, handler) = UnixStream::pair()?;
     let wait = move || {
@@ -111,9 +117,13 @@ pub fn take_signals(tell: fn(&str)) -> io::Result<()> {
     thread::Builder::new().name("sigbus".into()).spawn(wait)?;
     FAULTS.store(handler.into_raw_fd(), Ordering::SeqCst);
     let on_fault: extern "C" fn(c_int) = on_fault;
-    // SAFETY: the handler makes only async-signal-safe calls, and the pipe that it writes to is never closed.
+    // SAFETY: the handler makes only async-signal-safe calls, and the pipe that it writes to is
+    // never closed.
     let taken = unsafe {
-        [libc::signal(libc::SIGXFSZ, libc::SIG_IGN), libc::signal(libc::SIGBUS, on_fault as libc::sighandler_t)]
+        [
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN),
+            libc::signal(libc::SIGBUS, on_fault as libc::sighandler_t),
+        ]
     };
     match taken.contains(&libc::SIG_ERR) {
         true => Err(io::Error::last_os_error()),

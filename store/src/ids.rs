@@ -34,7 +34,9 @@ impl OriginalIds {
     pub fn to_vec(&self) -> Vec<u64> {
         match self {
             Self::Listed(ids) => ids.to_vec(),
-            Self::Counted { first, num_vertices } => (*first..first + *num_vertices as u64).collect(),
+            Self::Counted { first, num_vertices } => {
+                (*first..first + *num_vertices as u64).collect()
+            }
         }
     }
 }

@@ -23,7 +23,8 @@ pub(crate) struct Journal {
     pub(crate) identity: Value,
     /// Finished stages, in their order.
     pub(crate) stages: Vec<String>,
-    /// The manifest so far, with the counts and decisions that were made about the input until the last stage ended.
+    /// The manifest so far, with the counts and decisions that were made about the input until the
+    /// last stage ended.
     pub(crate) staged: DatasetManifest,
     /// Length of every file of the scratch folder.
     scratch: BTreeMap<String, u64>,
@@ -49,15 +50,24 @@ impl Journal {
         }
     }
 
-    /// The journal in `root`, if it is sound, has the same `identity`, and everything it records is in `content` and
-    /// `scratch` with its recorded length. Removes everything that is not recorded.
-    pub(crate) fn resume(root: &Path, content: &Path, scratch: &Path, identity: &Value) -> Result<Option<Self>> {
-        let Ok((mut journal, _)) = document::read::<Self>(&root.join(JOURNAL)) else { return Ok(None) };
+    /// The journal in `root`, if it is sound, has the same `identity`, and everything it records is
+    /// in `content` and `scratch` with its recorded length. Removes everything that is not
+    /// recorded.
+    pub(crate) fn resume(
+        root: &Path,
+        content: &Path,
+        scratch: &Path,
+        identity: &Value,
+    ) -> Result<Option<Self>> {
+        let Ok((mut journal, _)) = document::read::<Self>(&root.join(JOURNAL)) else {
+            return Ok(None);
+        };
         if !journal.holds(content, scratch, identity) {
             return Ok(None);
         }
         if journal.committing.take().is_some() {
-            // Write this before the manifest is removed, so that its absence does not look like a commit.
+            // Write this before the manifest is removed, so that its absence does not look like a
+            // commit.
             journal.write(root)?;
         }
         tree::prune(content, |name| journal.staged.files.contains_key(name))?;
@@ -71,7 +81,11 @@ impl Journal {
         let complete = || {
             let lengths = |folder| tree::lengths(folder).unwrap_or_default();
             let (content, in_scratch) = (lengths(content), lengths(scratch));
-            let staged = self.staged.files.iter().all(|(name, record)| content.get(name) == Some(&record.bytes));
+            let staged = self
+                .staged
+                .files
+                .iter()
+                .all(|(name, record)| content.get(name) == Some(&record.bytes));
             staged && self.scratch.iter().all(|(name, bytes)| in_scratch.get(name) == Some(bytes))
         };
         same && !self.stages.is_empty() && complete() && !self.is_committed(content)

@@ -43,7 +43,8 @@ impl Kinds {
 }
 
 impl Dataset {
-    /// The kinds of the vertices. A column called [`KIND`] that is not 0 for the first vertices and 1 for all others is the user's own.
+    /// The kinds of the vertices. A column called [`KIND`] that is not 0 for the first vertices and
+    /// 1 for all others is the user's own.
     pub fn kinds(&self) -> Result<Kinds> {
         let one = Kinds::one(self.num_vertices());
         if !self.manifest().columns.contains_key(KIND) {
@@ -76,7 +77,8 @@ mod tests {
             ("none", None, 0),
         ] {
             let path = folder.path().join(name);
-            let mut writer = DatasetWriter::create(&path, false, &[0, 0, 0, 1, 3], &[3, 0, 1]).unwrap();
+            let mut writer =
+                DatasetWriter::create(&path, false, &[0, 0, 0, 1, 3], &[3, 0, 1]).unwrap();
             if let Some(kinds) = column {
                 let mut column = writer.node_column_writer(KIND, "|u1", 1).unwrap();
                 column.push(&kinds).unwrap();
@@ -84,7 +86,8 @@ mod tests {
             }
             let kinds = writer.finish(provenance()).unwrap().kinds().unwrap();
             assert_eq!((kinds.are_two(), kinds.targets()), (sources > 0, sources..4), "{name}");
-            let expected = if sources > 0 { [0..3, 0..3, 0..3, 3..4] } else { [0..4, 0..4, 0..4, 0..4] };
+            let expected =
+                if sources > 0 { [0..3, 0..3, 0..3, 3..4] } else { [0..4, 0..4, 0..4, 0..4] };
             assert_eq!([0, 1, 2, 3].map(|v| kinds.of(v)), expected, "{name}");
             assert_eq!(kinds.sources(), kinds.of(0));
         }

@@ -1,8 +1,8 @@
 //! Classes of vertices: one each, or any number each as a bit matrix.
 //!
-//! Multi-label rows are packed bits in little order: bit `c` of a row, `row[c / 8] >> (c % 8) & 1`, says whether the vertex
-//! has class `c`; the bits after the last class are zero. NumPy unpacks them with
-//! `numpy.unpackbits(x, axis=1, bitorder="little")[:, :num_classes]`.
+//! Multi-label rows are packed bits in little order: bit `c` of a row, `row[c / 8] >> (c % 8) & 1`,
+//! says whether the vertex has class `c`; the bits after the last class are zero. NumPy unpacks
+//! them with `numpy.unpackbits(x, axis=1, bitorder="little")[:, :num_classes]`.
 
 use std::path::Path;
 
@@ -24,7 +24,9 @@ impl LabelWriter {
     pub fn push(&mut self, labels: &[i32]) -> Result<()> {
         if let Some(at) = labels.iter().position(|&label| label < -1) {
             let (label, v) = (labels[at], self.out.len() + at as u64);
-            return Err(Error::Invalid(format!("label {label} of vertex {v}: expected a class, or -1 for unlabelled")));
+            return Err(Error::Invalid(format!(
+                "label {label} of vertex {v}: expected a class, or -1 for unlabelled"
+            )));
         }
         self.largest = labels.iter().copied().fold(self.largest, i32::max);
         self.out.push(labels)
@@ -55,7 +57,9 @@ pub struct MultiLabelWriter {
 impl MultiLabelWriter {
     pub(crate) fn create(path: &Path, num_classes: u32) -> Result<Self> {
         if num_classes == 0 {
-            return Err(Error::Invalid("multi-label targets of 0 classes: expected at least one".into()));
+            return Err(Error::Invalid(
+                "multi-label targets of 0 classes: expected at least one".into(),
+            ));
         }
         Ok(Self { out: NpyWriter::create_rows(path, row_bytes(num_classes) as u64)?, num_classes })
     }
@@ -111,7 +115,8 @@ pub type NumericLabels = HeldLabels<f32>;
 #[derive(Clone, Debug)]
 pub struct HeldLabels<T> {
     stored: Column<T>,
-    /// In a shard, the row of each vertex, and the vertices of the whole train split without a class.
+    /// In a shard, the row of each vertex, and the vertices of the whole train split without a
+    /// class.
     shard: Option<(RowIndex, Column<u32>)>,
 }
 
@@ -120,7 +125,8 @@ impl<T: Label> HeldLabels<T> {
         Self { stored, shard }
     }
 
-    /// The label of vertex `v`, possibly the value for unlabelled; `None` if it is not stored here or `v` does not exist.
+    /// The label of vertex `v`, possibly the value for unlabelled; `None` if it is not stored here
+    /// or `v` does not exist.
     pub fn get(&self, v: u32) -> Option<T> {
         let row = self.shard.as_ref().map_or(Some(v as usize), |(index, _)| index.row_of(v))?;
         self.stored.get(row).copied()
@@ -157,7 +163,10 @@ impl MultiLabels {
         let width = row_bytes(num_classes);
         if (file.descr(), file.dimensions(), file.width()) != ("|u1", 2, width) {
             let found = (file.descr(), file.width());
-            return Err(Error::corrupt(path, format!("expected rows of {width} bytes (|u1), found {found:?}")));
+            return Err(Error::corrupt(
+                path,
+                format!("expected rows of {width} bytes (|u1), found {found:?}"),
+            ));
         }
         Ok(Self { file, num_classes, index: None })
     }
@@ -182,16 +191,22 @@ impl MultiLabels {
         self.file.bytes()
     }
 
-    /// The packed bits of vertex `v`; empty if a shard does not hold them. Panics if `v` does not exist.
+    /// The packed bits of vertex `v`; empty if a shard does not hold them. Panics if `v` does not
+    /// exist.
     pub fn row(&self, v: u32) -> &[u8] {
         let row = self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v));
         let width = self.file.width();
         row.map_or(&[], |row| &self.file.bytes()[row * width..][..width])
     }
 
-    /// Whether vertex `v` has class `class`. Panics if the vertex is not stored here or the class does not exist.
+    /// Whether vertex `v` has class `class`. Panics if the vertex is not stored here or the class
+    /// does not exist.
     pub fn has(&self, v: u32, class: u32) -> bool {
-        assert!(class < self.num_classes, "class {class}, expected classes below {}", self.num_classes);
+        assert!(
+            class < self.num_classes,
+            "class {class}, expected classes below {}",
+            self.num_classes
+        );
         self.row(v)[class as usize / 8] >> (class % 8) & 1 != 0
     }
 

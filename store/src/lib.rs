@@ -1,7 +1,8 @@
-//! The gsplit dataset directory: the only crate that knows the format of artifacts on disk; [`Progress`], to which
-//! their readers and writers report; and the [`memory`] available for them.
+//! The gsplit dataset directory: the only crate that knows the format of artifacts on disk;
+//! [`Progress`], to which their readers and writers report; and the [`memory`] available for them.
 //!
-//! Every other crate meets the others here: `preprocess` writes what `partition` and `trainer` read.
+//! Every other crate meets the others here: `preprocess` writes what `partition` and `trainer`
+//! read.
 //!
 //! ```text
 //! products/
@@ -26,14 +27,17 @@
 //!   tried/                         the same three folders again: a cache of `gsplit plan` and `gsplit compare` ([`tried`])
 //! ```
 //!
-//! * A dataset may be a shard, which holds only the rows of some vertices, or some columns of the rows ([`ShardInfo`]).
-//! * Each of the four JSON documents holds its own checksum and that of every file next to it ([`document`]).
-//! * Opening a file checks it against that checksum, once after it was made or moved; `.verified`, next to the
-//!   documents, notes sound files ([`check`]).
-//! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run leaves the old
-//!   state or the new one. A dataset that takes long is resumed at its last finished stage ([`DatasetWriter::resume`]).
-//! * A derived artifact records the checksums of its inputs ([`MadeFrom`]); a partition of another graph is refused by
-//!   name.
+//! * A dataset may be a shard, which holds only the rows of some vertices, or some columns of the
+//!   rows ([`ShardInfo`]).
+//! * Each of the four JSON documents holds its own checksum and that of every file next to it
+//!   ([`document`]).
+//! * Opening a file checks it against that checksum, once after it was made or moved; `.verified`,
+//!   next to the documents, notes sound files ([`check`]).
+//! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run
+//!   leaves the old state or the new one. A dataset that takes long is resumed at its last finished
+//!   stage ([`DatasetWriter::resume`]).
+//! * A derived artifact records the checksums of its inputs ([`MadeFrom`]); a partition of another
+//!   graph is refused by name.
 //!
 //! ```
 //! use gsplit_store::{Dataset, DatasetWriter, Provenance, Split};
@@ -103,27 +107,30 @@ pub use epoch::{EpochReport, GpuMemory, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result, not_found};
 pub use faults::{Allocator, attempt, end_at_once, take_signals};
 pub use features::{
-    DiskRates, FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead,
-    VisitRow, WrittenFeatures, planned_reads,
+    DiskRates, FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy,
+    Reading, RowsRead, VisitRow, WrittenFeatures, planned_reads,
 };
 pub use ids::OriginalIds;
 pub use kinds::Kinds;
-pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};
+pub use labels::{
+    ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels,
+};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
 pub use manifest::{
-    ColumnInfo, Columns, DatasetManifest, EDGE_WEIGHT, FeatureInfo, KIND, Provenance, Split, VERTEX_WEIGHT,
-    WITHOUT_LINKS,
+    ColumnInfo, Columns, DatasetManifest, EDGE_WEIGHT, FeatureInfo, KIND, Provenance, Split,
+    VERTEX_WEIGHT, WITHOUT_LINKS,
 };
 pub use mmap::{HostMemory, MappedFile, MemoryAddress};
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
 pub use open::{entries, open_file, read_file, read_text};
 pub use partition::{
-    Balance, OwnWeightsReport, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, Pieces, ServerCut,
+    Balance, OwnWeightsReport, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport,
+    Pieces, ServerCut,
 };
 pub use placement::{
-    CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, Readers,
-    RowLoads, deal_rows, hottest_rows, out_degrees,
+    CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta,
+    PlacementReport, Readers, RowLoads, deal_rows, hottest_rows, out_degrees,
 };
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};

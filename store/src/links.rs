@@ -5,8 +5,8 @@
 //! links/{valid,test}_negative.npy   u32[k, 2]   pairs that are not links: each pair of the split is ranked among all of them;
 //!                                or u32[m, w]   row i: negative targets of the source of pair i, which is ranked among them
 //! ```
-//! The manifest says which of the two forms the negatives have ([`LinkInfo`]). Pairs of `train` are edges of the graph;
-//! pairs of `valid` and `test` need not be.
+//! The manifest says which of the two forms the negatives have ([`LinkInfo`]). Pairs of `train` are
+//! edges of the graph; pairs of `valid` and `test` need not be.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,8 @@ impl Links {
         rows(&self.pairs[split as usize])
     }
 
-    /// The negatives of valid or test, row after row, and the length of a row. `None` for train, and where there are none.
+    /// The negatives of valid or test, row after row, and the length of a row. `None` for train,
+    /// and where there are none.
     pub fn negatives(&self, split: Split) -> Option<(&[u32], usize)> {
         let file = self.negatives.as_ref()?.get((split as usize).checked_sub(1)?)?;
         Some((bytemuck::cast_slice(file.bytes()), file.width()))
@@ -94,11 +95,14 @@ impl Dataset {
     /// The split of links, if it has one: every vertex is one of the graph.
     pub fn links(&self) -> Result<Option<Links>> {
         let Some(info) = self.manifest().links.clone() else { return Ok(None) };
-        let [train, valid, test] = Split::ALL.map(|split| self.link_file(LinkFile { split, negative: false }, Some(2)));
+        let [train, valid, test] =
+            Split::ALL.map(|split| self.link_file(LinkFile { split, negative: false }, Some(2)));
         let pairs = [train?, valid?, test?];
         let width = (info.negatives != Some(LinkNegatives::Targets)).then_some(2);
         let negative = |split| self.link_file(LinkFile { split, negative: true }, width);
-        let negatives = info.negatives.map(|_| Ok::<_, Error>([negative(Split::Valid)?, negative(Split::Test)?]));
+        let negatives = info
+            .negatives
+            .map(|_| Ok::<_, Error>([negative(Split::Valid)?, negative(Split::Test)?]));
         Ok(Some(Links { info, pairs, negatives: negatives.transpose()? }))
     }
 
@@ -109,13 +113,17 @@ impl Dataset {
         let is_there = file.as_slice::<u32>()?.par_iter().all(|&v| (v as usize) < n);
         match is_there && width.is_none_or(|width| file.width() == width) {
             true => Ok(file),
-            false => Err(Error::corrupt(file.path(), format!("expected rows of vertices, with ids below {n}"))),
+            false => Err(Error::corrupt(
+                file.path(),
+                format!("expected rows of vertices, with ids below {n}"),
+            )),
         }
     }
 }
 
 impl crate::DatasetWriter {
-    /// Opens a file of the split of links, with rows of `width` vertices; hand the writer back to [`Self::add_link_file`].
+    /// Opens a file of the split of links, with rows of `width` vertices; hand the writer back to
+    /// [`Self::add_link_file`].
     pub fn link_writer(&self, file: LinkFile, width: usize) -> Result<NpyWriter<u32>> {
         NpyWriter::create_rows(self.place(&file.name())?, width as u64)
     }
@@ -155,7 +163,8 @@ mod tests {
 
     /// A ring of four vertices with a split of links whose negatives have rows of `width`.
     fn dataset(path: &Path, negatives: Option<LinkNegatives>, width: usize) -> Dataset {
-        let mut writer = DatasetWriter::create(path, false, &[0, 1, 2, 3, 4], &[3, 0, 1, 2]).unwrap();
+        let mut writer =
+            DatasetWriter::create(path, false, &[0, 1, 2, 3, 4], &[3, 0, 1, 2]).unwrap();
         for file in LinkFile::all(negatives) {
             match file.negative {
                 false => pushed(&mut writer, file, 2, &[0, 1, 1, 2]),
@@ -169,9 +178,11 @@ mod tests {
     #[test]
     fn a_split_of_links_comes_back() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, negatives, width) in
-            [("none", None, 0), ("pairs", Some(LinkNegatives::Pairs), 2), ("targets", Some(LinkNegatives::Targets), 3)]
-        {
+        for (name, negatives, width) in [
+            ("none", None, 0),
+            ("pairs", Some(LinkNegatives::Pairs), 2),
+            ("targets", Some(LinkNegatives::Targets), 3),
+        ] {
             let path = folder.path().join(name);
             let found = dataset(&path, negatives, width);
             let links = found.links().unwrap().unwrap();
@@ -180,7 +191,8 @@ mod tests {
             assert_eq!(links.negatives(Split::Train), None);
             let expected = (width > 0).then(|| (&[0, 2, 3, 1, 2, 0][..2 * width], width));
             assert_eq!(links.negatives(Split::Valid), expected);
-            let problems: Vec<_> = verify(&path).unwrap().into_iter().filter_map(|finding| finding.problem).collect();
+            let problems: Vec<_> =
+                verify(&path).unwrap().into_iter().filter_map(|finding| finding.problem).collect();
             assert!(problems.is_empty(), "{problems:?}");
         }
     }
@@ -196,7 +208,8 @@ mod tests {
         bytes[at] = 200;
         std::fs::write(&file, bytes).unwrap();
         std::fs::write(path.join("links/stray.npy"), "x").unwrap();
-        let found: Vec<String> = verify(&path).unwrap().into_iter().filter_map(|finding| finding.problem).collect();
+        let found: Vec<String> =
+            verify(&path).unwrap().into_iter().filter_map(|finding| finding.problem).collect();
         for words in ["with checksum", "with ids below 4", "is not part of the dataset"] {
             assert!(found.iter().any(|problem| problem.contains(words)), "{words}: {found:?}");
         }
@@ -205,10 +218,14 @@ mod tests {
     #[test]
     fn a_split_of_links_is_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0, 1, 2], &[1, 0]).unwrap();
+        let mut writer =
+            DatasetWriter::create(&folder.path().join("ds"), false, &[0, 1, 2], &[1, 0]).unwrap();
         let file = LinkFile { split: Split::Train, negative: false };
         pushed(&mut writer, file, 2, &[0, 1]);
-        let message = writer.add_links(LinkInfo { negatives: None, metric: "mrr".into() }).unwrap_err().to_string();
+        let message = writer
+            .add_links(LinkInfo { negatives: None, metric: "mrr".into() })
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("links/valid.npy must be added"), "{message}");
         assert!(writer.link_writer(file, 2).is_err(), "twice");
     }

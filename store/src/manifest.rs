@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
 use crate::npy::element_type;
-use crate::{Error, FeatureDtype, Files, LabelShape, LinkInfo, Narrowing, Recipe, Result, ShardInfo, SourceFile};
+use crate::{
+    Error, FeatureDtype, Files, LabelShape, LinkInfo, Narrowing, Recipe, Result, ShardInfo,
+    SourceFile,
+};
 
 /// Set of vertices that a metric or a training run looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,7 +41,8 @@ impl Split {
     }
 }
 
-/// Separates the name of structural features from the share of links left out when they were made, e.g. `fastrp:64 without links 0.15`.
+/// Separates the name of structural features from the share of links left out when they were made,
+/// e.g. `fastrp:64 without links 0.15`.
 pub const WITHOUT_LINKS: &str = " without links ";
 
 /// Node column of the weights of vertices, as a METIS file has them.
@@ -47,7 +51,8 @@ pub const VERTEX_WEIGHT: &str = "vertex_weight";
 /// Edge column of the weights of edges.
 pub const EDGE_WEIGHT: &str = "weight";
 
-/// Node column of the kind of every vertex, where the sources (0) and the targets (1) of all edges are of two.
+/// Node column of the kind of every vertex, where the sources (0) and the targets (1) of all edges
+/// are of two.
 pub const KIND: &str = "kind";
 
 /// How a dataset came to be.
@@ -64,7 +69,8 @@ pub struct Provenance {
     pub sources: Vec<SourceFile>,
     /// Counts made on the way: duplicates merged, self-loops dropped ...
     pub facts: BTreeMap<String, u64>,
-    /// How the input was understood where it could have been understood otherwise: which columns are the ends of an edge ...
+    /// How the input was understood where it could have been understood otherwise: which columns
+    /// are the ends of an edge ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<String>,
 }
@@ -88,7 +94,8 @@ pub struct DatasetManifest {
     pub class_names: Option<Vec<String>>,
     /// Whether a vertex can have several classes: `nodes/label.npy` is then a bit matrix.
     pub multi_label: bool,
-    /// Whether a vertex has a number instead of a class: `nodes/label.npy` then holds numbers, in the unit of the input.
+    /// Whether a vertex has a number instead of a class: `nodes/label.npy` then holds numbers, in
+    /// the unit of the input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub numeric_label: bool,
     /// Columns of the table that the vertices come from, and how each was used.
@@ -103,7 +110,8 @@ pub struct DatasetManifest {
     pub vertex_weights: Vec<String>,
     /// Whether the raw input's ids were strings: `nodes/original_id.arrow` holds them.
     pub string_ids: bool,
-    /// The raw input's id of vertex 0, where its ids count the vertices without a gap: 1 for Matrix Market, METIS and DIMACS.
+    /// The raw input's id of vertex 0, where its ids count the vertices without a gap: 1 for Matrix
+    /// Market, METIS and DIMACS.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_id: u64,
     /// The split of links, when the graph came with one: `links/`.
@@ -204,16 +212,21 @@ impl Axis {
             return Err(Error::Invalid(format!("{words}s cannot be called `{name}`: {expected}")));
         }
         if self == Self::Nodes && ["feat", "label", "original_id"].contains(&name) {
-            let problem = "that is the name of the features, labels or original ids: choose another";
+            let problem =
+                "that is the name of the features, labels or original ids: choose another";
             return Err(Error::Invalid(format!("{words}s cannot be called `{name}`: {problem}")));
         }
         let (fits, expected) = match self {
-            Self::Nodes => (element_type(descr).is_some(), "little-endian integers or floats, as <i8 or <f4"),
+            Self::Nodes => {
+                (element_type(descr).is_some(), "little-endian integers or floats, as <i8 or <f4")
+            }
             Self::Edges => (["<f4", "<f8", "<i8"].contains(&descr), "<f4, <f8 or <i8"),
         };
         match fits {
             true => Ok(()),
-            false => Err(Error::Invalid(format!("{words} `{name}` of type {descr}: expected {expected}"))),
+            false => Err(Error::Invalid(format!(
+                "{words} `{name}` of type {descr}: expected {expected}"
+            ))),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Memory that this process may use and that it uses.
 //!
-//! A process is confined by its machine and by each memory control group from its own (`/proc/self/cgroup`) up to the root, version
-//! 1 or 2, as Slurm, systemd and containers make them. In all it may take the smallest of the machine's memory and the groups'
-//! limits. Free is the least of the available memory of the machine (`MemAvailable`) and of each group's limit minus
-//! its usage, where cached files do not count as used. Cost: reading a few small files.
+//! A process is confined by its machine and by each memory control group from its own
+//! (`/proc/self/cgroup`) up to the root, version 1 or 2, as Slurm, systemd and containers make
+//! them. In all it may take the smallest of the machine's memory and the groups' limits. Free is
+//! the least of the available memory of the machine (`MemAvailable`) and of each group's limit
+//! minus its usage, where cached files do not count as used. Cost: reading a few small files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ impl Memory {
 
     /// Reads the memory from the files below `root`.
     fn below(root: &Path) -> Self {
-        let machine = |name| field(&root.join("proc/meminfo"), name).and_then(|kib| kib.checked_mul(1024));
+        let machine =
+            |name| field(&root.join("proc/meminfo"), name).and_then(|kib| kib.checked_mul(1024));
         let groups = control_groups(root);
         let limits = groups.iter().filter_map(ControlGroup::limit);
         let total = limits.chain(machine("MemTotal:")).min().unwrap_or(UNKNOWN);
@@ -50,7 +52,8 @@ impl Memory {
     }
 }
 
-/// Bytes that this process holds. Mapped files, libraries among them, are the page cache's and do not count.
+/// Bytes that this process holds. Mapped files, libraries among them, are the page cache's and do
+/// not count.
 pub fn resident() -> u64 {
     field(Path::new("/proc/self/status"), "RssAnon:").map_or(0, |kib| kib.saturating_mul(1024))
 }
@@ -60,7 +63,8 @@ pub fn mapped() -> u64 {
     field(Path::new("/proc/self/status"), "RssFile:").map_or(0, |kib| kib.saturating_mul(1024))
 }
 
-/// A memory control group: its folder, its files of limits and of usage, and the line of `memory.stat` that counts cached files.
+/// A memory control group: its folder, its files of limits and of usage, and the line of
+/// `memory.stat` that counts cached files.
 struct ControlGroup {
     folder: PathBuf,
     limits: &'static [&'static str],
@@ -68,23 +72,34 @@ struct ControlGroup {
     cached: &'static str,
 }
 
-/// The groups of this process and those above them. Within a container their path may not exist; the root is then theirs.
+/// The groups of this process and those above them. Within a container their path may not exist;
+/// the root is then theirs.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
     let mut groups = Vec::new();
     let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     for line in text.lines() {
         let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
         let (mount, limits, usage, cached) = match controllers {
             // Above `high` a process is slowed down rather than killed, until nothing moves.
-            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"][..], "memory.current", "inactive_file"),
+            "" => (
+                "sys/fs/cgroup",
+                &["memory.max", "memory.high"][..],
+                "memory.current",
+                "inactive_file",
+            ),
             _ if controllers.split(',').any(|name| name == "memory") => {
                 let limits = &["memory.limit_in_bytes"][..];
                 ("sys/fs/cgroup/memory", limits, "memory.usage_in_bytes", "total_inactive_file")
             }
             _ => continue,
         };
-        let group = |path| ControlGroup { folder: root.join(mount).join(path), limits, usage, cached };
+        let group =
+            |path| ControlGroup { folder: root.join(mount).join(path), limits, usage, cached };
         groups.extend(Path::new(path.trim_start_matches('/')).ancestors().map(group));
     }
     groups
@@ -112,10 +127,13 @@ impl ControlGroup {
 fn field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let mut fields = text.lines().map(str::split_whitespace);
-    fields.find_map(|mut line| if line.next() == Some(name) { line.next()?.parse().ok() } else { None })
+    fields.find_map(
+        |mut line| if line.next() == Some(name) { line.next()?.parse().ok() } else { None },
+    )
 }
 
-/// The number of bytes in `4GiB`, `1.5 gb` or `800`; `None` for other text, and below one byte or beyond 64 bits.
+/// The number of bytes in `4GiB`, `1.5 gb` or `800`; `None` for other text, and below one byte or
+/// beyond 64 bits.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -183,12 +201,21 @@ mod tests {
             ("sys/fs/cgroup/jobs/memory.stat", "anon 1\ninactive_file 300000\n"),
         ];
         assert_eq!(told(&files), (1_000_000, 500_000));
-        // Nested groups, as systemd makes them: the path of the process itself counts, and `high` limits like `max`.
+        // Nested groups, as systemd makes them: the path of the process itself counts, and `high`
+        // limits like `max`.
         let unit = "sys/fs/cgroup/user.slice/user-0.slice/run-1.scope";
         let mine = ("proc/self/cgroup", "0::/user.slice/user-0.slice/run-1.scope\n");
-        let [max, high, current] = ["max", "high", "current"].map(|name| format!("{unit}/memory.{name}"));
+        let [max, high, current] =
+            ["max", "high", "current"].map(|name| format!("{unit}/memory.{name}"));
         let slice = ("sys/fs/cgroup/user.slice/memory.max", "3000000\n");
-        let mut files = vec![machine, mine, slice, (&max, "400000\n"), (&high, "max\n"), (&current, "100000\n")];
+        let mut files = vec![
+            machine,
+            mine,
+            slice,
+            (&max, "400000\n"),
+            (&high, "max\n"),
+            (&current, "100000\n"),
+        ];
         assert_eq!(told(&files), (400_000, 300_000));
         files.push((&high, "250000\n"));
         assert_eq!(told(&files), (250_000, 150_000));
@@ -198,14 +225,21 @@ mod tests {
         // Slurm's job and step, version 1, next to controllers of other kinds.
         let files = [
             machine,
-            ("proc/self/cgroup", "7:cpuset:/slurm/job_7\n4:freezer,memory:/slurm/job_7/step_0\n1:name=systemd:/\n"),
-            ("sys/fs/cgroup/memory/slurm/job_7/step_0/memory.limit_in_bytes", "9223372036854771712\n"),
+            (
+                "proc/self/cgroup",
+                "7:cpuset:/slurm/job_7\n4:freezer,memory:/slurm/job_7/step_0\n1:name=systemd:/\n",
+            ),
+            (
+                "sys/fs/cgroup/memory/slurm/job_7/step_0/memory.limit_in_bytes",
+                "9223372036854771712\n",
+            ),
             ("sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "2000000\n"),
             ("sys/fs/cgroup/memory/slurm/job_7/memory.usage_in_bytes", "500000\n"),
             ("sys/fs/cgroup/cpuset/slurm/job_7/memory.limit_in_bytes", "1\n"),
         ];
         assert_eq!(told(&files), (2_000_000, 1_500_000));
-        // Version 1, seen from within a container: the path of the group is not there, the root is the group.
+        // Version 1, seen from within a container: the path of the group is not there, the root is
+        // the group.
         let files = [
             machine,
             ("proc/self/cgroup", "5:cpu:/\n4:memory:/docker/abc\n0::/\n"),

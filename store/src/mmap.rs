@@ -1,4 +1,5 @@
-//! Memory maps of files, and memory that processes share: the only unsafe code of the workspace's data side.
+//! Memory maps of files, and memory that processes share: the only unsafe code of the workspace's
+//! data side.
 #![allow(unsafe_code)]
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -23,16 +24,21 @@ fn maps() -> MutexGuard<'static, Vec<(PathBuf, u64)>> {
     MAPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Describes which mapped file has lost pages, after a SIGBUS: reading a page that is no longer in the file, or that
-/// the disk cannot read.
+/// Describes which mapped file has lost pages, after a SIGBUS: reading a page that is no longer in
+/// the file, or that the disk cannot read.
 pub(crate) fn lost_pages() -> String {
     let now = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     match maps().iter().find(|(path, bytes)| now(path) < *bytes) {
         Some((path, bytes)) => {
             let (path, now) = (path.display(), now(path));
-            format!("{path}: was cut from {bytes} to {now} bytes while it was read: make it again, then run this again")
+            format!(
+                "{path}: was cut from {bytes} to {now} bytes while it was read: make it again, \
+                 then run this again"
+            )
         }
-        None => "a mapped file could not be read, or memory is full (SIGBUS): check the disks".into(),
+        None => {
+            "a mapped file could not be read, or memory is full (SIGBUS): check the disks".into()
+        }
     }
 }
 
@@ -56,9 +62,10 @@ impl MappedFile {
         if metadata.len() == 0 {
             return Ok(Self { path: path.to_path_buf(), map: None });
         }
-        // SAFETY: the map is read-only and private to this value. Artifacts are written next to their final path and
-        // renamed, never modified in place, so the bytes do not change while the map lives; a process that truncates a
-        // mapped artifact by hand breaks this contract, as with every memory-mapped format.
+        // SAFETY: the map is read-only and private to this value. Artifacts are written next to
+        // their final path and renamed, never modified in place, so the bytes do not change while
+        // the map lives; a process that truncates a mapped artifact by hand breaks this contract,
+        // as with every memory-mapped format.
         let map = unsafe { Mmap::map(file) }.map_err(Error::io(path))?;
         maps().push((path.to_path_buf(), map.len() as u64));
         Ok(Self { path: path.to_path_buf(), map: Some(map) })
@@ -106,8 +113,8 @@ impl AsRef<[u8]> for MappedFile {
     }
 }
 
-/// Anonymous memory of a host: one process makes and fills it, others open it by its [`MemoryAddress`]. It is freed
-/// with the last process that has it, however that ends.
+/// Anonymous memory of a host: one process makes and fills it, others open it by its
+/// [`MemoryAddress`]. It is freed with the last process that has it, however that ends.
 #[derive(Debug)]
 pub struct HostMemory {
     file: File,
@@ -119,7 +126,8 @@ pub struct HostMemory {
 pub struct MemoryAddress {
     process: u32,
     descriptor: i32,
-    /// Its device and inode, which no other memory of the host has: processes in containers have numbers of their own.
+    /// Its device and inode, which no other memory of the host has: processes in containers have
+    /// numbers of their own.
     identity: [u64; 2],
 }
 
@@ -132,7 +140,8 @@ impl HostMemory {
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::{MemfdFlags, memfd_create};
-            let file = memfd_create("gsplit-rows", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            let file =
+                memfd_create("gsplit-rows", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             Ok(Self { file: file.into(), is_own: true })
         }
         #[cfg(not(target_os = "linux"))]
@@ -151,12 +160,16 @@ impl HostMemory {
     /// Opens that of another process of this host.
     ///
     /// # Errors
-    /// Where the system does not let this process see the other's, or the one of that number here is another.
+    /// Where the system does not let this process see the other's, or the one of that number here
+    /// is another.
     pub fn open(address: &MemoryAddress) -> io::Result<Self> {
         let path = format!("/proc/{}/fd/{}", address.process, address.descriptor);
         let is_it = |found: &Metadata| match identity(found) == address.identity {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number is another")),
+            false => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the process of that number is another",
+            )),
         };
         // Looked at before it is opened: to open a device may do something.
         is_it(&std::fs::metadata(&path)?)?;
@@ -189,17 +202,21 @@ impl HostMemory {
             let free = Memory::of_this_machine().available();
             if bytes as u64 > free {
                 let [wanted, free] = [bytes as u64, free].map(shown);
-                let problem = format!("{wanted} of feature rows do not fit in memory, {free} are free");
+                let problem =
+                    format!("{wanted} of feature rows do not fit in memory, {free} are free");
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, problem));
             }
             fallocate(&self.file, FallocateFlags::empty(), 0, bytes as u64)?;
             fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         }
         if self.len() != bytes {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "another length of shared memory"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "another length of shared memory",
+            ));
         }
-        // SAFETY: it is sealed, so no page is lost. Only its own process writes it, before the others map it. The map is writable in all,
-        // since drivers pin none that is not.
+        // SAFETY: it is sealed, so no page is lost. Only its own process writes it, before the
+        // others map it. The map is writable in all, since drivers pin none that is not.
         unsafe { MmapMut::map_mut(&self.file) }
     }
 }
@@ -208,8 +225,8 @@ fn identity(file: &Metadata) -> [u64; 2] {
     [file.dev(), file.ino()]
 }
 
-/// Memory of `bytes`, on huge pages where the kernel has them: this process's, or the one of the `host`, which only its own process
-/// fills.
+/// Memory of `bytes`, on huge pages where the kernel has them: this process's, or the one of the
+/// `host`, which only its own process fills.
 pub(crate) fn allocate(bytes: usize, host: Option<&HostMemory>) -> io::Result<MmapMut> {
     let memory = host.map_or_else(|| MmapMut::map_anon(bytes), |host| host.map(bytes))?;
     #[cfg(target_os = "linux")]
@@ -248,7 +265,10 @@ mod tests {
         let total = Memory::of_this_machine().total() as usize;
         let refused = allocate(total + 1, Some(&own)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
-        assert!(refused.to_string().contains("of feature rows do not fit in memory, "), "{refused}");
+        assert!(
+            refused.to_string().contains("of feature rows do not fit in memory, "),
+            "{refused}"
+        );
         assert!(own.is_empty());
         assert_eq!(allocate(8, Some(&own)).unwrap().len(), 8, "less is given after that");
     }

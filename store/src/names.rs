@@ -1,7 +1,9 @@
-//! Ids that were strings: an uncompressed Arrow IPC file with one `LargeUtf8` column, read in place.
+//! Ids that were strings: an uncompressed Arrow IPC file with one `LargeUtf8` column, read in
+//! place.
 //!
-//! Batches may have any length, so that a file of any size is written with a few megabytes in memory. A name is found by a
-//! binary search for its batch; its place and its UTF-8 are checked when it is read.
+//! Batches may have any length, so that a file of any size is written with a few megabytes in
+//! memory. A name is found by a binary search for its batch; its place and its UTF-8 are checked
+//! when it is read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,7 +98,8 @@ impl Names {
     }
 
     fn from_file(path: &Path, file: ArrowFile) -> Result<Self, String> {
-        let types: Vec<&DataType> = file.schema.fields().iter().map(|field| field.data_type()).collect();
+        let types: Vec<&DataType> =
+            file.schema.fields().iter().map(|field| field.data_type()).collect();
         if types != [&DataType::LargeUtf8] {
             return Err(format!("expected one LargeUtf8 column, found {}", file.schema));
         }
@@ -104,9 +107,11 @@ impl Names {
         let mut total = 0usize;
         for (i, batch) in file.batches.into_iter().enumerate() {
             // Three buffers: the validity, the offsets, the text.
-            let [_, offsets, text] = <[Buffer; 3]>::try_from(batch.buffers)
-                .map_err(|found| format!("record batch {i} has {} buffers, expected 3", found.len()))?;
-            let enough = batch.rows.checked_add(1).and_then(|offsets| offsets.checked_mul(size_of::<i64>()));
+            let [_, offsets, text] = <[Buffer; 3]>::try_from(batch.buffers).map_err(|found| {
+                format!("record batch {i} has {} buffers, expected 3", found.len())
+            })?;
+            let enough =
+                batch.rows.checked_add(1).and_then(|offsets| offsets.checked_mul(size_of::<i64>()));
             // Arrow leaves the offsets of an empty batch out.
             if batch.rows > 0 && enough.is_none_or(|bytes| bytes > offsets.len()) {
                 return Err(format!("record batch {i} promises more names than it has"));
@@ -130,9 +135,11 @@ impl Names {
 
     /// The name of vertex `v`. Fails when the file is damaged there, or has no such vertex.
     pub fn get(&self, v: u32) -> Result<&str> {
-        let damaged = || Error::corrupt(&self.path, format!("the name of vertex {v} is missing or not text"));
+        let damaged =
+            || Error::corrupt(&self.path, format!("the name of vertex {v} is missing or not text"));
         let v = v as usize;
-        let batch = self.starts.partition_point(|&start| start <= v).checked_sub(1).ok_or_else(damaged)?;
+        let batch =
+            self.starts.partition_point(|&start| start <= v).checked_sub(1).ok_or_else(damaged)?;
         let (offsets, text) = self.batches.get(batch).ok_or_else(damaged)?;
         let at = (v - self.starts[batch]) * size_of::<i64>();
         let offset = |at: usize| {
@@ -171,7 +178,8 @@ mod tests {
         let long = "y".repeat(3 << 20);
         let many: Vec<String> = (0..NAMES_PER_BATCH + 9).map(|i| format!("id {i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        for names in [&[][..], &["only"], &["", "ä", "", "a\nb\"c\0d"], &["x", &long, "z"], &many] {
+        for names in [&[][..], &["only"], &["", "ä", "", "a\nb\"c\0d"], &["x", &long, "z"], &many]
+        {
             let record = write(&path, names);
             assert_eq!(crate::checksum_file(&path).unwrap(), (record.bytes, record.checksum));
             let found = Names::open(&path).unwrap();

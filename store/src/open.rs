@@ -1,7 +1,8 @@
 //! Opening files and folders for reading.
 //!
-//! A FIFO, a socket or a device in place of a file may never end, or block until someone writes to it. All paths that
-//! the user names are opened here, where such files are refused before anything blocks.
+//! A FIFO, a socket or a device in place of a file may never end, or block until someone writes to
+//! it. All paths that the user names are opened here, where such files are refused before anything
+//! blocks.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -18,9 +19,11 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 /// # Errors
 /// Errors of the system; an entry that is not a file, by its kind.
 pub fn open_file(path: impl AsRef<Path>) -> Result<File> {
-    // Check the path first, because opening a device may have effects. The second check catches a change in between.
+    // Check the path first, because opening a device may have effects. The second check catches a
+    // change in between.
     expect_file(&fs::metadata(&path)?)?;
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let file =
+        File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     expect_file(&file.metadata()?)?;
     Ok(file)
 }
@@ -40,7 +43,8 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
 /// # Errors
 /// Errors of [`read_file`]; [`ErrorKind::InvalidData`] for other content.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
-    String::from_utf8(read_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "expected text in UTF-8"))
+    String::from_utf8(read_file(path)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, "expected text in UTF-8"))
 }
 
 /// Paths of the entries of `folder`, sorted.
@@ -51,7 +55,8 @@ pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
 /// Errors of the system.
 pub fn entries(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     let folder = folder.as_ref();
-    let opened = openat(CWD, folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let opened =
+        openat(CWD, folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(names_in(opened)?.into_iter().map(|name| folder.join(name)).collect())
 }
 
@@ -78,7 +83,10 @@ fn expect_file(metadata: &fs::Metadata) -> Result<()> {
         _ if kind.is_socket() => "a socket",
         _ => "a device",
     };
-    Err(Error::new(ErrorKind::InvalidInput, format!("is {what}: expected a file; write its output to a file first")))
+    Err(Error::new(
+        ErrorKind::InvalidInput,
+        format!("is {what}: expected a file; write its output to a file first"),
+    ))
 }
 
 #[cfg(test)]
@@ -90,7 +98,8 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
-        let [fifo, socket, link, file] = ["fifo", "socket", "link", "file"].map(|name| folder.path().join(name));
+        let [fifo, socket, link, file] =
+            ["fifo", "socket", "link", "file"].map(|name| folder.path().join(name));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         std::os::unix::fs::symlink(&fifo, &link).unwrap();

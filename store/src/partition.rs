@@ -1,4 +1,5 @@
-//! Partition maps: the part of every vertex, and the order in which each part's vertices deserve a cache slot.
+//! Partition maps: the part of every vertex, and the order in which each part's vertices deserve a
+//! cache slot.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result
 pub struct PartitionConfig {
     /// Number of parts.
     pub parts: u32,
-    /// Number of servers, with the same number of parts on each: part p on server p / (parts / servers). Left out if it is 1.
+    /// Number of servers, with the same number of parts on each: part p on server p / (parts /
+    /// servers). Left out if it is 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub servers: u32,
     /// Target of each part, in proportion; left out where all are equal.
@@ -26,12 +28,13 @@ pub struct PartitionConfig {
     pub partitioner: String,
     /// Weights that the algorithm balances and cuts, e.g. `presampled`.
     pub weights: String,
-    /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean, or times its target.
+    /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean, or times its
+    /// target.
     pub epsilon: f64,
     /// Seed of the algorithm.
     pub seed: u64,
-    /// Further origin besides the graph: the name of an imported file, or the key and the checksum of the partition
-    /// that was refined.
+    /// Further origin besides the graph: the name of an imported file, or the key and the checksum
+    /// of the partition that was refined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -44,7 +47,8 @@ fn is_one(servers: &u32) -> bool {
     *servers == 1
 }
 
-/// Largest part over the mean of all parts, or over its target, for each thing a part can have too much of. 1 is perfect.
+/// Largest part over the mean of all parts, or over its target, for each thing a part can have too
+/// much of. 1 is perfect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Balance {
@@ -64,7 +68,8 @@ pub struct Balance {
 pub struct ServerCut {
     /// Pairs of adjacent vertices on different servers.
     pub cut: u64,
-    /// Pre-sampled edge counts between servers; the plain number of edges where no presample was used.
+    /// Pre-sampled edge counts between servers; the plain number of edges where no presample was
+    /// used.
     pub weighted_cut: u64,
     /// Expected fraction of a mini-batch's sampled edges that join two servers.
     pub expected_cross_share: f64,
@@ -88,8 +93,9 @@ pub struct Pieces {
 pub struct OwnWeightsReport {
     /// Heaviest part over the mean, or over its target, for each column of weights of vertices.
     pub vertices: BTreeMap<String, f64>,
-    /// Weight of the pairs of adjacent vertices in different parts, where edges have weights. A pair weighs what its edges weigh
-    /// together; half of it where every edge is stored in both directions, with one weight.
+    /// Weight of the pairs of adjacent vertices in different parts, where edges have weights. A
+    /// pair weighs what its edges weigh together; half of it where every edge is stored in both
+    /// directions, with one weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<f64>,
     /// Weight of all pairs of adjacent vertices, where edges have weights.
@@ -100,7 +106,8 @@ pub struct OwnWeightsReport {
     pub unused: Vec<String>,
 }
 
-/// Quality of a partition. The same input gives the same report: times and memory are printed, not stored.
+/// Quality of a partition. The same input gives the same report: times and memory are printed, not
+/// stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionReport {
@@ -110,13 +117,16 @@ pub struct PartitionReport {
     pub cut: u64,
     /// Pairs of adjacent vertices.
     pub adjacent_pairs: u64,
-    /// Pre-sampled edge counts between parts; the plain number of edges where no presample was used.
+    /// Pre-sampled edge counts between parts; the plain number of edges where no presample was
+    /// used.
     pub weighted_cut: u64,
     /// Pre-sampled edge counts in all, self-loops included.
     pub total_weight: u64,
-    /// Heaviest part over the mean, or over its target, by the vertex weights that the partitioner balanced (the worst of several).
+    /// Heaviest part over the mean, or over its target, by the vertex weights that the partitioner
+    /// balanced (the worst of several).
     pub imbalance: f64,
-    /// Load of each part over its target, by those weights, the worst of several; where parts have targets.
+    /// Load of each part over its target, by those weights, the worst of several; where parts have
+    /// targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_target: Option<Vec<f64>>,
     /// Balance of what matters.
@@ -165,9 +175,13 @@ pub struct PartitionMap {
 }
 
 impl PartitionMap {
-    /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of part 0 by
-    /// falling benefit of caching them, then the vertices of part 1, and so on. Refuses an existing key, unless `replace`.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one artifact, each of its own type")]
+    /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order`
+    /// holds the vertices of part 0 by falling benefit of caching them, then the vertices of part
+    /// 1, and so on. Refuses an existing key, unless `replace`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one artifact, each of its own type"
+    )]
     pub fn save(
         dataset: &Dataset,
         key: &str,
@@ -180,8 +194,14 @@ impl PartitionMap {
     ) -> Result<Self> {
         let staging = Staging::begin(Self::target(dataset, key), replace)?;
         let mut files = Files::new();
-        files.insert("assignment.npy".into(), write_npy(staging.path("assignment.npy"), assignment)?);
-        files.insert("cache_order.npy".into(), write_npy(staging.path("cache_order.npy"), cache_order)?);
+        files.insert(
+            "assignment.npy".into(),
+            write_npy(staging.path("assignment.npy"), assignment)?,
+        );
+        files.insert(
+            "cache_order.npy".into(),
+            write_npy(staging.path("cache_order.npy"), cache_order)?,
+        );
         let made_from = MadeFrom::with(dataset, presample);
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PartitionMeta { made_from, config, report, files, tool_version };
@@ -190,7 +210,8 @@ impl PartitionMap {
         Self::open(&dataset.unchecked(), key)
     }
 
-    /// Makes the partition `from`, of the cache, the dataset's own under `key`. Refuses an existing key.
+    /// Makes the partition `from`, of the cache, the dataset's own under `key`. Refuses an existing
+    /// key.
     pub fn keep(dataset: &Dataset, from: &str, key: &str) -> Result<Self> {
         tried::keep::<PartitionMeta>(dataset, from, key)?;
         Self::open(dataset, key)
@@ -211,16 +232,21 @@ impl PartitionMap {
         Ok(map)
     }
 
-    /// Checks that every vertex has a part, every part has a vertex, and the sizes match the report.
+    /// Checks that every vertex has a part, every part has a vertex, and the sizes match the
+    /// report.
     fn check(&self, n: usize) -> Result<()> {
         let (parts, servers) = (self.num_parts(), self.meta.config.servers as usize);
         let corrupt = |problem: String| Err(Error::corrupt(self.assignment.path(), problem));
         if servers == 0 || !parts.is_multiple_of(servers) {
-            return corrupt(format!("{parts} parts on {servers} servers, expected the same number on each"));
+            return corrupt(format!(
+                "{parts} parts on {servers} servers, expected the same number on each"
+            ));
         }
         let lengths = (self.assignment.len(), self.cache_order.len());
         if lengths != (n, n) {
-            return corrupt(format!("expected {n} parts and {n} vertices in cache order, found {lengths:?}"));
+            return corrupt(format!(
+                "expected {n} parts and {n} vertices in cache order, found {lengths:?}"
+            ));
         }
         let mut sizes = vec![0u64; parts];
         for &part in self.assignment.iter() {
@@ -233,7 +259,10 @@ impl PartitionMap {
             return corrupt(format!("parts of sizes {sizes:?}: one is empty"));
         }
         if sizes != self.meta.report.part_sizes {
-            return corrupt(format!("parts of sizes {sizes:?}, the report says {:?}", self.meta.report.part_sizes));
+            return corrupt(format!(
+                "parts of sizes {sizes:?}, the report says {:?}",
+                self.meta.report.part_sizes
+            ));
         }
         Ok(())
     }
@@ -258,12 +287,16 @@ impl PartitionMap {
         &self.assignment
     }
 
-    /// Fails unless each part's cache order holds only vertices of that part, each once. Not checked on opening.
+    /// Fails unless each part's cache order holds only vertices of that part, each once. Not
+    /// checked on opening.
     pub fn check_cache_order(&self) -> Result<()> {
         let mut seen = vec![false; self.assignment.len()];
         for part in 0..self.num_parts() {
-            let mut fresh = |v: u32| seen.get_mut(v as usize).is_some_and(|seen| !std::mem::replace(seen, true));
-            let mut is_own = |v: &u32| fresh(*v) && usize::from(self.assignment[*v as usize]) == part;
+            let mut fresh = |v: u32| {
+                seen.get_mut(v as usize).is_some_and(|seen| !std::mem::replace(seen, true))
+            };
+            let mut is_own =
+                |v: &u32| fresh(*v) && usize::from(self.assignment[*v as usize]) == part;
             if let Some(v) = self.cache_order(part).iter().copied().find(|v| !is_own(v)) {
                 let problem = format!("cache order of part {part}: vertex {v} is not its own");
                 return Err(Error::corrupt(self.cache_order.path(), problem));
@@ -272,7 +305,8 @@ impl PartitionMap {
         Ok(())
     }
 
-    /// The vertices of `part` by falling benefit of caching them. Panics if the part does not exist.
+    /// The vertices of `part` by falling benefit of caching them. Panics if the part does not
+    /// exist.
     pub fn cache_order(&self, part: usize) -> &[u32] {
         let sizes = &self.meta.report.part_sizes;
         let start: u64 = sizes[..part].iter().sum();

@@ -1,4 +1,5 @@
-//! Placements: which rank's device caches which feature rows (the placement axis of a training strategy).
+//! Placements: which rank's device caches which feature rows (the placement axis of a training
+//! strategy).
 //!
 //! ```text
 //! placement/<key>/
@@ -10,8 +11,8 @@
 //!   placement.json      its inputs, its options, and the expected row loads
 //! ```
 //!
-//! A device's list begins with the rows most worth caching: a device that has room for fewer rows leaves out the last
-//! ones. The host keeps every row.
+//! A device's list begins with the rows most worth caching: a device that has room for fewer rows
+//! leaves out the last ones. The host keeps every row.
 
 mod rules;
 
@@ -22,8 +23,8 @@ use crate::document;
 use crate::partition::PartitionMeta;
 use crate::staging::Staging;
 use crate::{
-    Checksum, Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, bare_key, tried,
-    write_npy,
+    Checksum, Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result,
+    bare_key, tried, write_npy,
 };
 pub use rules::{Readers, deal_rows, hottest_rows, out_degrees};
 
@@ -110,12 +111,14 @@ pub struct CachedRows {
 }
 
 impl CachedRows {
-    /// Place of the row of each of `n` vertices, as in `placement.npy`. Fails on a vertex that does not exist, and on a
-    /// device that holds a row twice. Memory: 4 bytes per vertex.
+    /// Place of the row of each of `n` vertices, as in `placement.npy`. Fails on a vertex that does
+    /// not exist, and on a device that holds a row twice. Memory: 4 bytes per vertex.
     pub fn homes(&self, n: usize) -> Result<Vec<u16>> {
         if self.own.len() > MAX_DEVICES {
             let found = self.own.len();
-            return Err(Error::Invalid(format!("a placement on {found} devices: expected at most {MAX_DEVICES}")));
+            return Err(Error::Invalid(format!(
+                "a placement on {found} devices: expected at most {MAX_DEVICES}"
+            )));
         }
         let mut homes = vec![HOST; n];
         let mut latest = vec![HOST; n];
@@ -123,10 +126,14 @@ impl CachedRows {
         for (device, rows) in std::iter::once((EVERY_DEVICE, &self.shared)).chain(devices) {
             for &v in rows {
                 let Some(home) = homes.get_mut(v as usize) else {
-                    return Err(Error::Invalid(format!("vertex {v} has a slot, the graph has {n} vertices")));
+                    return Err(Error::Invalid(format!(
+                        "vertex {v} has a slot, the graph has {n} vertices"
+                    )));
                 };
                 if *home == EVERY_DEVICE || latest[v as usize] == device {
-                    return Err(Error::Invalid(format!("the row of vertex {v} is twice on one device")));
+                    return Err(Error::Invalid(format!(
+                        "the row of vertex {v} is twice on one device"
+                    )));
                 }
                 latest[v as usize] = device;
                 if *home == HOST {
@@ -150,13 +157,17 @@ pub struct Placement {
 
 impl Placement {
     /// The artifacts that a placement with that presample and partition is made from.
-    pub fn made_from(dataset: &Dataset, presample: &Presample, partition: &PartitionMap) -> MadeFrom {
+    pub fn made_from(
+        dataset: &Dataset,
+        presample: &Presample,
+        partition: &PartitionMap,
+    ) -> MadeFrom {
         let partition = Some((bare_key(partition.key()).to_string(), partition.checksum().clone()));
         MadeFrom { partition, ..MadeFrom::with(dataset, Some(presample)) }
     }
 
-    /// Stores a placement under `key`; `expected` holds the expected loads of each device. Refuses an existing key, unless
-    /// `replace`, and rows that do not fit what `config` says.
+    /// Stores a placement under `key`; `expected` holds the expected loads of each device. Refuses
+    /// an existing key, unless `replace`, and rows that do not fit what `config` says.
     pub fn save(
         dataset: &Dataset,
         key: &str,
@@ -189,7 +200,8 @@ impl Placement {
         Self::open(&dataset.unchecked(), key)
     }
 
-    /// Opens the placement `key` of `dataset`; one of another graph, or of a partition that was made again since, is refused.
+    /// Opens the placement `key` of `dataset`; one of another graph, or of a partition that was
+    /// made again since, is refused.
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
         let (meta, checksum) = artifact::open::<PlacementMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
@@ -211,7 +223,8 @@ impl Placement {
         if let Err(problem) = report.check(&self.meta.config) {
             return corrupt(problem);
         }
-        let expected = report.own_rows.iter().try_fold(report.shared_rows, |sum, &rows| sum.checked_add(rows));
+        let expected =
+            report.own_rows.iter().try_fold(report.shared_rows, |sum, &rows| sum.checked_add(rows));
         if expected != Some(self.slots.len() as u64) {
             return corrupt(format!("{} slots, the report says {expected:?}", self.slots.len()));
         }
@@ -237,7 +250,8 @@ impl Placement {
         &self.slots[..self.meta.report.shared_rows as usize]
     }
 
-    /// Rows that `device` holds in the slots after the shared ones. Panics if the device does not exist.
+    /// Rows that `device` holds in the slots after the shared ones. Panics if the device does not
+    /// exist.
     pub fn own(&self, device: usize) -> &[u32] {
         let report = &self.meta.report;
         let start = report.shared_rows + report.own_rows[..device].iter().sum::<u64>();
@@ -252,7 +266,10 @@ impl Placement {
             rest = behind;
             own.to_vec()
         };
-        CachedRows { shared: self.shared().to_vec(), own: self.meta.report.own_rows.iter().map(&mut take).collect() }
+        CachedRows {
+            shared: self.shared().to_vec(),
+            own: self.meta.report.own_rows.iter().map(&mut take).collect(),
+        }
     }
 }
 
@@ -264,11 +281,15 @@ impl PlacementReport {
             let found = (self.own_rows.len(), self.expected.len());
             return Err(format!("rows and loads of {found:?} devices, expected {devices}"));
         }
-        let fits = |own: &u64| self.shared_rows.checked_add(*own).is_some_and(|rows| rows <= self.rows_per_device);
+        let fits = |own: &u64| {
+            self.shared_rows.checked_add(*own).is_some_and(|rows| rows <= self.rows_per_device)
+        };
         match self.own_rows.iter().position(|own| !fits(own)) {
             Some(device) => {
-                let (rows, most) =
-                    (u128::from(self.shared_rows) + u128::from(self.own_rows[device]), self.rows_per_device);
+                let (rows, most) = (
+                    u128::from(self.shared_rows) + u128::from(self.own_rows[device]),
+                    self.rows_per_device,
+                );
                 Err(format!("{rows} rows on device {device}, where {most} fit"))
             }
             None => Ok(()),
@@ -276,10 +297,12 @@ impl PlacementReport {
     }
 }
 
-/// Fails unless the partition is the one that `placement` was made from. A cached placement's partition may also be in the cache.
+/// Fails unless the partition is the one that `placement` was made from. A cached placement's
+/// partition may also be in the cache.
 fn check_partition(dataset: &Dataset, placement: &str, made_from: &MadeFrom) -> Result<()> {
     let Some((key, recorded)) = &made_from.partition else { return Ok(()) };
-    let checksum = |key: &str| artifact::open::<PartitionMeta>(dataset, key).map(|(_, checksum)| checksum);
+    let checksum =
+        |key: &str| artifact::open::<PartitionMeta>(dataset, key).map(|(_, checksum)| checksum);
     let is_tried = bare_key(placement) != placement;
     if is_tried && checksum(&tried(key)).is_ok_and(|found| found == *recorded) {
         return Ok(());

@@ -18,7 +18,8 @@ pub struct PresampleMeta {
     pub made_from: MadeFrom,
     /// Fanouts, batch size, epochs and seed.
     pub config: PresampleConfig,
-    /// Mini-batches that were sampled: the counters divided by this are expectations per mini-batch.
+    /// Mini-batches that were sampled: the counters divided by this are expectations per
+    /// mini-batch.
     pub num_batches: u64,
     /// The counters' files.
     pub files: Files,
@@ -41,7 +42,8 @@ pub struct PresampleConfig {
     /// The edge column in-edges were drawn by; `None` where all were alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw_by: Option<String>,
-    /// Number of negative pairs drawn for each edge of a mini-batch; `None` if mini-batches are of vertices.
+    /// Number of negative pairs drawn for each edge of a mini-batch; `None` if mini-batches are of
+    /// vertices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<u32>,
 }
@@ -95,19 +97,27 @@ impl Presample {
             files.insert(name.into(), write_npy(staging.path(name), values)?);
         }
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
-        let meta = PresampleMeta { made_from: MadeFrom::dataset(dataset), config, num_batches, files, tool_version };
+        let meta = PresampleMeta {
+            made_from: MadeFrom::dataset(dataset),
+            config,
+            num_batches,
+            files,
+            tool_version,
+        };
         document::write(&staging.path(PresampleMeta::FILE), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
     }
 
-    /// Makes the pre-sampling `from`, of the cache, the dataset's own under `key`. Refuses an existing key.
+    /// Makes the pre-sampling `from`, of the cache, the dataset's own under `key`. Refuses an
+    /// existing key.
     pub fn keep(dataset: &Dataset, from: &str, key: &str) -> Result<Self> {
         tried::keep::<PresampleMeta>(dataset, from, key)?;
         Self::open(dataset, key)
     }
 
-    /// Opens the pre-sampling `key` of `dataset`; one of another graph or training split is refused.
+    /// Opens the pre-sampling `key` of `dataset`; one of another graph or training split is
+    /// refused.
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
         let (meta, checksum) = artifact::open::<PresampleMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
@@ -148,7 +158,10 @@ fn open_counter(folder: &Path, name: &str, expected: usize) -> Result<Column<u32
     let path = folder.join(name);
     let column = Column::open(&path)?;
     if column.len() != expected {
-        return Err(Error::corrupt(path, format!("expected {expected} counters, found {}", column.len())));
+        return Err(Error::corrupt(
+            path,
+            format!("expected {expected} counters, found {}", column.len()),
+        ));
     }
     Ok(column)
 }

@@ -17,7 +17,8 @@ pub trait Progress: Sync {
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage>;
     /// Says one line that the user should see once.
     fn note(&self, line: &str);
-    /// Says how an input was understood where it could have been understood otherwise: a dataset records such lines.
+    /// Says how an input was understood where it could have been understood otherwise: a dataset
+    /// records such lines.
     fn decide(&self, line: &str) {
         self.note(line);
     }

@@ -1,7 +1,9 @@
-//! Recipe of a dataset: the columns of the table that its vertices come from, and how each was used.
+//! Recipe of a dataset: the columns of the table that its vertices come from, and how each was
+//! used.
 //!
-//! A checkpoint keeps the recipe of the dataset that it was trained on. New tables are converted by it (`gsplit convert
-//! --recipe`, `gsplit infer --nodes`), so that each number of a feature row has the same meaning as in training.
+//! A checkpoint keeps the recipe of the dataset that it was trained on. New tables are converted by
+//! it (`gsplit convert --recipe`, `gsplit infer --nodes`), so that each number of a feature row has
+//! the same meaning as in training.
 
 use std::path::{Path, PathBuf};
 
@@ -19,13 +21,15 @@ pub const OTHER: &str = "other";
 pub struct Recipe {
     /// Column of the ids.
     pub id: String,
-    /// Columns of the label: one, or one for each class where a vertex can have several; none without labels.
+    /// Columns of the label: one, or one for each class where a vertex can have several; none
+    /// without labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub label: Vec<String>,
     /// Names of the classes in their order, where the dataset has names for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
-    /// Shape of the labels, which a new table need not show: it may lack a class, or have whole numbers only.
+    /// Shape of the labels, which a new table need not show: it may lack a class, or have whole
+    /// numbers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_shape: Option<LabelShape>,
     /// Value of the label column that means unlabelled, in addition to an empty field.
@@ -72,7 +76,8 @@ pub struct FeatureRecipe {
     pub column: String,
     /// How its values become numbers of the feature row.
     pub encoding: FeatureEncoding,
-    /// Number that replaces a missing one, in the unit of the column; -1 for a category. `None`: a missing value is refused.
+    /// Number that replaces a missing one, in the unit of the column; -1 for a category. `None`: a
+    /// missing value is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f32>,
     /// Whether a further number at the end is 1 if the value is missing, else 0.
@@ -155,7 +160,8 @@ impl EdgeRecipe {
                 ("--edge-weights", edges.sum_weights),
             ]
         };
-        let ((flag, here), _) = flags(self).into_iter().zip(flags(trained)).find(|(here, there)| here != there)?;
+        let ((flag, here), _) =
+            flags(self).into_iter().zip(flags(trained)).find(|(here, there)| here != there)?;
         let (with, without) = (format!("with {flag}"), format!("without {flag}"));
         let (here, there) = if here { (with, without) } else { (without, with) };
         Some(format!("its edges were converted {here}, the training edges {there}"))
@@ -173,7 +179,9 @@ impl FeatureRecipe {
                 let categories = categories.iter().map(String::as_str).chain(other);
                 categories.map(|category| format!("{column}={category}")).collect()
             }
-            FeatureEncoding::List { width } => (0..*width).map(|at| format!("{column}[{at}]")).collect(),
+            FeatureEncoding::List { width } => {
+                (0..*width).map(|at| format!("{column}[{at}]")).collect()
+            }
         };
         names.extend(self.indicator.then(|| format!("{column} missing")));
         names
@@ -197,53 +205,87 @@ impl Recipe {
         self.features.iter().flat_map(FeatureRecipe::names).collect()
     }
 
-    /// The recipe of the dataset in the folder `path`, or of its checkpoints: all checkpoints of a run have the same recipe.
+    /// The recipe of the dataset in the folder `path`, or of its checkpoints: all checkpoints of a
+    /// run have the same recipe.
     ///
     /// # Errors
     /// [`Error::Missing`] if neither exists, or it was not made from a table; [`Error::Corrupt`].
     pub fn read(path: &Path) -> Result<Self> {
-        let missing =
-            |what: &str, remedy: &str| Error::Missing { path: path.into(), what: what.into(), remedy: remedy.into() };
+        let missing = |what: &str, remedy: &str| Error::Missing {
+            path: path.into(),
+            what: what.into(),
+            remedy: remedy.into(),
+        };
         let (dataset, checkpoint) = (path.join("dataset.json"), newest_checkpoint(path));
         let recipe = match (dataset.is_file(), checkpoint) {
             (true, _) => document::read::<DatasetManifest>(&dataset)?.0.recipe,
             (false, Some(checkpoint)) => document::read::<OfCheckpoint>(&checkpoint)?.0.recipe,
-            (false, None) => return Err(missing("dataset or checkpoint", "name the folder of one")),
+            (false, None) => {
+                return Err(missing("dataset or checkpoint", "name the folder of one"));
+            }
         };
         recipe.ok_or_else(|| {
-            missing("recipe", "only datasets made from a table of vertices (convert --nodes TABLE) have one")
+            missing(
+                "recipe",
+                "only datasets made from a table of vertices (convert --nodes TABLE) have one",
+            )
         })
     }
 
-    /// Describes how the feature rows differ from those of `trained`; `None` if they have the same meaning.
+    /// Describes how the feature rows differ from those of `trained`; `None` if they have the same
+    /// meaning.
     pub fn difference(&self, trained: &Self) -> Option<String> {
         let lacks = |recipe: &Self, of: &Self| {
             let columns = of.features.iter().map(|feature| &feature.column);
-            columns.into_iter().find(|column| recipe.features.iter().all(|feature| feature.column != **column)).cloned()
+            columns
+                .into_iter()
+                .find(|column| recipe.features.iter().all(|feature| feature.column != **column))
+                .cloned()
         };
         if let Some(column) = lacks(self, trained) {
-            return Some(format!("the model was trained with the column `{column}`, which is not a feature here"));
+            return Some(format!(
+                "the model was trained with the column `{column}`, which is not a feature here"
+            ));
         }
         if let Some(column) = lacks(trained, self) {
-            return Some(format!("the column `{column}` is a feature here, but was not in training"));
+            return Some(format!(
+                "the column `{column}` is a feature here, but was not in training"
+            ));
         }
-        let meaning = |feature: &FeatureRecipe| (feature.column.clone(), feature.encoding.clone(), feature.indicator);
+        let meaning = |feature: &FeatureRecipe| {
+            (feature.column.clone(), feature.encoding.clone(), feature.indicator)
+        };
         let mut pairs = self.features.iter().zip(&trained.features);
         let (here, there) = pairs.find(|(here, there)| meaning(here) != meaning(there))?;
         let (here, there) = (&here.column, &there.column);
         Some(match here == there {
-            true => format!("column `{here}` has other categories, or another scale or encoding, than in training"),
-            false => format!("the columns are in another order: `{here}` is in the place of `{there}` in training"),
+            true => format!(
+                "column `{here}` has other categories, or another scale or encoding, than in \
+                 training"
+            ),
+            false => format!(
+                "the columns are in another order: `{here}` is in the place of `{there}` in \
+                 training"
+            ),
         })
     }
 }
 
-/// The document of the checkpoint in `folder`, of the last in it, or of the last in the folder `checkpoint` that `gsplit run` makes.
+/// The document of the checkpoint in `folder`, of the last in it, or of the last in the folder
+/// `checkpoint` that `gsplit run` makes.
 fn newest_checkpoint(folder: &Path) -> Option<PathBuf> {
     let epochs = |folder: &Path| {
         let paths = crate::entries(folder).unwrap_or_default().into_iter();
-        paths.filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"epoch-"))).max()
+        paths
+            .filter(|path| {
+                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"epoch-"))
+            })
+            .max()
     };
     let places = [Some(folder.to_path_buf()), epochs(folder), epochs(&folder.join("checkpoint"))];
-    places.into_iter().flatten().map(|place| place.join("checkpoint.json")).find(|document| document.is_file())
+    places
+        .into_iter()
+        .flatten()
+        .map(|place| place.join("checkpoint.json"))
+        .find(|document| document.is_file())
 }

@@ -1,7 +1,8 @@
 //! Row of each vertex, in a file that has rows of only some vertices.
 //!
-//! Returns: the position of a vertex among the ascending vertices that have a row. Idea: a bit per vertex, and for each 64 the
-//! number of bits before them (Jacobson's rank, 1989). Cost: 1.5 bits per vertex of the graph; a look-up reads two words.
+//! Returns: the position of a vertex among the ascending vertices that have a row. Idea: a bit per
+//! vertex, and for each 64 the number of bits before them (Jacobson's rank, 1989). Cost: 1.5 bits
+//! per vertex of the graph; a look-up reads two words.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Scores of a trained model compared with a baseline, and class by class: part of a checkpoint, shown by `gsplit report`.
+//! Scores of a trained model compared with a baseline, and class by class: part of a checkpoint,
+//! shown by `gsplit report`.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,8 @@ use crate::{EpochReport, Split};
 /// A loss has diverged if it is this many times the lowest loss before it.
 const DIVERGED: f64 = 1000.0;
 
-/// Scores of the model that predicts the same for every vertex, without reading a feature or an edge.
+/// Scores of the model that predicts the same for every vertex, without reading a feature or an
+/// edge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     /// Its name, e.g. `majority`.
@@ -32,7 +34,8 @@ pub struct ModelScores {
     pub baseline: Option<Baseline>,
     /// The splits class by class, where classes are learnt.
     pub splits: Vec<SplitScores>,
-    /// Notes on the splits: splits in which the metric has no value, and too few vertices to train on.
+    /// Notes on the splits: splits in which the metric has no value, and too few vertices to train
+    /// on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -40,7 +43,8 @@ pub struct ModelScores {
 impl ModelScores {
     /// Note that the scores of this epoch of `history` are not above the baseline's, if any is not.
     pub fn below_baseline<S>(&self, history: &[EpochReport<S>]) -> Option<String> {
-        let (baseline, epoch) = (self.baseline.as_ref()?, history.iter().find(|report| report.epoch == self.epoch)?);
+        let (baseline, epoch) =
+            (self.baseline.as_ref()?, history.iter().find(|report| report.epoch == self.epoch)?);
         let sign = if epoch.scores_are_errors { -1.0 } else { 1.0 };
         let splits = [("valid", epoch.valid, baseline.valid), ("test", epoch.test, baseline.test)];
         let worse = splits.into_iter().filter_map(|(split, score, of_baseline)| {
@@ -51,12 +55,17 @@ impl ModelScores {
         });
         let worse = worse.collect::<Vec<_>>().join(", ");
         let remedy = "try another --lr or other features";
-        (!worse.is_empty())
-            .then(|| format!("the model of epoch {} is no better than the baseline: {worse}: {remedy}", self.epoch))
+        (!worse.is_empty()).then(|| {
+            format!(
+                "the model of epoch {} is no better than the baseline: {worse}: {remedy}",
+                self.epoch
+            )
+        })
     }
 }
 
-/// Note on the first epoch of `history` whose loss is above the first epoch's and a thousand times the lowest before it.
+/// Note on the first epoch of `history` whose loss is above the first epoch's and a thousand times
+/// the lowest before it.
 pub fn diverged<S>(history: &[EpochReport<S>]) -> Option<String> {
     let mut lowest = history.first()?;
     for report in history {
@@ -64,7 +73,8 @@ pub fn diverged<S>(history: &[EpochReport<S>]) -> Option<String> {
         if report.loss > history[0].loss && report.loss > DIVERGED * lowest.loss.max(1e-6) {
             let rate = report.learning_rate;
             return Some(format!(
-                "the loss rose from {:.4} in epoch {} to {:.4} in epoch {}: the training has diverged: pass a lower --lr (it is {rate})",
+                "the loss rose from {:.4} in epoch {} to {:.4} in epoch {}: the training has \
+                 diverged: pass a lower --lr (it is {rate})",
                 lowest.loss, lowest.epoch, report.loss, report.epoch
             ));
         }
@@ -85,12 +95,13 @@ pub fn notes<S>(history: &[EpochReport<S>], scores: Option<&ModelScores>) -> Vec
 pub struct SplitScores {
     /// The split.
     pub split: Split,
-    /// Mean of the classes' F1. Where vertices have one class each, classes that are neither predicted nor actual are left out.
+    /// Mean of the classes' F1. Where vertices have one class each, classes that are neither
+    /// predicted nor actual are left out.
     pub macro_f1: f64,
     /// Scores by class.
     pub classes: Vec<ClassScores>,
-    /// Wrong predictions by pair of classes, the most frequent first; empty if a vertex can have several classes. With
-    /// more than 20 classes, only the most frequent pairs.
+    /// Wrong predictions by pair of classes, the most frequent first; empty if a vertex can have
+    /// several classes. With more than 20 classes, only the most frequent pairs.
     pub confused: Vec<Confused>,
 }
 
@@ -129,7 +140,10 @@ mod tests {
     type Report = EpochReport<()>;
 
     fn history(losses: &[f64]) -> Vec<Report> {
-        (1..).zip(losses).map(|(epoch, &loss)| Report { epoch, loss, ..Report::default() }).collect()
+        (1..)
+            .zip(losses)
+            .map(|(epoch, &loss)| Report { epoch, loss, ..Report::default() })
+            .collect()
     }
 
     #[test]
@@ -145,11 +159,23 @@ mod tests {
             Report::best(&reports.collect::<Vec<_>>()).map(|best| best.epoch)
         };
         let nan = Some(f64::NAN);
-        assert_eq!(best(&[(Some(1.0), Some(0.3)), (Some(1.0), Some(0.1)), (Some(1.0), Some(0.1))], false), Some(2));
-        assert_eq!(best(&[(Some(0.9), Some(0.1)), (Some(1.0), Some(0.3)), (None, None)], false), Some(2));
-        assert_eq!(best(&[(Some(2.0), Some(0.1)), (Some(1.0), Some(0.3)), (Some(1.0), Some(0.2))], true), Some(3));
+        assert_eq!(
+            best(&[(Some(1.0), Some(0.3)), (Some(1.0), Some(0.1)), (Some(1.0), Some(0.1))], false),
+            Some(2)
+        );
+        assert_eq!(
+            best(&[(Some(0.9), Some(0.1)), (Some(1.0), Some(0.3)), (None, None)], false),
+            Some(2)
+        );
+        assert_eq!(
+            best(&[(Some(2.0), Some(0.1)), (Some(1.0), Some(0.3)), (Some(1.0), Some(0.2))], true),
+            Some(3)
+        );
         assert_eq!(best(&[(Some(1.0), None), (Some(1.0), None)], false), Some(1));
-        assert_eq!(best(&[(Some(1.0), None), (Some(1.0), Some(5.0)), (Some(1.0), nan)], false), Some(2));
+        assert_eq!(
+            best(&[(Some(1.0), None), (Some(1.0), Some(5.0)), (Some(1.0), nan)], false),
+            Some(2)
+        );
         assert_eq!(best(&[(nan, None), (Some(0.1), None), (nan, None)], false), Some(2));
         assert_eq!(best(&[(nan, None), (None, Some(1.0))], false), None);
     }
@@ -157,10 +183,17 @@ mod tests {
     #[test]
     fn a_loss_that_grows_a_thousandfold_has_diverged() {
         let line = diverged(&history(&[0.9917, 94_588_411_904.0, 2_085_123_840.0])).unwrap();
-        assert!(line.starts_with("the loss rose from 0.9917 in epoch 1 to 94588411904.0000 in epoch 2"), "{line}");
+        assert!(
+            line.starts_with("the loss rose from 0.9917 in epoch 1 to 94588411904.0000 in epoch 2"),
+            "{line}"
+        );
         assert!(line.contains("diverged: pass a lower --lr"), "{line}");
-        assert!(diverged(&history(&[2.0, 0.5, 3000.0])).unwrap().contains("from 0.5000 in epoch 2"));
-        for fine in [&[1.0, 0.9, 2.0][..], &[1.0, 999.0], &[1.0, 1e-9, 1e-3], &[0.0, 0.0, 5e-4], &[]] {
+        assert!(
+            diverged(&history(&[2.0, 0.5, 3000.0])).unwrap().contains("from 0.5000 in epoch 2")
+        );
+        for fine in
+            [&[1.0, 0.9, 2.0][..], &[1.0, 999.0], &[1.0, 1e-9, 1e-3], &[0.0, 0.0, 5e-4], &[]]
+        {
             assert_eq!(diverged(&history(fine)), None, "{fine:?}");
         }
     }
@@ -168,7 +201,12 @@ mod tests {
     #[test]
     fn scores_that_are_not_above_the_baseline_are_named() {
         let below = |score: f64, baseline: f64, scores_are_errors| {
-            let baseline = Baseline { name: "majority".into(), class: None, valid: Some(baseline), test: None };
+            let baseline = Baseline {
+                name: "majority".into(),
+                class: None,
+                valid: Some(baseline),
+                test: None,
+            };
             let scores = ModelScores {
                 epoch: 1,
                 metric: "accuracy".into(),
@@ -176,19 +214,31 @@ mod tests {
                 splits: Vec::new(),
                 notes: vec!["first".into()],
             };
-            let report =
-                Report { epoch: 1, valid: Some(score), test: Some(0.0), scores_are_errors, ..Report::default() };
+            let report = Report {
+                epoch: 1,
+                valid: Some(score),
+                test: Some(0.0),
+                scores_are_errors,
+                ..Report::default()
+            };
             notes(&[report], Some(&scores)).join("; ")
         };
         let line = below(0.0569, 0.3158, false);
         assert!(
             line.starts_with(
-                "first; the model of epoch 1 is no better than the baseline: valid 0.0569 (majority 0.3158):"
+                "first; the model of epoch 1 is no better than the baseline: valid 0.0569 \
+                 (majority 0.3158):"
             ),
             "{line}"
         );
-        assert!(below(0.5, 0.5, false).contains("valid 0.5000") && below(f64::NAN, 0.5, true).contains("valid NaN"));
+        assert!(
+            below(0.5, 0.5, false).contains("valid 0.5000")
+                && below(f64::NAN, 0.5, true).contains("valid NaN")
+        );
         assert!(below(2.0, 1.0, true).contains("valid 2.0000 (majority 1.0000)"));
-        assert_eq!((below(0.6, 0.5, false), below(0.5, 1.0, true)), ("first".to_string(), "first".to_string()));
+        assert_eq!(
+            (below(0.6, 0.5, false), below(0.5, 1.0, true)),
+            ("first".to_string(), "first".to_string())
+        );
     }
 }

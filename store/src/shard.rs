@@ -11,12 +11,14 @@
 //!   partition/<key>/        the partition that says who owns what, byte for byte
 //! ```
 //!
-//! A shard cut by columns has no `unlabelled.npy`, `owned.npy` or partition. Its `feat.arrow` has a row for each vertex
-//! with the values of the host's columns; `label.npy` is that of the whole dataset.
+//! A shard cut by columns has no `unlabelled.npy`, `owned.npy` or partition. Its `feat.arrow` has a
+//! row for each vertex with the values of the host's columns; `label.npy` is that of the whole
+//! dataset.
 //!
-//! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Original ids, other node columns, presamples and
-//! placements are left out. [`Dataset::features`], [`Dataset::labels`] and the other methods that promise a row for
-//! each vertex refuse a shard; use [`Dataset::held_features`] and its like. They know the stored rows and columns.
+//! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Original ids, other node
+//! columns, presamples and placements are left out. [`Dataset::features`], [`Dataset::labels`] and
+//! the other methods that promise a row for each vertex refuse a shard; use
+//! [`Dataset::held_features`] and its like. They know the stored rows and columns.
 
 use std::ops::Range;
 
@@ -24,7 +26,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::labels::{ClassLabels, HeldLabels, Label, NumericLabels};
 use crate::rows::check_ascending;
-use crate::{Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result};
+use crate::{
+    Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result,
+};
 
 /// The vertices whose rows a shard holds.
 pub(crate) const OWNED: &str = "nodes/owned.npy";
@@ -41,8 +45,8 @@ pub struct ShardInfo {
     pub by: Cut,
     /// The host that it is for, from 0.
     pub host: u32,
-    /// Number of hosts. With p parts, host h has p / hosts parts, starting at part h · p / hosts; if cut by columns,
-    /// see [`columns_of`].
+    /// Number of hosts. With p parts, host h has p / hosts parts, starting at part h · p / hosts;
+    /// if cut by columns, see [`columns_of`].
     pub hosts: u32,
 }
 
@@ -50,14 +54,16 @@ pub struct ShardInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
-    /// Rows of the host's own vertices: key of the partition that assigns them, and the digest of its assignment.
+    /// Rows of the host's own vertices: key of the partition that assigns them, and the digest of
+    /// its assignment.
     Partition(String, Checksum),
-    /// Values of the host's columns of every feature row; holds the number of columns of a whole row.
+    /// Values of the host's columns of every feature row; holds the number of columns of a whole
+    /// row.
     Columns(u32),
 }
 
-/// The columns that rank or host `i` of `n` has, of rows of `features` values. Some ranges are empty if there are fewer
-/// columns than `n`.
+/// The columns that rank or host `i` of `n` has, of rows of `features` values. Some ranges are
+/// empty if there are fewer columns than `n`.
 pub fn columns_of(features: usize, i: usize, n: usize) -> Range<usize> {
     features * i / n..features * (i + 1) / n
 }
@@ -71,13 +77,15 @@ impl ShardInfo {
         }
     }
 
-    /// The columns that it holds, and the number of columns of a whole row; `None` where it holds whole rows.
+    /// The columns that it holds, and the number of columns of a whole row; `None` where it holds
+    /// whole rows.
     pub fn columns(&self) -> Option<(Range<usize>, usize)> {
         match self.by {
             Cut::Partition(..) => None,
-            Cut::Columns(dim) => {
-                Some((columns_of(dim as usize, self.host as usize, self.hosts.max(1) as usize), dim as usize))
-            }
+            Cut::Columns(dim) => Some((
+                columns_of(dim as usize, self.host as usize, self.hosts.max(1) as usize),
+                dim as usize,
+            )),
         }
     }
 
@@ -119,18 +127,20 @@ impl Dataset {
         self.manifest().shard.as_ref()
     }
 
-    /// The files of the whole dataset: its own, or, for a shard, the files of the dataset it was cut from.
+    /// The files of the whole dataset: its own, or, for a shard, the files of the dataset it was
+    /// cut from.
     pub fn whole_files(&self) -> &Files {
         self.shard().map_or(&self.manifest().files, |shard| &shard.origin)
     }
 
-    /// Digest of the content of the whole dataset; a shard has the digest of the dataset it was cut from.
+    /// Digest of the content of the whole dataset; a shard has the digest of the dataset it was cut
+    /// from.
     pub fn fingerprint(&self) -> Checksum {
         Checksum::combine(self.whole_files().values().map(|record| &record.checksum))
     }
 
-    /// Like [`Dataset::features`], but works for a shard: the rows of its own vertices, or rows with some of the
-    /// columns ([`FeatureTable::columns`]).
+    /// Like [`Dataset::features`], but works for a shard: the rows of its own vertices, or rows
+    /// with some of the columns ([`FeatureTable::columns`]).
     ///
     /// # Errors
     /// [`Error::Missing`] without features; [`Error::Corrupt`].
@@ -159,7 +169,10 @@ impl Dataset {
     }
 
     fn held<T: Label>(&self, stored: Column<T>) -> Result<HeldLabels<T>> {
-        let shard = self.index().map(|index| Ok::<_, Error>((index.clone(), self.unlabelled()?))).transpose()?;
+        let shard = self
+            .index()
+            .map(|index| Ok::<_, Error>((index.clone(), self.unlabelled()?)))
+            .transpose()?;
         Ok(HeldLabels::new(stored, shard))
     }
 
@@ -175,14 +188,16 @@ impl Dataset {
     fn unlabelled(&self) -> Result<Column<u32>> {
         let path = self.part(UNLABELLED, "list of unlabelled vertices", "cut it again")?;
         let vertices = Column::<u32>::open(&path)?;
-        check_ascending(self.num_vertices(), &vertices).map_err(|problem| Error::corrupt(path, problem))?;
+        check_ascending(self.num_vertices(), &vertices)
+            .map_err(|problem| Error::corrupt(path, problem))?;
         Ok(vertices)
     }
 
     /// Refuses a shard, which does not have `what` for every vertex.
     pub(crate) fn expect_whole(&self, what: &str) -> Result<()> {
         let Some(shard) = self.shard() else { return Ok(()) };
-        let remedy = format!("it is {shard}: use the dataset `{}` that it was cut from", self.name());
+        let remedy =
+            format!("it is {shard}: use the dataset `{}` that it was cut from", self.name());
         Err(self.missing(format!("{what} of all vertices"), remedy))
     }
 }

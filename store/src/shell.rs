@@ -5,15 +5,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Quotes `word` for a shell if necessary. Control characters and bytes that are not UTF-8 are written as octal numbers
-/// in `$'...'`, which bash, ksh and zsh read.
+/// Quotes `word` for a shell if necessary. Control characters and bytes that are not UTF-8 are
+/// written as octal numbers in `$'...'`, which bash, ksh and zsh read.
 pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref().as_bytes();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
     let is_shown = |c: char| c.is_alphanumeric() || c == ' ' || c.is_ascii_graphic();
     match std::str::from_utf8(word) {
         Ok(text) if !text.is_empty() && text.chars().all(is_plain) => return text.to_string(),
-        Ok(text) if text.chars().all(is_shown) => return format!("'{}'", text.replace('\'', r"'\''")),
+        Ok(text) if text.chars().all(is_shown) => {
+            return format!("'{}'", text.replace('\'', r"'\''"));
+        }
         _ => {}
     }
     let octal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
@@ -62,9 +64,10 @@ mod tests {
         ] {
             assert_eq!(shell_path(path), expected);
         }
-        for (path, expected) in
-            [(&b"d\xe9j\xc3\xa0'\\1"[..], r"$'d\351jà\'\\1'"), (b"-a\n\x1b[1m", r"$'./-a\012\033[1m'")]
-        {
+        for (path, expected) in [
+            (&b"d\xe9j\xc3\xa0'\\1"[..], r"$'d\351jà\'\\1'"),
+            (b"-a\n\x1b[1m", r"$'./-a\012\033[1m'"),
+        ] {
             assert_eq!(shell_path(OsStr::from_bytes(path)), expected);
         }
         let names: [&[u8]; 6] = [b"a b", b"it's", b"\xff\xfe9", b"-n", b"$(x) \xe9'\\", b"line\n2"];

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use crate::memory::{parse_bytes, parse_decimal};
 use crate::text_in_files;
 
-/// An amount of memory: bytes, or a share of something, such as all feature rows or the memory of the machine.
+/// An amount of memory: bytes, or a share of something, such as all feature rows or the memory of
+/// the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
     /// A number of bytes.
@@ -55,11 +56,12 @@ impl fmt::Display for Size {
 /// Exact and short: `4GiB`, `2GB`, `1537`.
 fn short(bytes: u64) -> String {
     let names = [("KiB", "KB"), ("MiB", "MB"), ("GiB", "GB"), ("TiB", "TB")];
-    let units = (1..)
-        .zip(names)
-        .flat_map(|(power, (binary, decimal))| [(1024u64.pow(power), binary), (1000u64.pow(power), decimal)]);
-    let exact =
-        units.filter(|(unit, _)| bytes.is_multiple_of(*unit)).map(|(unit, name)| format!("{}{name}", bytes / unit));
+    let units = (1..).zip(names).flat_map(|(power, (binary, decimal))| {
+        [(1024u64.pow(power), binary), (1000u64.pow(power), decimal)]
+    });
+    let exact = units
+        .filter(|(unit, _)| bytes.is_multiple_of(*unit))
+        .map(|(unit, name)| format!("{}{name}", bytes / unit));
     exact.chain([bytes.to_string()]).min_by_key(String::len).unwrap_or_default()
 }
 
@@ -84,9 +86,21 @@ mod tests {
         }
         let share: Size = "12.5%".parse().unwrap();
         assert_eq!((share.bytes(1000), share.to_string().as_str()), (125, "12.5%"));
-        for text in
-            ["", "x", "4 apples", "0", "-4GiB", "nan", "1e3", ".", "99999999999TiB", "1.2.3", "%", "inf%", "4GiB/s"]
-        {
+        for text in [
+            "",
+            "x",
+            "4 apples",
+            "0",
+            "-4GiB",
+            "nan",
+            "1e3",
+            ".",
+            "99999999999TiB",
+            "1.2.3",
+            "%",
+            "inf%",
+            "4GiB/s",
+        ] {
             let line = text.parse::<Size>().unwrap_err();
             assert!(line.starts_with("expected a size"), "{text}: {line}");
         }

@@ -1,12 +1,14 @@
 //! Detects whether a file is untouched, without reading it.
 //!
-//! A write, a rename onto the path and a copy that keeps the time of modification all change one of three things: that time,
-//! the time of change, which only the kernel sets, or the inode. So a file whose stamp and length match the record
-//! still has its content. The reverse does not hold: `touch` and a move to another disk change the stamp but no byte,
-//! so a checksum decides if stamps differ.
+//! A write, a rename onto the path and a copy that keeps the time of modification all change one of
+//! three things: that time, the time of change, which only the kernel sets, or the inode. So a file
+//! whose stamp and length match the record still has its content. The reverse does not hold:
+//! `touch` and a move to another disk change the stamp but no byte, so a checksum decides if stamps
+//! differ.
 //!
-//! A file that is written twice within one tick of its file system's clock has the same stamp twice. So no stamp is
-//! recorded for a file that has just changed ([`Stamp::of`]): it is read again the next time.
+//! A file that is written twice within one tick of its file system's clock has the same stamp
+//! twice. So no stamp is recorded for a file that has just changed ([`Stamp::of`]): it is read
+//! again the next time.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -30,9 +32,11 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of a file, `None` when the file changed so recently that its next change may leave the same one.
+    /// The stamp of a file, `None` when the file changed so recently that its next change may leave
+    /// the same one.
     pub fn of(file: &Metadata) -> Option<Self> {
-        let nanoseconds = |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
+        let nanoseconds =
+            |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
         let changed = u64::try_from(file.ctime()).ok().map(Duration::from_secs)?;
         let settled = SystemTime::UNIX_EPOCH.checked_add(changed + TICK)?;
         (settled <= SystemTime::now()).then(|| Self {

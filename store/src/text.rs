@@ -21,16 +21,21 @@ impl fmt::Display for Written {
             Self::Text(text) => f.write_str(text),
             Self::Whole(number) => number.fmt(f),
             Self::Number(number) => number.fmt(f),
-            Self::List(items) => f.write_str(&items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+            Self::List(items) => {
+                f.write_str(&items.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+            }
         }
     }
 }
 
-/// Deserializes a value that has a textual form from its text; from a number; or from a list, as if its items were joined by commas.
+/// Deserializes a value that has a textual form from its text; from a number; or from a list, as if
+/// its items were joined by commas.
 ///
 /// # Errors
 /// The error of [`FromStr`].
-pub fn from_text<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub fn from_text<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Written::deserialize(deserializer)?.to_string().parse().map_err(D::Error::custom)
 }
 
@@ -50,13 +55,18 @@ pub fn option_from_text<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>
 macro_rules! text_in_files {
     ($type:ty) => {
         impl ::serde::Serialize for $type {
-            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> ::std::result::Result<S::Ok, S::Error> {
+            fn serialize<S: ::serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> ::std::result::Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
 
         impl<'de> ::serde::Deserialize<'de> for $type {
-            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> ::std::result::Result<Self, D::Error> {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::std::result::Result<Self, D::Error> {
                 $crate::text::from_text(deserializer)
             }
         }

@@ -9,8 +9,9 @@ use crate::{Column, Error, FileRecord, NpyWriter, Result};
 
 /// In-neighbours of every vertex: `v` has `indices[indptr[v]..indptr[v + 1]]`, ascending.
 ///
-/// Opening proves that `indptr` starts at 0, never falls and ends at the number of edges. That every index is below the
-/// number of vertices is proved by [`Topology::check_indices`], which reads all of them and so is left to `verify`.
+/// Opening proves that `indptr` starts at 0, never falls and ends at the number of edges. That
+/// every index is below the number of vertices is proved by [`Topology::check_indices`], which
+/// reads all of them and so is left to `verify`.
 #[derive(Clone, Debug)]
 pub struct Topology {
     indptr: Column<u64>,
@@ -19,8 +20,8 @@ pub struct Topology {
     scattered: OnceLock<Scattered>,
 }
 
-/// A copy of `indptr`, which every draw reads (the system evicts mapped pages when others are read), and a mapping of
-/// `indices` separate from the one used by passes over all edges.
+/// A copy of `indptr`, which every draw reads (the system evicts mapped pages when others are
+/// read), and a mapping of `indices` separate from the one used by passes over all edges.
 #[derive(Clone, Debug)]
 struct Scattered {
     indptr: Vec<u64>,
@@ -32,32 +33,46 @@ impl Topology {
     pub fn open(folder: &Path) -> Result<Self> {
         let indptr = Column::<u64>::open(folder.join("indptr.npy"))?;
         let indices = Column::<u32>::open(folder.join("indices.npy"))?;
-        check_indptr(&indptr, indices.len() as u64).map_err(|problem| Error::corrupt(indptr.path(), problem))?;
+        check_indptr(&indptr, indices.len() as u64)
+            .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
         Ok(Self { indptr, indices, scattered: OnceLock::new() })
     }
 
     /// A graph in memory: a copy of `indptr` and `indices`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if these are not as the type promises; [`Error::Io`] if there is not enough memory.
+    /// [`Error::Corrupt`] if these are not as the type promises; [`Error::Io`] if there is not
+    /// enough memory.
     pub fn in_memory(indptr: &[u64], indices: &[u32]) -> Result<Self> {
-        let (indptr, indices) = (Column::in_memory("indptr", indptr)?, Column::in_memory("indices", indices)?);
-        check_indptr(&indptr, indices.len() as u64).map_err(|problem| Error::corrupt(indptr.path(), problem))?;
+        let (indptr, indices) =
+            (Column::in_memory("indptr", indptr)?, Column::in_memory("indices", indices)?);
+        check_indptr(&indptr, indices.len() as u64)
+            .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
         let graph = Self { indptr, indices, scattered: OnceLock::new() };
         graph.check_indices()?;
         Ok(graph)
     }
 
-    /// A graph in memory of `num_vertices` vertices and an edge from each of `sources` to the one of `targets` at its place.
+    /// A graph in memory of `num_vertices` vertices and an edge from each of `sources` to the one
+    /// of `targets` at its place.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the lists have different lengths or name other vertices; [`Error::Io`] if there is not enough memory.
+    /// [`Error::Invalid`] if the lists have different lengths or name other vertices; [`Error::Io`]
+    /// if there is not enough memory.
     pub fn of_edges(num_vertices: usize, sources: &[u32], targets: &[u32]) -> Result<Self> {
         if sources.len() != targets.len() {
-            return Err(Error::Invalid(format!("{} sources for {} targets", sources.len(), targets.len())));
+            return Err(Error::Invalid(format!(
+                "{} sources for {} targets",
+                sources.len(),
+                targets.len()
+            )));
         }
-        if let Some(v) = sources.par_iter().chain(targets).find_any(|&&v| v as usize >= num_vertices) {
-            return Err(Error::Invalid(format!("an edge of vertex {v}, the graph has {num_vertices} vertices")));
+        if let Some(v) =
+            sources.par_iter().chain(targets).find_any(|&&v| v as usize >= num_vertices)
+        {
+            return Err(Error::Invalid(format!(
+                "an edge of vertex {v}, the graph has {num_vertices} vertices"
+            )));
         }
         let mut indptr = vec![0u64; num_vertices + 1];
         targets.iter().for_each(|&target| indptr[target as usize + 1] += 1);
@@ -81,8 +96,9 @@ impl Topology {
         self.scattered.get().map_or(&self.indptr, |scattered| &scattered.indptr)
     }
 
-    /// A mapping of [`indices`](Self::indices) for draws, where the graph takes more than half of `memory` bytes, so that a part of it may
-    /// have to be read again and again. [`indptr`](Self::indptr) is then copied to memory.
+    /// A mapping of [`indices`](Self::indices) for draws, where the graph takes more than half of
+    /// `memory` bytes, so that a part of it may have to be read again and again.
+    /// [`indptr`](Self::indptr) is then copied to memory.
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
@@ -150,10 +166,15 @@ impl TopologyWriter {
     pub fn create(folder: &Path) -> Result<Self> {
         let mut indptr = NpyWriter::create(folder.join("indptr.npy"))?;
         indptr.push(&[0])?;
-        Ok(Self { indptr, indices: NpyWriter::create(folder.join("indices.npy"))?, offsets: Vec::new() })
+        Ok(Self {
+            indptr,
+            indices: NpyWriter::create(folder.join("indices.npy"))?,
+            offsets: Vec::new(),
+        })
     }
 
-    /// Appends the next vertices by their degrees, and all their in-neighbours, ascending for each of them.
+    /// Appends the next vertices by their degrees, and all their in-neighbours, ascending for each
+    /// of them.
     pub fn push(&mut self, degrees: &[u64], indices: &[u32]) -> Result<()> {
         let mut end = self.indices.len();
         self.offsets.clear();
@@ -164,12 +185,15 @@ impl TopologyWriter {
         self.indices.push(indices)?;
         if end != self.indices.len() {
             let found = indices.len();
-            return Err(Error::Invalid(format!("{found} in-neighbours, expected as many as the degrees add up to")));
+            return Err(Error::Invalid(format!(
+                "{found} in-neighbours, expected as many as the degrees add up to"
+            )));
         }
         self.indptr.push(&self.offsets)
     }
 
-    /// Appends some of the in-neighbours of the next vertex, which [`TopologyWriter::end_vertex`] ends.
+    /// Appends some of the in-neighbours of the next vertex, which [`TopologyWriter::end_vertex`]
+    /// ends.
     pub fn push_part(&mut self, indices: &[u32]) -> Result<()> {
         self.indices.push(indices)
     }
@@ -201,7 +225,11 @@ pub(crate) fn check_indptr(indptr: &[u64], num_edges: u64) -> Result<(), String>
         return Err("expected at least one offset".into());
     };
     if indptr.len() - 1 > u32::MAX as usize {
-        return Err(format!("{} vertices; ids are 32-bit, so at most {} are supported", indptr.len() - 1, u32::MAX));
+        return Err(format!(
+            "{} vertices; ids are 32-bit, so at most {} are supported",
+            indptr.len() - 1,
+            u32::MAX
+        ));
     }
     if first != 0 || last != num_edges {
         return Err(format!("expected offsets from 0 to {num_edges}, found {first} to {last}"));
@@ -233,6 +261,9 @@ mod tests {
             assert_ne!(drawn.as_ptr(), topology.indices().as_ptr());
         }
         assert_ne!(topology.indptr().as_ptr(), mapped);
-        assert_eq!((topology.indptr(), topology.in_neighbours(0)), (&[0, 2, 2, 3][..], &[1, 2][..]));
+        assert_eq!(
+            (topology.indptr(), topology.in_neighbours(0)),
+            (&[0, 2, 2, 3][..], &[1, 2][..])
+        );
     }
 }

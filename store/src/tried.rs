@@ -1,11 +1,13 @@
-//! Cache of the artifacts that `gsplit plan` and `gsplit compare` make to answer: the folder `tried/` of a dataset.
+//! Cache of the artifacts that `gsplit plan` and `gsplit compare` make to answer: the folder
+//! `tried/` of a dataset.
 //!
 //! ```text
 //! tried/presample/<key>/   tried/partition/<key>/   tried/placement/<key>/      as the dataset's own, without `tried/`
 //! ```
 //!
-//! An option that takes an artifact's key also takes `tried/KEY`. No listing shows it, and no default chooses it.
-//! Artifacts record others by their bare keys, so that one can become the dataset's own unchanged ([`keep`]).
+//! An option that takes an artifact's key also takes `tried/KEY`. No listing shows it, and no
+//! default chooses it. Artifacts record others by their bare keys, so that one can become the
+//! dataset's own unchanged ([`keep`]).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +16,10 @@ use std::path::PathBuf;
 use crate::artifact::{self, Artifact};
 use crate::staging::{Staging, tree};
 use crate::verify::strays;
-use crate::{Dataset, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result, artifact_key, document, entries};
+use crate::{
+    Dataset, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result, artifact_key, document,
+    entries,
+};
 
 /// Name of the folder.
 pub(crate) const TRIED: &str = "tried";
@@ -64,7 +69,8 @@ impl Dataset {
         Ok(tree::list(&self.path().join(TRIED))?.values().map(tree::Found::bytes).sum())
     }
 
-    /// Empties the cache. Files and links that gsplit did not make stay, as does an artifact that contains one.
+    /// Empties the cache. Files and links that gsplit did not make stay, as does an artifact that
+    /// contains one.
     ///
     /// # Errors
     /// [`Error::Busy`] if an artifact is being written, and errors of the file system.
@@ -84,11 +90,17 @@ impl Dataset {
         let kind = tried(T::KIND);
         let folder = self.path().join(&kind);
         let Ok(entries) = entries(&folder) else { return Ok(Vec::new()) };
-        let found = tree::list(&folder)?.into_iter().map(|(name, found)| (format!("{kind}/{name}"), found)).collect();
+        let found = tree::list(&folder)?
+            .into_iter()
+            .map(|(name, found)| (format!("{kind}/{name}"), found))
+            .collect();
         let strays = strays::find(self.path(), Some(self.manifest()), &found);
         let key_of = |entry: &PathBuf| {
             let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let unfinished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial")).map(str::to_string);
+            let unfinished = name
+                .strip_prefix('.')
+                .and_then(|name| name.strip_suffix(".partial"))
+                .map(str::to_string);
             unfinished.unwrap_or(name)
         };
         let keys: BTreeSet<String> = entries.iter().map(key_of).collect();
@@ -115,15 +127,17 @@ impl Dataset {
     }
 }
 
-/// Makes the artifact `from` of the cache the dataset's own under `key`. Files are linked where the file system can, so both take the space
-/// of one.
+/// Makes the artifact `from` of the cache the dataset's own under `key`. Files are linked where the
+/// file system can, so both take the space of one.
 pub(crate) fn keep<T: Artifact>(dataset: &Dataset, from: &str, key: &str) -> Result<()> {
     let folder = artifact::folder::<T>(dataset, from);
     let (content, _) = document::read::<T>(&folder.join(T::FILE))?;
     let staging = Staging::begin(artifact::target::<T>(dataset, key), false)?;
     for name in content.files().keys().map(String::as_str).chain([T::FILE]) {
         let (from, to) = (folder.join(name), staging.path(name));
-        fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)).map_err(Error::io(&to))?;
+        fs::hard_link(&from, &to)
+            .or_else(|_| fs::copy(&from, &to).map(drop))
+            .map_err(Error::io(&to))?;
     }
     staging.commit().map(drop)
 }
@@ -135,9 +149,16 @@ mod tests {
     use crate::{Counters, DatasetWriter, Presample, PresampleConfig, verify};
 
     fn store(dataset: &Dataset, key: &str) -> Presample {
-        let config =
-            PresampleConfig { fanouts: "2".into(), batch_size: 1, epochs: 1, seed: 0, draw_by: None, negatives: None };
-        let counters = Counters { input: vec![1], appear: vec![1], work: vec![0], edge: Vec::new() };
+        let config = PresampleConfig {
+            fanouts: "2".into(),
+            batch_size: 1,
+            epochs: 1,
+            seed: 0,
+            draw_by: None,
+            negatives: None,
+        };
+        let counters =
+            Counters { input: vec![1], appear: vec![1], work: vec![0], edge: Vec::new() };
         Presample::save(dataset, key, config, 1, &counters, false).unwrap()
     }
 
@@ -146,7 +167,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0, 0], &[]).unwrap();
         let dataset = writer.finish(provenance()).unwrap();
-        assert_eq!((dataset.tried_size().unwrap(), dataset.clean().unwrap()), ((0, 0), Cleaned::default()));
+        assert_eq!(
+            (dataset.tried_size().unwrap(), dataset.clean().unwrap()),
+            ((0, 0), Cleaned::default())
+        );
         store(&dataset, "tried/a");
         store(&dataset, "tried/b");
         assert!(dataset.keys("presample").unwrap().is_empty());
@@ -155,7 +179,9 @@ mod tests {
         assert_eq!(kept.checksum(), Presample::open(&dataset, "tried/a").unwrap().checksum());
         let (artifacts, bytes) = dataset.tried_size().unwrap();
         assert!(artifacts == 2 && bytes > 0);
-        let sound = |dataset: &Dataset| verify(dataset.path()).unwrap().iter().all(|found| found.problem.is_none());
+        let sound = |dataset: &Dataset| {
+            verify(dataset.path()).unwrap().iter().all(|found| found.problem.is_none())
+        };
         assert!(sound(&dataset));
 
         // Files of the user's stay, and so does the artifact that contains them.
@@ -169,9 +195,16 @@ mod tests {
         fs::write(cache.join("presample/.c.partial/lock"), "").unwrap();
         assert!(!sound(&dataset));
         let cleaned = dataset.clean().unwrap();
-        assert!(cleaned.bytes > 0 && cleaned.bytes < bytes && cleaned.removed.contains(&"tried/presample/a".into()));
+        assert!(
+            cleaned.bytes > 0
+                && cleaned.bytes < bytes
+                && cleaned.removed.contains(&"tried/presample/a".into())
+        );
         assert!(cleaned.left.contains(&"tried/presample/b/presample.json".into()), "{cleaned:?}");
-        assert!(cleaned.left.contains(&"tried/notes.txt".into()) && !cache.join("presample/.c.partial").exists());
+        assert!(
+            cleaned.left.contains(&"tried/notes.txt".into())
+                && !cache.join("presample/.c.partial").exists()
+        );
         fs::remove_dir_all(cache.join("presample/mine")).unwrap();
         fs::remove_file(cache.join("presample/b/notes.txt")).unwrap();
         fs::remove_file(cache.join("notes.txt")).unwrap();
@@ -179,6 +212,9 @@ mod tests {
         assert!(!cache.exists() && sound(&dataset));
         assert_eq!(dataset.keys("presample").unwrap(), ["mine"]);
         let line = Presample::open(&dataset, "tried/a").unwrap_err().to_string();
-        assert!(line.contains("`tried/a`") && line.contains("run the plan or comparison again"), "{line}");
+        assert!(
+            line.contains("`tried/a`") && line.contains("run the plan or comparison again"),
+            "{line}"
+        );
     }
 }

@@ -1,11 +1,12 @@
-//! Weights that came with the graph. Edge weights: used to draw in-neighbours, to multiply rows in sums, and as the
-//! cost of cutting edges. Vertex weights: to be balanced over parts.
+//! Weights that came with the graph. Edge weights: used to draw in-neighbours, to multiply rows in
+//! sums, and as the cost of cutting edges. Vertex weights: to be balanced over parts.
 
 use std::ops::Deref;
 
 use crate::{Column, ColumnFile, Dataset, Error, Result, VERTEX_WEIGHT};
 
-/// A weight of each edge, in the order of [`Topology::indices`](crate::Topology::indices): finite and not negative.
+/// A weight of each edge, in the order of [`Topology::indices`](crate::Topology::indices): finite
+/// and not negative.
 #[derive(Clone, Debug)]
 pub struct EdgeWeights(Held);
 
@@ -38,14 +39,17 @@ impl EdgeWeights {
 }
 
 impl Dataset {
-    /// The edge column `name` as weights, checked once: f32 from the mapped file, other types converted to 4 bytes per edge.
+    /// The edge column `name` as weights, checked once: f32 from the mapped file, other types
+    /// converted to 4 bytes per edge.
     ///
     /// # Errors
-    /// [`Error::Missing`] without such a column, [`Error::Invalid`] if it has several values per edge, or a weight that
-    /// cannot be drawn by.
+    /// [`Error::Missing`] without such a column, [`Error::Invalid`] if it has several values per
+    /// edge, or a weight that cannot be drawn by.
     pub fn edge_weights(&self, name: &str) -> Result<EdgeWeights> {
         let column = self.edge_column(name)?;
-        let wrong = |problem: String| Error::Invalid(format!("edge column `{name}` cannot weigh edges: {problem}"));
+        let wrong = |problem: String| {
+            Error::Invalid(format!("edge column `{name}` cannot weigh edges: {problem}"))
+        };
         if column.width() != 1 {
             return Err(wrong(format!("expected one value an edge, it has {}", column.width())));
         }
@@ -56,7 +60,10 @@ impl Dataset {
         });
         match weights.iter().position(|weight| !(0.0..f32::INFINITY).contains(weight)) {
             None => Ok(weights),
-            Some(edge) => Err(wrong(format!("edge {edge} has {}, expected finite numbers from 0", weights[edge]))),
+            Some(edge) => Err(wrong(format!(
+                "edge {edge} has {}, expected finite numbers from 0",
+                weights[edge]
+            ))),
         }
     }
 }
@@ -64,7 +71,8 @@ impl Dataset {
 /// Weights of all vertices, of one column of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VertexLoads {
-    /// Name of the column, with a number from 1 if a vertex has several values, e.g. `vertex_weight.2`.
+    /// Name of the column, with a number from 1 if a vertex has several values, e.g.
+    /// `vertex_weight.2`.
     pub name: String,
     /// Weight of each vertex.
     pub values: Vec<u32>,
@@ -78,14 +86,17 @@ impl Dataset {
     pub fn vertex_weights(&self) -> Result<Vec<VertexLoads>> {
         let manifest = self.manifest();
         let named = manifest.vertex_weights.iter().map(String::as_str);
-        let known = manifest.columns.contains_key(VERTEX_WEIGHT) && manifest.vertex_weights.is_empty();
+        let known =
+            manifest.columns.contains_key(VERTEX_WEIGHT) && manifest.vertex_weights.is_empty();
         let mut weights = Vec::new();
         for name in named.chain(known.then_some(VERTEX_WEIGHT)) {
             let column = self.node_column(name)?;
             for at in 0..column.width() {
-                let name = if column.width() == 1 { name.into() } else { format!("{name}.{}", at + 1) };
-                let values = whole(&column, at)
-                    .map_err(|problem| Error::Invalid(format!("{}: {problem}", column.path().display())))?;
+                let name =
+                    if column.width() == 1 { name.into() } else { format!("{name}.{}", at + 1) };
+                let values = whole(&column, at).map_err(|problem| {
+                    Error::Invalid(format!("{}: {problem}", column.path().display()))
+                })?;
                 weights.push(VertexLoads { name, values });
             }
         }
@@ -97,8 +108,11 @@ impl Dataset {
 fn whole(column: &ColumnFile, at: usize) -> std::result::Result<Vec<u32>, String> {
     let weight = |v: usize| {
         let value = column.number(v * column.width() + at);
-        let of_type = || format!("its type is {}, expected integers, or floats of 32 or 64 bits", column.descr());
-        vertex_weight(value.ok_or_else(of_type)?).map_err(|problem| format!("vertex {v}: {problem}"))
+        let of_type = || {
+            format!("its type is {}, expected integers, or floats of 32 or 64 bits", column.descr())
+        };
+        vertex_weight(value.ok_or_else(of_type)?)
+            .map_err(|problem| format!("vertex {v}: {problem}"))
     };
     (0..column.rows()).map(weight).collect()
 }
@@ -126,7 +140,10 @@ mod tests {
         }
         for value in [-1.0, 0.5, f64::NAN, f64::INFINITY, 4_294_967_296.0] {
             let problem = vertex_weight(value).unwrap_err();
-            assert!(problem.contains(&value.to_string()) && problem.contains("whole number"), "{problem}");
+            assert!(
+                problem.contains(&value.to_string()) && problem.contains("whole number"),
+                "{problem}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Bad command lines and bad artifacts: one line, the remedy in it, exit code 1 (usage 2). Raw files with false contents are tested
-//! where they are read, in `preprocess`.
+//! Bad command lines and bad artifacts: one line, the remedy in it, exit code 1 (usage 2). Raw
+//! files with false contents are tested where they are read, in `preprocess`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,8 +16,14 @@ fn values_below_0_are_refused_by_their_own_options() {
     community(folder, 300);
     for (line, words) in [
         ("convert x --out y --memory -1GiB", "--memory -1GiB: expected a size"),
-        ("generate community --vertices -5 --edges 9 --out x", "'--vertices <N>': -5 is not in 1.."),
-        ("generate community --vertices 9 --edges 9 --random-split -0.1,0.2,0.2 --out x", "expected three fractions"),
+        (
+            "generate community --vertices -5 --edges 9 --out x",
+            "'--vertices <N>': -5 is not in 1..",
+        ),
+        (
+            "generate community --vertices 9 --edges 9 --random-split -0.1,0.2,0.2 --out x",
+            "expected three fractions",
+        ),
         ("presample ds --fanouts -5,5", "fanout: expected a number from 1"),
         ("partition ds --parts 2 --epsilon -0.1", "--epsilon -0.1: expected a number above 0"),
         ("place ds --cache -20%", "expected a size such as 4GiB"),
@@ -38,10 +44,15 @@ fn values_below_0_are_refused_by_their_own_options() {
 fn gpus_that_cannot_be_used_are_told_in_one_line() {
     let folder = &*scratch();
     community(folder, 300);
-    let train = |args: &str, code| fails(folder, format!("train ds --parallelism single {args}"), code);
-    // No machine has that many: it lacks this one, or the driver, the compiler or torch for CUDA, each with what to do.
+    let train =
+        |args: &str, code| fails(folder, format!("train ds --parallelism single {args}"), code);
+    // No machine has that many: it lacks this one, or the driver, the compiler or torch for CUDA,
+    // each with what to do.
     let line = train("--device cuda --gpus 4000", 1);
-    assert!(["--device cpu", "pip install", "GPU 4000"].iter().any(|remedy| line.contains(remedy)), "{line}");
+    assert!(
+        ["--device cpu", "pip install", "GPU 4000"].iter().any(|remedy| line.contains(remedy)),
+        "{line}"
+    );
     for (args, words) in [
         ("--gpus 0", "--device cuda"),
         ("--placement peer", "--cache SIZE"),
@@ -81,7 +92,9 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     let run = |line: &str| {
         let words = line.split(' ').map(|word| match word {
             "DS" => name.to_os_string(),
-            word => OsString::from_vec(word.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect()),
+            word => OsString::from_vec(
+                word.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect(),
+            ),
         });
         command(folder, "").args(words).output().unwrap()
     };
@@ -97,7 +110,8 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     ];
     if cfg!(feature = "train") {
         lines.extend([
-            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c --resume --log l.jsonl",
+            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c --resume --log \
+             l.jsonl",
             "infer DS --checkpoint c --out o@.npy --embeddings h@.parquet --force",
             "plan DS --profile cpu-2 --layers 2 --hidden 8 --fanouts 2,2 --batches 2 --systems dgl",
         ]);
@@ -119,7 +133,10 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     }
     fs::write(folder.join(OsStr::from_bytes(b"e\xff.txt")), "1 2\n").unwrap();
     let errors = run("convert e@.txt --out c").stderr;
-    assert!(String::from_utf8_lossy(&errors).contains("expected a name in UTF-8, so that it can be recorded"));
+    assert!(
+        String::from_utf8_lossy(&errors)
+            .contains("expected a name in UTF-8, so that it can be recorded")
+    );
     refused(folder, ["inspect", "no\nwhere\\now"], 1, "error: no\\nwhere\\now: No such file");
 }
 
@@ -127,8 +144,14 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
 fn missing_and_foreign_artifacts_are_named() {
     let folder = &*scratch();
     fs::create_dir(folder.join("empty")).unwrap();
-    for args in ["inspect nowhere", "verify empty", "presample empty --fanouts 5", "partition nowhere --parts 2"] {
-        let problem = if args.contains("empty") { "not a gsplit dataset" } else { "check the path" };
+    for args in [
+        "inspect nowhere",
+        "verify empty",
+        "presample empty --fanouts 5",
+        "partition nowhere --parts 2",
+    ] {
+        let problem =
+            if args.contains("empty") { "not a gsplit dataset" } else { "check the path" };
         refused(folder, args, 1, problem);
     }
     community(folder, 300);
@@ -137,9 +160,16 @@ fn missing_and_foreign_artifacts_are_named() {
     // A presample carried over to another graph.
     ok(folder, "generate community --vertices 301 --edges 900 --out other");
     fs::create_dir_all(folder.join("other/presample")).unwrap();
-    fs::rename(folder.join("ds/presample/f5_b1024_e10_s0"), folder.join("other/presample/f5_b1024_e10_s0")).unwrap();
+    fs::rename(
+        folder.join("ds/presample/f5_b1024_e10_s0"),
+        folder.join("other/presample/f5_b1024_e10_s0"),
+    )
+    .unwrap();
     let line = fails(folder, "partition other --parts 2", 1);
-    assert!(line.contains("`ds`") && line.contains("`other`") && line.contains("another graph"), "{line}");
+    assert!(
+        line.contains("`ds`") && line.contains("`other`") && line.contains("another graph"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -168,8 +198,7 @@ fn a_fifo_in_place_of_a_file_is_refused_by_every_command() {
     if cfg!(feature = "train") {
         fifo("run/run.json");
         fifo("ended/epoch-00001/checkpoint.json");
-        let more =
-            "train ds --config x; plan ds --profile x; run ds --out run; infer ds --checkpoint ended --out o.npy";
+        let more = "train ds --config x; plan ds --profile x; run ds --out run; infer ds --checkpoint ended --out o.npy";
         lines.extend(more.split("; ").map(String::from));
     }
     let refused = |line: &str| {
@@ -183,7 +212,8 @@ fn a_fifo_in_place_of_a_file_is_refused_by_every_command() {
     for line in &lines {
         let errors = refused(line);
         assert!(
-            errors.contains("FIFO") || ["webgraph", "run ds"].iter().any(|word| line.contains(word)),
+            errors.contains("FIFO")
+                || ["webgraph", "run ds"].iter().any(|word| line.contains(word)),
             "{line}: {errors}"
         );
     }

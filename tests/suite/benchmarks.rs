@@ -23,7 +23,11 @@ fn names(folder: &str, end: &str) -> BTreeSet<String> {
 /// The first word after each `before` in `text`, up to a quotation mark or space.
 fn words_after<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c));
-    text.split(before).skip(1).filter_map(|rest| rest.split(ends).next()).filter(|word| !word.is_empty()).collect()
+    text.split(before)
+        .skip(1)
+        .filter_map(|rest| rest.split(ends).next())
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 /// The numbers of a cell, as they are written.
@@ -44,7 +48,11 @@ fn measurements_are_short() {
 #[test]
 fn the_named_benchmarks_and_tables_are_there() {
     let benchmarks = names("bench/benchmarks", "py");
-    let help = Command::new("python3").args(["bench/reproduce.py", "--help"]).current_dir(root()).output().unwrap();
+    let help = Command::new("python3")
+        .args(["bench/reproduce.py", "--help"])
+        .current_dir(root())
+        .output()
+        .unwrap();
     let help = String::from_utf8(help.stdout).unwrap().split_whitespace().collect::<String>();
     for path in ["README.md", "BENCHMARKS.md", "CONTRIBUTING.md", "REPRODUCTION.md"] {
         let text = read(path);
@@ -56,16 +64,23 @@ fn the_named_benchmarks_and_tables_are_there() {
         }
     }
     let claims = read("BENCHMARKS.md");
-    let cited: BTreeSet<String> = words_after(&claims, "make bench NAME=").into_iter().map(str::to_string).collect();
+    let cited: BTreeSet<String> =
+        words_after(&claims, "make bench NAME=").into_iter().map(str::to_string).collect();
     assert_eq!(cited, benchmarks, "BENCHMARKS.md cites every benchmark");
 }
 
 #[test]
 fn numbers_of_the_readme_are_in_the_measurements() {
     let claims = read("BENCHMARKS.md");
-    for row in read("README.md").lines().filter(|line| line.starts_with('|') && line.contains("make bench NAME=")) {
+    for row in read("README.md")
+        .lines()
+        .filter(|line| line.starts_with('|') && line.contains("make bench NAME="))
+    {
         for number in numbers(row) {
-            assert!(claims.contains(number), "README.md has {number}, BENCHMARKS.md does not: {row}");
+            assert!(
+                claims.contains(number),
+                "README.md has {number}, BENCHMARKS.md does not: {row}"
+            );
         }
     }
 }
@@ -76,15 +91,25 @@ fn raw_results_are_complete() {
     let known = &names("bench/benchmarks", "py") | &others;
     for name in names("bench/results", "json") {
         let of_a_paper = name.starts_with("reproduce-");
-        assert!(of_a_paper || known.contains(&name), "bench/results/{name}.json is of no benchmark");
-        let results: Value = serde_json::from_str(&read(&format!("bench/results/{name}.json"))).unwrap();
+        assert!(
+            of_a_paper || known.contains(&name),
+            "bench/results/{name}.json is of no benchmark"
+        );
+        let results: Value =
+            serde_json::from_str(&read(&format!("bench/results/{name}.json"))).unwrap();
         assert_eq!(results["bench"], name.as_str());
         for measured in results["measurements"].as_array().unwrap() {
             let title = measured["title"].as_str().unwrap();
             for key in ["machine", "date"] {
-                assert!(measured[key].as_str().is_some_and(|text| !text.is_empty()), "{name}, {title}: {key}");
+                assert!(
+                    measured[key].as_str().is_some_and(|text| !text.is_empty()),
+                    "{name}, {title}: {key}"
+                );
             }
-            assert!(measured["command"].is_string() || measured["command"].is_array(), "{name}, {title}: command");
+            assert!(
+                measured["command"].is_string() || measured["command"].is_array(),
+                "{name}, {title}: command"
+            );
             let columns = measured["columns"].as_array().unwrap().len();
             for row in measured["rows"].as_array().unwrap() {
                 assert_eq!(row.as_array().unwrap().len(), columns, "{name}, {title}: {row}");

@@ -1,8 +1,8 @@
-//! The corpora of the fuzz targets (`fuzz/`) for stored files, replayed, with mutations of each input. The corpora of the
-//! readers are replayed by `preprocess/tests/corpora.rs`.
+//! The corpora of the fuzz targets (`fuzz/`) for stored files, replayed, with mutations of each
+//! input. The corpora of the readers are replayed by `preprocess/tests/corpora.rs`.
 //!
-//! Stored files change with their formats, so good inputs are made anew here, and replayed as well as the corpus;
-//! `cargo test --test suite write_the_seeds -- --ignored` puts them into it.
+//! Stored files change with their formats, so good inputs are made anew here, and replayed as well
+//! as the corpus; `cargo test --test suite write_the_seeds -- --ignored` puts them into it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,8 +34,13 @@ fn datasets() -> Inputs {
     let convert = |input: &str, name: &str, options: &str| {
         ok(folder, format!("convert {} --out {name} {options}", data.join(input).display()));
     };
-    let nodes = format!("--nodes {} --edge-columns weight", data.join("tables/nodes.tsv").display());
-    convert("tables/edges.csv", "columns", &format!("{nodes} --features random:3 --feature-dtype i8"));
+    let nodes =
+        format!("--nodes {} --edge-columns weight", data.join("tables/nodes.tsv").display());
+    convert(
+        "tables/edges.csv",
+        "columns",
+        &format!("{nodes} --features random:3 --feature-dtype i8"),
+    );
     convert("ogb-csv", "derived", "");
     convert("graphsaint-multi", "several", "");
     convert("tables/names.parquet", "names", "--features random:2");
@@ -51,7 +56,9 @@ fn datasets() -> Inputs {
             Err(error) => error.into_bytes(),
         }
     };
-    let all = |name: &str| stored::dataset_files().map(|file| read(name, file)).collect::<Vec<_>>().join(SEPARATOR);
+    let all = |name: &str| {
+        stored::dataset_files().map(|file| read(name, file)).collect::<Vec<_>>().join(SEPARATOR)
+    };
     ["columns", "derived", "several", "names"].map(|name| (name.to_string(), all(name))).into()
 }
 
@@ -70,15 +77,21 @@ fn seeds(name: &str) -> Inputs {
     }
 }
 
-/// Runs the corpus of `name`, its seeds, and `mutations` of all of these; one at least must be accepted, and all the seeds.
+/// Runs the corpus of `name`, its seeds, and `mutations` of all of these; one at least must be
+/// accepted, and all the seeds.
 fn replay(name: &str, mutations: usize, run: fn(&str, &[u8]) -> bool) {
     let seeds = seeds(name);
-    let inputs: Vec<(String, Vec<u8>)> = seeds.clone().into_iter().chain(mutations::corpus(&corpus(name))).collect();
+    let inputs: Vec<(String, Vec<u8>)> =
+        seeds.clone().into_iter().chain(mutations::corpus(&corpus(name))).collect();
     let accepted = mutations::replay(&inputs, mutations, |bytes, what| {
-        std::panic::catch_unwind(|| run(name, bytes))
-            .unwrap_or_else(|_| panic!("{name}, {what}; its bytes: {}", mutations::keep(name, bytes).display()))
+        std::panic::catch_unwind(|| run(name, bytes)).unwrap_or_else(|_| {
+            panic!("{name}, {what}; its bytes: {}", mutations::keep(name, bytes).display())
+        })
     });
-    assert!(accepted.contains(&true) && accepted[..seeds.len()].iter().all(|&good| good), "{name}: {accepted:?}");
+    assert!(
+        accepted.contains(&true) && accepted[..seeds.len()].iter().all(|&good| good),
+        "{name}: {accepted:?}"
+    );
 }
 
 #[test]
@@ -99,6 +112,8 @@ fn checkpoints_and_configurations_are_read_or_refused() {
 fn write_the_seeds() {
     for name in ["dataset", "journal", "checkpoint"] {
         fs::create_dir_all(corpus(name)).unwrap();
-        seeds(name).into_iter().for_each(|(seed, bytes)| fs::write(corpus(name).join(seed), bytes).unwrap());
+        seeds(name)
+            .into_iter()
+            .for_each(|(seed, bytes)| fs::write(corpus(name).join(seed), bytes).unwrap());
     }
 }

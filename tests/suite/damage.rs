@@ -1,4 +1,5 @@
-//! Invariant 10: a killed stage loses nothing that was finished; a flipped bit is found and the file named.
+//! Invariant 10: a killed stage loses nothing that was finished; a flipped bit is found and the
+//! file named.
 
 use std::fs;
 use std::io::Write;
@@ -77,9 +78,14 @@ fn damage_is_found_by_who_opens_it() {
     ] {
         let path = folder.join("ds").join(file);
         let good = fs::read(&path).unwrap();
-        let results = || ["out", "ds/presample/q", "ds/partition/q"].map(|result| folder.join(result));
-        let clean =
-            || results().iter().filter(|result| result.exists()).for_each(|result| fs::remove_dir_all(result).unwrap());
+        let results =
+            || ["out", "ds/presample/q", "ds/partition/q"].map(|result| folder.join(result));
+        let clean = || {
+            results()
+                .iter()
+                .filter(|result| result.exists())
+                .for_each(|result| fs::remove_dir_all(result).unwrap())
+        };
         ok(folder, user);
         clean();
         flip(&path, back);
@@ -122,10 +128,14 @@ fn figures_of_damaged_files_are_not_shown() {
             let output = gsplit(folder, user);
             let text = [output.stdout, output.stderr].concat();
             let text = String::from_utf8_lossy(&text);
-            let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
+            let errors: Vec<&str> =
+                text.lines().filter(|line| line.starts_with("error: ")).collect();
             let is_named = errors.len() == 1 && errors[0].contains(file);
             assert!(output.status.code() == Some(1) && is_named, "{user:?}: {text}");
-            assert!(!text.contains("600 vertices") && !folder.join("report.html").exists(), "{user:?}, {file}: {text}");
+            assert!(
+                !text.contains("600 vertices") && !folder.join("report.html").exists(),
+                "{user:?}, {file}: {text}"
+            );
         }
         fs::write(&path, good).unwrap();
     }
@@ -144,7 +154,8 @@ fn damage_in_a_long_file_ends_the_run_before_its_result() {
     let mut users = vec![export];
     if cfg!(feature = "train") {
         users.push(
-            "train ds --parallelism single --layers 1 --fanouts 2 --hidden 4 --epochs 1 --batch-size 5000 --checkpoint run --json",
+            "train ds --parallelism single --layers 1 --fanouts 2 --hidden 4 --epochs 1 \
+             --batch-size 5000 --checkpoint run --json",
         );
     }
     for user in users {
@@ -152,7 +163,10 @@ fn damage_in_a_long_file_ends_the_run_before_its_result() {
         let errors = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{user:?}: {errors}");
         let line = errors.trim_end().lines().last().unwrap();
-        assert!(line.starts_with("error: ds/nodes/feat.arrow: ") && line.contains("checksum"), "{errors}");
+        assert!(
+            line.starts_with("error: ds/nodes/feat.arrow: ") && line.contains("checksum"),
+            "{errors}"
+        );
         // With --json only the failure is printed there too.
         let printed = String::from_utf8(output.stdout).unwrap();
         let result = printed.lines().find(|line| !line.starts_with("{\"error\":"));
@@ -162,10 +176,12 @@ fn damage_in_a_long_file_ends_the_run_before_its_result() {
     ok(folder, format!("--no-check {export}"));
 }
 
-/// Kills `args` after each of several delays; whatever the moment, `there` is then absent or sound, and running again works.
+/// Kills `args` after each of several delays; whatever the moment, `there` is then absent or sound,
+/// and running again works.
 fn kill_at_many_moments(folder: &Path, args: &str, there: &str) {
     for delay in [0, 10, 80] {
-        let mut child = command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -195,7 +211,8 @@ fn killing_a_stage_at_any_moment_leaves_the_state_before_or_after() {
     assert_ne!(fs::read(folder.join("ds/dataset.json")).unwrap(), first);
 }
 
-/// Whether the process has set its handler for SIGINT; true too when it is gone, so that nobody waits for it.
+/// Whether the process has set its handler for SIGINT; true too when it is gone, so that nobody
+/// waits for it.
 fn catches_interrupts(process: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { return true };
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -217,19 +234,25 @@ fn interrupted(mut program: Command, delay_ms: u64) -> Output {
 #[test]
 fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
     let folder = &*scratch();
-    let output = interrupted(command(folder, "generate rmat --vertices 2000000 --edges 30000000 --out ds"), 200);
+    let output = interrupted(
+        command(folder, "generate rmat --vertices 2000000 --edges 30000000 --out ds"),
+        200,
+    );
     let errors = errors(&output);
     assert_eq!(output.status.code(), Some(130), "{errors}");
     assert!(errors.trim_end().lines().last().unwrap().starts_with("interrupted:"), "{errors}");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing is left");
 }
 
-/// Interrupts `args` at many moments; the exit code is 130 with one last line, or the command had finished.
+/// Interrupts `args` at many moments; the exit code is 130 with one last line, or the command had
+/// finished.
 fn interrupt_at_many_moments(folder: &Path, args: &str, check: impl Fn()) {
     for delay in [0, 12, 100] {
         let output = interrupted(command(folder, args), delay);
         let errors = errors(&output);
-        let complaints = errors.lines().filter(|line| line.starts_with("interrupted:") || line.starts_with("error:"));
+        let complaints = errors
+            .lines()
+            .filter(|line| line.starts_with("interrupted:") || line.starts_with("error:"));
         match output.status.code() {
             Some(0) => {}
             Some(130) => assert_eq!(complaints.count(), 1, "after {delay} ms: {errors}"),
@@ -251,7 +274,9 @@ fn interrupts_never_publish_half_an_artifact_nor_lose_a_whole_one() {
         }
     });
     ok(folder, generate);
-    interrupt_at_many_moments(folder, &format!("{generate} --force"), || drop(ok(folder, "verify ds")));
+    interrupt_at_many_moments(folder, &format!("{generate} --force"), || {
+        drop(ok(folder, "verify ds"))
+    });
 }
 
 #[cfg(feature = "train")]
@@ -273,11 +298,19 @@ fn interrupted_training_says_what_is_left_and_how_to_go_on() {
     let train = "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 8 --epochs 100000";
     let ends = [
         ("--log a.jsonl", "nothing is kept, a run with --checkpoint DIR can be resumed"),
-        ("--log b.jsonl --checkpoint run", "in run is kept; the same command with --resume goes on from there"),
-        ("--log b.jsonl --checkpoint run --resume", "in run is kept; the same command goes on from there"),
+        (
+            "--log b.jsonl --checkpoint run",
+            "in run is kept; the same command with --resume goes on from there",
+        ),
+        (
+            "--log b.jsonl --checkpoint run --resume",
+            "in run is kept; the same command goes on from there",
+        ),
     ];
     for (options, expected) in ends {
-        let length = || fs::metadata(folder.join(options.split(' ').nth(1).unwrap())).map_or(0, |log| log.len());
+        let length = || {
+            fs::metadata(folder.join(options.split(' ').nth(1).unwrap())).map_or(0, |log| log.len())
+        };
         let before = length();
         let mut program = command(folder, format!("{train} {options}"));
         let child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -294,8 +327,9 @@ fn interrupted_training_says_what_is_left_and_how_to_go_on() {
     }
 }
 
-/// Terminates the process of `program` `delay_ms` after it has set its handler; its output is read after its end. It ends at once: the
-/// bound is wide, for a busy machine, and the work that is left takes longer.
+/// Terminates the process of `program` `delay_ms` after it has set its handler; its output is read
+/// after its end. It ends at once: the bound is wide, for a busy machine, and the work that is left
+/// takes longer.
 fn terminated(mut program: Command, delay_ms: u64) -> Output {
     let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !catches_interrupts(child.id()) {
@@ -327,10 +361,14 @@ fn an_interrupt_does_not_wait_for_who_reads_the_result() {
     // More than a pipe holds, and nobody reads it.
     let output = terminated(command(&scratch(), "--json completions bash"), 500);
     let errors = errors(&output);
-    assert!(output.status.code() == Some(143) && errors.starts_with("interrupted: "), "{output:?}: {errors}");
+    assert!(
+        output.status.code() == Some(143) && errors.starts_with("interrupted: "),
+        "{output:?}: {errors}"
+    );
 }
 
-/// Mounts a file system of a megabyte as `full` in `folder` for the time of `test`; `None` if that needs privileges.
+/// Mounts a file system of a megabyte as `full` in `folder` for the time of `test`; `None` if that
+/// needs privileges.
 fn on_small_disk<R>(folder: &Path, test: impl FnOnce() -> R) -> Option<R> {
     let full = folder.join("full");
     fs::create_dir(&full).unwrap();
@@ -351,7 +389,8 @@ fn on_small_disk<R>(folder: &Path, test: impl FnOnce() -> R) -> Option<R> {
 fn a_full_disk_is_one_line() {
     let folder = &*scratch();
     on_small_disk(folder, || {
-        let early = fails(folder, "generate community --vertices 20000 --edges 200000 --out full/ds", 1);
+        let early =
+            fails(folder, "generate community --vertices 20000 --edges 200000 --out full/ds", 1);
         assert_eq!(fs::read_dir(folder.join("full")).unwrap().count(), 0, "nothing is begun");
         // Enough for a dataset, and then for nothing more.
         ok(folder, "generate community --vertices 300 --edges 900 --out full/ds");
@@ -359,8 +398,7 @@ fn a_full_disk_is_one_line() {
         while filler.write_all(&[0; 1 << 10]).is_ok() {}
         let late = fails(folder, "presample full/ds --fanouts 5", 1);
         // A checkpoint that begins to fit.
-        let train =
-            "train ds --parallelism single --layers 2 --fanouts 2,2 --epochs 1 --hidden 4000 --checkpoint full/run";
+        let train = "train ds --parallelism single --layers 2 --fanouts 2,2 --epochs 1 --hidden 4000 --checkpoint full/run";
         let checkpoint = cfg!(feature = "train").then(|| {
             drop(filler);
             fs::remove_file(folder.join("full/filler")).unwrap();
@@ -371,13 +409,17 @@ fn a_full_disk_is_one_line() {
         assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
         assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
         if let Some(line) = checkpoint {
-            assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
+            assert!(
+                line.contains("model.safetensors: ") && line.contains("free some space"),
+                "{line}"
+            );
         }
         assert_eq!(left, [""; 0], "unfinished files are removed");
     });
 }
 
-/// The space for a second checkpoint grows from nothing, so that the disk is full in each of its files.
+/// The space for a second checkpoint grows from nothing, so that the disk is full in each of its
+/// files.
 #[cfg(feature = "train")]
 #[test]
 fn a_checkpoint_that_does_not_fit_leaves_the_one_before() {
@@ -389,7 +431,8 @@ fn a_checkpoint_that_does_not_fit_leaves_the_one_before() {
         let full = folder.join("full");
         let filler = full.join("filler");
         ok(folder, format!("{train} 1"));
-        let (first, written) = (content(&full.join("run/epoch-00001")), fs::read_dir(&full).unwrap().count());
+        let (first, written) =
+            (content(&full.join("run/epoch-00001")), fs::read_dir(&full).unwrap().count());
         assert_eq!((first.len(), written), (3, 3));
         let mut told = Vec::new();
         for free_kib in (0..).step_by(16) {
@@ -403,14 +446,23 @@ fn a_checkpoint_that_does_not_fit_leaves_the_one_before() {
                 break;
             }
             let line = errors(&output);
-            assert!(line.starts_with("error: full/") && line.lines().count() == 1, "{free_kib} KiB: {line}");
-            assert!(line.contains(": the disk is full: free some space there or write elsewhere"), "{line}");
+            assert!(
+                line.starts_with("error: full/") && line.lines().count() == 1,
+                "{free_kib} KiB: {line}"
+            );
+            assert!(
+                line.contains(": the disk is full: free some space there or write elsewhere"),
+                "{line}"
+            );
             assert_eq!(unfinished(&full.join("run")), [""; 0], "{free_kib} KiB");
             told.push(line);
         }
         told
     });
     for file in ["model.safetensors", "optimizer.safetensors", "checkpoint.json"] {
-        assert!(told.iter().flatten().any(|line| line.contains(file)) || told.is_none(), "{file}: {told:?}");
+        assert!(
+            told.iter().flatten().any(|line| line.contains(file)) || told.is_none(),
+            "{file}: {told:?}"
+        );
     }
 }

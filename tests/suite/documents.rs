@@ -22,8 +22,13 @@ const COLUMNS: usize = 100;
 fn subcommands(folder: &Path, of: &str) -> Vec<String> {
     let help = ok(folder, format!("{of} --help"));
     let lines = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let lines = lines.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
-    lines.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_string).collect()
+    let lines =
+        lines.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+    lines
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_string)
+        .collect()
 }
 
 #[test]
@@ -33,14 +38,19 @@ fn every_subcommand_has_help_with_an_example() {
     assert!(commands.len() >= 7, "{commands:?}");
     for name in commands {
         let text = ok(folder, format!("{name} --help"));
-        assert!(text.contains(&format!("gsplit {name}")) && text.contains("Example"), "{name}: {text}");
+        assert!(
+            text.contains(&format!("gsplit {name}")) && text.contains("Example"),
+            "{name}: {text}"
+        );
     }
 }
 
 /// The Markdown files in `folder` of the repository, by name.
 fn markdown(folder: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join(folder)).into_iter().flatten().map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    let entries =
+        fs::read_dir(root().join(folder)).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
     found.sort();
     found
 }
@@ -49,16 +59,23 @@ fn markdown(folder: &str) -> Vec<PathBuf> {
 fn the_readme_is_short_and_says_first_what_was_not_tried() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let words = readme.split_whitespace().count();
-    assert!(words <= README_WORDS, "README.md has {words} words, at most {README_WORDS}: move some to docs/");
+    assert!(
+        words <= README_WORDS,
+        "README.md has {words} words, at most {README_WORDS}: move some to docs/"
+    );
     let first_screen = readme.lines().take(25).collect::<Vec<_>>().join(" ");
-    assert!(first_screen.contains("Several GPUs and several hosts have not been"), "{first_screen}");
+    assert!(
+        first_screen.contains("Several GPUs and several hosts have not been"),
+        "{first_screen}"
+    );
 }
 
 #[test]
 fn the_manual_is_short_and_both_indexes_have_every_page() {
     let pages = markdown("docs");
     assert_eq!(pages.len(), PAGES, "{pages:?}");
-    let [readme, index] = ["README.md", "docs/llms.txt"].map(|path| fs::read_to_string(root().join(path)).unwrap());
+    let [readme, index] =
+        ["README.md", "docs/llms.txt"].map(|path| fs::read_to_string(root().join(path)).unwrap());
     let mut words = 0;
     for page in pages {
         let name = page.file_name().unwrap().to_str().unwrap();
@@ -72,7 +89,8 @@ fn the_manual_is_short_and_both_indexes_have_every_page() {
 /// The part of a document below its heading `heading` of level two, up to the next one.
 pub fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     let sections = text.split("\n## ").skip(1);
-    let mut found = sections.filter_map(|part| part.split_once('\n')).filter(|(name, _)| *name == heading);
+    let mut found =
+        sections.filter_map(|part| part.split_once('\n')).filter(|(name, _)| *name == heading);
     found.next().unwrap_or_else(|| panic!("no heading {heading}")).1
 }
 
@@ -85,7 +103,9 @@ fn prose_is_wrapped() {
     for path in [own, markdown("docs"), markdown("python")].concat() {
         let text = fs::read_to_string(&path).unwrap();
         for (at, part) in text.split("```").step_by(2).enumerate() {
-            let lines = part.lines().filter(|line| !["|", "    ", "!["].iter().any(|mark| line.starts_with(mark)));
+            let lines = part
+                .lines()
+                .filter(|line| !["|", "    ", "!["].iter().any(|mark| line.starts_with(mark)));
             let lines = lines.filter(|line| line.chars().count() > COLUMNS);
             long.extend(lines.map(|line| format!("{}, after fence {at}: {line}", path.display())));
         }
@@ -113,7 +133,8 @@ fn the_documents_name_only_files_that_are_there() {
             let linked = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
             assert!(linked.exists(), "{} links to {target}", path.display());
             let named = |line: &str| line.starts_with('#') && anchor(line) == heading;
-            let found = heading.is_empty() || fs::read_to_string(&linked).unwrap().lines().any(named);
+            let found =
+                heading.is_empty() || fs::read_to_string(&linked).unwrap().lines().any(named);
             assert!(found, "{} links to {target}: no such heading", path.display());
         }
     }

@@ -1,5 +1,6 @@
-//! `gsplit evaluate` from outside: the theorem on fresh mini-batches (GSplit, section 4: the expected number of cross edges is the
-//! weighted cut divided by the number of pre-sampled mini-batches), columns side by side, bad input.
+//! `gsplit evaluate` from outside: the theorem on fresh mini-batches (GSplit, section 4: the
+//! expected number of cross edges is the weighted cut divided by the number of pre-sampled
+//! mini-batches), columns side by side, bad input.
 
 use std::fs;
 use std::path::Path;
@@ -30,24 +31,34 @@ fn maps_are_measured_side_by_side_as_the_presample_expects() {
     assert_eq!((&evaluation["fanouts"], &evaluation["batch_size"]), (&"6,4".into(), &128.into()));
     assert_eq!((&evaluation["seed"], &evaluation["batches"]), (&6.into(), &240.into()));
     let maps = evaluation["maps"].as_array().unwrap();
-    let columns: Vec<_> = maps.iter().map(|map| (map["key"].as_str(), map["parts"].as_u64().unwrap())).collect();
+    let columns: Vec<_> =
+        maps.iter().map(|map| (map["key"].as_str(), map["parts"].as_u64().unwrap())).collect();
     let [hash, presampled, unit, vertex] =
-        ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4"].map(Some);
+        ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4"]
+            .map(Some);
     assert_eq!(columns, [(hash, 2), (presampled, 4), (unit, 4), (vertex, 4), (None, 2), (None, 4)]);
 
     for (map, (key, parts)) in maps.iter().zip(columns) {
-        let [expected, measured] =
-            ["expected", "measured"].map(|side| number(map, &format!("/expectation/{side}_cross_edges")));
-        let apart = number(map, "/expectation/measured_cross_share") - number(map, "/expectation/expected_cross_share");
-        // The counters promise too much for a map that was chosen by them: it cuts edges that were not drawn. Four standard errors.
+        let [expected, measured] = ["expected", "measured"]
+            .map(|side| number(map, &format!("/expectation/{side}_cross_edges")));
+        let apart = number(map, "/expectation/measured_cross_share")
+            - number(map, "/expectation/expected_cross_share");
+        // The counters promise too much for a map that was chosen by them: it cuts edges that were
+        // not drawn. Four standard errors.
         match key == Some("multilevel-presampled-k4") {
             true => assert!(apart > -0.003 && measured < 1.1 * expected, "{map}"),
             false => assert!(apart.abs() < 0.003, "{map}"),
         }
         if let Some(key) = key {
-            let document = fs::read_to_string(folder.join(format!("ds/partition/{key}/partition.json"))).unwrap();
+            let document =
+                fs::read_to_string(folder.join(format!("ds/partition/{key}/partition.json")))
+                    .unwrap();
             let document: Value = serde_json::from_str(&document).unwrap();
-            assert_eq!(expected, number(&document, "/content/report/expected_cross_edges"), "{key}");
+            assert_eq!(
+                expected,
+                number(&document, "/content/report/expected_cross_edges"),
+                "{key}"
+            );
             assert_eq!(
                 number(map, "/expectation/expected_work_balance"),
                 number(&document, "/content/report/balance/work")
@@ -59,13 +70,19 @@ fn maps_are_measured_side_by_side_as_the_presample_expects() {
             None | Some("hash-k2") => assert!((share - random).abs() < 0.02, "{map}"),
             Some(_) => assert!(share < 0.8 * random, "{map}"),
         }
-        let balance = ["expected", "measured"].map(|side| number(map, &format!("/expectation/{side}_work_balance")));
+        let balance = ["expected", "measured"]
+            .map(|side| number(map, &format!("/expectation/{side}_work_balance")));
         assert!((balance[0] - balance[1]).abs() < 0.03, "{balance:?}");
         // Data parallelism repeats work, and nothing is exchanged for an edge within a part.
         let split = map["split_layers"].as_array().unwrap().last().unwrap();
         assert!(number(map, "/data/rows_loaded") > number(split, "/rows_loaded"), "{map}");
         assert!(number(map, "/all/rows_exchanged") <= measured);
-        let layers: f64 = map["layers"].as_array().unwrap().iter().map(|layer| number(layer, "/rows_exchanged")).sum();
+        let layers: f64 = map["layers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|layer| number(layer, "/rows_exchanged"))
+            .sum();
         assert!((layers - number(map, "/all/rows_exchanged")).abs() < 1e-6 * layers);
     }
 }
@@ -75,10 +92,22 @@ fn the_table_names_every_map() {
     let folder = &*scratch();
     prepare(folder, 1000);
     let table = ok(folder, "evaluate ds --batches 10");
-    for key in ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4", "random"] {
+    for key in [
+        "hash-k2",
+        "multilevel-presampled-k4",
+        "multilevel-unit-k4",
+        "multilevel-vertex-k4",
+        "random",
+    ] {
         assert!(table.contains(key), "{key}: {table}");
     }
-    for row in ["cross edges", "layer 2 (input)", "rows exchanged", "rows loaded, data", "expected cross edges"] {
+    for row in [
+        "cross edges",
+        "layer 2 (input)",
+        "rows exchanged",
+        "rows loaded, data",
+        "expected cross edges",
+    ] {
         assert!(table.contains(row), "{row}: {table}");
     }
 }
@@ -87,7 +116,8 @@ fn the_table_names_every_map() {
 fn bad_input_is_one_line() {
     let folder = &*scratch();
     community(folder, 300);
-    let says = |args: &str, code, words: &str| refused(folder, format!("evaluate {args}"), code, words);
+    let says =
+        |args: &str, code, words: &str| refused(folder, format!("evaluate {args}"), code, words);
     says("nowhere", 1, "check the path");
     says("ds", 1, "gsplit partition ds");
     ok(folder, "partition ds --parts 2 --weights unit --key map");

@@ -1,4 +1,5 @@
-//! `gsplit export` from outside; the contents of the files are tested in preprocess, and by `make test-peers` with other tools.
+//! `gsplit export` from outside; the contents of the files are tested in preprocess, and by `make
+//! test-peers` with other tools.
 
 use crate::support::{community, json, ok, refused, scratch};
 

@@ -10,13 +10,19 @@ use gsplit_gpu_sim::give_late_gpus;
 use crate::support::{root, scratch};
 
 /// Stages that need a GPU.
-const ON_GPUS: [&str; 9] = ["first", "losses", "tests", "starts", "sanitizer", "pytorch", "bench", "several", "models"];
+const ON_GPUS: [&str; 9] =
+    ["first", "losses", "tests", "starts", "sanitizer", "pytorch", "bench", "several", "models"];
 
 /// run.sh for `stage`, with these programs and all that it writes in `folder`.
 fn runbook(folder: &Path, stage: &str) -> Command {
     let mut command = Command::new("bash");
-    command.arg(root().join("scripts/gpu/run.sh")).arg(stage).env("WORK", folder.join(format!("work-{stage}")));
-    command.env("OUT", folder).env("PROGRAMS", Path::new(env!("CARGO_BIN_EXE_gsplit")).parent().unwrap());
+    command
+        .arg(root().join("scripts/gpu/run.sh"))
+        .arg(stage)
+        .env("WORK", folder.join(format!("work-{stage}")));
+    command
+        .env("OUT", folder)
+        .env("PROGRAMS", Path::new(env!("CARGO_BIN_EXE_gsplit")).parent().unwrap());
     for name in ["DEVICE", "LIMIT", "PYTHON", "CUDA_HOME", "ARCH", "STARTS"] {
         command.env_remove(name);
     }
@@ -26,14 +32,17 @@ fn runbook(folder: &Path, stage: &str) -> Command {
 
 /// Its exit code and its output.
 fn said(output: &Output) -> (Option<i32>, String) {
-    let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
+    let text = [&output.stdout, &output.stderr]
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .concat();
     (output.status.code(), text)
 }
 
 /// A file of the archive of `stage`.
 fn packed(folder: &Path, stage: &str, file: &str) -> String {
     let archive = folder.join(format!("{stage}.tgz"));
-    let output = Command::new("tar").args(["-xzOf"]).arg(archive).arg(format!("./{file}")).output().unwrap();
+    let output =
+        Command::new("tar").args(["-xzOf"]).arg(archive).arg(format!("./{file}")).output().unwrap();
     assert!(output.status.success(), "{stage} {file}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -84,13 +93,28 @@ ptxas info    : Used 28 registers, used 0 barriers
 END",
     );
     assert_eq!(code, Some(0), "{text}");
-    let sources = fs::read_dir(root().join("kernels/src")).unwrap().map(|entry| entry.unwrap().path());
+    let sources =
+        fs::read_dir(root().join("kernels/src")).unwrap().map(|entry| entry.unwrap().path());
     let files = sources.filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
-    let files = files.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "cu")).count();
-    assert!(text.contains(&format!("{} kernels, {files} spill, at most 255 registers", 2 * files)), "{text}");
-    assert!(text.contains("    16      8       255    24   2048        1  some_kernel (spmm-cuda.cu)"), "{text}");
+    let files = files
+        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "cu"))
+        .count();
+    assert!(
+        text.contains(&format!("{} kernels, {files} spill, at most 255 registers", 2 * files)),
+        "{text}"
+    );
+    assert!(
+        text.contains("    16      8       255    24   2048        1  some_kernel (spmm-cuda.cu)"),
+        "{text}"
+    );
     let table = packed(folder, "sources", "registers.tsv");
-    assert_eq!(table.lines().filter(|line| line.starts_with("0\t0\t28\t0\t0\t0\tother_kernel\t./")).count(), files);
+    assert_eq!(
+        table
+            .lines()
+            .filter(|line| line.starts_with("0\t0\t28\t0\t0\t0\tother_kernel\t./"))
+            .count(),
+        files
+    );
 
     let (code, text) = nvcc("case $* in *unique*) echo 'cuda.cu(3): error: no'; exit 1;; esac");
     assert_eq!(code, Some(1), "{text}");
@@ -100,10 +124,14 @@ END",
 #[test]
 fn a_stage_keeps_to_its_time_and_packs_what_there_is() {
     let folder = &*scratch();
-    let (code, text) = said(&runbook(folder, "losses").env("DEVICE", "cpu").env("LIMIT", "9").output().unwrap());
+    let (code, text) =
+        said(&runbook(folder, "losses").env("DEVICE", "cpu").env("LIMIT", "9").output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("== train: left out, the time is over"), "{text}");
-    assert!(folder.join("losses.tgz").is_file() && !folder.join("work-losses/graph-1500").exists(), "{text}");
+    assert!(
+        folder.join("losses.tgz").is_file() && !folder.join("work-losses/graph-1500").exists(),
+        "{text}"
+    );
 }
 
 #[test]
@@ -116,16 +144,25 @@ fn torch_s_cuda_part_is_opened_by_the_runbook_where_python_has_it() {
     let mut program = runbook(folder, "dlopen");
     program.env("PYTHONPATH", folder);
     let given = libtorch.map_err(|error| error.to_string());
-    if let Err(missing) = given.and_then(|libtorch| give_late_gpus(&mut program, &libtorch, &torch.join("lib"))) {
+    if let Err(missing) =
+        given.and_then(|libtorch| give_late_gpus(&mut program, &libtorch, &torch.join("lib")))
+    {
         return println!("skipped: {missing}");
     }
     fs::write(torch.join("__init__.py"), "").unwrap();
     let (code, text) = said(&program.output().unwrap());
     assert_eq!(code, Some(0), "{text}");
     let opened = torch.join("lib/libtorch_cuda.so");
-    assert!(packed(folder, "dlopen", "dlopen.txt").contains(&format!("opened: {}", opened.display())), "{text}");
+    assert!(
+        packed(folder, "dlopen", "dlopen.txt").contains(&format!("opened: {}", opened.display())),
+        "{text}"
+    );
     let result = packed(folder, "dlopen", "results.jsonl");
-    assert!(result.contains(r#""step": "dlopen", "status": 0"#) && result.contains(r#""verdict": "go""#), "{result}");
+    assert!(
+        result.contains(r#""step": "dlopen", "status": 0"#)
+            && result.contains(r#""verdict": "go""#),
+        "{result}"
+    );
     assert!(packed(folder, "dlopen", "dlopen.jsonl").contains("\"loss\""));
 }
 
@@ -138,12 +175,16 @@ fn a_bundle_that_a_machine_does_not_take_is_refused() {
         fs::write(path, vec![0; bytes]).unwrap();
     }
     let size = |limit: usize| {
-        let code = format!("import sys, bundle; print(bundle.size(bundle.Path(sys.argv[1]), {limit}))");
+        let code =
+            format!("import sys, bundle; print(bundle.size(bundle.Path(sys.argv[1]), {limit}))");
         let mut python = Command::new("python3");
         python.args(["-B", "-c", &code]).arg(folder).env("PYTHONPATH", root().join("scripts/gpu"));
         said(&python.output().unwrap())
     };
     assert_eq!(size(999), (Some(0), "999\n".to_string()));
     let (code, text) = size(998);
-    assert!(code == Some(1) && text.starts_with("error: ") && text.contains("large 0.0 MB, small"), "{text}");
+    assert!(
+        code == Some(1) && text.starts_with("error: ") && text.contains("large 0.0 MB, small"),
+        "{text}"
+    );
 }

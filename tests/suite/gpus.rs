@@ -1,5 +1,5 @@
-//! GPUs as people use them, where there are none: by CUDA and its part of torch as tests have them. One GPU, several in one
-//! process, and a process for each as torchrun starts them.
+//! GPUs as people use them, where there are none: by CUDA and its part of torch as tests have them.
+//! One GPU, several in one process, and a process for each as torchrun starts them.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::{command, community, content, fails, json, losses, ok, scratch};
 
-const TRAIN: &str =
-    "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
+const TRAIN: &str = "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
 
-/// gsplit with `args` and this number of GPUs; None, and a line with the reason, if it cannot have any.
+/// gsplit with `args` and this number of GPUs; None, and a line with the reason, if it cannot have
+/// any.
 pub fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
     // The kernels are compiled once, not by each of the processes that start meanwhile.
     static COMPILED: OnceLock<()> = OnceLock::new();
@@ -40,7 +40,10 @@ pub fn printed(output: &Output) -> Value {
 fn assert_close(losses: &[f64], expected: &[f64], what: &str) {
     assert_eq!(losses.len(), expected.len(), "{what}");
     let off = |(a, b): (&f64, &f64)| (a - b).abs() / b.abs();
-    assert!(losses.iter().zip(expected).map(off).all(|off| off < 1e-3), "{what}: {losses:?}, expected {expected:?}");
+    assert!(
+        losses.iter().zip(expected).map(off).all(|off| off < 1e-3),
+        "{what}: {losses:?}, expected {expected:?}"
+    );
 }
 
 #[test]
@@ -48,7 +51,9 @@ fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
     let folder = &*scratch();
     community(folder, 1200);
     let presample = "presample ds --fanouts 4,4 --batch-size 300 --epochs 2";
-    let Some(mut program) = with_gpus(folder, 1, &format!("{presample} --device cuda")) else { return };
+    let Some(mut program) = with_gpus(folder, 1, &format!("{presample} --device cuda")) else {
+        return;
+    };
     let presampled = printed(&program.output().unwrap());
     let counted = content(&folder.join("ds"));
     ok(folder, format!("{presample} --force"));
@@ -61,7 +66,8 @@ fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
     assert_close(&losses(&on_gpu), &losses(&on_cpu), "one GPU");
     // A GPU that does not wait for a rank loads torch's kernels when it needs them.
     assert_eq!(happened(&folder.join("counts"), "eager"), 0);
-    let infer = |device: &str| format!("infer ds --checkpoint gpu --device {device} --out {device}.npy");
+    let infer =
+        |device: &str| format!("infer ds --checkpoint gpu --device {device} --out {device}.npy");
     let by_cpu = json(folder, infer("cpu"));
     let by_gpu = printed(&with_gpus(folder, 1, &infer("cuda")).unwrap().output().unwrap());
     assert_eq!(by_gpu["summary"], by_cpu["summary"]);
@@ -76,16 +82,23 @@ fn the_cuda_part_of_torch_is_opened_where_libtorch_lies() {
     let expected = losses(&json(folder.path(), &run));
     let mut program = command(folder.path(), format!("{run} --device cuda --json"));
     let given = libtorch.map_err(|error| error.to_string());
-    let given = given.and_then(|libtorch| give_late_gpus(&mut program, &libtorch, &folder.path().join("torch/lib")));
+    let given = given.and_then(|libtorch| {
+        give_late_gpus(&mut program, &libtorch, &folder.path().join("torch/lib"))
+    });
     match given {
-        Ok(()) => assert_close(&losses(&printed(&program.output().unwrap())), &expected, "opened late"),
+        Ok(()) => {
+            assert_close(&losses(&printed(&program.output().unwrap())), &expected, "opened late")
+        }
         Err(missing) => println!("skipped: {missing}"),
     }
 }
 
 #[test]
 fn two_gpus_train_as_one_rank_does_in_one_process_and_in_two() {
-    assert_several_train(&[("--parallelism split --placement partitioned", "nvlink")], &["--parallelism split"]);
+    assert_several_train(
+        &[("--parallelism split --placement partitioned", "nvlink")],
+        &["--parallelism split"],
+    );
 }
 
 #[test]
@@ -96,8 +109,8 @@ fn two_gpus_train_alike_with_other_links_and_placements() {
     assert_several_train(&[(split, "none"), (data, "pcie")], &[data]);
 }
 
-/// Two GPUs train as one rank does with the options and links of `in_one`, and two processes with the options of `in_two` as two
-/// threads do.
+/// Two GPUs train as one rank does with the options and links of `in_one`, and two processes with
+/// the options of `in_two` as two threads do.
 fn assert_several_train(in_one: &[(&str, &str)], in_two: &[&str]) {
     let folder = &*scratch();
     community(folder, 1200);
@@ -106,7 +119,9 @@ fn assert_several_train(in_one: &[(&str, &str)], in_two: &[&str]) {
     let two = format!("{TRAIN} --hidden 8 --ranks 2 --device cuda");
     for &(options, link) in in_one {
         let Some(mut program) = with_gpus(folder, 2, &format!("{two} {options}")) else { return };
-        let run = printed(&program.env("FAKE_CUDA_LINK", link).env("FAKE_CUDA_HASTE", "3").output().unwrap());
+        let run = printed(
+            &program.env("FAKE_CUDA_LINK", link).env("FAKE_CUDA_HASTE", "3").output().unwrap(),
+        );
         assert_close(&losses(&run), &expected, options);
     }
     for options in in_two {
@@ -115,20 +130,28 @@ fn assert_several_train(in_one: &[(&str, &str)], in_two: &[&str]) {
         let ranks = as_torchrun(&[folder, folder], &run);
         assert_eq!(losses(&printed(&ranks[0])), losses(&threads), "{options}");
         assert!(ranks[1].status.success(), "{}", String::from_utf8_lossy(&ranks[1].stderr));
-        assert!(happened(&folder.join("counts"), "eager") > 0, "NCCL waits for a rank while another loads");
+        assert!(
+            happened(&folder.join("counts"), "eager") > 0,
+            "NCCL waits for a rank while another loads"
+        );
     }
 }
 
 /// How often this happened in the processes that were given the file `counts`.
 fn happened(counts: &Path, what: &str) -> u64 {
     let text = std::fs::read_to_string(counts).unwrap();
-    let counts = text.lines().filter_map(|line| line.strip_prefix(what)?.strip_prefix(' ')?.parse::<u64>().ok());
+    let counts = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(what)?.strip_prefix(' ')?.parse::<u64>().ok());
     counts.sum()
 }
 
 /// The outputs of processes, one with a GPU in each of `folders`, with the variables of torchrun.
 pub fn as_torchrun(folders: &[&Path], args: &str) -> Vec<Output> {
-    start_with_gpus(folders, args).into_iter().map(|process| process.wait_with_output().unwrap()).collect()
+    start_with_gpus(folders, args)
+        .into_iter()
+        .map(|process| process.wait_with_output().unwrap())
+        .collect()
 }
 
 /// Starts these processes.
@@ -137,7 +160,12 @@ pub fn start_with_gpus(folders: &[&Path], args: &str) -> Vec<Child> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() - 1;
     let start = |rank: u32| {
         let mut program = with_gpus(folders[rank as usize], ranks, args).unwrap();
-        let variables = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_WORLD_SIZE", ranks)];
+        let variables = [
+            ("RANK", rank),
+            ("LOCAL_RANK", rank),
+            ("WORLD_SIZE", ranks),
+            ("LOCAL_WORLD_SIZE", ranks),
+        ];
         program.envs(variables.map(|(name, value)| (name, value.to_string())));
         program.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         program.env("FAKE_CUDA_COUNTS", folders[rank as usize].join("counts"));
@@ -157,11 +185,27 @@ fn gpus_are_measured_and_planned_with() {
     let Some(mut program) = with_gpus(folder, 3, doctor) else { return };
     printed(&program.env("FAKE_CUDA_MEMORY_MIB", "100").output().unwrap());
     let profile = std::fs::read_to_string(folder.join("gpus.toml")).unwrap();
-    for line in ["device = \"cuda\"", "ranks = 3", "memory = 104857600.0", "[bus]", "[peer]", "shared = false"] {
+    for line in [
+        "device = \"cuda\"",
+        "ranks = 3",
+        "memory = 104857600.0",
+        "[bus]",
+        "[peer]",
+        "shared = false",
+    ] {
         assert!(profile.contains(line), "{line}: {profile}");
     }
-    let said = json(folder, "plan ds --profile gpus.toml --layers 2 --hidden 8 --fanouts 4,4 --batch-size 100");
-    assert!(said["plans"].as_array().unwrap().iter().any(|plan| plan["name"] == "Quiver" && plan["ranks"] == 3));
+    let said = json(
+        folder,
+        "plan ds --profile gpus.toml --layers 2 --hidden 8 --fanouts 4,4 --batch-size 100",
+    );
+    assert!(
+        said["plans"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|plan| plan["name"] == "Quiver" && plan["ranks"] == 3)
+    );
 }
 
 #[test]
@@ -176,11 +220,15 @@ fn doctor_fails_where_a_gpu_is_required_and_none_can_be_used() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{variable}: {said}");
         let line = format!("error: --require-gpu: no GPU can be used: {why}");
-        assert!(said.lines().filter(|said| said.starts_with(&line)).count() == 1, "{variable}: {said}");
+        assert!(
+            said.lines().filter(|said| said.starts_with(&line)).count() == 1,
+            "{variable}: {said}"
+        );
     }
 }
 
-/// Room for only the first of its tensors, or for many: the model, a mini-batch, backward, the evaluation.
+/// Room for only the first of its tensors, or for many: the model, a mini-batch, backward, the
+/// evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {
     let folder = &*scratch();
@@ -196,7 +244,10 @@ fn a_gpu_without_the_memory_is_told_in_one_line() {
         assert_eq!(output.status.code(), Some(1), "{value}: {said}");
         let complaints: Vec<&str> = said.lines().filter(|line| line.contains("memory, ")).collect();
         let [line] = complaints[..] else { panic!("{value}: {said}") };
-        assert!(line.starts_with("error: rank 0: GPU 0 is out") || line.starts_with("error: layer"), "{value}: {said}");
+        assert!(
+            line.starts_with("error: rank 0: GPU 0 is out") || line.starts_with("error: layer"),
+            "{value}: {said}"
+        );
         assert!(!said.contains("internal") && !said.contains("libtorch"), "{value}: {said}");
     }
 }

@@ -12,7 +12,11 @@ fn figures(folder: &Path, input: &Path, options: &str) -> Value {
     ok(folder, format!("convert {} --out ds {options}", input.display()));
     let found = json(folder, "inspect ds");
     for threads in ["1", "4"] {
-        assert_eq!(json(folder, format!("inspect ds --threads {threads}")), found, "{threads} threads");
+        assert_eq!(
+            json(folder, format!("inspect ds --threads {threads}")),
+            found,
+            "{threads} threads"
+        );
     }
     found["figures"].clone()
 }
@@ -22,9 +26,15 @@ fn the_votes_of_wikipedia_have_the_figures_that_snap_lists() {
     let Some(source) = shared("wiki-Vote/wiki-Vote.txt") else { return };
     let folder = &*scratch();
     let found = figures(folder, &source, "");
-    assert_eq!((&found["edges"]["self_loops"], &found["edges"]["homophily"]), (&0.into(), &Value::Null));
+    assert_eq!(
+        (&found["edges"]["self_loops"], &found["edges"]["homophily"]),
+        (&0.into(), &Value::Null)
+    );
     assert_eq!(found["classes"], Value::Null);
-    assert!((found["in_degree"]["mean"].as_f64().unwrap() - 103_689.0 / 7115.0).abs() < 1e-9, "{found}");
+    assert!(
+        (found["in_degree"]["mean"].as_f64().unwrap() - 103_689.0 / 7115.0).abs() < 1e-9,
+        "{found}"
+    );
 }
 
 #[test]
@@ -36,8 +46,12 @@ fn the_citations_of_cora_have_the_figures_that_are_published() {
     // Pei et al., Geom-GCN (ICLR 2020): homophily 0.81.
     assert_eq!(edges["reciprocal_share"], 1.0);
     assert!((edges["homophily"]["share"].as_f64().unwrap() - 0.81).abs() < 0.005, "{edges}");
-    let sizes: Vec<u64> =
-        found["classes"].as_array().unwrap().iter().map(|count| count["vertices"].as_u64().unwrap()).collect();
+    let sizes: Vec<u64> = found["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|count| count["vertices"].as_u64().unwrap())
+        .collect();
     assert_eq!((sizes.iter().sum::<u64>(), sizes.iter().max()), (2708, Some(&818)));
     let shown = ok(folder, "inspect ds");
     for words in ["in-degrees", "p99", "homophily  0.81", ": 818 (30.2 %)"] {
@@ -48,7 +62,8 @@ fn the_citations_of_cora_have_the_figures_that_are_published() {
 #[test]
 fn the_command_line_makes_the_dataset_again() {
     let folder = &*scratch();
-    let [edges, nodes] = ["edges.csv", "nodes.tsv"].map(|name| root().join("tests/data/tables").join(name));
+    let [edges, nodes] =
+        ["edges.csv", "nodes.tsv"].map(|name| root().join("tests/data/tables").join(name));
     let options = "--edge-columns weight --features random:3 --feature-dtype i8 --seed 5";
     let line = format!("convert {} --nodes {} {options} --out", edges.display(), nodes.display());
     ok(folder, [line.split(' ').collect(), vec!["a b"]].concat());
@@ -57,9 +72,17 @@ fn the_command_line_makes_the_dataset_again() {
         let line = json(folder, ["inspect", name])["command"].as_str().unwrap().to_string();
         assert!(ok(folder, ["inspect", name]).contains(&line), "{line}");
         let line = line.replacen("gsplit", env!("CARGO_BIN_EXE_gsplit"), 1);
-        let run = std::process::Command::new("sh").args(["-ec", &line]).current_dir(folder).output().unwrap();
+        let run = std::process::Command::new("sh")
+            .args(["-ec", &line])
+            .current_dir(folder)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&run.stdout);
-        assert!(said.contains("already there, made the same way"), "{line}: {said}{}", errors(&run));
+        assert!(
+            said.contains("already there, made the same way"),
+            "{line}: {said}{}",
+            errors(&run)
+        );
     }
 }
 

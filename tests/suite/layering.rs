@@ -7,13 +7,20 @@ use std::process::Command;
 
 use crate::support::root;
 
-/// The workspace crates that the manifest of `package` depends on, by folder name: always, and for its tests.
+/// The workspace crates that the manifest of `package` depends on, by folder name: always, and for
+/// its tests.
 fn workspace_dependencies(package: &str) -> [BTreeSet<String>; 2] {
     let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap();
     ["[dependencies]\n", "[dev-dependencies]\n"].map(|section| {
-        let entries = manifest.split(section).nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or_default();
+        let entries = manifest
+            .split(section)
+            .nth(1)
+            .and_then(|rest| rest.split("\n[").next())
+            .unwrap_or_default();
         let names = entries.lines().filter_map(|line| line.strip_prefix("gsplit-"));
-        names.map(|rest| rest.chars().take_while(|&c| c.is_alphanumeric() || c == '-').collect()).collect()
+        names
+            .map(|rest| rest.chars().take_while(|&c| c.is_alphanumeric() || c == '-').collect())
+            .collect()
     })
 }
 
@@ -33,10 +40,16 @@ fn crates_meet_in_store_and_kernels_only() {
     ] {
         let [found, by_tests] = workspace_dependencies(package);
         assert!(found.iter().eq(allowed), "{package} imports {found:?}, expected {allowed:?}");
-        assert!(by_tests.iter().all(|name| name == "gpu-sim"), "the tests of {package} import {by_tests:?}");
+        assert!(
+            by_tests.iter().all(|name| name == "gpu-sim"),
+            "the tests of {package} import {by_tests:?}"
+        );
     }
     let [found, _] = workspace_dependencies(".");
-    assert!(found.contains("trainer") && !found.contains("gpu-sim"), "only tests have GPUs that are not there");
+    assert!(
+        found.contains("trainer") && !found.contains("gpu-sim"),
+        "only tests have GPUs that are not there"
+    );
 }
 
 /// Samples are plain data, for callers that have another torch or none.
@@ -51,8 +64,7 @@ fn sampling_knows_no_torch() {
 }
 
 /// The folders of the crates' sources.
-pub const CRATES: &str =
-    "src store/src kernels/src sample/src preprocess/src partition/src trainer/src gpu-sim/src python/native/src";
+pub const CRATES: &str = "src store/src kernels/src sample/src preprocess/src partition/src trainer/src gpu-sim/src python/native/src";
 
 /// The Rust files below a folder of the repository.
 pub fn rust_files(folder: &str) -> Vec<PathBuf> {
@@ -74,7 +86,8 @@ pub fn is_test(path: &Path) -> bool {
 
 /// The Rust files below these folders, without test files.
 pub fn product_files(folders: &str) -> Vec<PathBuf> {
-    let files: Vec<_> = folders.split(' ').flat_map(rust_files).filter(|path| !is_test(path)).collect();
+    let files: Vec<_> =
+        folders.split(' ').flat_map(rust_files).filter(|path| !is_test(path)).collect();
     assert!(files.len() > 40, "{folders}");
     files
 }
@@ -98,17 +111,20 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for path in rust_files(source.to_str().unwrap()) {
         let within = path.strip_prefix(&source).unwrap();
-        let room = within.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_string();
+        let room =
+            within.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_string();
         if !names.contains(&*room) || is_test(within) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let code: Vec<&str> =
+            code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let imports = found.entry(room.clone()).or_default();
         for path in code.join("\n").split("crate::").skip(1) {
             let end = if path.starts_with('{') { path.find(';').unwrap_or(0) } else { 0 };
-            let named = words(path).find(|word| !word.is_empty()).into_iter().chain(words(&path[..end]));
+            let named =
+                words(path).find(|word| !word.is_empty()).into_iter().chain(words(&path[..end]));
             let of = named.filter_map(|name| names.get(name).or_else(|| at_root.get(name)));
             imports.extend(of.filter(|other| **other != room).map(|other| (*other).to_string()));
         }
@@ -116,7 +132,8 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// The rooms of the trainer, each above all that it imports. `error` is an exception: everything may fail.
+/// The rooms of the trainer, each above all that it imports. `error` is an exception: everything
+/// may fail.
 const TRAINER: &str = "train rates evaluate run infer epoch step report optimizer batch residence job task model sample exchange \
                        ranks operator systems config metric autograd error";
 
@@ -132,7 +149,8 @@ fn rooms_of_the_trainer_import_those_below_alone() {
     }
 }
 
-/// Takes away rooms that import only rooms already taken away, until there are none: the rest imports in circles.
+/// Takes away rooms that import only rooms already taken away, until there are none: the rest
+/// imports in circles.
 #[test]
 fn rooms_do_not_import_each_other_in_circles() {
     let mut left = rooms("preprocess");
@@ -148,38 +166,59 @@ fn rooms_do_not_import_each_other_in_circles() {
     assert!(left.is_empty(), "circles among {left:#?}");
 }
 
-/// Readers of arrays and of tables may read lines; text knows neither, they do not know each other, and no reader asks for the format.
+/// Readers of arrays and of tables may read lines; text knows neither, they do not know each other,
+/// and no reader asks for the format.
 #[test]
 fn readers_share_text_alone() {
-    for (folder, others) in [("text", &["arrays", "table"][..]), ("arrays", &["table"]), ("table", &["arrays"])] {
+    for (folder, others) in
+        [("text", &["arrays", "table"][..]), ("arrays", &["table"]), ("table", &["arrays"])]
+    {
         let files = rust_files(&format!("preprocess/src/read/{folder}"));
         assert!(files.len() > 5);
         for path in files {
             let text = fs::read_to_string(&path).unwrap();
-            let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+            let code: Vec<&str> =
+                text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
             let code = code.join("\n");
             for other in others.iter().chain(&["detect"]) {
-                let imports = ["read", "super"].iter().any(|from| code.contains(&format!("{from}::{other}::")));
+                let imports = ["read", "super"]
+                    .iter()
+                    .any(|from| code.contains(&format!("{from}::{other}::")));
                 assert!(!imports, "{} imports {other}", path.display());
             }
         }
     }
 }
 
-/// A FIFO in place of a file would be waited for: `store/src/open.rs` refuses it. What only the system has needs no such door.
+/// A FIFO in place of a file would be waited for: `store/src/open.rs` refuses it. What only the
+/// system has needs no such door.
 #[test]
 fn files_are_opened_by_one_door() {
-    let of_system =
-        ["memory.rs", "src/doctor.rs", "doctor/advice.rs", "staging/lock.rs", "ranks/hosts.rs", "cuda/compile.rs"];
+    let of_system = [
+        "memory.rs",
+        "src/doctor.rs",
+        "doctor/advice.rs",
+        "staging/lock.rs",
+        "ranks/hosts.rs",
+        "cuda/compile.rs",
+    ];
     for path in product_files(CRATES) {
         if of_system.iter().any(|end| path.ends_with(end)) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for line in code.lines().filter(|line| !["/proc/", "/dev/", "sync_all"].iter().any(|word| line.contains(word)))
+        for line in code
+            .lines()
+            .filter(|line| !["/proc/", "/dev/", "sync_all"].iter().any(|word| line.contains(word)))
         {
-            let opens = ["fs::read(", "fs::read_to_string(", " File::open(", "(File::open(", "fs::File::open("];
+            let opens = [
+                "fs::read(",
+                "fs::read_to_string(",
+                " File::open(",
+                "(File::open(",
+                "fs::File::open(",
+            ];
             assert!(!opens.iter().any(|call| line.contains(call)), "{}: {line}", path.display());
         }
     }
@@ -187,9 +226,11 @@ fn files_are_opened_by_one_door() {
 
 /// The files that may have unsafe code; and the ones of them in the folder of CUDA.
 pub const UNSAFE: &str = "store/src/mmap.rs store/src/faults.rs store/src/features/reads/ring.rs kernels/src/prefetch.rs \
-                      kernels/src/product/amx.rs kernels/src/product/cpu.rs kernels/src/product/x86.rs \
+                      kernels/src/product/amx.rs kernels/src/product/cpu.rs \
+                      kernels/src/product/x86.rs \
                       trainer/src/autograd/raw.rs trainer/src/ranks/c10d/raw.rs \
-                      gpu-sim/src/emulated/mod.rs gpu-sim/src/fake/mod.rs python/native/src/memory.rs";
+                      gpu-sim/src/emulated/mod.rs gpu-sim/src/fake/mod.rs \
+                      python/native/src/memory.rs";
 const OF_CUDA: &str = "buffer compile device driver event facts late library nccl pool staging";
 
 #[test]
@@ -207,11 +248,12 @@ fn unsafe_code_is_in_its_room() {
     }
 }
 
-/// The functions that a `library` offers, by its `pub use` lines. (Types and constants may be there for what functions
-/// take, return and say.)
+/// The functions that a `library` offers, by its `pub use` lines. (Types and constants may be there
+/// for what functions take, return and say.)
 fn offered(library: &str) -> Vec<&str> {
     let items = library.split("pub use ").skip(1).filter_map(|item| item.split(';').next());
-    let is_function = |name: &&str| name.contains('_') && name.starts_with(|c: char| c.is_ascii_lowercase());
+    let is_function =
+        |name: &&str| name.contains('_') && name.starts_with(|c: char| c.is_ascii_lowercase());
     items.flat_map(words).filter(is_function).collect()
 }
 
@@ -219,7 +261,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// The patterns of three names and more that a parameter in `text` is taken apart by, as `(a, b, c): (A, B, C)`.
+/// The patterns of three names and more that a parameter in `text` is taken apart by, as `(a, b,
+/// c): (A, B, C)`.
 fn long_tuples(text: &str) -> Vec<&str> {
     let ends = text.match_indices("): (").chain(text.match_indices("): &(")).map(|(at, _)| at);
     let pattern = |end: usize| {
@@ -253,9 +296,12 @@ fn parameters_that_travel_together_have_a_type_with_names() {
 #[test]
 fn what_kernels_and_store_offer_is_used() {
     for package in ["kernels", "store"] {
-        let others: Vec<&str> = CRATES.split(' ').filter(|folder| !folder.starts_with(package)).collect();
-        let text: String =
-            product_files(&others.join(" ")).into_iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        let others: Vec<&str> =
+            CRATES.split(' ').filter(|folder| !folder.starts_with(package)).collect();
+        let text: String = product_files(&others.join(" "))
+            .into_iter()
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
         let used: std::collections::HashSet<&str> = words(&text).collect();
         let library = fs::read_to_string(root().join(package).join("src/lib.rs")).unwrap();
         let names = offered(&library);
@@ -265,10 +311,17 @@ fn what_kernels_and_store_offer_is_used() {
     }
 }
 
-/// The dependencies of `package`, or of the whole workspace, and their features: direct ones, and all.
+/// The dependencies of `package`, or of the whole workspace, and their features: direct ones, and
+/// all.
 fn features(package: Option<&str>) -> [BTreeMap<String, BTreeSet<String>>; 2] {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root()).args(["tree", "--locked", "--edges", "normal,build,dev", "--no-dedupe"]);
+    cargo.current_dir(root()).args([
+        "tree",
+        "--locked",
+        "--edges",
+        "normal,build,dev",
+        "--no-dedupe",
+    ]);
     cargo.args(["--prefix", "depth", "--format", " {p} |{f}|"]);
     match package {
         Some(package) => cargo.args(["--package", package]),
@@ -277,38 +330,65 @@ fn features(package: Option<&str>) -> [BTreeMap<String, BTreeSet<String>>; 2] {
     let output = cargo.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let [mut direct, mut all] = [BTreeMap::new(), BTreeMap::new()];
-    for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains('|')) {
+    for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains('|'))
+    {
         let mut fields = line.split('|');
         let (depth, name) = fields.next().unwrap().split_once(' ').unwrap();
-        let features = fields.next().unwrap().split(',').filter(|feature| !feature.is_empty()).map(str::to_string);
+        let features = fields
+            .next()
+            .unwrap()
+            .split(',')
+            .filter(|feature| !feature.is_empty())
+            .map(str::to_string);
         let features: Vec<String> = features.collect();
         for (found, wanted) in [(&mut direct, depth == "1"), (&mut all, true)] {
             if wanted {
-                found.entry(name.to_string()).or_insert_with(BTreeSet::new).extend(features.clone());
+                found
+                    .entry(name.to_string())
+                    .or_insert_with(BTreeSet::new)
+                    .extend(features.clone());
             }
         }
     }
     [direct, all]
 }
 
-/// A feature that only the whole workspace brings would let a crate compile with the others and not by itself.
+/// A feature that only the whole workspace brings would let a crate compile with the others and not
+/// by itself.
 #[test]
 fn crates_ask_for_the_features_that_they_have() {
-    // Of other processors, of another decompressor than the one that is used, and of Arrow files that only tables have.
-    const OTHERS: [&str; 8] =
-        ["aarch64_simd", "avx512_simd", "wasm_simd", "miniz_oxide", "rust_backend", "lz4", "lz4_flex", "zstd"];
+    // Of other processors, of another decompressor than the one that is used, and of Arrow files
+    // that only tables have.
+    const OTHERS: [&str; 8] = [
+        "aarch64_simd",
+        "avx512_simd",
+        "wasm_simd",
+        "miniz_oxide",
+        "rust_backend",
+        "lz4",
+        "lz4_flex",
+        "zstd",
+    ];
     let [_, together] = features(None);
-    for package in
-        ["gsplit-store", "gsplit-kernels", "gsplit-sample", "gsplit-preprocess", "gsplit-partition", "gsplit-trainer"]
-    {
+    for package in [
+        "gsplit-store",
+        "gsplit-kernels",
+        "gsplit-sample",
+        "gsplit-preprocess",
+        "gsplit-partition",
+        "gsplit-trainer",
+    ] {
         let [direct, _] = features(Some(package));
         assert!(direct.len() > 3, "{direct:?}");
         for (name, alone) in direct.into_iter().filter(|(name, _)| !name.starts_with("gsplit")) {
-            let more: Vec<&String> =
-                together[&name].difference(&alone).filter(|name| !OTHERS.contains(&name.as_str())).collect();
+            let more: Vec<&String> = together[&name]
+                .difference(&alone)
+                .filter(|name| !OTHERS.contains(&name.as_str()))
+                .collect();
             assert!(
                 more.is_empty(),
-                "{package} alone has not the features {more:?} of {name}: ask for them in Cargo.toml"
+                "{package} alone has not the features {more:?} of {name}: ask for them in \
+                 Cargo.toml"
             );
         }
     }

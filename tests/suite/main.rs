@@ -1,4 +1,5 @@
-//! The whole of gsplit from outside: the binary on real input, bad input, interruption; and the promises that span crates.
+//! The whole of gsplit from outside: the binary on real input, bad input, interruption; and the
+//! promises that span crates.
 
 // A test that fails should say where.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]

@@ -9,8 +9,9 @@ pub struct Element {
     pub attributes: String,
 }
 
-/// The elements of a document. Panics unless every tag is closed in order, attributes are quoted and text is escaped. Text
-/// before the first element is left out, as are comments and declarations.
+/// The elements of a document. Panics unless every tag is closed in order, attributes are quoted
+/// and text is escaped. Text before the first element is left out, as are comments and
+/// declarations.
 pub fn elements(document: &str) -> Vec<Element> {
     let mut open: Vec<String> = Vec::new();
     let mut found = Vec::new();
@@ -30,7 +31,8 @@ pub fn elements(document: &str) -> Vec<Element> {
         let (tag, closed) = tag.strip_suffix('/').map_or((tag, false), |tag| (tag, true));
         let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
         let quoted: Vec<&str> = attributes.split('"').collect();
-        let named = quoted.iter().step_by(2).all(|name| name.trim().is_empty() || name.ends_with('='));
+        let named =
+            quoted.iter().step_by(2).all(|name| name.trim().is_empty() || name.ends_with('='));
         assert!(quoted.len() % 2 == 1 && named, "{piece}");
         found.push(Element { name: name.into(), attributes: attributes.into() });
         if !closed {

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::support::{command, community, errors, fails, gsplit, json, ok, refused, scratch};
 
-const TRAIN: &str = "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
+const TRAIN: &str =
+    "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
 
 /// The budget that a refusal names.
 fn named(line: &str) -> u64 {
@@ -25,10 +26,20 @@ fn train(more: &str) -> String {
 fn a_budget_that_is_too_small_names_one_that_does() {
     let folder = &*scratch();
     community(folder, 1500);
-    let line = refused(folder, train("--memory 64MiB"), 2, "error: --memory: 64 MiB are too few, the graph takes");
+    let line = refused(
+        folder,
+        train("--memory 64MiB"),
+        2,
+        "error: --memory: 64 MiB are too few, the graph takes",
+    );
     let number = named(&line);
     let losses = |run: &Value| {
-        run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].clone()).collect::<Vec<_>>()
+        run["summary"]["epochs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|epoch| epoch["loss"].clone())
+            .collect::<Vec<_>>()
     };
     let usual = json(folder, train("--load-features mapped"));
     // The memory of a process of the same size, and the rows, which are small.
@@ -36,7 +47,10 @@ fn a_budget_that_is_too_small_names_one_that_does() {
     assert_eq!(losses(&json(folder, train(&budget))), losses(&usual));
     let output = gsplit(folder, train(&format!("--load-features disk {budget}")));
     let [told, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(notes.contains("feature rows are read from disk: 1500 of 1500 stay in memory"), "{notes}");
+    assert!(
+        notes.contains("feature rows are read from disk: 1500 of 1500 stay in memory"),
+        "{notes}"
+    );
     assert!(notes.contains("feature rows are read by "), "{notes}");
     assert!(told.contains("from disk   MB read        kept"), "{told}");
 }
@@ -45,12 +59,14 @@ fn a_budget_that_is_too_small_names_one_that_does() {
 fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     let folder = &*scratch();
     community(folder, 50_000);
-    let endless = "--load-features disk --quiet --epochs 100000 --eval-every 0 --log log.jsonl --memory";
+    let endless =
+        "--load-features disk --quiet --epochs 100000 --eval-every 0 --log log.jsonl --memory";
     let endless = train(endless).replace(" --epochs 2 ", " ");
     let line = fails(folder, format!("{endless} 64MiB"), 2);
     // So few rows are kept that mini-batches read the others.
     let budget = format!("{}MiB", named(&line) + 8);
-    let mut child = command(folder, format!("{endless} {budget}")).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command(folder, format!("{endless} {budget}")).stderr(Stdio::piped()).spawn().unwrap();
     let log = folder.join("log.jsonl");
     while std::fs::read_to_string(&log).map_or(0, |text| text.lines().count()) == 0 {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
@@ -61,9 +77,18 @@ fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     let output = child.wait_with_output().unwrap();
     let told = errors(&output);
     assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
-    assert!(told.starts_with("error: ") && told.contains("feat.arrow: ends at byte 100000"), "{told}");
-    let first: Value = serde_json::from_str(std::fs::read_to_string(&log).unwrap().lines().next().unwrap()).unwrap();
-    assert!(first["rows_from_disk"].as_u64().unwrap() > 0 && first["bytes_from_disk"].as_u64().unwrap() > 0, "{first}");
+    assert!(
+        told.starts_with("error: ") && told.contains("feat.arrow: ends at byte 100000"),
+        "{told}"
+    );
+    let first: Value =
+        serde_json::from_str(std::fs::read_to_string(&log).unwrap().lines().next().unwrap())
+            .unwrap();
+    assert!(
+        first["rows_from_disk"].as_u64().unwrap() > 0
+            && first["bytes_from_disk"].as_u64().unwrap() > 0,
+        "{first}"
+    );
 }
 
 /// Pages that a process has touched for the first time.
@@ -79,7 +104,9 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
     community(folder, 6000);
     for (model, heads) in [("sage", ""), ("gat", "--heads 2")] {
         let shape = "--parallelism single --layers 2 --fanouts 10,5 --hidden 64 --batch-size 256 --eval-every 0";
-        let line = format!("train ds {shape} --epochs 100000 --quiet --model {model} {heads} --log {model}");
+        let line = format!(
+            "train ds {shape} --epochs 100000 --quiet --model {model} {heads} --log {model}"
+        );
         let mut child = command(folder, line).spawn().unwrap();
         let log = folder.join(model);
         let epochs = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count() as u64);
@@ -103,7 +130,8 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
 fn partitions_keep_to_a_budget_or_name_one() {
     let folder = &*scratch();
     ok(folder, "generate rmat --vertices 1300000 --edges 60000 --out ds");
-    let partition = |more: &str| format!("partition ds --parts 2 --weights unit --quality fast {more}");
+    let partition =
+        |more: &str| format!("partition ds --parts 2 --weights unit --quality fast {more}");
     let told = "error: --memory: to partition 1300000 vertices takes";
     let line = refused(folder, partition("--memory 64MiB"), 2, told);
     let number = named(&line);
@@ -122,14 +150,20 @@ fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
     let line = fails(folder, format!("{trial} --memory 64MiB"), 2);
     let budget = format!("{}MiB", named(&line) + 8);
     let usual = json(folder, &trial)["summary"]["epochs"].clone();
-    let output =
-        command(folder, format!("{trial} --memory {budget} --json")).env("GSPLIT_PROGRESS", "1").output().unwrap();
-    let read = serde_json::from_slice::<Value>(&output.stdout).unwrap()["summary"]["epochs"].clone();
+    let output = command(folder, format!("{trial} --memory {budget} --json"))
+        .env("GSPLIT_PROGRESS", "1")
+        .output()
+        .unwrap();
+    let read =
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["summary"]["epochs"].clone();
     for (usual, read) in usual.as_array().unwrap().iter().zip(read.as_array().unwrap()) {
         assert_eq!([&usual["loss"], &usual["valid"]], [&read["loss"], &read["valid"]]);
     }
     let notes = errors(&output);
-    assert!(notes.contains("edges are read from disk as they are drawn: the graph takes "), "{notes}");
+    assert!(
+        notes.contains("edges are read from disk as they are drawn: the graph takes "),
+        "{notes}"
+    );
     // Links are learnt from a copy of the graph in memory, which has to fit.
     let told = "--memory: 64 MiB are too few, the edges that links are learnt from take ";
     refused(folder, "train ds --parallelism single --task link --memory 64MiB", 2, told);
@@ -140,7 +174,11 @@ fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
         let (path, name) = counters.map(|file| (file.path(), file.file_name())).unwrap();
         if path.extension().is_some_and(|extension| extension == "npy") {
             let within = folder.join("ds/presample/within").join(name);
-            assert!(std::fs::read(&path).unwrap() == std::fs::read(within).unwrap(), "{}", path.display());
+            assert!(
+                std::fs::read(&path).unwrap() == std::fs::read(within).unwrap(),
+                "{}",
+                path.display()
+            );
         }
     }
 }
@@ -153,7 +191,10 @@ fn a_trial_ends_each_epoch_early_and_scores_samples() {
     let whole = json(folder, train("--eval-fanouts 3,3"));
     let [first, all] = [&run, &whole].map(|run| run["summary"]["epochs"][0].clone());
     assert!(first["edges"].as_u64().unwrap() < all["edges"].as_u64().unwrap(), "{first:#} {all:#}");
-    assert!(first["valid"].as_f64().is_some() && run["summary"]["epochs"].as_array().unwrap().len() == 2);
+    assert!(
+        first["valid"].as_f64().is_some()
+            && run["summary"]["epochs"].as_array().unwrap().len() == 2
+    );
     refused(folder, train("--trial 1 --checkpoint run"), 2, "--trial");
 }
 
@@ -164,18 +205,26 @@ fn reads_from_disk_are_foretold() {
     let folder = &*scratch();
     ok(folder, "generate community --vertices 60000 --edges 300000 --feature-dim 128 --out ds");
     let shape = "--layers 2 --fanouts 5,5 --hidden 8 --batch-size 256";
-    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-2.toml")).unwrap();
+    let shipped =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-2.toml"))
+            .unwrap();
     let plan = |name: &str, memory: f64, disk: f64| {
-        let disk = format!("\n[disk]\nby = \"a test\"\nrandom = [{disk}, {disk}, {disk}, {disk}]\nstream = 1e12\n");
+        let disk = format!(
+            "\n[disk]\nby = \"a test\"\nrandom = [{disk}, {disk}, {disk}, {disk}]\nstream = 1e12\n"
+        );
         let profile = shipped.replace("memory = 2.53e+10", &format!("memory = {memory:.0}"));
         std::fs::write(folder.join("p.toml"), profile + &disk).unwrap();
-        let said = json(folder, format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2"));
+        let said =
+            json(folder, format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2"));
         let plans = said["plans"].as_array().unwrap().iter();
         plans.clone().find(|plan| plan["name"] == name).unwrap().clone()
     };
-    for (name, how) in [("one rank", "--parallelism single"), ("DGL", "--parallelism data --ranks 2")] {
+    for (name, how) in
+        [("one rank", "--parallelism single"), ("DGL", "--parallelism data --ranks 2")]
+    {
         assert!(plan(name, 1e10, 1e9)["disk"].is_null(), "all rows fit");
-        let train = format!("train ds {how} {shape} --epochs 1 --eval-every 0 --threads 2 --memory");
+        let train =
+            format!("train ds {how} {shape} --epochs 1 --eval-every 0 --threads 2 --memory");
         let line = fails(folder, format!("{train} 64MiB"), 2);
         let budget = named(&line) + 14;
         let output = gsplit(folder, format!("{train} {budget}MiB --json"));
@@ -183,14 +232,18 @@ fn reads_from_disk_are_foretold() {
         let run: Value = serde_json::from_slice(&output.stdout).unwrap();
         let epoch = &run["summary"]["epochs"][0];
         // Memory for the rows that the run kept.
-        let notes = notes.split(" of 60000 stay in memory").next().and_then(|text| text.rsplit(' ').next());
+        let notes =
+            notes.split(" of 60000 stay in memory").next().and_then(|text| text.rsplit(' ').next());
         let kept: f64 = notes.unwrap().parse().unwrap();
         assert!(kept > 0.0 && kept < 60_000.0);
         let memory = 40e6;
         let more = kept - plan(name, memory, 1e9)["disk"]["rows_kept"].as_f64().unwrap();
         let memory = memory + more * 512.0 / 0.8;
         let planned = plan(name, memory, 1e9);
-        assert!((planned["disk"]["rows_kept"].as_f64().unwrap() - kept).abs() < 100.0, "{kept}: {planned}");
+        assert!(
+            (planned["disk"]["rows_kept"].as_f64().unwrap() - kept).abs() < 100.0,
+            "{kept}: {planned}"
+        );
         for count in ["rows_from_disk", "bytes_from_disk"] {
             let read = epoch[count].as_f64().unwrap();
             let times = planned["disk"][count].as_f64().unwrap() / read;
@@ -204,12 +257,20 @@ fn reads_from_disk_are_foretold() {
     }
     let line = format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2");
     let text = ok(folder, &line);
-    assert!(text.contains("feature rows do not fit in memory: ") && text.contains(" s, bound by "), "{text}");
+    assert!(
+        text.contains("feature rows do not fit in memory: ") && text.contains(" s, bound by "),
+        "{text}"
+    );
     let text = ok(folder, format!("{line} --memory 300MiB"));
     assert!(!text.contains("from disk") && text.contains("--memory 300MiB"), "they fit: {text}");
-    std::fs::write(folder.join("p.toml"), shipped.replace("memory = 2.53e+10", "memory = 4e7")).unwrap();
+    std::fs::write(folder.join("p.toml"), shipped.replace("memory = 2.53e+10", "memory = 4e7"))
+        .unwrap();
     let text = ok(folder, &line);
-    assert!(text.contains("feature rows do not fit in memory: ") && text.contains("a profile with [disk]"), "{text}");
+    assert!(
+        text.contains("feature rows do not fit in memory: ")
+            && text.contains("a profile with [disk]"),
+        "{text}"
+    );
     // Without a profile the disk is measured where the dataset is.
     let text = ok(folder, format!("plan ds {shape} --systems dgl --ranks 2 --memory 150MiB"));
     assert!(text.contains(" s, bound by "), "{text}");

@@ -7,7 +7,8 @@ use gsplit_store::{DatasetWriter, FeatureDtype, Provenance, Split};
 
 use crate::support::{json, losses, ok, refused, scratch};
 
-/// A graph of 600 vertices with the numbers 1000 and 50 times the first feature; every seventh vertex has none.
+/// A graph of 600 vertices with the numbers 1000 and 50 times the first feature; every seventh
+/// vertex has none.
 fn numbers(path: &Path) {
     let n = 600u32;
     let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| 4 * v).collect();
@@ -39,11 +40,13 @@ fn numbers_go_through_every_command() {
     ok(folder, "verify ds");
     ok(folder, "presample ds --fanouts 3,3 --batch-size 64");
     ok(folder, "partition ds --parts 2");
-    let key = fs::read_dir(folder.join("ds/partition")).unwrap().next().unwrap().unwrap().file_name();
+    let key =
+        fs::read_dir(folder.join("ds/partition")).unwrap().next().unwrap().unwrap().file_name();
     ok(folder, format!("shard ds --hosts 2 --partition {} --out shards", key.to_str().unwrap()));
     ok(folder, "verify shards/host-0");
     ok(folder, "plan ds --profile a100-4 --layers 2 --fanouts 3,3 --batch-size 64 --batches 2");
-    let base = "train ds --fanouts 3,3 --hidden 16 --batch-size 64 --epochs 20 --lr 0.02 --dropout 0";
+    let base =
+        "train ds --fanouts 3,3 --hidden 16 --batch-size 64 --epochs 20 --lr 0.02 --dropout 0";
     let train = |rest: &str| json(folder, format!("{base} {rest}"));
     let single = train("--parallelism single --log runs/single.jsonl --checkpoint runs/one");
     let split = train("--parallelism split --ranks 2 --log runs/split.jsonl");
@@ -52,8 +55,12 @@ fn numbers_go_through_every_command() {
     for (one, other) in losses(&single).iter().zip(losses(&split)) {
         assert!((one - other).abs() < 1e-2 * one.max(0.01), "{one}, {other}");
     }
-    let errors: Vec<f64> =
-        single["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["valid"].as_f64().unwrap()).collect();
+    let errors: Vec<f64> = single["summary"]["epochs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|epoch| epoch["valid"].as_f64().unwrap())
+        .collect();
     let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
     assert_eq!(single["summary"]["best"]["valid"].as_f64(), Some(least));
     // The deviation is 58.

@@ -1,4 +1,5 @@
-//! Outputs of commands: never over their inputs, over one another, into an artifact, or over the user's files.
+//! Outputs of commands: never over their inputs, over one another, into an artifact, or over the
+//! user's files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +7,8 @@ use std::os::unix::fs::symlink;
 use crate::support::{community, content, ok, refused, scratch};
 
 #[cfg(feature = "train")]
-const TRAIN: &str = "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --epochs 1 --eval-every 0";
+const TRAIN: &str =
+    "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --epochs 1 --eval-every 0";
 
 #[test]
 fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
@@ -45,7 +47,9 @@ fn pages_and_exports_replace_no_file_of_the_users() {
     community(folder, 300);
     ok(folder, "presample ds --fanouts 3 --epochs 1");
     ok(folder, "partition ds --parts 2");
-    for (line, force) in [("report ds --out thesis", ""), ("export ds --format mtx --out thesis", "--force")] {
+    for (line, force) in
+        [("report ds --out thesis", ""), ("export ds --format mtx --out thesis", "--force")]
+    {
         let thesis = folder.join("thesis");
         fs::write(&thesis, "finished").unwrap();
         refused(folder, line, 1, "thesis: is there already");
@@ -99,7 +103,10 @@ fn logs_replace_logs_and_nothing_else() {
     assert_eq!(fs::read_to_string(folder.join("thesis")).unwrap(), "finished");
     ok(folder, format!("{TRAIN} --log thesis --tensorboard board --force"));
     assert_ne!(fs::read_to_string(folder.join("thesis")).unwrap(), "finished");
-    assert_eq!(fs::read_to_string(folder.join("board/events.out.tfevents.1.host")).unwrap(), "another program's");
+    assert_eq!(
+        fs::read_to_string(folder.join("board/events.out.tfevents.1.host")).unwrap(),
+        "another program's"
+    );
 }
 
 #[cfg(feature = "train")]
@@ -107,7 +114,8 @@ fn logs_replace_logs_and_nothing_else() {
 fn predictions_collide_with_nothing() {
     let folder = &*scratch();
     community(folder, 300);
-    let train = format!("{TRAIN} --checkpoint run").replace("--layers 1 --fanouts 3", "--layers 2 --fanouts 3,3");
+    let train = format!("{TRAIN} --checkpoint run")
+        .replace("--layers 1 --fanouts 3", "--layers 2 --fanouts 3,3");
     ok(folder, &train);
     let before = content(folder);
     for (options, problem) in [
@@ -125,12 +133,15 @@ fn predictions_collide_with_nothing() {
     let mut value = [0; 256];
     if rustix::fs::getxattr(folder.join("run/p.npy"), "user.gsplit.made_by", &mut value).is_ok() {
         let before = content(folder);
-        assert!(ok(folder, both).contains("run/p.npy, run/e.npy: already there, made the same way"));
+        assert!(
+            ok(folder, both).contains("run/p.npy, run/e.npy: already there, made the same way")
+        );
         assert!(content(folder) == before);
         refused(folder, format!("{both} --predict logits"), 1, "is there already");
     }
     refused(folder, "infer ds --checkpoint run --out run/p.ids.npy", 1, "is there already");
-    // A run that was killed right after its checkpoint appeared leaves the folder in which it wrote it.
+    // A run that was killed right after its checkpoint appeared leaves the folder in which it wrote
+    // it.
     let left = folder.join("run/.epoch-00001.partial");
     fs::create_dir(&left).unwrap();
     fs::write(left.join("lock"), "").unwrap();

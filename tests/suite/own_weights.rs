@@ -1,4 +1,5 @@
-//! Weights that came with the graph, from the raw file to the parts: recomputed here from the file itself.
+//! Weights that came with the graph, from the raw file to the parts: recomputed here from the file
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,8 +20,9 @@ struct MetisFile {
 impl MetisFile {
     fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap();
-        let mut lines =
-            text.lines().map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<u64>>());
+        let mut lines = text
+            .lines()
+            .map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<u64>>());
         let header = lines.next().unwrap();
         assert_eq!(header[2], 11);
         let constraints = header[3] as usize;
@@ -41,14 +43,21 @@ impl MetisFile {
     fn imbalance(&self, parts: &[u16], count: usize) -> Vec<f64> {
         let of = |c: usize| {
             let mut loads = vec![0; count];
-            parts.iter().zip(&self.weights).for_each(|(&part, weights)| loads[part as usize] += weights[c]);
+            parts
+                .iter()
+                .zip(&self.weights)
+                .for_each(|(&part, weights)| loads[part as usize] += weights[c]);
             *loads.iter().max().unwrap() as f64 * count as f64 / loads.iter().sum::<u64>() as f64
         };
         (0..self.weights[0].len()).map(of).collect()
     }
 
     fn cut(&self, parts: &[u16]) -> u64 {
-        self.pairs.iter().filter(|((u, v), _)| parts[*u] != parts[*v]).map(|(_, weight)| weight).sum()
+        self.pairs
+            .iter()
+            .filter(|((u, v), _)| parts[*u] != parts[*v])
+            .map(|(_, weight)| weight)
+            .sum()
     }
 }
 
@@ -77,7 +86,8 @@ fn write_metis(path: &Path) {
 }
 
 fn parts_of(folder: &Path, made: &Value) -> Vec<u16> {
-    let file = folder.join("ds/partition").join(made["key"].as_str().unwrap()).join("assignment.npy");
+    let file =
+        folder.join("ds/partition").join(made["key"].as_str().unwrap()).join("assignment.npy");
     let bytes = fs::read(file).unwrap();
     bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
 }
@@ -104,29 +114,43 @@ fn both_weights_of_a_metis_file_are_balanced_and_its_edges_cut_by_theirs() {
     let partition = |more: &str| json(folder, format!("partition ds --parts 4 {more}"));
 
     let unit = partition("--weights unit");
-    assert_eq!(unit["own_weights"]["unused"].to_string(), r#"["vertex_weight.1","vertex_weight.2","weight"]"#);
+    assert_eq!(
+        unit["own_weights"]["unused"].to_string(),
+        r#"["vertex_weight.1","vertex_weight.2","weight"]"#
+    );
     let ignored = check_report(&file, folder, &unit);
     assert!(ignored[1] > 1.3, "these weights balance themselves: {ignored:?}");
     let said = gsplit(folder, "partition ds --parts 4 --weights unit --force");
     let (said, printed) = (errors(&said), String::from_utf8(said.stdout).unwrap());
     let notes: Vec<&str> = said.lines().filter(|line| line.contains("not used")).collect();
     assert!(notes.len() == 1 && notes[0].contains("--weights own"), "{said}");
-    assert!(printed.contains("own heaviest / mean") && printed.contains("own weight of the cut"), "{printed}");
+    assert!(
+        printed.contains("own heaviest / mean") && printed.contains("own weight of the cut"),
+        "{printed}"
+    );
 
     for method in ["multilevel", "metis"] {
         let own = partition(&format!("--weights own --partitioner {method}"));
         assert_eq!(own["key"], format!("{method}-own-k4"));
         assert!(own["own_weights"].get("unused").is_none(), "{own}");
         let balanced = check_report(&file, folder, &own);
-        assert!(balanced.iter().all(|&imbalance| imbalance <= 1.03 + 1e-9), "{method}: {balanced:?}");
+        assert!(
+            balanced.iter().all(|&imbalance| imbalance <= 1.03 + 1e-9),
+            "{method}: {balanced:?}"
+        );
         let imbalance = own["imbalance"].as_f64().unwrap();
         assert!((imbalance - balanced.iter().copied().fold(0.0, f64::max)).abs() < 1e-9, "{own}");
         // Weights may be used for the cut and not for the balance, and the other way round.
-        let cut_alone = partition(&format!("--weights own --balance vertices --partitioner {method}"));
+        let cut_alone =
+            partition(&format!("--weights own --balance vertices --partitioner {method}"));
         check_report(&file, folder, &cut_alone);
         assert!(cut_alone["balance"]["vertices"].as_f64() <= Some(1.03 + 1e-9), "{cut_alone}");
-        assert_eq!(cut_alone["own_weights"]["unused"].to_string(), r#"["vertex_weight.1","vertex_weight.2"]"#);
-        let balanced_alone = partition(&format!("--weights unit --balance own,vertices --partitioner {method}"));
+        assert_eq!(
+            cut_alone["own_weights"]["unused"].to_string(),
+            r#"["vertex_weight.1","vertex_weight.2"]"#
+        );
+        let balanced_alone =
+            partition(&format!("--weights unit --balance own,vertices --partitioner {method}"));
         assert_eq!(balanced_alone["own_weights"]["unused"].to_string(), r#"["weight"]"#);
         assert!(balanced_alone["imbalance"].as_f64() <= Some(1.06), "{balanced_alone}");
         check_report(&file, folder, &balanced_alone);
@@ -154,8 +178,13 @@ fn a_cut_goes_where_edges_are_light() {
     fs::write(folder.join("ring.graph"), text).unwrap();
     ok(folder, "convert ring.graph --out ds");
     for method in ["multilevel", "metis"] {
-        let made = json(folder, format!("partition ds --parts 4 --weights own --partitioner {method}"));
-        assert_eq!((made["own_weights"]["cut"].as_f64(), made["imbalance"].as_f64()), (Some(4.0), Some(1.0)), "{made}");
+        let made =
+            json(folder, format!("partition ds --parts 4 --weights own --partitioner {method}"));
+        assert_eq!(
+            (made["own_weights"]["cut"].as_f64(), made["imbalance"].as_f64()),
+            (Some(4.0), Some(1.0)),
+            "{made}"
+        );
     }
     let none = "--balance own: ds has no such weights";
     refused(folder, "partition ds --parts 4 --balance own --weights unit", 2, none);
@@ -194,12 +223,21 @@ fn weights_of_tables_follow_their_vertices_and_are_added_up_where_edges_merge() 
     for (name, weight) in ["cpu", "memory"].into_iter().zip(LOADS) {
         let mut loads = [0; 4];
         ids.iter().for_each(|id| loads[part[id] as usize] += weight(*id));
-        let imbalance = *loads.iter().max().unwrap() as f64 * 4.0 / loads.iter().sum::<u64>() as f64;
-        assert!((own["vertices"][name].as_f64().unwrap() - imbalance).abs() < 1e-9, "{name} {imbalance}: {made}");
+        let imbalance =
+            *loads.iter().max().unwrap() as f64 * 4.0 / loads.iter().sum::<u64>() as f64;
+        assert!(
+            (own["vertices"][name].as_f64().unwrap() - imbalance).abs() < 1e-9,
+            "{name} {imbalance}: {made}"
+        );
         assert!(imbalance <= 1.05, "{name}: {imbalance}");
     }
-    let cut: u64 = pairs.iter().filter(|((u, v), _)| part[u] != part[v]).map(|(_, bytes)| bytes).sum();
-    assert_eq!((own["cut"].as_f64(), own["total"].as_f64()), (Some(cut as f64), Some(2000.0)), "{made}");
+    let cut: u64 =
+        pairs.iter().filter(|((u, v), _)| part[u] != part[v]).map(|(_, bytes)| bytes).sum();
+    assert_eq!(
+        (own["cut"].as_f64(), own["total"].as_f64()),
+        (Some(cut as f64), Some(2000.0)),
+        "{made}"
+    );
     // Weights are not features.
     let dataset = Dataset::open(folder.join("ds")).unwrap();
     let manifest = dataset.manifest();
@@ -216,15 +254,26 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
         fs::write(folder.join("n.csv"), format!("id,cpu\n1,3\n2,{value}\n3,1\n")).unwrap();
         let line = fails(folder, format!("convert e.csv --out x {vertices}"), 1);
         let words = ["n.csv: ", "cpu", "row 1", "expected a whole number from 0 to 4294967295"];
-        assert!(words.iter().all(|word| line.contains(word)) && line.contains(said), "{value}: {line}");
+        assert!(
+            words.iter().all(|word| line.contains(word)) && line.contains(said),
+            "{value}: {line}"
+        );
     }
     fs::write(folder.join("n.csv"), "id,cpu,name\n1,3,a\n2,2,b\n3,1,c\n").unwrap();
     for (more, code, words) in [
-        ("--edge-weights bytes", 1, "edge from 2 to 3 has the weight -6: expected a finite number from 0"),
+        (
+            "--edge-weights bytes",
+            1,
+            "edge from 2 to 3 has the weight -6: expected a finite number from 0",
+        ),
         ("--edge-weights dst", 2, "`dst` is an end of the edges"),
         ("--edge-weights cost", 1, "has no column `cost` for --edge-weights"),
         ("--vertex-weights cpu", 2, "--vertex-weights cpu: expected a column of numbers"),
-        ("--nodes n.csv --vertex-weights name", 1, "column `name`: expected numbers, for --vertex-weights"),
+        (
+            "--nodes n.csv --vertex-weights name",
+            1,
+            "column `name`: expected numbers, for --vertex-weights",
+        ),
         ("--nodes n.csv --vertex-weights disk", 1, "has no column `disk` for --vertex-weights"),
         ("--nodes n.csv --vertex-weights cpu,cpu", 1, "named twice"),
         ("--nodes n.csv --vertex-weights id --id-column id", 1, "is an id"),
@@ -232,7 +281,10 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
         refused(folder, format!("convert e.csv --out x {more}"), code, words);
     }
     for (text, words) in [
-        ("2 1 10\n-3 2\n1 1\n", "m.graph, line 2: number 1 of the vertex: expected a whole number from 0, found `-3`"),
+        (
+            "2 1 10\n-3 2\n1 1\n",
+            "m.graph, line 2: number 1 of the vertex: expected a whole number from 0, found `-3`",
+        ),
         ("2 1 1\n2 -3\n1 -3\n", "m.graph, line 2: expected a weight from 0 to 2^63-1, found `-3`"),
     ] {
         fs::write(folder.join("m.graph"), text).unwrap();
@@ -242,9 +294,19 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
     ok(folder, "convert m.graph --out large");
     let large = "vertex_weight.npy: vertex 1: weight 4294967296: expected a whole number";
     refused(folder, "partition large --parts 2 --weights own", 1, large);
-    refused(folder, "partition large --parts 3 --weights unit", 1, "--parts 3: the graph has 2 vertices");
+    refused(
+        folder,
+        "partition large --parts 3 --weights unit",
+        1,
+        "--parts 3: the graph has 2 vertices",
+    );
     let unit = json(folder, "partition large --parts 2 --weights unit");
     assert!(unit.get("own_weights").is_none(), "{unit}");
     ok(folder, "generate rmat --vertices 64 --edges 200 --out bare");
-    refused(folder, "partition bare --parts 2 --weights own", 2, "--weights own: bare has no such weights");
+    refused(
+        folder,
+        "partition bare --parts 2 --weights own",
+        2,
+        "--weights own: bare has no such weights",
+    );
 }

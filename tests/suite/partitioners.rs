@@ -1,4 +1,5 @@
-//! Partitions through the binary: imports, options that are not for every partitioner, and METIS under a signal.
+//! Partitions through the binary: imports, options that are not for every partitioner, and METIS
+//! under a signal.
 
 use std::fs;
 use std::process::Stdio;
@@ -21,17 +22,23 @@ fn a_partition_goes_out_as_text_and_comes_back_the_same() {
     let made = partition(folder, "--parts 4 --partitioner range");
     let stored = folder.join("ds/partition/range-unit-k4/assignment.npy");
     let bytes = fs::read(&stored).unwrap();
-    let parts: Vec<u16> = bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+    let parts: Vec<u16> =
+        bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
     assert_eq!(parts.len(), 400);
     let text: Vec<String> = parts.iter().map(|part| format!("{part}\n")).collect();
     fs::write(folder.join("graph.part.4"), text.concat()).unwrap();
 
-    for (file, more) in [("graph.part.4", "--parts 4"), ("ds/partition/range-unit-k4/assignment.npy", "")] {
+    for (file, more) in
+        [("graph.part.4", "--parts 4"), ("ds/partition/range-unit-k4/assignment.npy", "")]
+    {
         let imported = partition(folder, &format!("--import {file} --force {more}"));
         for key in ["cut", "weighted_cut", "part_sizes", "balance", "imbalance"] {
             assert_eq!(imported[key], made[key], "{key}");
         }
-        assert_eq!((&imported["partitioner"], &imported["key"]), (&"import".into(), &"import-k4".into()));
+        assert_eq!(
+            (&imported["partitioner"], &imported["key"]),
+            (&"import".into(), &"import-k4".into())
+        );
         assert_eq!(fs::read(folder.join("ds/partition/import-k4/assignment.npy")).unwrap(), bytes);
         assert_eq!(partition(folder, &format!("--import {file}"))["reused"], true);
     }
@@ -40,7 +47,12 @@ fn a_partition_goes_out_as_text_and_comes_back_the_same() {
     fs::write(folder.join("graph.part.4"), other.concat()).unwrap();
     refused(folder, "partition ds --import graph.part.4", 1, "already there");
     fs::write(folder.join("graph.part.4"), "0\n1\nx\n").unwrap();
-    refused(folder, "partition ds --import graph.part.4", 1, "graph.part.4: line 3: expected one part");
+    refused(
+        folder,
+        "partition ds --import graph.part.4",
+        1,
+        "graph.part.4: line 3: expected one part",
+    );
     ok(folder, "verify ds");
 }
 
@@ -72,7 +84,17 @@ fn partitions_of_other_partitioners_are_read() {
     let config = PartitionConfig { partitioner: "ldg_random".into(), ..map.meta().config.clone() };
     let order: Vec<u32> = (0..4).flat_map(|part| map.cache_order(part).to_vec()).collect();
     let report = map.meta().report.clone();
-    PartitionMap::save(&dataset, "ldg_random-unit-k4", None, config, report, map.assignment(), &order, false).unwrap();
+    PartitionMap::save(
+        &dataset,
+        "ldg_random-unit-k4",
+        None,
+        config,
+        report,
+        map.assignment(),
+        &order,
+        false,
+    )
+    .unwrap();
     assert!(ok(folder, "inspect ds").contains("ldg_random"));
     let refined = partition(folder, "--weights unit --refine ldg_random-unit-k4");
     assert!(refined["cut"].as_u64() <= Some(map.meta().report.cut), "{refined}");
@@ -95,7 +117,10 @@ fn a_terminated_metis_ends_as_interrupted() {
         if delay_ms > 200 {
             assert_eq!(output.status.code(), Some(143), "{errors}");
             let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert!(told["exit"] == 143 && told["error"].as_str().unwrap().starts_with("interrupted: "), "{told}");
+            assert!(
+                told["exit"] == 143 && told["error"].as_str().unwrap().starts_with("interrupted: "),
+                "{told}"
+            );
             // METIS itself may have a word before ours.
             let lines: Vec<&str> = errors.lines().filter(|line| !line.is_empty()).collect();
             assert!(lines.last().is_some_and(|line| line.starts_with("interrupted: ")), "{errors}");
@@ -113,7 +138,8 @@ fn lines_that_metis_prints_do_not_mix_with_results() {
     fs::write(folder.join("star.txt"), star).unwrap();
     ok(folder, "convert star.txt --out ds --symmetrise");
     // METIS runs out of vertices for the small parts, says so on its standard output, and goes on.
-    let made = gsplit(folder, "partition ds --targets 100,1,1 --partitioner metis --weights unit --json");
+    let made =
+        gsplit(folder, "partition ds --targets 100,1,1 --partitioner metis --weights unit --json");
     assert!(made.status.success() && errors(&made).contains("Cannot bisect"), "{}", errors(&made));
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     assert_eq!(made["parts"], 3);
@@ -127,16 +153,26 @@ fn parts_lie_on_servers_and_the_cut_between_them_is_told() {
     let made = partition(folder, &format!("{unit} 6 --servers 2"));
     assert_eq!((&made["key"], &made["servers"]), (&"multilevel-unit-k2x3".into(), &2.into()));
     let between = &made["between_servers"];
-    assert!(between["cut"].as_u64().unwrap() > 0 && between["cut"].as_u64() < made["cut"].as_u64(), "{made}");
-    assert!(between["expected_cross_share"].as_f64() < made["expected_cross_share"].as_f64(), "{made}");
+    assert!(
+        between["cut"].as_u64().unwrap() > 0 && between["cut"].as_u64() < made["cut"].as_u64(),
+        "{made}"
+    );
+    assert!(
+        between["expected_cross_share"].as_f64() < made["expected_cross_share"].as_f64(),
+        "{made}"
+    );
     assert_eq!(partition(folder, &format!("{unit} 6 --servers 2"))["reused"], true);
     let table = ok(folder, format!("partition ds {unit} 6 --servers 2 --force"));
-    assert!(table.contains("6 parts on 2 servers") && table.contains("cut between servers"), "{table}");
+    assert!(
+        table.contains("6 parts on 2 servers") && table.contains("cut between servers"),
+        "{table}"
+    );
 
     // One server is what there was before: nothing of servers is stored.
     let flat = partition(folder, &format!("{unit} 6 --servers 1"));
     assert_eq!((&flat["key"], flat.get("servers")), (&"multilevel-unit-k6".into(), None));
-    let stored = fs::read_to_string(folder.join("ds/partition/multilevel-unit-k6/partition.json")).unwrap();
+    let stored =
+        fs::read_to_string(folder.join("ds/partition/multilevel-unit-k6/partition.json")).unwrap();
     assert!(!stored.contains("server"), "{stored}");
 
     let shown = ok(folder, "inspect ds");
@@ -148,7 +184,9 @@ fn parts_lie_on_servers_and_the_cut_between_them_is_told() {
     for map in json(folder, measure)["maps"].as_array().unwrap() {
         let (across, cross) = (&map["all"]["cross_server_share"], &map["all"]["cross_share"]);
         match map["servers"].as_u64() {
-            Some(2) => assert!(across.as_f64() > Some(0.0) && across.as_f64() < cross.as_f64(), "{map}"),
+            Some(2) => {
+                assert!(across.as_f64() > Some(0.0) && across.as_f64() < cross.as_f64(), "{map}")
+            }
             _ => assert!(across.is_null(), "{map}"),
         }
     }
@@ -159,23 +197,32 @@ fn parts_carry_what_their_targets_say() {
     let folder = &*scratch();
     community(folder, 1200);
     let over = |made: &Value, targets: &[f64]| {
-        let sizes = made["part_sizes"].as_array().unwrap().iter().map(|size| size.as_f64().unwrap());
+        let sizes =
+            made["part_sizes"].as_array().unwrap().iter().map(|size| size.as_f64().unwrap());
         let sum: f64 = targets.iter().sum();
         sizes.zip(targets).map(|(size, target)| size / (1200.0 * target / sum)).fold(0.0, f64::max)
     };
-    for (method, most) in [("multilevel", 1.03), ("metis", 1.03), ("range", 1.01), ("random", 1.01), ("hash", 1.2)] {
+    for (method, most) in
+        [("multilevel", 1.03), ("metis", 1.03), ("range", 1.01), ("random", 1.01), ("hash", 1.2)]
+    {
         let weights = if most == 1.03 { "--weights unit" } else { "" };
         let made = partition(folder, &format!("--targets 2,1,1 --partitioner {method} {weights}"));
         let found = over(&made, &[2.0, 1.0, 1.0]);
         assert!(found <= most + 1e-9, "{method}: {made}");
-        assert_eq!((&made["parts"], made["targets"].to_string().as_str()), (&3.into(), "[2.0,1.0,1.0]"));
+        assert_eq!(
+            (&made["parts"], made["targets"].to_string().as_str()),
+            (&3.into(), "[2.0,1.0,1.0]")
+        );
         assert!((made["imbalance"].as_f64().unwrap() - found).abs() < 1e-9, "{made}");
         assert!((made["balance"]["vertices"].as_f64().unwrap() - found).abs() < 1e-9, "{made}");
         assert_eq!(made["of_target"].as_array().unwrap().len(), 3);
     }
     let asked = "--targets 3,1,2,2 --parts 4 --servers 2 --weights unit";
     let made = partition(folder, asked);
-    assert_eq!((&made["key"], &made["reused"]), (&"multilevel-unit-k2x2_t3-1-2-2".into(), &false.into()));
+    assert_eq!(
+        (&made["key"], &made["reused"]),
+        (&"multilevel-unit-k2x2_t3-1-2-2".into(), &false.into())
+    );
     assert!(over(&made, &[3.0, 1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{made}");
     assert_eq!(partition(folder, asked)["reused"], true);
     let text = ok(folder, format!("partition ds --force {asked}"));

@@ -1,4 +1,5 @@
-//! The main job through the binary: generated and real graphs, every parallelism, reuse, resume, interruption.
+//! The main job through the binary: generated and real graphs, every parallelism, reuse, resume,
+//! interruption.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,8 @@ fn prepare(folder: &Path) {
     ok(folder, "partition ds --parts 4");
 }
 
-const TRAIN: &str = "train ds --layers 2 --fanouts 5,5 --hidden 32 --batch-size 256 --lr 0.01 --dropout 0.2";
+const TRAIN: &str =
+    "train ds --layers 2 --fanouts 5,5 --hidden 32 --batch-size 256 --lr 0.01 --dropout 0.2";
 
 /// [`TRAIN`] with `more` behind it.
 fn train(more: &str) -> String {
@@ -31,13 +33,16 @@ fn interrupted_training_resumes_exactly() {
     prepare(folder);
     let losses = |log: &str| -> Vec<String> {
         let text = fs::read_to_string(folder.join(log)).unwrap();
-        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].to_string()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].to_string())
+            .collect()
     };
     let whole = train("--epochs 8");
     ok(folder, format!("{whole} --log straight.jsonl"));
     // One command line, before the first checkpoint and after it.
     let interrupted = format!("{whole} --log resumed.jsonl --checkpoint run --resume");
-    let mut child = command(folder, &interrupted).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut child =
+        command(folder, &interrupted).stdout(std::process::Stdio::null()).spawn().unwrap();
     while !folder.join("run/epoch-00002").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be killed");
         std::thread::sleep(Duration::from_millis(5));

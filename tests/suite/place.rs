@@ -6,7 +6,9 @@ use std::path::Path;
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
-use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, Readers, RowLoads, Split};
+use gsplit_store::{
+    Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, Readers, RowLoads, Split,
+};
 
 use crate::support::{community, fails, gsplit, json, ok, refused, scratch};
 
@@ -35,14 +37,26 @@ fn a_placement_is_stored_shown_reused_and_verified() {
     assert!(best["cost"].as_f64().unwrap() <= gsplit["cost"].as_f64().unwrap());
     let row_bytes = made["config"]["row_bytes"].as_f64().unwrap();
     let moved = best["host"].as_f64().unwrap() * row_bytes;
-    assert!((moved - best["host_bytes"].as_f64().unwrap()).abs() < 1e-6 && best["milliseconds"].is_null());
+    assert!(
+        (moved - best["host_bytes"].as_f64().unwrap()).abs() < 1e-6
+            && best["milliseconds"].is_null()
+    );
 
     assert_eq!(json(folder, place)["reused"], true);
     let text = ok(folder, place);
-    assert!(text.contains("already there") && text.contains("replicated") && text.contains("device-device"), "{text}");
+    assert!(
+        text.contains("already there")
+            && text.contains("replicated")
+            && text.contains("device-device"),
+        "{text}"
+    );
     ok(folder, "verify ds");
     let shown = ok(folder, "inspect ds");
-    assert!(shown.contains("placement optimised-split-20pct-a0.2-four: optimised for split parallelism"), "{shown}");
+    assert!(
+        shown
+            .contains("placement optimised-split-20pct-a0.2-four: optimised for split parallelism"),
+        "{shown}"
+    );
     assert_eq!(json(folder, "inspect ds")["placements"][0]["meta"]["config"]["alpha"], 0.2);
 
     let dataset = Dataset::open(folder.join("ds")).unwrap();
@@ -69,10 +83,13 @@ fn bandwidths_give_alpha_and_times() {
     assert_eq!(made["config"]["alpha"], 0.25);
     for point in made["curve"].as_array().unwrap() {
         for (rule, loads) in point["placements"].as_object().unwrap() {
-            let [host, peer, time, cost] =
-                ["host_bytes", "peer_bytes", "milliseconds", "cost"].map(|key| loads[key].as_f64().unwrap());
+            let [host, peer, time, cost] = ["host_bytes", "peer_bytes", "milliseconds", "cost"]
+                .map(|key| loads[key].as_f64().unwrap());
             let expected = 1e3 * (host / 25e9 + peer / 100e9) / 4.0;
-            assert!((time - expected).abs() <= 1e-9 * expected, "{rule}: {time}, expected {expected}");
+            assert!(
+                (time - expected).abs() <= 1e-9 * expected,
+                "{rule}: {time}, expected {expected}"
+            );
             let cost_bytes = cost * made["config"]["row_bytes"].as_f64().unwrap();
             assert!((cost_bytes - host - peer / 4.0).abs() <= 1e-6, "{rule}");
         }
@@ -89,7 +106,12 @@ fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
     ok(folder, "partition ds --parts 2 --weights unit --key two");
     refused(folder, place, 1, "run `gsplit presample ds` first");
     ok(folder, "presample ds --fanouts 5");
-    refused(folder, format!("{place} --partition three"), 1, "has no partition `three`: there are two");
+    refused(
+        folder,
+        format!("{place} --partition three"),
+        1,
+        "has no partition `three`: there are two",
+    );
     for (args, words) in [
         ("--cache 3", "--cache 3: a feature row takes"),
         ("--cache 1MiB --host-bandwidth 1GB", "--peer-bandwidth"),
@@ -102,7 +124,10 @@ fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
     ok(folder, format!("{place} --key p"));
     ok(folder, "partition ds --parts 2 --partitioner random --key two --force");
     let shown = ok(folder, "inspect ds");
-    assert!(shown.contains("placement p: unusable") && shown.contains("made from partition `two`"), "{shown}");
+    assert!(
+        shown.contains("placement p: unusable") && shown.contains("made from partition `two`"),
+        "{shown}"
+    );
     assert_eq!(gsplit(folder, "verify ds").status.code(), Some(1));
     refused(folder, format!("{place} --key p"), 1, "--force");
     ok(folder, format!("{place} --key p --force"));
@@ -132,7 +157,8 @@ fn measure(dataset: &Dataset, map: &PartitionMap, placement: &Placement) -> RowL
     let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
     let train = dataset.split(Split::Train).unwrap();
     let devices = placement.num_devices();
-    let own: Vec<HashSet<u32>> = (0..devices).map(|device| placement.own(device).iter().copied().collect()).collect();
+    let own: Vec<HashSet<u32>> =
+        (0..devices).map(|device| placement.own(device).iter().copied().collect()).collect();
     let split = placement.meta().config.parallelism == Readers::Split;
     let (mut loads, mut batches) = (RowLoads::default(), 0.0);
     for epoch in 1..=8 {
@@ -151,12 +177,18 @@ fn measure(dataset: &Dataset, map: &PartitionMap, placement: &Placement) -> RowL
                 rows.into_iter().for_each(|v| load(v, usize::from(map.assignment()[v as usize])));
             } else {
                 for (device, share) in batch.chunks(batch.len().div_ceil(devices)).enumerate() {
-                    inputs(&graph, share, 77, epoch, step).into_iter().for_each(|v| load(v, device));
+                    inputs(&graph, share, 77, epoch, step)
+                        .into_iter()
+                        .for_each(|v| load(v, device));
                 }
             }
         }
     }
-    RowLoads { local: loads.local / batches, peer: loads.peer / batches, host: loads.host / batches }
+    RowLoads {
+        local: loads.local / batches,
+        peer: loads.peer / batches,
+        host: loads.host / batches,
+    }
 }
 
 #[test]
@@ -169,15 +201,21 @@ fn training_loads_rows_as_predicted() {
     ] {
         for rule in rules {
             let key = format!("{rule}-{parallelism}");
-            let line = format!("place ds --cache 12% --parallelism {parallelism} --rule {rule} --key {key}");
+            let line = format!(
+                "place ds --cache 12% --parallelism {parallelism} --rule {rule} --key {key}"
+            );
             let made = json(folder, line);
             let predicted = made["report"]["expected"].as_array().unwrap().iter();
-            let total = |part: &str| predicted.clone().map(|loads| loads[part].as_f64().unwrap()).sum::<f64>();
+            let total = |part: &str| {
+                predicted.clone().map(|loads| loads[part].as_f64().unwrap()).sum::<f64>()
+            };
             let dataset = Dataset::open(folder.join("ds")).unwrap();
             let map = PartitionMap::open(&dataset, "four").unwrap();
             let measured = measure(&dataset, &map, &Placement::open(&dataset, &key).unwrap());
             let all = measured.local + measured.peer + measured.host;
-            for (part, measured) in [("local", measured.local), ("peer", measured.peer), ("host", measured.host)] {
+            for (part, measured) in
+                [("local", measured.local), ("peer", measured.peer), ("host", measured.host)]
+            {
                 let predicted = total(part);
                 println!("{key} {part}: {measured:.1}, predicted {predicted:.1} of {all:.1}");
                 assert!(

@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch};
+use crate::support::{
+    command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch,
+};
 
 const SMALL: &str = "--layers 2 --fanouts 5,5 --hidden 16 --batch-size 256";
 
@@ -16,7 +18,8 @@ fn named<'s>(said: &'s Value, name: &str) -> &'s Value {
 
 /// The options of a plan as one text.
 fn options(row: &Value) -> String {
-    let options: Vec<&str> = row["options"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
+    let options: Vec<&str> =
+        row["options"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
     options.join(" ")
 }
 
@@ -38,20 +41,42 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     let plan = format!("plan ds {SMALL} --profile v100-4-pcie");
     let said = json(folder, &plan);
     let plans = said["plans"].as_array().unwrap();
-    for name in ["one rank", "DGL", "Quiver", "Owned", "Intel", "GSplit", "Edge", "Node", "Rand", "split 1 of 2"] {
+    for name in [
+        "one rank",
+        "DGL",
+        "Quiver",
+        "Owned",
+        "Intel",
+        "GSplit",
+        "Edge",
+        "Node",
+        "Rand",
+        "split 1 of 2",
+    ] {
         let plan = named(&said, name);
-        let expected = of_phases(plan, &["sample", "load"]).max(of_phases(plan, &["compute", "exchange"]));
+        let expected =
+            of_phases(plan, &["sample", "load"]).max(of_phases(plan, &["compute", "exchange"]));
         let expected = expected * said["steps"].as_f64().unwrap();
         assert!((seconds(plan) - expected).abs() < 1e-9 * expected, "{plan}");
     }
-    assert!(plans.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])), "the fastest first");
-    let left_out: Vec<&str> =
-        said["left_out"].as_array().unwrap().iter().map(|row| row["system"].as_str().unwrap()).collect();
+    assert!(
+        plans.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])),
+        "the fastest first"
+    );
+    let left_out: Vec<&str> = said["left_out"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["system"].as_str().unwrap())
+        .collect();
     let systems = ["Song & Jiang", "P3", "GraNNDis", "GraNNDis, 4 batches", "GraNNDis, 16 batches"];
     assert_eq!(left_out, systems, "none of which GPUs run");
     for row in &said["left_out"].as_array().unwrap()[1..] {
         let why = row["why"].as_str().unwrap();
-        assert!(seconds(&row["plan"]) > 0.0 && (why.contains("CPUs") || why.contains("GPUs")), "{row}");
+        assert!(
+            seconds(&row["plan"]) > 0.0 && (why.contains("CPUs") || why.contains("GPUs")),
+            "{row}"
+        );
     }
     assert_eq!(said["apart"], serde_json::json!([]));
     let before = content(&folder.join("ds"));
@@ -59,22 +84,37 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     assert_eq!(content(&folder.join("ds")), before);
 
     // Other hardware.
-    let shipped = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/v100-4-pcie.toml")).unwrap();
+    let shipped =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/v100-4-pcie.toml"))
+            .unwrap();
     fs::write(folder.join("slow.toml"), shipped.replace("bytes = 1e10", "bytes = 1e6")).unwrap();
     fs::write(folder.join("tiny.toml"), shipped.replace("memory = 16e9", "memory = 2e5")).unwrap();
     let slow = json(folder, plan.replace("v100-4-pcie", "slow.toml"));
-    assert!(seconds(named(&slow, "Rand")) > 2.0 * seconds(named(&said, "Rand")), "its rows cross slow links");
+    assert!(
+        seconds(named(&slow, "Rand")) > 2.0 * seconds(named(&said, "Rand")),
+        "its rows cross slow links"
+    );
     assert_eq!(seconds(named(&slow, "one rank")), seconds(named(&said, "one rank")));
-    // Little more memory than a mini-batch takes: the graph stays in the host's memory, and is drawn from over the bus.
+    // Little more memory than a mini-batch takes: the graph stays in the host's memory, and is
+    // drawn from over the bus.
     let need = named(&said, "DGL")["cost"]["memory"].as_f64().unwrap();
-    fs::write(folder.join("small.toml"), shipped.replace("16e9", &format!("{:e}", 1.05 * need / 0.9))).unwrap();
-    let small = json(folder, format!("{} --systems dgl", plan.replace("v100-4-pcie", "small.toml")));
+    fs::write(
+        folder.join("small.toml"),
+        shipped.replace("16e9", &format!("{:e}", 1.05 * need / 0.9)),
+    )
+    .unwrap();
+    let small =
+        json(folder, format!("{} --systems dgl", plan.replace("v100-4-pcie", "small.toml")));
     let [near, far] = [&said, &small].map(|said| of_phases(named(said, "DGL"), &["sample"]));
     assert!(far > 2.0 * near, "{far} {near}");
     let line = refused(folder, plan.replace("v100-4-pcie", "tiny.toml"), 1, "no system fits");
     assert!(line.contains("needs"), "{line}");
     let text = ok(folder, &plan);
-    assert!(text.contains("bound by") && text.contains("to train with it: gsplit train ds --parallelism"), "{text}");
+    assert!(
+        text.contains("bound by")
+            && text.contains("to train with it: gsplit train ds --parallelism"),
+        "{text}"
+    );
 }
 
 /// Planning leaves the dataset's own artifacts, and the defaults of other commands, as they were.
@@ -101,7 +141,10 @@ fn questions_change_nothing() {
     for kind in ["presamples", "partitions", "placements"] {
         assert_eq!(found[kind], shown[kind]);
     }
-    assert!(found["cache"]["artifacts"].as_u64() > Some(8) && shown["cache"]["artifacts"] == 0, "{found}");
+    assert!(
+        found["cache"]["artifacts"].as_u64() > Some(8) && shown["cache"]["artifacts"] == 0,
+        "{found}"
+    );
     assert!(ok(folder, "inspect ds").contains("cache of plan and compare: "));
     ok(folder, "verify ds");
     ok(folder, "report ds --out page.html");
@@ -113,20 +156,24 @@ fn questions_change_nothing() {
     }
     assert!(content(&folder.join("ds")) == with_cache);
 
-    // No default takes a tried artifact, which is made the dataset's own instead of being made again.
+    // No default takes a tried artifact, which is made the dataset's own instead of being made
+    // again.
     let none = "has no partition into 4 parts (there are: none)";
     refused(folder, format!("train ds {SMALL} --ranks 4 --epochs 1"), 1, none);
     let by_preset = "train ds --preset gsplit --ranks 4 --layers 2 --fanouts 5,5";
     refused(folder, by_preset, 1, "has no partition `multilevel-presampled-k4`");
     let cut = json(folder, "partition ds --parts 4");
     assert_eq!((&cut["presample"], &cut["reused"]), (&"mine".into(), &true.into()));
-    let stored = |of: &str| fs::read(folder.join(of).join("multilevel-presampled-k4/partition.json")).unwrap();
+    let stored = |of: &str| {
+        fs::read(folder.join(of).join("multilevel-presampled-k4/partition.json")).unwrap()
+    };
     assert_eq!(stored("ds/partition"), stored("ds/tried/partition"));
     refused(folder, "partition ds --parts 4 --key tried/mine", 2, "--help");
 
     // The commands of a plan run in this order, and go on without the cache.
     let said = json(folder, &other);
-    let commands: Vec<&str> = said["commands"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let commands: Vec<&str> =
+        said["commands"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     let (train, made) = commands.split_last().unwrap();
     assert!(!train.contains("tried/"), "{commands:?}");
     for command in made {
@@ -135,7 +182,10 @@ fn questions_change_nothing() {
         assert_eq!((&made["reused"], &made["key"]), (&true.into(), &key.into()), "{command}");
     }
     let cleaned = json(folder, "clean ds");
-    assert!(cleaned["bytes"].as_u64() > Some(0) && cleaned["left"] == serde_json::json!([]), "{cleaned}");
+    assert!(
+        cleaned["bytes"].as_u64() > Some(0) && cleaned["left"] == serde_json::json!([]),
+        "{cleaned}"
+    );
     assert!(!folder.join("ds/tried").exists());
     let train = train.replace("--device cuda", "").replace("gsplit ", "");
     let placement = train.split_once("--placement ").unwrap().1.split(' ').next().unwrap();
@@ -147,13 +197,17 @@ fn questions_change_nothing() {
     refused(folder, cleaned, 1, "it is no longer in the cache");
 }
 
-/// Of several presamples the one of the mini-batches that are asked for is taken, and told; of equals none.
+/// Of several presamples the one of the mini-batches that are asked for is taken, and told; of
+/// equals none.
 #[test]
 fn the_presample_that_fits_is_taken() {
     let folder = &*scratch();
     community(folder, 300);
     for (fanouts, key) in [("3,3", "three"), ("4,4", "four")] {
-        ok(folder, format!("presample ds --fanouts {fanouts} --batch-size 64 --epochs 1 --key {key}"));
+        ok(
+            folder,
+            format!("presample ds --fanouts {fanouts} --batch-size 64 --epochs 1 --key {key}"),
+        );
     }
     let line = fails(folder, "partition ds --parts 2", 1);
     assert_eq!(line, "error: choose a presample with --presample: four, three");
@@ -165,15 +219,23 @@ fn the_presample_that_fits_is_taken() {
         notes
     };
     let evaluate = "evaluate ds --batches 2";
-    assert!(notes(evaluate).contains("note: presample three; --presample names another"), "its map was made with it");
+    assert!(
+        notes(evaluate).contains("note: presample three; --presample names another"),
+        "its map was made with it"
+    );
     let fits = format!("{evaluate} --fanouts 4,4 --batch-size 64");
     assert!(notes(&fits).contains("note: presample four; --presample names another"));
     assert!(!notes(&format!("{fits} --presample four")).contains("note: presample"));
     // Training ranks rows by the one that it draws as, or by the one that is named.
     let shape = "--layers 2 --fanouts 4,4 --batch-size 64 --hidden 4 --epochs 1";
     let train = format!("train ds {shape} --parallelism data --ranks 2 --cache 20%");
-    let ranked_by = |more: &str| json(folder, format!("{train} {more}"))["summary"]["cache"]["ranked_by"].clone();
-    assert_eq!((ranked_by(""), ranked_by("--presample three")), ("presample four".into(), "presample three".into()));
+    let ranked_by = |more: &str| {
+        json(folder, format!("{train} {more}"))["summary"]["cache"]["ranked_by"].clone()
+    };
+    assert_eq!(
+        (ranked_by(""), ranked_by("--presample three")),
+        ("presample four".into(), "presample three".into())
+    );
     refused(folder, format!("{train} --presample two"), 1, "has no presample `two`");
 }
 
@@ -189,20 +251,27 @@ fn plans_count_what_training_of_every_system_moves() {
     assert_counts_are_planned(&[("cpu-2", 3, ""), ("hosts.toml", 4, "")], &systems);
 }
 
-/// A plan by each profile, for this number of ranks and with these options, counts the same as training; `systems` are among them.
+/// A plan by each profile, for this number of ranks and with these options, counts the same as
+/// training; `systems` are among them.
 fn assert_counts_are_planned(plans: &[(&str, u32, &str)], systems: &[&str]) {
     let folder = &*scratch();
     community(folder, 1500);
     ok(folder, "partition ds --parts 4 --servers 2 --weights degree --key two-hosts");
-    let batches = json(folder, format!("plan ds {SMALL} --profile cpu-2 --systems dgl"))["steps"].clone();
-    let cluster = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-cluster-4.toml")).unwrap();
+    let batches =
+        json(folder, format!("plan ds {SMALL} --profile cpu-2 --systems dgl"))["steps"].clone();
+    let cluster =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-cluster-4.toml"))
+            .unwrap();
     assert!(cluster.contains("hosts = 4"));
     fs::write(folder.join("hosts.toml"), cluster.replace("hosts = 4", "hosts = 2")).unwrap();
     let mut compared = Vec::new();
     for &(profile, ranks, more) in plans {
-        let plan = format!("plan ds {SMALL} --profile {profile} --ranks {ranks} --batches {batches} {more}");
+        let plan = format!(
+            "plan ds {SMALL} --profile {profile} --ranks {ranks} --batches {batches} {more}"
+        );
         let said = json(folder, &plan);
-        for row in said["plans"].as_array().unwrap().iter().chain(said["apart"].as_array().unwrap()) {
+        for row in said["plans"].as_array().unwrap().iter().chain(said["apart"].as_array().unwrap())
+        {
             let name = row["name"].as_str().unwrap();
             if compared.contains(&(ranks, name.to_string())) {
                 continue;
@@ -238,16 +307,19 @@ fn plans_hold_the_matrices_of_further_models() {
     assert_matrices_are_planned(&["gat", "gcn", "gatv2"]);
 }
 
-/// A plan predicts the memory of matrices that training took, for a mini-batch that is the whole epoch.
+/// A plan predicts the memory of matrices that training took, for a mini-batch that is the whole
+/// epoch.
 fn assert_matrices_are_planned(models: &[&str]) {
     let folder = &*scratch();
     community(folder, 6000);
     let mut compared = Vec::new();
     for model in models {
-        let shape = format!("--model {model} --layers 2 --fanouts 8,8 --hidden 64 --batch-size 3000");
+        let shape =
+            format!("--model {model} --layers 2 --fanouts 8,8 --hidden 64 --batch-size 3000");
         let said = json(folder, format!("plan ds {shape} --profile cpu-2 --ranks 2 --batches 1"));
         assert_eq!(said["steps"], 1);
-        for row in said["plans"].as_array().unwrap().iter().chain(said["apart"].as_array().unwrap()) {
+        for row in said["plans"].as_array().unwrap().iter().chain(said["apart"].as_array().unwrap())
+        {
             let name = row["name"].as_str().unwrap();
             if !["one rank", "DGL", "Owned", "GSplit", "P3", "GraNNDis"].contains(&name) {
                 continue;
@@ -257,7 +329,8 @@ fn assert_matrices_are_planned(models: &[&str]) {
             let planned = row["cost"]["matrices"].as_f64().unwrap() / 1e6;
             compared.push(format!("{model} {name}: {planned} MB planned, {took} taken"));
             assert!(took < 1.12 * planned, "{compared:#?}");
-            // Ranks that exchange rows reach their largest moments together, others perhaps one after another.
+            // Ranks that exchange rows reach their largest moments together, others perhaps one
+            // after another.
             assert!(planned < 1.15 * took || ["DGL", "Owned"].contains(&name), "{compared:#?}");
         }
     }
@@ -272,11 +345,18 @@ fn some_systems_are_planned_with_rows_that_are_not_there() {
     refused(folder, &plan, 1, "features");
     let load = |dim: u32| {
         let said = json(folder, format!("{plan} --feature-dim {dim}"));
-        let names: Vec<&str> =
-            said["plans"].as_array().unwrap().iter().map(|plan| plan["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = said["plans"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|plan| plan["name"].as_str().unwrap())
+            .collect();
         let expected = ["DGL", "DGL, replicated", "one rank"];
         assert!(names.len() == 3 && expected.iter().all(|name| names.contains(name)), "{names:?}");
-        assert_eq!((said["left_out"].as_array().unwrap().len(), &said["left_out"][0]["system"]), (1, &"P3".into()));
+        assert_eq!(
+            (said["left_out"].as_array().unwrap().len(), &said["left_out"][0]["system"]),
+            (1, &"P3".into())
+        );
         of_phases(named(&said, "DGL"), &["load"])
     };
     let (narrow, wide) = (load(64), load(128));
@@ -293,7 +373,11 @@ fn what_cannot_be_planned_is_one_line() {
     ok(folder, "partition ds --parts 3 --weights unit --key three");
     let before = content(folder);
     for (line, code, told) in [
-        ("plan ds --profile none", 1, "--profile none: No such file or directory (os error 2); give a file that"),
+        (
+            "plan ds --profile none",
+            1,
+            "--profile none: No such file or directory (os error 2); give a file that",
+        ),
         ("plan ds --profile bad.toml", 1, "bad.toml: line 2"),
         ("plan ds --profile a100-4 --partition three", 2, "--partition three: has 3 parts"),
         ("doctor --profile mine.toml", 1, "mine.toml: is there already"),
@@ -318,22 +402,39 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
     let told: Value = serde_json::from_slice(&first.stdout).unwrap();
     let tried = told["auto"].as_array().unwrap();
     assert_eq!(tried.len(), 3, "{told}");
-    assert!(tried.windows(2).all(|pair| pair[0]["measured_s"].as_f64() <= pair[1]["measured_s"].as_f64()), "{told}");
-    let flag = format!("--parallelism {}", told["config"]["system"]["parallelism"].as_str().unwrap());
+    assert!(
+        tried
+            .windows(2)
+            .all(|pair| pair[0]["measured_s"].as_f64() <= pair[1]["measured_s"].as_f64()),
+        "{told}"
+    );
+    let flag =
+        format!("--parallelism {}", told["config"]["system"]["parallelism"].as_str().unwrap());
     assert_eq!(tried[0]["options"][0], flag.as_str(), "what was fastest trains");
-    assert!(told["summary"].is_object() && tried.iter().all(|one| one["predicted_s"].as_f64().unwrap() > 0.0));
+    assert!(
+        told["summary"].is_object()
+            && tried.iter().all(|one| one["predicted_s"].as_f64().unwrap() > 0.0)
+    );
     let kept = fs::read_to_string(folder.join("run/epoch-00001/checkpoint.json")).unwrap();
     let kept: Value = serde_json::from_str(&kept).unwrap();
     let config = &kept["content"]["config"]["system"];
     let chosen = config["parallelism"].as_str().unwrap().to_string();
     assert_ne!(chosen, "auto");
     let second = json(folder, format!("{train} --parallelism auto --epochs 2 --resume"));
-    assert_eq!(second["config"]["system"]["parallelism"], chosen.as_str(), "a run goes on as it began");
+    assert_eq!(
+        second["config"]["system"]["parallelism"],
+        chosen.as_str(),
+        "a run goes on as it began"
+    );
     assert_eq!(second["auto"], serde_json::json!([]), "and tries nothing");
     // The losses are the chosen parallelism's.
-    let mut named =
-        format!("train ds {SMALL} --eval-every 0 --threads 2 --parallelism {chosen} --ranks {}", config["ranks"]);
-    for (option, value) in [("split-layers", &config["split_layers"]), ("partition", &config["partition"])] {
+    let mut named = format!(
+        "train ds {SMALL} --eval-every 0 --threads 2 --parallelism {chosen} --ranks {}",
+        config["ranks"]
+    );
+    for (option, value) in
+        [("split-layers", &config["split_layers"]), ("partition", &config["partition"])]
+    {
         if !value.is_null() {
             named.push_str(&format!(" --{option} {}", value.to_string().trim_matches('"')));
         }
@@ -341,7 +442,8 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
     let named = json(folder, format!("{named} --epochs 2"));
     assert_eq!(losses(&named)[1], losses(&second)[0]);
 
-    // Its artifacts are in the cache: no default chooses from there, and a run goes on without them.
+    // Its artifacts are in the cache: no default chooses from there, and a run goes on without
+    // them.
     for kind in ["presample", "partition"] {
         assert!(!folder.join("ds").join(kind).exists(), "auto made a {kind} of the dataset's own");
     }

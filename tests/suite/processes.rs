@@ -25,9 +25,15 @@ fn start(folder: &Path, port: u16, rank: usize, size: usize, args: &str) -> Chil
 
 /// `program` as `rank` of `size`, which meet at `port`.
 fn as_rank(mut program: Command, port: u16, rank: usize, size: usize) -> Command {
-    let variables =
-        [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", size), ("MASTER_PORT", usize::from(port) - 1)];
-    program.envs(variables.map(|(name, value)| (name, value.to_string()))).env("MASTER_ADDR", "127.0.0.1");
+    let variables = [
+        ("RANK", rank),
+        ("LOCAL_RANK", rank),
+        ("WORLD_SIZE", size),
+        ("MASTER_PORT", usize::from(port) - 1),
+    ];
+    program
+        .envs(variables.map(|(name, value)| (name, value.to_string())))
+        .env("MASTER_ADDR", "127.0.0.1");
     program.env_remove("RUST_BACKTRACE").stdout(Stdio::piped()).stderr(Stdio::piped());
     program
 }
@@ -58,7 +64,8 @@ fn complaint(output: &Output) -> String {
     assert!(matches!(output.status.code(), Some(1 | 2)), "{said}");
     let lines: Vec<&str> = said.lines().collect();
     let complaints: Vec<&&str> = lines.iter().filter(|line| line.starts_with("error: ")).collect();
-    let strange = ["panicked", "terminate", "[W", "[E", "Exception"].iter().any(|word| said.contains(word));
+    let strange =
+        ["panicked", "terminate", "[W", "[E", "Exception"].iter().any(|word| said.contains(word));
     assert!(complaints.len() == 1 && !strange, "{said}");
     complaints[0].to_string()
 }
@@ -69,9 +76,13 @@ fn processes_train_as_threads_and_as_one_rank_do() {
     community(folder, 1500);
     ok(folder, "partition ds --parts 2 --partitioner random");
     let train = format!("{TRAIN} --epochs 2 --json");
-    let single = losses(&json(folder, format!("{TRAIN} --epochs 2 --threads 1 --parallelism single")));
-    for (size, options) in [(4, "--parallelism split --groups 2"), (2, "--parallelism push-pull --eval-every 0")] {
-        let threads = json(folder, format!("{TRAIN} --epochs 2 --threads {size} --ranks {size} {options}"));
+    let single =
+        losses(&json(folder, format!("{TRAIN} --epochs 2 --threads 1 --parallelism single")));
+    for (size, options) in
+        [(4, "--parallelism split --groups 2"), (2, "--parallelism push-pull --eval-every 0")]
+    {
+        let threads =
+            json(folder, format!("{TRAIN} --epochs 2 --threads {size} --ranks {size} {options}"));
         let ranks = outputs(folder, size, &format!("{train} --threads 1 {options}"));
         let run = printed(&ranks[0]);
         let found = losses(&run);
@@ -80,7 +91,10 @@ fn processes_train_as_threads_and_as_one_rank_do() {
         let alike = found.iter().zip(&single).all(near);
         assert!(found.len() == 2 && alike, "{options}: {found:?}, one rank {single:?}");
         for other in &ranks[1..] {
-            assert!(other.status.success() && other.stdout.is_empty(), "one rank speaks for all: {other:?}");
+            assert!(
+                other.status.success() && other.stdout.is_empty(),
+                "one rank speaks for all: {other:?}"
+            );
         }
     }
 }

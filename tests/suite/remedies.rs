@@ -1,4 +1,5 @@
-//! Every option that a message names exists for the commands that print it, and remedies change the outcome.
+//! Every option that a message names exists for the commands that print it, and remedies change the
+//! outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,7 +52,10 @@ fn options(folder: &Path, command: &str) -> BTreeSet<String> {
 /// The options that `text` names.
 fn named(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
-    words.filter(|word| word.len() > 3 && word.starts_with("--") && !word.ends_with('-')).map(str::to_string).collect()
+    words
+        .filter(|word| word.len() > 3 && word.starts_with("--") && !word.ends_with('-'))
+        .map(str::to_string)
+        .collect()
 }
 
 /// The string literals of `code`, without tests and comments.
@@ -68,7 +72,9 @@ fn messages() -> Vec<(PathBuf, String)> {
     for path in product_files("src store/src preprocess/src partition/src trainer/src") {
         let within = path.strip_prefix(root()).unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        let with_option = literals(&text).into_iter().filter(|text| !named(text).is_empty() && text.contains(' '));
+        let with_option = literals(&text)
+            .into_iter()
+            .filter(|text| !named(text).is_empty() && text.contains(' '));
         found.extend(with_option.map(|text| (within.to_path_buf(), text)));
     }
     found
@@ -90,7 +96,10 @@ fn every_option_in_a_message_exists_for_the_commands_that_print_it() {
         let mut commands: Vec<&str> =
             other.filter_map(|name| known.keys().find(|known| **known == name).copied()).collect();
         let place = path.to_str().unwrap();
-        let of_place = PRINTED_BY.iter().find(|(folder, _)| place.starts_with(folder)).map(|(_, commands)| *commands);
+        let of_place = PRINTED_BY
+            .iter()
+            .find(|(folder, _)| place.starts_with(folder))
+            .map(|(_, commands)| *commands);
         commands.extend(of_place.unwrap_or_default().split(' '));
         commands.extend(text.contains("onvert").then_some("convert"));
         commands.extend(text.contains("dataset again").then_some("convert"));
@@ -105,15 +114,22 @@ fn every_option_in_a_message_exists_for_the_commands_that_print_it() {
                 .map(|option| format!("{place}: {option}: {text}")),
         );
     }
-    assert!(wrong.is_empty(), "messages name options that no command has which prints them:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "messages name options that no command has which prints them:\n{}",
+        wrong.join("\n")
+    );
 }
 
-/// Steps of `gsplit run` print messages of other commands: no remedy among them is an option that `run` lacks or gives by itself.
+/// Steps of `gsplit run` print messages of other commands: no remedy among them is an option that
+/// `run` lacks or gives by itself.
 #[test]
 fn steps_of_a_run_name_no_option_that_it_lacks() {
     for (path, text) in messages() {
         let place = path.to_str().unwrap();
-        if !["store/", "preprocess/src/convert", "trainer/src/report/checkpoint"].iter().any(|of| place.starts_with(of))
+        if !["store/", "preprocess/src/convert", "trainer/src/report/checkpoint"]
+            .iter()
+            .any(|of| place.starts_with(of))
         {
             continue;
         }
@@ -132,7 +148,8 @@ fn says(folder: &Path, line: &str, told: &str) -> String {
     said
 }
 
-/// A command that fails, words of its message, and the options that the message names, with which it does not fail.
+/// A command that fails, words of its message, and the options that the message names, with which
+/// it does not fail.
 #[test]
 fn remedies_change_the_outcome() {
     let folder = &*scratch();
@@ -149,8 +166,16 @@ fn remedies_change_the_outcome() {
     let run = |more: &str| format!("{train} {more}");
     for (bad, told, more) in [
         ("convert edges.csv --nodes nodes.csv --out a", "--fill", "--fill mean"),
-        ("convert edges.csv --nodes twice.csv --out b", "--on-duplicate first", "--on-duplicate first"),
-        ("convert edges.csv --nodes some.csv --fill 0 --out c", "--missing-rows fill", "--missing-rows fill"),
+        (
+            "convert edges.csv --nodes twice.csv --out b",
+            "--on-duplicate first",
+            "--on-duplicate first",
+        ),
+        (
+            "convert edges.csv --nodes some.csv --fill 0 --out c",
+            "--missing-rows fill",
+            "--missing-rows fill",
+        ),
         (
             "convert edges.csv --drop-self-loops --nodes nodes.csv --fill mean --out ds",
             "pass --force to rebuild it",
@@ -186,9 +211,17 @@ fn remedies_change_the_outcome() {
     let note = "note: r/report.html and the predictions next to it are of the model before";
     assert!(errors(&gsplit(folder, on)).contains(note));
     // Tips that mislead are not printed.
-    for command in ["convert edges.csv --out e --labels x", "convert edges.csv --out e --froce", "infer big --forse"] {
+    for command in [
+        "convert edges.csv --out e --labels x",
+        "convert edges.csv --out e --froce",
+        "infer big --forse",
+    ] {
         let told = says(folder, command, "");
         assert!(!told.contains("'--unlabelled'") && !told.contains("'-- "), "{command}: {told}");
-        assert_eq!(told.contains("a similar argument exists: '--force'"), !command.contains("labels"), "{told}");
+        assert_eq!(
+            told.contains("a similar argument exists: '--force'"),
+            !command.contains("labels"),
+            "{told}"
+        );
     }
 }

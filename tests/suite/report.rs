@@ -1,4 +1,5 @@
-//! `gsplit report` from outside: well-formed, self-contained and escaped pages, sections that are left out, bad input.
+//! `gsplit report` from outside: well-formed, self-contained and escaped pages, sections that are
+//! left out, bad input.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,16 +21,27 @@ fn page(folder: &Path, args: &str) -> (String, Value) {
 
 /// Fails unless the page is well-formed, needs nothing else, and can be read without seeing it.
 fn check(page: &str) {
-    assert!(page.starts_with("<!doctype html><!--gsplit report-->\n<html lang=\"en\">"), "{}", &page[..80]);
+    assert!(
+        page.starts_with("<!doctype html><!--gsplit report-->\n<html lang=\"en\">"),
+        "{}",
+        &page[..80]
+    );
     let found = elements(page);
     for foreign in ["://", "url(", "@import", "<script", "javascript:", "NaN", " inf "] {
         let at = page.find(foreign);
-        assert!(at.is_none(), "{foreign}: {:.300}", &page[at.unwrap_or_default().saturating_sub(200)..]);
+        assert!(
+            at.is_none(),
+            "{foreign}: {:.300}",
+            &page[at.unwrap_or_default().saturating_sub(200)..]
+        );
     }
     let (mut ids, mut links) = (BTreeSet::new(), BTreeSet::new());
     for element in &found {
         let (name, attributes) = (&*element.name, &element.attributes);
-        assert!(!["script", "img", "iframe", "object", "embed", "base", "form"].contains(&name), "{name}");
+        assert!(
+            !["script", "img", "iframe", "object", "embed", "base", "form"].contains(&name),
+            "{name}"
+        );
         let values: Vec<&str> = attributes.split('"').collect();
         for pair in values.chunks_exact(2) {
             let (key, value) = (pair[0].trim().trim_end_matches('='), pair[1]);
@@ -42,7 +54,10 @@ fn check(page: &str) {
             }
         }
         if name == "svg" {
-            assert!(attributes.contains("role=\"img\" aria-label=\"") && !attributes.contains("aria-label=\"\""));
+            assert!(
+                attributes.contains("role=\"img\" aria-label=\"")
+                    && !attributes.contains("aria-label=\"\"")
+            );
         }
     }
     assert!(links.is_subset(&ids), "{links:?} {ids:?}");
@@ -55,7 +70,8 @@ fn check(page: &str) {
     check_tables(page);
 }
 
-/// Fails unless every table scrolls in a box of its own, past a first column that stays and names the rows.
+/// Fails unless every table scrolls in a box of its own, past a first column that stays and names
+/// the rows.
 fn check_tables(page: &str) {
     for (at, _) in page.match_indices("<table") {
         let around = page[..at].trim_end().rsplit('<').next().unwrap();
@@ -65,7 +81,10 @@ fn check_tables(page: &str) {
         assert!(row.starts_with("<th scope="), "{row:.80}");
     }
     let rule = |selector: &str| {
-        let rules = page.split(&format!("\n{selector} {{")).nth(1).unwrap_or_else(|| panic!("no rule for {selector}"));
+        let rules = page
+            .split(&format!("\n{selector} {{"))
+            .nth(1)
+            .unwrap_or_else(|| panic!("no rule for {selector}"));
         rules.split('}').next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(rule(".scroll").contains("overflow-x: auto"));
@@ -120,7 +139,12 @@ fn bad_input_is_one_line() {
     community(folder, 300);
     refused(folder, "report ds --out ds/page.html", 2, "lies in");
     fs::write(folder.join("thesis.html"), "<p>three years of work</p>").unwrap();
-    refused(folder, "report ds --out thesis.html", 1, "and gsplit did not write it: name another path, or remove it");
+    refused(
+        folder,
+        "report ds --out thesis.html",
+        1,
+        "and gsplit did not write it: name another path, or remove it",
+    );
     ok(folder, "generate community --vertices 300 --edges 900 --out other");
     refused(folder, "report .", 1, "has several datasets");
     fs::create_dir_all(folder.join("runs/run/epoch-00001")).unwrap();
@@ -136,11 +160,11 @@ fn partitions_that_runs_used_come_first() {
     for partitioner in ["hash", "random"] {
         ok(folder, format!("partition ds --parts 2 --partitioner {partitioner}"));
     }
-    let train =
-        "train ds --ranks 2 --partition random-k2 --layers 1 --fanouts 3 --hidden 8 --epochs 1 --checkpoint runs/a";
+    let train = "train ds --ranks 2 --partition random-k2 --layers 1 --fanouts 3 --hidden 8 --epochs 1 --checkpoint runs/a";
     ok(folder, train);
     let (text, _) = page(folder, ".");
-    let rows = ["random-k2</th><td>runs/a</td>", "hash-k2</th><td>-</td>"].map(|row| text.find(row));
+    let rows =
+        ["random-k2</th><td>runs/a</td>", "hash-k2</th><td>-</td>"].map(|row| text.find(row));
     assert!(rows[0].is_some() && rows[0] < rows[1], "{rows:?}");
     // One that was made again since is another.
     ok(folder, "partition ds --parts 2 --partitioner random --seed 7 --key random-k2 --force");
@@ -162,10 +186,13 @@ fn a_page_shows_scores_and_curves_of_every_run() {
     assert_eq!(titles(&printed["sections"]), "Scores, Training");
     assert_eq!(titles(&printed["left_out"]), "", "one rank needs no partition");
     let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}"));
-    // The metric is named, with a baseline in numbers and in the chart; classes without names are shown by number.
+    // The metric is named, with a baseline in numbers and in the chart; classes without names are
+    // shown by number.
     assert!(text.contains("<td>accuracy</td>") && text.contains("majority: "), "{printed}");
     assert!(text.contains("Valid score by epoch") || text.contains("Valid accuracy by epoch"));
-    assert!(text.contains("</i>majority (baseline)</li>") && text.contains("<th scope=\"row\">15</th>"));
+    assert!(
+        text.contains("</i>majority (baseline)</li>") && text.contains("<th scope=\"row\">15</th>")
+    );
     // Points of a long line are not marked.
     assert!(text.contains("runs/a, epoch 2: ") && !text.contains("runs/x&amp;y, epoch 2:"));
     assert!(text.contains("<th scope=\"col\">loss of runs/x&amp;y</th>"));

@@ -1,9 +1,12 @@
-//! `gsplit run`: every step in one command. The tests are in one file because most of them run on the tables that it writes.
+//! `gsplit run`: every step in one command. The tests are in one file because most of them run on
+//! the tables that it writes.
 
 use std::fs;
 use std::path::Path;
 
-use crate::support::{command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch, shared};
+use crate::support::{
+    command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch, shared,
+};
 
 /// A graph of two circles of vertices, without features or labels: edges.txt.
 fn raw(folder: &Path) {
@@ -19,7 +22,13 @@ fn raw(folder: &Path) {
 
 /// Table of the vertices of [`raw`], of whose rows some are changed by `change`.
 fn nodes(folder: &Path, change: impl Fn(u32) -> Option<String>) {
-    let row = |v: u32| change(v).unwrap_or(format!("{v},{}.5,{}", v / 100, if v < 100 { "maths" } else { "physics" }));
+    let row = |v: u32| {
+        change(v).unwrap_or(format!(
+            "{v},{}.5,{}",
+            v / 100,
+            if v < 100 { "maths" } else { "physics" }
+        ))
+    };
     let rows: Vec<String> = (0..200).map(row).collect();
     fs::write(folder.join("nodes.csv"), format!("id,f,label\n{}\n", rows.join("\n"))).unwrap();
 }
@@ -37,7 +46,8 @@ fn steps(run: &serde_json::Value) -> Vec<&str> {
 fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let folder = &*scratch();
     community(folder, 600);
-    let words = "run ds --out out -- --fanouts 5,5 --epochs 3 --hidden=16 --ranks 2 --lr 0.01 --seed 3";
+    let words =
+        "run ds --out out -- --fanouts 5,5 --epochs 3 --hidden=16 --ranks 2 --lr 0.01 --seed 3";
     let all = run(folder, words);
     assert_eq!(steps(&all), ["presample", "partition", "train", "infer", "report"]);
     let partition = &all["steps"][1]["result"];
@@ -47,7 +57,11 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
 
     let again = run(folder, words);
-    assert_eq!(steps(&again), ["presample", "partition", "train", "report"], "predictions are there");
+    assert_eq!(
+        steps(&again),
+        ["presample", "partition", "train", "report"],
+        "predictions are there"
+    );
     assert_eq!(again["steps"][0]["result"]["reused"], true);
     assert_eq!(again["steps"][1]["result"]["reused"], true);
     assert_eq!(again["steps"][2]["result"]["summary"]["epochs"].as_array().unwrap().len(), 0);
@@ -55,7 +69,8 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
 
     // Killed between the predictions and the record of them.
     let record = folder.join("out/run.json");
-    let mut content: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    let mut content: serde_json::Value =
+        serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     content.as_object_mut().unwrap().remove("infer").unwrap();
     fs::write(&record, content.to_string()).unwrap();
     let again = run(folder, words);
@@ -84,12 +99,20 @@ fn raw_edges_are_converted_with_the_options_given() {
     let words = "run edges.txt --symmetrise --features=random:8 --out o -- --task link --epochs=1 --hidden 8";
     let dry = run(folder, &words.replacen("run", "run --dry-run", 1));
     assert!(!folder.join("o").exists());
-    assert_eq!(dry["steps"][0]["command"], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
+    assert_eq!(
+        dry["steps"][0]["command"],
+        "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset"
+    );
     let all = run(folder, words);
     assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
-    assert!(folder.join("o/embeddings.parquet").is_file() && folder.join("o/report.html").is_file());
+    assert!(
+        folder.join("o/embeddings.parquet").is_file() && folder.join("o/report.html").is_file()
+    );
     // Ranks share edges by a map that mini-batches of edges have cut.
-    let two = run(folder, "run o/dataset --out p -- --task=link --epochs=1 --hidden=8 --ranks=2 --negatives=3");
+    let two = run(
+        folder,
+        "run o/dataset --out p -- --task=link --epochs=1 --hidden=8 --ranks=2 --negatives=3",
+    );
     assert_eq!(steps(&two), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(two["steps"][1]["result"]["presample"], "f10-10_b512_e1_s0_links3");
     refused(folder, "evaluate o/dataset", 2, "f10-10_b512_e1_s0_links3: is of edges");
@@ -100,12 +123,12 @@ fn raw_edges_are_converted_with_the_options_given() {
 #[test]
 fn ratings_become_recommendations() {
     let folder = &*scratch();
-    let pairs =
-        (1..60).flat_map(|user| (1..13).filter(move |item| (user * 7 + item * 5) % 4 > 1).map(move |i| (user, i)));
+    let pairs = (1..60).flat_map(|user| {
+        (1..13).filter(move |item| (user * 7 + item * 5) % 4 > 1).map(move |i| (user, i))
+    });
     let lines: String = pairs.map(|(user, item)| format!("{user},{item},3\n")).collect();
     fs::write(folder.join("ratings.csv"), "user_id,item_id,rating\n".to_string() + &lines).unwrap();
-    let words =
-        "run ratings.csv --bipartite --symmetrise --features fastrp:8 --out o -- --task link --epochs 1 --hidden 8";
+    let words = "run ratings.csv --bipartite --symmetrise --features fastrp:8 --out o -- --task link --epochs 1 --hidden 8";
     let dry = run(folder, &words.replacen("run", "run --dry-run", 1));
     let infer = dry["steps"][2]["command"].as_str().unwrap();
     assert!(infer.ends_with("--out=o/recommendations.parquet --top=10"), "{infer}");
@@ -123,10 +146,15 @@ fn ratings_become_recommendations() {
     let sources: Vec<&str> = text.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(sources, ["source", "3", "3", "5", "5"]);
     fails(folder, "infer o/dataset --checkpoint o/checkpoint --with-known", 2);
-    // Features are made without the links that training holds out; where they are others, train says that scores flatter.
-    let other = words.replace("--out o", "--out p").replace("--epochs 1", "--epochs=1 --test-edges=0.2");
+    // Features are made without the links that training holds out; where they are others, train
+    // says that scores flatter.
+    let other =
+        words.replace("--out o", "--out p").replace("--epochs 1", "--epochs=1 --test-edges=0.2");
     let dry = run(folder, &other.replacen("run", "run --dry-run", 1));
-    assert!(dry["steps"][0]["command"].as_str().unwrap().contains("--held-out-links=0.25,0 "), "{dry}");
+    assert!(
+        dry["steps"][0]["command"].as_str().unwrap().contains("--held-out-links=0.25,0 "),
+        "{dry}"
+    );
 }
 
 #[test]
@@ -136,13 +164,17 @@ fn names_of_classes_go_with_the_model_to_other_graphs() {
     nodes(folder, |_| None);
     let words = "run edges.txt --nodes nodes.csv --random-split 0.6,0.2,0.2 --out o -- --epochs 1 --hidden 8";
     let all = run(folder, words);
-    let infer = all["steps"].as_array().unwrap().iter().find(|step| step["step"] == "infer").unwrap();
+    let infer =
+        all["steps"].as_array().unwrap().iter().find(|step| step["step"] == "infer").unwrap();
     assert_eq!(infer["result"]["summary"]["class_names"], serde_json::json!(["maths", "physics"]));
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
     assert!(page.contains("<th scope=\"row\">maths</th>"), "named in the report");
     assert!(ok(folder, "inspect o/dataset").contains("physics: 100 (50.0 %)"));
     let told = ok(folder, "train o/dataset --epochs 1 --hidden 8");
-    assert!(told.contains("test, epoch 1  precision   recall") && told.contains("\nphysics "), "{told}");
+    assert!(
+        told.contains("test, epoch 1  precision   recall") && told.contains("\nphysics "),
+        "{told}"
+    );
     ok(folder, "convert edges.txt --out other --features random:1");
     let told = ok(folder, "infer other --checkpoint o/checkpoint --out p.npy");
     assert!(told.contains("classes by number: 0 maths, 1 physics"), "{told}");
@@ -165,7 +197,8 @@ fn what_is_missing_is_told_before_training() {
         folder,
         "run edges.txt --out o",
         1,
-        "has no features to learn from (fastrp makes them of the graph's structure), no labels to learn (a table of the vertices has \
+        "has no features to learn from (fastrp makes them of the graph's structure), no labels to \
+         learn (a table of the vertices has \
          some: --nodes FILE; without, --task link learns the edges): \
          gsplit run edges.txt --features=fastrp:64 --out=o -- --task=link",
     );
@@ -173,7 +206,8 @@ fn what_is_missing_is_told_before_training() {
         folder,
         "run edges.txt --out o --features=fastrp:8 -- --epochs 1",
         1,
-        "o/dataset: has no labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges): \
+        "o/dataset: has no labels to learn (a table of the vertices has some: --nodes FILE; \
+         without, --task link learns the edges): \
          gsplit run edges.txt --features=fastrp:8 --out=o -- --epochs 1 --task=link",
     );
     ok(folder, "convert edges.txt --out bare");
@@ -181,7 +215,8 @@ fn what_is_missing_is_told_before_training() {
         folder,
         "run bare --out q",
         1,
-        "convert the graph again with --features=fastrp:64, then gsplit run bare --out=q -- --task=link",
+        "convert the graph again with --features=fastrp:64, then gsplit run bare --out=q -- \
+         --task=link",
     );
     refused(folder, "run o/dataset --out p --symmetrise", 2, "is a dataset already");
 }
@@ -196,8 +231,15 @@ fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
     assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     let command = |step: usize| all["steps"][step]["command"].as_str().unwrap();
     assert!(command(0).contains("--nodes=nodes.csv --random-split=auto"), "{}", command(0));
-    assert_eq!(all["steps"][0]["result"]["splits"], serde_json::json!({ "train": 120, "valid": 40, "test": 40 }));
-    assert!(command(1).contains("--hidden 8 --fanouts 3 --lr=0.01 --epochs=300 --patience=30"), "{}", command(1));
+    assert_eq!(
+        all["steps"][0]["result"]["splits"],
+        serde_json::json!({ "train": 120, "valid": 40, "test": 40 })
+    );
+    assert!(
+        command(1).contains("--hidden 8 --fanouts 3 --lr=0.01 --epochs=300 --patience=30"),
+        "{}",
+        command(1)
+    );
     let summary = &all["steps"][1]["result"]["summary"];
     assert!(summary["stopped_early"] == true && summary["epochs"].as_array().unwrap().len() < 100);
     let again = run(folder, words);
@@ -211,7 +253,10 @@ fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
     };
     assert!(told("--lr 0.1").contains("--lr 0.1 --epochs=300"));
     assert!(!told("--epochs 7").contains("--patience"));
-    assert!(told("--eval-every 0").contains("--epochs=100") && !told("--eval-every=0").contains("--patience"));
+    assert!(
+        told("--eval-every 0").contains("--epochs=100")
+            && !told("--eval-every=0").contains("--patience")
+    );
 }
 
 #[test]
@@ -235,7 +280,9 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
     let output = gsplit(folder, "run ds --out o -- --epochs 1 --hidden 8 --fanouts 3");
     let told = errors(&output);
     assert!(output.status.success(), "{told}");
-    for step in ["── 1 of 3: gsplit train ds", "── 2 of 3: gsplit infer ds", "── 3 of 3: gsplit report o"] {
+    for step in
+        ["── 1 of 3: gsplit train ds", "── 2 of 3: gsplit infer ds", "── 3 of 3: gsplit report o"]
+    {
         assert!(told.contains(step), "{told}");
     }
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
@@ -246,7 +293,8 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
         ("-- --epcohs 1", "a similar argument exists: '--epochs'"),
         (
             "--epochs 1",
-            "error: --epochs is an option of gsplit train: give it after --, as in gsplit run ... -- --epochs",
+            "error: --epochs is an option of gsplit train: give it after --, as in gsplit run ... \
+             -- --epochs",
         ),
         ("-- --symmetrise", "error: --symmetrise is an option of gsplit run: give it before --"),
         ("--force", "error: gsplit run has no --force: --fresh runs anew"),
@@ -263,7 +311,12 @@ fn what_train_leaves_open_follows_from_what_it_says() {
     let chosen = |words: &str| {
         let config = &json(folder, format!("train --print-config {words}"))["config"];
         let system = &config["system"];
-        format!("{} {} {}", system["parallelism"].as_str().unwrap(), system["ranks"], config["model"]["layers"])
+        format!(
+            "{} {} {}",
+            system["parallelism"].as_str().unwrap(),
+            system["ranks"],
+            config["model"]["layers"]
+        )
     };
     assert_eq!(chosen(""), "single 1 3");
     assert_eq!(chosen("--fanouts 10,5"), "single 1 2");
@@ -282,21 +335,33 @@ fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
         ok(folder, format!("presample ds --fanouts {fanouts} --batch-size 64 --epochs 2"));
     }
     let keys = ["f3-3_b64_e2_s0", "f4-4_b64_e2_s0"];
-    let cut = |presample: &str| json(folder, format!("partition ds --parts 2 --presample {presample}"))["key"].clone();
+    let cut = |presample: &str| {
+        json(folder, format!("partition ds --parts 2 --presample {presample}"))["key"].clone()
+    };
     assert_eq!(cut(keys[0]), "multilevel-presampled-k2");
     assert_eq!(cut(keys[1]), format!("multilevel-presampled-k2-{}", keys[1]));
     ok(folder, format!("partition ds --parts 2 --weights degree --presample {}", keys[0]));
     let options = "--batch-size 64 --epochs 1 --hidden 8 --ranks 2 --eval-every 0";
     let train = |fanouts| format!("train ds --fanouts {fanouts} {options}");
     let notes = |fanouts| errors(&gsplit(folder, train(fanouts)));
-    assert!(notes("3,3").contains("note: partition multilevel-presampled-k2; --partition names another"));
-    assert!(notes("4,4").contains("note: partition multilevel-presampled-k2-f4-4_b64_e2_s0; --partition"));
+    assert!(
+        notes("3,3")
+            .contains("note: partition multilevel-presampled-k2; --partition names another")
+    );
+    assert!(
+        notes("4,4")
+            .contains("note: partition multilevel-presampled-k2-f4-4_b64_e2_s0; --partition")
+    );
     // Two suit this run equally.
-    let told = format!("--partition: multilevel-presampled-k2, multilevel-presampled-k2-{}", keys[1]);
+    let told =
+        format!("--partition: multilevel-presampled-k2, multilevel-presampled-k2-{}", keys[1]);
     refused(folder, train("5,5"), 1, &told);
     fs::remove_dir_all(folder.join("ds/partition/multilevel-presampled-k2")).unwrap();
     let unlike = notes("5,5");
-    assert!(unlike.contains("was cut by mini-batches of 64 seeds and fanouts 4,4, which are not"), "{unlike}");
+    assert!(
+        unlike.contains("was cut by mini-batches of 64 seeds and fanouts 4,4, which are not"),
+        "{unlike}"
+    );
     assert!(unlike.contains("`gsplit presample ds --fanouts 5,5 --batch-size 64`"), "{unlike}");
 }
 
@@ -304,12 +369,18 @@ fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
 fn a_run_is_one_file() {
     let folder = &*scratch();
     community(folder, 300);
-    let train = "--ranks 2 --layers 2 --fanouts 3,3 --batch-size 64 --hidden 8 --lr 0.02 --epochs 2";
+    let train =
+        "--ranks 2 --layers 2 --fanouts 3,3 --batch-size 64 --hidden 8 --lr 0.02 --epochs 2";
     let call = |line: &str| run(folder, line);
     let text = |line: &str| ok(folder, line);
     let file = text(&format!("run ds --out first --print-config -- {train}"));
-    assert!(!folder.join("first").exists() && file.starts_with("input = \"ds\"\nout = \"first\""), "{file}");
-    for line in ["[train.data]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"] {
+    assert!(
+        !folder.join("first").exists() && file.starts_with("input = \"ds\"\nout = \"first\""),
+        "{file}"
+    );
+    for line in
+        ["[train.data]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"]
+    {
         assert!(file.contains(line), "{line}: {file}");
     }
     // The printed file runs to the same result, and prints itself.
@@ -324,10 +395,13 @@ fn a_run_is_one_file() {
     let second = call("run --config job.toml --out second");
     assert_eq!(of_train(&first), of_train(&second));
     // Every step takes its options from the file, and the command line wins.
-    let more = "\n[presample]\nepochs = 1\n[partition]\nquality = \"high\"\n[infer]\nsplit = \"test\"\n";
+    let more =
+        "\n[presample]\nepochs = 1\n[partition]\nquality = \"high\"\n[infer]\nsplit = \"test\"\n";
     fs::write(folder.join("more.toml"), format!("{file}{more}")).unwrap();
     let dry = commands(&call("run --config more.toml --dry-run -- --epochs 1"));
-    for (command, option) in dry.iter().zip(["--epochs=1", "--quality=high", "--epochs 1", "--split=test"]) {
+    for (command, option) in
+        dry.iter().zip(["--epochs=1", "--quality=high", "--epochs 1", "--split=test"])
+    {
         assert!(command.contains(option), "{option}: {command}");
     }
     assert!(!dry[2].contains("--epochs=2"), "{dry:?}");
@@ -335,11 +409,21 @@ fn a_run_is_one_file() {
     assert!(dry[1].contains(expected[0]) && dry[2].contains(expected[1]), "{dry:?}");
     // Settings that depend on a dataset are printed if the dataset exists, and left open otherwise.
     let chosen = text("run ds --out first --print-config");
-    assert!(["lr = 0.01", "epochs = 300", "patience = 30"].iter().all(|line| chosen.contains(line)), "{chosen}");
+    assert!(
+        ["lr = 0.01", "epochs = 300", "patience = 30"].iter().all(|line| chosen.contains(line)),
+        "{chosen}"
+    );
     raw(folder);
-    let file = text("run edges.txt --out o --symmetrise --features random:8 --print-config -- --task link");
+    let file = text(
+        "run edges.txt --out o --symmetrise --features random:8 --print-config -- --task link",
+    );
     assert!(file.contains("[convert]\nsymmetrise = true\nfeatures = \"random:8\""), "{file}");
-    assert!(file.contains("# left open, since they follow from the dataset: optimizer, epochs, patience"), "{file}");
+    assert!(
+        file.contains(
+            "# left open, since they follow from the dataset: optimizer, epochs, patience"
+        ),
+        "{file}"
+    );
     fs::write(folder.join("raw.toml"), &file).unwrap();
     let dry = commands(&call("run --config raw.toml --dry-run"));
     assert_eq!(dry[0], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
@@ -347,8 +431,14 @@ fn a_run_is_one_file() {
 
     let base = "input = 'ds'\nout = 'x'\n";
     for (text, told) in [
-        ("input = 'ds'\nouts = 'x'", "bad.toml:2: unknown field `outs`, expected one of `input`, `out`, `from`"),
-        ("[train.run.optimizer]\nlr = 'fast'", "bad.toml:2: invalid type: string \"fast\", expected f64"),
+        (
+            "input = 'ds'\nouts = 'x'",
+            "bad.toml:2: unknown field `outs`, expected one of `input`, `out`, `from`",
+        ),
+        (
+            "[train.run.optimizer]\nlr = 'fast'",
+            "bad.toml:2: invalid type: string \"fast\", expected f64",
+        ),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got 1"),
         ("[place]\ncache = 1", "bad.toml:1: unknown field `place`, expected one of"),
         (&format!("{base}[train.run]\nepochs = 0\n"), "bad.toml:4: --epochs 0: expected 1 or more"),
@@ -357,19 +447,26 @@ fn a_run_is_one_file() {
             &format!("{base}[convert]\nsymmetrise = true"),
             "bad.toml:4: symmetrise: [convert]: the input is a dataset already",
         ),
-        (&format!("{base}[presample]\nepochs = 1"), "bad.toml:4: epochs: [presample]: the run presamples nothing"),
+        (
+            &format!("{base}[presample]\nepochs = 1"),
+            "bad.toml:4: epochs: [presample]: the run presamples nothing",
+        ),
     ] {
         fs::write(folder.join("bad.toml"), text).unwrap();
         refused(folder, "run --config bad.toml", 2, told);
     }
     assert!(!folder.join("x").exists());
     // A value that begins with a dash is a value, whatever its key.
-    let dashes = "input = '--help'\nout = '-h'\n[convert]\nnodes = '--version'\nlabel_column = '--help'\n";
+    let dashes =
+        "input = '--help'\nout = '-h'\n[convert]\nnodes = '--version'\nlabel_column = '--help'\n";
     fs::write(folder.join("dash.toml"), dashes).unwrap();
     let dry = commands(&call("run --config dash.toml --dry-run"));
-    let convert =
-        "gsplit convert ./--help --label-column=--help --nodes=--version --random-split=auto --out=./-h/dataset";
-    assert_eq!(dry[0].split(' ').collect::<std::collections::BTreeSet<_>>(), convert.split(' ').collect(), "{dry:?}");
+    let convert = "gsplit convert ./--help --label-column=--help --nodes=--version --random-split=auto --out=./-h/dataset";
+    assert_eq!(
+        dry[0].split(' ').collect::<std::collections::BTreeSet<_>>(),
+        convert.split(' ').collect(),
+        "{dry:?}"
+    );
     assert!(fails(folder, "run --config dash.toml", 1).starts_with("convert failed"));
 }
 
@@ -393,7 +490,10 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
         ("--json", "requires a subcommand"),
         ("inspect --json", "arguments were not provided: <DATASET>"),
         ("train ds --nope --json", "unexpected argument '--nope' found"),
-        ("train ds --lr much --json", "invalid value 'much' for '--lr <LR>': expected a number, such as 0.5"),
+        (
+            "train ds --lr much --json",
+            "invalid value 'much' for '--lr <LR>': expected a number, such as 0.5",
+        ),
         ("train ds --epochs 1.5 --json", "expected a whole number"),
     ] {
         let told = error(line);
@@ -401,13 +501,19 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
     }
     ok(folder, "presample ds --key p --epochs 1");
     let differs = error("presample ds --key p --epochs 2 --json");
-    assert!(differs.contains("it was made with --epochs 1 and is asked for with --epochs 2"), "{differs}");
+    assert!(
+        differs.contains("it was made with --epochs 1 and is asked for with --epochs 2"),
+        "{differs}"
+    );
     ok(folder, "partition ds --parts 2 --key k");
     let differs = error("partition ds --parts 3 --key k --json");
     assert!(differs.contains("made with --parts 2 and is asked for with --parts 3"), "{differs}");
     let train = "train ds --epochs 2 --hidden 8 --fanouts 3";
     let (told, quiet) = (ok(folder, train), ok(folder, format!("{train} --quiet")));
-    assert!(told.contains("epoch     loss") && told.lines().any(|line| line.ends_with(" *")), "{told}");
+    assert!(
+        told.contains("epoch     loss") && told.lines().any(|line| line.ends_with(" *")),
+        "{told}"
+    );
     assert!(told.contains("\n      majority") && told.contains("(majority 0."), "{told}");
     assert!(!told.contains("precision"), "of 16 classes the report has the table: {told}");
     assert!(!quiet.contains("epoch     loss") && quiet.contains("best: epoch"), "{quiet}");
@@ -461,7 +567,10 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     let first = call(" --fresh -- ");
     assert_eq!(steps(&first), ["convert", "train", "infer", "report"]);
     let best = &first["steps"][1]["result"]["summary"]["best"];
-    assert_eq!([&first["score"]["test"], &first["score"]["epoch"]], [&best["test"], &best["epoch"]]);
+    assert_eq!(
+        [&first["score"]["test"], &first["score"]["epoch"]],
+        [&best["test"], &best["epoch"]]
+    );
     assert_eq!(first["score"]["baseline"]["name"], "majority");
     fs::write(folder.join("night/thesis.tex"), "mine").unwrap();
     let before = content(&folder.join("night"));
@@ -469,7 +578,10 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     // New rows: the run says what to do, and does it only then.
     nodes(folder, |v| (v == 7).then(|| "7,0.75,physics".to_string()));
     let told = refused(folder, line, 1, "night/dataset: already there, but nodes.csv had ");
-    assert!(told.contains("pass --fresh to replace the run in night, or choose another --out"), "{told}");
+    assert!(
+        told.contains("pass --fresh to replace the run in night, or choose another --out"),
+        "{told}"
+    );
     assert_eq!(content(&folder.join("night")), before);
     // A table that cannot be read leaves the earlier run as it is, and so does training that fails.
     nodes(folder, |v| (v == 7).then(|| "7,tall,physics".to_string()));
@@ -488,12 +600,21 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     assert_eq!(steps(&second), ["convert", "train", "infer", "report"]);
     let command = |step: usize| second["steps"][step]["command"].as_str().unwrap();
     assert!(
-        command(0).contains("--recipe=night/checkpoint") && command(0).ends_with("--out=night/dataset"),
+        command(0).contains("--recipe=night/checkpoint")
+            && command(0).ends_with("--out=night/dataset"),
         "{second}"
     );
-    assert!(command(1).contains("--init=night/checkpoint") && !second.to_string().contains(".fresh"), "{second}");
+    assert!(
+        command(1).contains("--init=night/checkpoint") && !second.to_string().contains(".fresh"),
+        "{second}"
+    );
     let loss = |run: &serde_json::Value| losses(&run["steps"][1]["result"])[0];
-    assert!(loss(&second) < loss(&first), "it starts from the learnt parameters: {} {}", loss(&first), loss(&second));
+    assert!(
+        loss(&second) < loss(&first),
+        "it starts from the learnt parameters: {} {}",
+        loss(&first),
+        loss(&second)
+    );
     let now = content(&folder.join("night"));
     assert_eq!(now["thesis.tex"], b"mine");
     assert!(now.keys().all(|name| !name.starts_with(".fresh")), "{:?}", now.keys());
@@ -508,7 +629,8 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     assert_eq!(steps(&run(folder, &other)), ["convert", "train", "infer", "report"]);
     let wide = other.replace("--hidden 8", "--hidden 16").replace("--out other", "--out wide");
     refused(folder, wide, 2, "--hidden is 16, the model of --from night/checkpoint/epoch-0000");
-    let rows = fs::read_to_string(folder.join("nodes.csv")).unwrap().replace("id,f,label", "id,g,label");
+    let rows =
+        fs::read_to_string(folder.join("nodes.csv")).unwrap().replace("id,f,label", "id,g,label");
     fs::write(folder.join("nodes.csv"), rows).unwrap();
     let missing = other.replace("--out other", "--out missing");
     let told = errors(&gsplit(folder, missing));
@@ -522,7 +644,11 @@ fn no_child_outlives_a_gsplit_that_is_killed() {
     community(folder, 300);
     let words = "run ds --out o -- --epochs 1000000 --hidden 8 --fanouts 3 --eval-every 0";
     let mut parent = command(folder, words);
-    let mut parent = parent.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut parent = parent
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
     let wait = |until: &dyn Fn() -> bool| {
         let since = std::time::Instant::now();
         while !until() {
@@ -538,5 +664,10 @@ fn no_child_outlives_a_gsplit_that_is_killed() {
     parent.wait().unwrap();
     wait(&|| !Path::new(&format!("/proc/{child}")).exists());
     // The lock is released: the same checkpoints go on.
-    refused(folder, "train ds --checkpoint o/checkpoint --epochs 1", 2, "--checkpoint o/checkpoint: holds a run");
+    refused(
+        folder,
+        "train ds --checkpoint o/checkpoint --epochs 1",
+        2,
+        "--checkpoint o/checkpoint: holds a run",
+    );
 }

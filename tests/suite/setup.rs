@@ -7,7 +7,8 @@ use std::process::Command;
 
 use crate::support::scratch;
 
-/// The last line of scripts/libtorch.py for `destination`, where `torch` is the PyTorch that Python finds.
+/// The last line of scripts/libtorch.py for `destination`, where `torch` is the PyTorch that Python
+/// finds.
 fn set_up(destination: &Path, python_path: &Path) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/libtorch.py");
     let mut command = Command::new("python3");
@@ -44,10 +45,17 @@ fn a_pytorch_for_cuda_that_comes_later_is_linked() {
         }
     }
     let site = folder.join("site");
-    assert!(set_up(&fetched, &site).ends_with("(fetched, for the CPU alone)"), "a PyTorch for the CPU is not linked");
+    assert!(
+        set_up(&fetched, &site).ends_with("(fetched, for the CPU alone)"),
+        "a PyTorch for the CPU is not linked"
+    );
 
     let cuda = torch.join("lib/libtorch_cuda.so");
-    let built = Command::new("cc").args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&cuda).status().unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-x", "c", "/dev/null", "-o"])
+        .arg(&cuda)
+        .status()
+        .unwrap();
     assert!(built.success());
     let linked = format!("(linked to {}, with CUDA)", torch.display());
     for _ in 0..2 {
@@ -75,7 +83,9 @@ fn a_program_works_in_an_empty_root() {
         let done = Command::new(script).arg(folder).output().unwrap();
         (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
     };
-    let needs = |libraries: &str| fs::write(folder.join("INSTALL"), format!("it needs {libraries}.\n")).unwrap();
+    let needs = |libraries: &str| {
+        fs::write(folder.join("INSTALL"), format!("it needs {libraries}.\n")).unwrap()
+    };
     needs("libc.so.6, libgcc_s.so.1, libm.so.6");
     // Built where libtorch is, it would find that.
     let (works, told) = check();
@@ -83,7 +93,13 @@ fn a_program_works_in_an_empty_root() {
     let program = fs::read(bin.join("gsplit")).unwrap();
     let listed = Command::new("readelf").arg("--dynamic").arg(bin.join("gsplit")).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let runpath = listed.lines().find(|line| line.contains("(RUNPATH)")).unwrap().split(['[', ']']).nth(1).unwrap();
+    let runpath = listed
+        .lines()
+        .find(|line| line.contains("(RUNPATH)"))
+        .unwrap()
+        .split(['[', ']'])
+        .nth(1)
+        .unwrap();
     let at = program.windows(runpath.len()).position(|found| found == runpath.as_bytes()).unwrap();
     let mut own = b"$ORIGIN/../lib".to_vec();
     own.resize(runpath.len(), 0);

@@ -1,4 +1,5 @@
-//! Shards: made as a user makes them, trained on by processes that see nothing else, refused where they are not enough.
+//! Shards: made as a user makes them, trained on by processes that see nothing else, refused where
+//! they are not enough.
 
 use std::fs;
 
@@ -15,7 +16,10 @@ fn shards_are_datasets_that_verify_inspect_and_pack() {
     for (partition, hosts, expected) in
         [("four", "", 4), ("servers", "", 2), ("servers", "--hosts 4", 4), ("four", "--hosts 1", 1)]
     {
-        let cut = json(folder, format!("shard ds --partition {partition} {hosts} --out s-{expected} --force"));
+        let cut = json(
+            folder,
+            format!("shard ds --partition {partition} {hosts} --out s-{expected} --force"),
+        );
         let shards = cut["shards"].as_array().unwrap();
         assert_eq!(shards.len(), expected);
         assert_eq!(shards.iter().map(|shard| shard["rows"].as_u64().unwrap()).sum::<u64>(), 600);
@@ -24,7 +28,10 @@ fn shards_are_datasets_that_verify_inspect_and_pack() {
             ok(folder, ["verify", path]);
             let inspected = json(folder, ["inspect", path]);
             let info = &inspected["dataset"]["shard"];
-            assert!(info["hosts"] == expected && info["by"]["partition"][0] == partition, "{inspected}");
+            assert!(
+                info["hosts"] == expected && info["by"]["partition"][0] == partition,
+                "{inspected}"
+            );
         }
     }
     assert!(content(&folder.join("ds")) == before);
@@ -34,7 +41,11 @@ fn shards_are_datasets_that_verify_inspect_and_pack() {
     assert!(cut["shards"].as_array().unwrap().iter().all(|shard| shard["rows"] == 600), "{cut}");
     ok(folder, "verify columns/host-2");
     let said = ok(folder, "inspect columns/host-2");
-    assert!(said.contains("shard     of host 2 of 3, cut by columns") && said.contains("of the features"), "{said}");
+    assert!(
+        said.contains("shard     of host 2 of 3, cut by columns")
+            && said.contains("of the features"),
+        "{said}"
+    );
 
     // A row that was changed.
     let features = folder.join("s-4/host-2/nodes/feat.arrow");
@@ -70,8 +81,16 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
         ("shard ds --partition two --out mine --force", 1, "even --force will not replace it"),
         ("shard ds --partition two --out ds/shards", 2, "lies in"),
         ("shard shards/host-0 --partition two --out shards --force", 2, "which is read (DATASET)"),
-        ("shard shards/host-1 --partition two --out x", 1, "it is the shard of host 1 of 2, cut by partition two: use"),
-        ("export shards/host-1 --format pyg --out x", 1, "of all vertices: it is the shard of host 1 of 2"),
+        (
+            "shard shards/host-1 --partition two --out x",
+            1,
+            "it is the shard of host 1 of 2, cut by partition two: use",
+        ),
+        (
+            "export shards/host-1 --format pyg --out x",
+            1,
+            "of all vertices: it is the shard of host 1 of 2",
+        ),
         ("place shards/host-1 --cache 20%", 1, "of all vertices: it is the shard of host 1 of 2"),
     ] {
         refused(folder, line, code, told);
@@ -81,6 +100,11 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
     {
         let train = "train ds --layers 1 --fanouts 3 --hidden 4 --epochs 1 --parallelism single --checkpoint run";
         ok(folder, train);
-        refused(folder, "infer shards/host-0 --checkpoint run --out x.npy", 1, "the shard of host 0 of 2");
+        refused(
+            folder,
+            "infer shards/host-0 --checkpoint run --out x.npy",
+            1,
+            "the shard of host 0 of 2",
+        );
     }
 }

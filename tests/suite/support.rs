@@ -114,10 +114,16 @@ pub fn json(folder: &Path, line: impl Line) -> serde_json::Value {
 /// The loss of each epoch of a training run that was printed as JSON.
 #[cfg(feature = "train")]
 pub fn losses(run: &serde_json::Value) -> Vec<f64> {
-    run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
+    run["summary"]["epochs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|epoch| epoch["loss"].as_f64().unwrap())
+        .collect()
 }
 
-/// Runs gsplit, which must fail with exit code `code`, and with one error where that is 1; returns the last line on standard error.
+/// Runs gsplit, which must fail with exit code `code`, and with one error where that is 1; returns
+/// the last line on standard error.
 pub fn fails(folder: &Path, line: impl Line, code: i32) -> String {
     refused(folder, line, code, "").lines().last().unwrap_or_default().to_string()
 }
@@ -127,7 +133,10 @@ pub fn refused(folder: &Path, line: impl Line, code: i32, told: &str) -> String 
     let (output, words) = (gsplit(folder, &line), line.words());
     let errors = errors(&output);
     assert_eq!(output.status.code(), Some(code), "gsplit {words:?}: {errors}");
-    assert!(!errors.contains("panicked") && !errors.contains("RUST_BACKTRACE"), "gsplit {words:?}: {errors}");
+    assert!(
+        !errors.contains("panicked") && !errors.contains("RUST_BACKTRACE"),
+        "gsplit {words:?}: {errors}"
+    );
     let complaints = errors.lines().filter(|line| line.starts_with("error:")).count();
     assert!(code != 1 || complaints == 1, "gsplit {words:?}: {errors}");
     assert!(errors.contains(told), "gsplit {words:?}: expected `{told}`: {errors}");
@@ -157,7 +166,9 @@ pub fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
             continue;
         }
         match path.is_dir() {
-            true => found.extend(content(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes))),
+            true => found.extend(
+                content(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)),
+            ),
             false => drop(found.insert(name, fs::read(&path).unwrap())),
         }
     }
@@ -167,5 +178,8 @@ pub fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 /// A generated dataset `ds` in `folder`, quick to train on.
 pub fn community(folder: &Path, vertices: u32) {
     let edges = vertices * 8;
-    ok(folder, format!("generate community --vertices {vertices} --edges {edges} --seed 1 --out ds"));
+    ok(
+        folder,
+        format!("generate community --vertices {vertices} --edges {edges} --seed 1 --out ds"),
+    );
 }

@@ -1,4 +1,5 @@
-//! The user's files are not touched: no link leads gsplit out of its output folders, and files that it did not make stay.
+//! The user's files are not touched: no link leads gsplit out of its output folders, and files that
+//! it did not make stay.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -85,8 +86,7 @@ fn staging_folders_that_are_not_gsplits_are_refused_by_every_command() {
 fn checkpoints_leave_what_they_did_not_make() {
     let folder = &*scratch();
     community(folder, 300);
-    let train =
-        "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --eval-every 0 --checkpoint ck --epochs 1";
+    let train = "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --eval-every 0 --checkpoint ck --epochs 1";
     let home = home(folder);
     let before = content(&home);
     let ck = folder.join("ck");
@@ -124,8 +124,7 @@ fn checkpoints_leave_what_they_did_not_make() {
 fn predictions_appear_all_or_none_whatever_ends_the_command() {
     let folder = &*scratch();
     community(folder, 4000);
-    let train =
-        "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 64 --epochs 1 --eval-every 0 --checkpoint run";
+    let train = "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 64 --epochs 1 --eval-every 0 --checkpoint run";
     ok(folder, train);
     fs::create_dir(folder.join("elsewhere")).unwrap();
     let infer = "infer ds --checkpoint run --out p.npy --embeddings elsewhere/e.npy --memory 64MiB --predict logits";
@@ -143,7 +142,10 @@ fn predictions_appear_all_or_none_whatever_ends_the_command() {
     for blocks in [1, (longest - 1) / 1024] {
         let limited = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut limited_infer = std::process::Command::new("sh");
-        limited_infer.current_dir(folder).args(["-c", &limited, env!("CARGO_BIN_EXE_gsplit")]).args(infer.split(' '));
+        limited_infer
+            .current_dir(folder)
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_gsplit")])
+            .args(infer.split(' '));
         assert!(!limited_infer.output().unwrap().status.success(), "{blocks} blocks");
         assert_eq!(there(), 0, "{blocks} blocks");
     }
@@ -151,7 +153,8 @@ fn predictions_appear_all_or_none_whatever_ends_the_command() {
     assert!(content(folder) == whole, "the same bytes, and nothing is left of what failed");
     // `make test-faults` kills it at 200 moments.
     remove();
-    let mut child = command(folder, infer).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child =
+        command(folder, infer).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(taken / 2);
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,4 +1,5 @@
-//! Weights of edges, from conversion to training: in-neighbours drawn by them, and rows multiplied by them in sums.
+//! Weights of edges, from conversion to training: in-neighbours drawn by them, and rows multiplied
+//! by them in sums.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,7 +17,8 @@ const VERTICES: usize = 400;
 fn weighted(folder: &Path) {
     let mut edges = "source,target,weight\n".to_string();
     for v in 0..VERTICES {
-        let weights = WEIGHTS.iter().flat_map(|&(count, weight)| std::iter::repeat_n(weight, count));
+        let weights =
+            WEIGHTS.iter().flat_map(|&(count, weight)| std::iter::repeat_n(weight, count));
         for (i, weight) in weights.enumerate() {
             // Heavy edges come from the own class.
             let apart = if weight > 1 { 4 * (i + 1) } else { 13 * i + 2 };
@@ -57,13 +59,14 @@ fn counters_follow_the_weights() {
     // Five of weight 4, four of weight 1 and three of weight 0 lead into each.
     assert!(drawn[0] == 0 && drawn[4] > 3 * drawn[1] && drawn[1] > 0, "{drawn:?}");
 
-    // A map's cut and balance expected from these counters equal the ones of mini-batches drawn in the same way.
+    // A map's cut and balance expected from these counters equal the ones of mini-batches drawn in
+    // the same way.
     ok(folder, "partition ds --parts 2 --key two");
     let evaluated = json(folder, "evaluate ds --batches 200");
     assert_eq!(evaluated["draw_by"], "weight");
     let expectation = &evaluated["maps"][0]["expectation"];
-    let [expected, measured] =
-        ["expected_cross_share", "measured_cross_share"].map(|name| expectation[name].as_f64().unwrap());
+    let [expected, measured] = ["expected_cross_share", "measured_cross_share"]
+        .map(|name| expectation[name].as_f64().unwrap());
     assert!((measured - expected).abs() < 0.02, "{expectation:#}");
 }
 
@@ -100,17 +103,30 @@ fn scores_and_predictions_take_weights_and_a_checkpoint_knows_them() {
     for split in ["valid", "test"] {
         let score = scores.iter().find(|score| score[0] == split).unwrap();
         // Products in another order may decide one of the vertices otherwise.
-        assert!((score[1].as_f64().unwrap() - last[split].as_f64().unwrap()).abs() < 0.015, "{scores:?}");
+        assert!(
+            (score[1].as_f64().unwrap() - last[split].as_f64().unwrap()).abs() < 0.015,
+            "{scores:?}"
+        );
     }
     // With other weights the same graph gives another run.
     let edges = fs::read_to_string(folder.join("edges.csv")).unwrap().replace(",4\n", ",2\n");
     fs::write(folder.join("edges.csv"), edges).unwrap();
     convert(folder, "--force");
-    refused(folder, format!("train ds {common} {options} --epochs 3 --resume"), 2, "columns of the edges");
+    refused(
+        folder,
+        format!("train ds {common} {options} --epochs 3 --resume"),
+        2,
+        "columns of the edges",
+    );
     fs::write(folder.join("plain.csv"), "0,1\n1,2\n2,0\n").unwrap();
     ok(folder, "convert plain.csv --features random:8 --out plain");
     refused(folder, "infer plain --checkpoint run", 1, "edge column `weight`");
-    refused(folder, "train ds --model gat --edge-weights weight", 2, "--edge-weights weight: --model gat");
+    refused(
+        folder,
+        "train ds --model gat --edge-weights weight",
+        2,
+        "--edge-weights weight: --model gat",
+    );
 }
 
 #[test]

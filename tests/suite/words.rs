@@ -8,15 +8,20 @@ use crate::layering::{CRATES, is_test, rust_files};
 use crate::support::root;
 
 /// First words of comments that leave their noun out.
-const FIRST_WORDS: [&str; 9] = ["What", "Where", "Of", "Those", "Who", "Which", "By", "That", "Whose"];
+const FIRST_WORDS: [&str; 9] =
+    ["What", "Where", "Of", "Those", "Who", "Which", "By", "That", "Whose"];
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    rust_files(folder).into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+    rust_files(folder)
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect()
 }
 
 /// The first lines of the blocks of doc comments in `text`, each with its number.
 fn doc_comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let comment = |line: &str| ["///", "//!"].iter().any(|mark| line.trim_start().starts_with(mark));
+    let comment =
+        |line: &str| ["///", "//!"].iter().any(|mark| line.trim_start().starts_with(mark));
     let mut within = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
         let begins = comment(line) && !within;
@@ -32,7 +37,9 @@ fn defined_type(line: &str) -> Option<&str> {
         None => line.strip_prefix("pub ").unwrap_or(line),
     };
     let line = line.strip_prefix("unsafe ").unwrap_or(line);
-    let name = ["struct ", "enum ", "union ", "trait ", "type "].iter().find_map(|kind| line.strip_prefix(kind))?;
+    let name = ["struct ", "enum ", "union ", "trait ", "type "]
+        .iter()
+        .find_map(|kind| line.strip_prefix(kind))?;
     name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
@@ -64,11 +71,17 @@ fn type_names_are_defined_once_in_a_crate() {
             for (number, line) in (1..).zip(code.lines()) {
                 // Each subcommand has its `Args`.
                 if let Some(name) = defined_type(line).filter(|name| *name != "Args") {
-                    places.entry(name.to_string()).or_default().push(format!("{}:{number}", path.display()));
+                    places
+                        .entry(name.to_string())
+                        .or_default()
+                        .push(format!("{}:{number}", path.display()));
                 }
             }
         }
         places.retain(|_, places| places.len() > 1);
-        assert!(places.is_empty(), "{folder} defines a type name more than once, give each type its own: {places:#?}");
+        assert!(
+            places.is_empty(),
+            "{folder} defines a type name more than once, give each type its own: {places:#?}"
+        );
     }
 }

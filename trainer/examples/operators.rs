@@ -1,10 +1,11 @@
-//! Speeds of a layer's operators on this machine: dense products by every engine, gathering rows, and aggregating them
-//! with and without gathering, each interleaved with what it is compared to. Minima over rounds, so that a busy machine
-//! shows less.
+//! Speeds of a layer's operators on this machine: dense products by every engine, gathering rows,
+//! and aggregating them with and without gathering, each interleaved with what it is compared to.
+//! Minima over rounds, so that a busy machine shows less.
 //!
-//! Run it with `cargo run --release -p gsplit-trainer --example operators`. With `-- --step DATASET OPTIONS ...`, the options of `gsplit
-//! train`, it trains instead, and then computes the products of each epoch by themselves, one after another: JSON lines with
-//! the seconds of both, of which the latter are the floor.
+//! Run it with `cargo run --release -p gsplit-trainer --example operators`. With `-- --step DATASET
+//! OPTIONS ...`, the options of `gsplit train`, it trains instead, and then computes the products
+//! of each epoch by themselves, one after another: JSON lines with the seconds of both, of which
+//! the latter are the floor.
 
 // It talks to whoever runs it.
 #![allow(clippy::print_stdout)]
@@ -16,7 +17,9 @@ use clap::{Args, FromArgMatches};
 use gsplit_kernels::{Aggregation, Draws, HostEdges, Reduce, Stream, StreamKey, gather_rows};
 use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::Products;
-use gsplit_trainer::operator::{Engine, Finish, Place, Product, linear, recorded_products, time_products};
+use gsplit_trainer::operator::{
+    Engine, Finish, Place, Product, linear, recorded_products, time_products,
+};
 use gsplit_trainer::{Config, Dtype, EpochReport, Hooks, train};
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
@@ -62,7 +65,8 @@ fn step(dataset: &str, options: &[String]) -> Result<(), Box<dyn std::error::Err
     let floor = |epochs: &[EpochReport]| {
         let Some(epoch) = epochs.last() else { return };
         let products = recorded_products();
-        let seconds = time_products(engine, &products).map_or(f64::NAN, |taken| taken.as_secs_f64());
+        let seconds =
+            time_products(engine, &products).map_or(f64::NAN, |taken| taken.as_secs_f64());
         recorded_products();
         let operations: f64 = products.iter().map(Product::operations).sum();
         println!(
@@ -80,18 +84,22 @@ fn step(dataset: &str, options: &[String]) -> Result<(), Box<dyn std::error::Err
     Ok(())
 }
 
-/// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024, forwards and backwards.
+/// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024,
+/// forwards and backwards.
 fn products() -> Result<(), Box<dyn std::error::Error>> {
-    let mut engines: Vec<Engine> = [Dtype::F32, Dtype::Bf16].into_iter().flat_map(Engine::candidates).collect();
+    let mut engines: Vec<Engine> =
+        [Dtype::F32, Dtype::Bf16].into_iter().flat_map(Engine::candidates).collect();
     engines.extend(Engine::named(Products::Own, Dtype::F32));
     println!("GFLOP/s of rows x in x out: forward, forward and backward");
     for [rows, input, output] in [[110_000, 200, 256], [14_000, 512, 256], [1_024, 512, 47]] {
-        let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
+        let matrix =
+            |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
         let x = matrix(rows, input);
         let w = matrix(input, output).set_requires_grad(true);
         let product = |engine| linear(&Place::Host(engine), &x, &w, None, Finish::default());
         let forward = |engine| tch::no_grad(|| product(engine)).map(drop).unwrap_or_default();
-        let both = |engine| product(engine).map(|y| y.sum(Kind::Float).backward()).unwrap_or_default();
+        let both =
+            |engine| product(engine).map(|y| y.sum(Kind::Float).backward()).unwrap_or_default();
         let mut bodies: Vec<Box<dyn FnMut() + '_>> = Vec::new();
         for &engine in &engines {
             bodies.push(Box::new(move || forward(engine)));
@@ -145,6 +153,10 @@ fn rows() -> Result<(), Box<dyn std::error::Error>> {
     let [copy, gather, two_steps, one_step] = seconds[..] else { unreachable!("four bodies") };
     let rate = |seconds: f64| (SOURCES * DIM * 4) as f64 / seconds / 1e9;
     println!("consecutive copy {:.1} GB/s, gather {:.1} GB/s of rows", rate(copy), rate(gather));
-    println!("gather, then aggregate {:.1} ms; aggregate where they lie {:.1} ms", two_steps * 1e3, one_step * 1e3);
+    println!(
+        "gather, then aggregate {:.1} ms; aggregate where they lie {:.1} ms",
+        two_steps * 1e3,
+        one_step * 1e3
+    );
     Ok(())
 }

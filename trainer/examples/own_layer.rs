@@ -1,10 +1,12 @@
-//! A custom layer, trained and inferred with like the layers of the crate: on any number of ranks, with any parallelism, and
-//! the options that surround a layer (residual, normalisation, dropout, checkpointing).
+//! A custom layer, trained and inferred with like the layers of the crate: on any number of ranks,
+//! with any parallelism, and the options that surround a layer (residual, normalisation, dropout,
+//! checkpointing).
 //!
-//! h'(v) = (h(v) + τ (mean of h(u) over the sampled in-edges u → v - h(v))) W + b, one step of diffusion with a trained rate τ.
+//! h'(v) = (h(v) + τ (mean of h(u) over the sampled in-edges u → v - h(v))) W + b, one step of
+//! diffusion with a trained rate τ.
 //!
-//! Run it on a dataset directory: `cargo run --release -p gsplit-trainer --example own_layer -- DATASET CHECKPOINT`, a folder for
-//! the checkpoints and the predicted classes.
+//! Run it on a dataset directory: `cargo run --release -p gsplit-trainer --example own_layer --
+//! DATASET CHECKPOINT`, a folder for the checkpoints and the predicted classes.
 
 // It talks to whoever runs it.
 #![allow(clippy::print_stdout)]
@@ -16,7 +18,8 @@ use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::model::{ByColumns, Layer, LayerEdges, LayerShape, Named, OwnLayer};
 use gsplit_trainer::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
 use gsplit_trainer::{
-    Config, EpochReport, Hooks, InferConfig, InferSummary, NormKind, Parallelism, Result, Summary, infer, train,
+    Config, EpochReport, Hooks, InferConfig, InferSummary, NormKind, Parallelism, Result, Summary,
+    infer, train,
 };
 use tch::Tensor;
 
@@ -49,7 +52,8 @@ impl Diffusion {
         finish: Finish,
     ) -> Result<Tensor> {
         let (_, width) = input.shape()?;
-        // Each target's own row and the mean of its neighbours' beside it, in one pass over the edges; then plain tch.
+        // Each target's own row and the mean of its neighbours' beside it, in one pass over the
+        // edges; then plain tch.
         let beside = aggregate(&edges.edges, Reduce::Mean, input, None, true)?;
         let part = |start: usize| beside.f_narrow(1, start as i64, width as i64);
         let (own, mean) = (part(0)?, part(width)?);
@@ -78,7 +82,12 @@ impl ByColumns for Diffusion {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>> {
         let weight = self.weight.f_narrow(0, columns.start as i64, columns.len() as i64)?;
         Ok(vec![self.product(edges, input, (&weight, None), Finish::default())?])
     }
@@ -102,19 +111,28 @@ pub fn run(
     (config.model.layers, config.model.hidden) = (2, 64);
     config.data.fanouts = "10,5".parse()?;
     change(&mut config);
-    train(dataset, &config, &Hooks { layer: Some(layer()), ..Hooks::default() }, &NoProgress, on_epoch)
+    train(
+        dataset,
+        &config,
+        &Hooks { layer: Some(layer()), ..Hooks::default() },
+        &NoProgress,
+        on_epoch,
+    )
 }
 
-/// Scores the model in the folder `checkpoint` with all neighbours, in 1 GiB, and writes the class of every vertex to `out`.
+/// Scores the model in the folder `checkpoint` with all neighbours, in 1 GiB, and writes the class
+/// of every vertex to `out`.
 pub fn predict(dataset: &Dataset, checkpoint: PathBuf, out: PathBuf) -> Result<InferSummary> {
-    let config = InferConfig { checkpoint, out: Some(out), layer: Some(layer()), ..InferConfig::default() };
+    let config =
+        InferConfig { checkpoint, out: Some(out), layer: Some(layer()), ..InferConfig::default() };
     infer(dataset, &config, 1 << 30, None, &NoProgress)
 }
 
 #[allow(dead_code)] // a test runs the others
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let [dataset, checkpoint] = [1, 2].map(|at| std::env::args().nth(at).map(PathBuf::from));
-    let (dataset, checkpoint) = dataset.zip(checkpoint).ok_or("usage: own_layer DATASET CHECKPOINT")?;
+    let (dataset, checkpoint) =
+        dataset.zip(checkpoint).ok_or("usage: own_layer DATASET CHECKPOINT")?;
     let dataset = Dataset::open(&dataset)?;
     let change = |config: &mut Config| {
         (config.system.parallelism, config.system.ranks) = (Parallelism::Data, Some(2));

@@ -56,7 +56,8 @@ pub fn train_epoch(
     let mut last = None;
     let train = |prepared: Prepared<'_>| {
         let (items, step) = (prepared.items, prepared.step.step + 1);
-        let mut launched = train_step(model, optimizer, prepared, job.graph, config.model.dropout, comms.ranks())?;
+        let mut launched =
+            train_step(model, optimizer, prepared, job.graph, config.model.dropout, comms.ranks())?;
         let ending = Instant::now();
         job.end_phase(model.place())?;
         launched.took(ending.elapsed().as_secs_f64());
@@ -71,7 +72,9 @@ pub fn train_epoch(
             let order = &order[..order.len().min(count.saturating_mul(config.data.batch_size))];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;
         }
-        Batches::Made(made) => for_each(job, made.epoch(with, epoch)?, job.num_steps() as usize, comms, train)?,
+        Batches::Made(made) => {
+            for_each(job, made.epoch(with, epoch)?, job.num_steps() as usize, comms, train)?
+        }
     }
     last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;

@@ -59,7 +59,8 @@ pub enum Error {
         /// Expected, found, and what to do.
         problem: String,
     },
-    /// The loss or the norm of its gradient is not a finite number: the weights are worthless from here on.
+    /// The loss or the norm of its gradient is not a finite number: the weights are worthless from
+    /// here on.
     #[error("the {what} is {value} at epoch {epoch}, step {step}")]
     Diverged {
         /// The loss, or the gradient's norm.
@@ -73,7 +74,8 @@ pub enum Error {
     },
     /// Gradients in f16 are not finite whatever the scale of the loss.
     #[error(
-        "in f16 no gradient is finite, whatever the loss is scaled by: {skipped} mini-batches were left out: train with --dtype \
+        "in f16 no gradient is finite, whatever the loss is scaled by: {skipped} mini-batches were \
+         left out: train with --dtype \
          bf16, or check the features (f16 ends at 65504)"
     )]
     Overflow {
@@ -130,7 +132,8 @@ impl From<SampleError> for Error {
 }
 
 impl From<tch::TchError> for Error {
-    /// Recognises torch's out-of-memory errors by their message, and names the file in errors about files.
+    /// Recognises torch's out-of-memory errors by their message, and names the file in errors about
+    /// files.
     fn from(error: tch::TchError) -> Self {
         let error = match error {
             tch::TchError::SafeTensorError { path, err: SafeTensorError::IoError(cause) } => {
@@ -138,7 +141,9 @@ impl From<tch::TchError> for Error {
             }
             tch::TchError::SafeTensorError { path, .. } => {
                 let problem =
-                    "no tensors as safetensors, or damaged: name an older checkpoint, or train again".to_string();
+                    "no tensors as safetensors, or damaged: name an older checkpoint, or train \
+                     again"
+                        .to_string();
                 return Self::Data { path: path.into(), problem };
             }
             error => error,
@@ -159,7 +164,8 @@ impl Error {
         }
     }
 
-    /// Error of a thread of `rank` that panicked. Torch's operators that return no error panic when a GPU is out of memory.
+    /// Error of a thread of `rank` that panicked. Torch's operators that return no error panic when
+    /// a GPU is out of memory.
     pub(crate) fn of_panic(panic: &(dyn Any + Send), rank: usize) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -169,7 +175,8 @@ impl Error {
         }
     }
 
-    /// Turns an out-of-memory error into one of `layer` over whole neighbourhoods; leaves other errors as they are.
+    /// Turns an out-of-memory error into one of `layer` over whole neighbourhoods; leaves other
+    /// errors as they are.
     pub(crate) fn of_inference(self, layer: usize, remedy: &'static str) -> Self {
         match self.gpu_memory() {
             Some(what) => Self::Inference { layer, what, remedy },
@@ -181,21 +188,23 @@ impl Error {
     pub(crate) fn gpu_memory(&self) -> Option<String> {
         match self {
             Self::OutOfMemory { what, .. } => Some(what.clone()),
-            Self::Gpu(GpuError::OutOfMemory { ordinal, needed_mib, free_mib }) => {
-                Some(format!("GPU {ordinal} is out of memory, {needed_mib} MiB asked for, {free_mib} MiB free"))
-            }
+            Self::Gpu(GpuError::OutOfMemory { ordinal, needed_mib, free_mib }) => Some(format!(
+                "GPU {ordinal} is out of memory, {needed_mib} MiB asked for, {free_mib} MiB free"
+            )),
             _ => None,
         }
     }
 }
 
-/// Requested memory, if `message` is an out-of-memory error from torch or from a kernel inside torch's backward pass.
+/// Requested memory, if `message` is an out-of-memory error from torch or from a kernel inside
+/// torch's backward pass.
 fn out_of_memory(message: &str) -> Option<String> {
     let line = first_line(message);
     let after = |mark: &str| line.find(mark).map(|at| &line[at + mark.len()..]);
     if let Some(rest) = after("CUDA out of memory. Tried to allocate ") {
         let asked = rest.split_once(". ").map_or(rest, |(asked, _)| asked);
-        let number: String = after("GPU ").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+        let number: String =
+            after("GPU ").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
         return Some(format!("GPU {number} is out of memory, {asked} asked for"));
     }
     // A message of a kernel, or one of ours that has passed through torch's backward pass.
@@ -227,8 +236,10 @@ mod tests {
     #[test]
     fn memory_that_a_gpu_has_not_is_told_in_one_line() {
         let torchs = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.10 GiB of which 1.2 GiB \
-                      is free. Including non-PyTorch memory, this process has 77.9 GiB memory in use. Of the allocated memory \
-                      50.00 GiB is allocated by PyTorch, and 7.50 GiB is reserved by PyTorch but unallocated. If reserved \
+                      is free. Including non-PyTorch memory, this process has 77.9 GiB memory in \
+                      use. Of the allocated memory \
+                      50.00 GiB is allocated by PyTorch, and 7.50 GiB is reserved by PyTorch but \
+                      unallocated. If reserved \
                       ...\nException raised from malloc at ...";
         let of_torch = "rank 3: GPU 1 is out of memory, 2.00 GiB asked for";
         let error = Error::from(tch::TchError::Torch(torchs.into())).of_rank(3);
@@ -243,23 +254,38 @@ mod tests {
         }
         let other = Error::from(tch::TchError::Torch("shapes do not fit".into())).of_rank(1);
         assert!(matches!(other, Error::Torch(_)), "{other}");
-        // Already converted once inside torch's backward pass, and raised by an operator that panics.
+        // Already converted once inside torch's backward pass, and raised by an operator that
+        // panics.
         let told = Error::from(tch::TchError::Torch(torchs.into())).to_string();
         let panic: Box<dyn Any + Send> =
             Box::new(format!("called `Result::unwrap()` on an `Err` value: Torch({torchs:?})"));
-        for error in [Error::from(tch::TchError::Torch(told)).of_rank(3), Error::of_panic(&*panic, 3)] {
+        for error in
+            [Error::from(tch::TchError::Torch(told)).of_rank(3), Error::of_panic(&*panic, 3)]
+        {
             assert_eq!(error.to_string(), of_torch);
         }
         // Files are named, and say what to do.
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         for (err, expected) in [
-            (SafeTensorError::IoError(full), "run/model.safetensors: the disk is full: free some space there"),
-            (SafeTensorError::InvalidHeader, "run/model.safetensors: no tensors as safetensors, or damaged"),
+            (
+                SafeTensorError::IoError(full),
+                "run/model.safetensors: the disk is full: free some space there",
+            ),
+            (
+                SafeTensorError::InvalidHeader,
+                "run/model.safetensors: no tensors as safetensors, or damaged",
+            ),
         ] {
-            let error = Error::from(tch::TchError::SafeTensorError { path: "run/model.safetensors".into(), err });
+            let error = Error::from(tch::TchError::SafeTensorError {
+                path: "run/model.safetensors".into(),
+                err,
+            });
             assert!(error.to_string().starts_with(expected), "{error}");
         }
         let error = Error::of_panic(&"index 3\nmore", 1);
-        assert!(matches!(&error, Error::Rank { rank: 1, reason } if reason == "index 3"), "{error}");
+        assert!(
+            matches!(&error, Error::Rank { rank: 1, reason } if reason == "index 3"),
+            "{error}"
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
+//! Training: one loop for every parallelism, from a dataset directory and a partition map to a
+//! model.
 //!
-//! A [`Config`] says what is learnt (`data`), by which `model`, on which ranks and devices (`system`), and for how long (`run`);
-//! [`train`] takes it. A system is four choices, and [`systems`] has those of each published one in a file of its own:
+//! A [`Config`] says what is learnt (`data`), by which `model`, on which ranks and devices
+//! (`system`), and for how long (`run`); [`train`] takes it. A system is four choices, and
+//! [`systems`] has those of each published one in a file of its own:
 //!
 //! 1. Which rank computes a vertex? [`Parallelism`]
 //! 2. Which rank loads its feature row? The number of split layers
@@ -30,14 +32,15 @@
 //! rates/         how fast this machine is, for plans
 //! ```
 //!
-//! The table in `config/parallelism.rs` says which rank computes which rows; `Config::frontiers` derives from it
-//! the owner of every row of every frontier. A rank's [`Place`] says where it computes: on the host or on a GPU.
+//! The table in `config/parallelism.rs` says which rank computes which rows; `Config::frontiers`
+//! derives from it the owner of every row of every frontier. A rank's [`Place`] says where it
+//! computes: on the host or on a GPU.
 //!
 //! No module imports one that imports it, directly or through others; a test checks this.
 //!
-//! Ranks run the same code under every parallelism: `split` exchanges rows with other ranks, `data` and `single`
-//! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
-//! and 5): see `gsplit_sample`.
+//! Ranks run the same code under every parallelism: `split` exchanges rows with other ranks, `data`
+//! and `single` own every vertex they touch and their exchange is the identity. The method is
+//! GSplit's (MLSys 2025, sections 4 and 5): see `gsplit_sample`.
 //!
 //! ```no_run
 //! use gsplit_store::{Dataset, NoProgress};
@@ -86,17 +89,18 @@ mod train;
 
 pub use autograd::{Pool, most_values_held};
 pub use config::{
-    ClassWeights, Config, ConfigOption, CooperativeConfig, DataConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype,
-    FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss,
-    OptimizerConfig, OptimizerKind, Parallelism, Products, RowPlacement, RunConfig, ScheduleConfig, ScheduleKind,
-    ScorerKind, SystemConfig, TaskConfig, TaskKind, TopologyStorage, name_of,
+    ClassWeights, Config, ConfigOption, CooperativeConfig, DataConfig, Device, DrawConfig,
+    DrawFactor, DrawKind, Dtype, FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge,
+    ModelConfig, ModelKind, NormKind, NumberLoss, OptimizerConfig, OptimizerKind, Parallelism,
+    Products, RowPlacement, RunConfig, ScheduleConfig, ScheduleKind, ScorerKind, SystemConfig,
+    TaskConfig, TaskKind, TopologyStorage, name_of,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
 pub use gsplit_store::Baseline;
 pub use infer::{
-    ChosenEpoch, InferConfig, InferSummary, JoinedModel, Predict, Recommended, Trained, Wanted, ids_beside, infer,
-    scratch_folder,
+    ChosenEpoch, InferConfig, InferSummary, JoinedModel, Predict, Recommended, Trained, Wanted,
+    ids_beside, infer, scratch_folder,
 };
 pub use job::hooks::Hooks;
 pub use metric::{Metric, unscored};

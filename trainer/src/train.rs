@@ -22,8 +22,8 @@ use crate::run::locality;
 use crate::run::setup::{Run, with_run};
 use crate::{Config, Error, Result};
 
-/// Trains a model on `dataset` with the options of `config`. Rank 0 calls `on_epoch` once per epoch with the reports of
-/// all epochs so far, including the epochs before a resume.
+/// Trains a model on `dataset` with the options of `config`. Rank 0 calls `on_epoch` once per epoch
+/// with the reports of all epochs so far, including the epochs before a resume.
 pub fn train(
     dataset: &Dataset,
     config: &Config,
@@ -32,7 +32,8 @@ pub fn train(
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
     // Other processes may be waiting for this one in a collective preparation step.
-    let fail = |error: &Error| hooks.process.iter().for_each(|process| process.fail(&error.to_string()));
+    let fail =
+        |error: &Error| hooks.process.iter().for_each(|process| process.fail(&error.to_string()));
     let config = &config.of_labels(dataset, progress).inspect_err(fail)?;
     let trained = with_run(dataset, config, hooks, progress, |run| {
         let trained = hooks.on_all_ranks(config, |comms| epochs(run, comms, on_epoch))?;
@@ -51,7 +52,11 @@ struct Epochs {
 }
 
 /// Trains all epochs on one rank. Collective.
-fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Sync)) -> Result<Epochs> {
+fn epochs(
+    run: &Run<'_>,
+    comms: &Comms,
+    on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
+) -> Result<Epochs> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
     set_torch_threads(run.compute_threads / run.here().len());
     if job.hooks.process.is_some() {
@@ -60,7 +65,11 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     let (place, source) = (&run.places[comm.rank()], run.trained_on(comm.rank()));
     let mut sampler = run.topology.sampler(job, place, comm.rank())?;
     if let (Some(caches), true) = (run.caches, config.draws_locally()) {
-        sampler.prefer(PreferredVertices::new(&job.graph, caches.of(comm.rank()), config.model.layers));
+        sampler.prefer(PreferredVertices::new(
+            &job.graph,
+            caches.of(comm.rank()),
+            config.model.layers,
+        ));
     }
     let model = run.model(place);
     if config.system.parallelism.slices_columns() {
@@ -87,7 +96,12 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     if job.config.run.resume {
         checkpoint::agree(comm, reports.len() as u64)?;
     }
-    let made = config.system.parallelism.cooperates().then(|| make_batches(run, &model, comms)).transpose()?;
+    let made = config
+        .system
+        .parallelism
+        .cooperates()
+        .then(|| make_batches(run, &model, comms))
+        .transpose()?;
     let before = reports.len();
     let note = |line: Option<String>| {
         line.filter(|_| comm.rank() == 0).into_iter().for_each(|line| run.progress.note(&line));
@@ -95,24 +109,45 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     note(notes::unchosen(job));
     of_splits.iter().for_each(|line| note(Some(format!("note: {line}"))));
     for epoch in before as u32 + 1..=config.run.epochs {
-        if config.run.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.run.min_delta)) {
+        if config
+            .run
+            .patience
+            .is_some_and(|patience| is_exhausted(&reports, patience, config.run.min_delta))
+        {
             break;
         }
         optimizer.follow(evaluations(&reports));
         let draw_factor = locality::factor(config, &reports);
         draw_factor.iter().for_each(|&factor| sampler.set_factor(factor));
         let started = Instant::now();
-        let name =
-            format!("epoch {epoch}/{}{}", config.run.epochs, to_go(&reports[before..], config.run.epochs - epoch + 1));
+        let name = format!(
+            "epoch {epoch}/{}{}",
+            config.run.epochs,
+            to_go(&reports[before..], config.run.epochs - epoch + 1)
+        );
         let stage = run.stage(comm, &name, job.train.len() as u64, "seeds");
-        let write =
-            |record: &StepRecord| run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() });
+        let write = |record: &StepRecord| {
+            run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() })
+        };
         let log = StepLog { every: job.config.run.log_every, write: &write };
-        let batches = made.as_ref().map_or_else(|| Batches::Sampled(&mut sampler, job.num_steps()), Batches::Made);
-        let sums = train_epoch(job, source, batches, epoch, &model, &mut optimizer, comms, stage.as_ref(), log)?;
+        let batches = made
+            .as_ref()
+            .map_or_else(|| Batches::Sampled(&mut sampler, job.num_steps()), Batches::Made);
+        let sums = train_epoch(
+            job,
+            source,
+            batches,
+            epoch,
+            &model,
+            &mut optimizer,
+            comms,
+            stage.as_ref(),
+            log,
+        )?;
         let sums = sums.reduce(comm)?;
         drop(stage);
-        let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
+        let mut report =
+            sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
         (report.draw_factor, report.memory) = (draw_factor, place.memory_held()?);
         let mut classes = None;
         if job.dataset.shard().is_some() {
@@ -125,9 +160,12 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         }
         share_metrics(&mut report, comm)?;
         reports.push(report);
-        if let Some(splits) = classes.filter(|_| EpochReport::best(&reports).is_none_or(|best| best.epoch == epoch)) {
+        if let Some(splits) =
+            classes.filter(|_| EpochReport::best(&reports).is_none_or(|best| best.epoch == epoch))
+        {
             let (metric, baseline) = (job.metric.to_string(), baseline.clone());
-            scores = Some(ModelScores { epoch, metric, baseline, splits, notes: of_splits.clone() });
+            scores =
+                Some(ModelScores { epoch, metric, baseline, splits, notes: of_splits.clone() });
         }
         if comm.rank() == 0 {
             keep(run, &reports, scores.as_ref(), &model, &optimizer, on_epoch)?;
@@ -151,23 +189,29 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
 }
 
-/// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and size. Collective.
+/// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and
+/// size. Collective.
 fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
     let (made, size) = Made::new(run.job, model, comms, run.job.hooks.process.is_none())?;
     if comms.all().rank() == 0 {
         let servers = run.job.config.system.groups;
         let beyond = match servers {
             1 => String::new(),
-            _ => format!(", {:.1} % of them beyond it", 100.0 * size.beyond as f64 / size.all.max(1) as f64),
+            _ => format!(
+                ", {:.1} % of them beyond it",
+                100.0 * size.beyond as f64 / size.all.max(1) as f64
+            ),
         };
         let (batches, vertices) = (made.len(), size.vertices);
-        run.progress
-            .note(&format!("mini-batches an epoch: {batches}; a server reads up to {vertices} vertices{beyond}"));
+        run.progress.note(&format!(
+            "mini-batches an epoch: {batches}; a server reads up to {vertices} vertices{beyond}"
+        ));
     }
     Ok(made)
 }
 
-/// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`. Only on rank 0.
+/// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`.
+/// Only on rank 0.
 fn keep(
     run: &Run<'_>,
     reports: &[EpochReport],
@@ -177,7 +221,15 @@ fn keep(
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<()> {
     if let Some(folder) = &run.job.config.run.checkpoint {
-        checkpoint::save(folder, reports, scores, run.job, &run.inputs, model.parameters(), optimizer)?;
+        checkpoint::save(
+            folder,
+            reports,
+            scores,
+            run.job,
+            &run.inputs,
+            model.parameters(),
+            optimizer,
+        )?;
     }
     let Some(report) = reports.last() else { return Ok(()) };
     run.logs().write(report)?;

@@ -1,4 +1,5 @@
-// Functions that Rust and the fake driver call: launches, memory, and streams, which are numbers used to order launches.
+// Functions that Rust and the fake driver call: launches, memory, and streams, which are numbers
+// used to order launches.
 #pragma once
 #include "language.h"
 
@@ -9,7 +10,8 @@ void emulate_watch(int is) { emulate::watched = is; }
 // Sets the stream of the calling thread's next launches.
 void emulate_on(uint32_t stream) { emulate::make_current().stream = stream; }
 
-// Runs a kernel. Returns 1 if no kernel has this name, 2 if the sizes of the arguments differ, 3 if it failed.
+// Runs a kernel. Returns 1 if no kernel has this name, 2 if the sizes of the arguments differ, 3 if
+// it failed.
 UNWATCHED int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t shared, void **arguments, const size_t *sizes, size_t count) {
     const auto found = emulate::kernels().find(name);
     if (found == emulate::kernels().end()) return 1;
@@ -97,7 +99,8 @@ const size_t *emulate_sizes(const char *name, size_t *count) {
 // Sets the order in which the threads of a block run in the calling thread's launches.
 void emulate_order(unsigned order) { emulate::make_current().order = order; }
 
-// Allocates `bytes`, a multiple of 16; touching memory beyond their end ends the process. Returns 0 if none is left.
+// Allocates `bytes`, a multiple of 16; touching memory beyond their end ends the process. Returns 0
+// if none is left.
 UNWATCHED void *emulate_alloc(size_t bytes) {
     if (bytes > emulate::ARENA) return nullptr;
     const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;

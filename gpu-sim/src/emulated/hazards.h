@@ -1,17 +1,18 @@
-// Detects errors of kernels that a GPU would not report, as NVIDIA's compute-sanitizer does on hardware: two unordered
-// accesses of threads to the same memory of which one is a write; reads of memory that was never written; accesses that are
-// not aligned; and arithmetic that GPUs do otherwise than hosts (shifts by a word's width, floats too large for an integer).
+// Detects errors of kernels that a GPU would not report, as NVIDIA's compute-sanitizer does on
+// hardware: two unordered accesses of threads to the same memory of which one is a write; reads of
+// memory that was never written; accesses that are not aligned; and arithmetic that GPUs do
+// otherwise than hosts (shifts by a word's width, floats too large for an integer).
 //
-// The compiler calls `__tsan_read4` and the like before each access to memory of a kernel (-fsanitize=thread, whose own
-// library is not used), and `__ubsan_handle_...` where arithmetic goes wrong. Every four bytes of device memory, and of
-// shared memory, remember their last writer and the readers since then; other memory (the host's, tensors') is not
-// watched. Accesses are ordered as follows:
+// The compiler calls `__tsan_read4` and the like before each access to memory of a kernel
+// (-fsanitize=thread, whose own library is not used), and `__ubsan_handle_...` where arithmetic
+// goes wrong. Every four bytes of device memory, and of shared memory, remember their last writer
+// and the readers since then; other memory (the host's, tensors') is not watched. Accesses are
+// ordered as follows:
 //
-//   in a thread       in program order
-//   in a warp         if a __syncwarp is between them; shuffles and votes do not order
-//   in a block        if a __syncthreads is between them
-//   between blocks    never
-//   between launches  if they are on one stream, after `emulate_wait`, or if the host has waited for the stream
+//   in a thread       in program order in a warp         if a __syncwarp is between them; shuffles
+//   and votes do not order in a block        if a __syncthreads is between them between blocks   
+//   never between launches  if they are on one stream, after `emulate_wait`, or if the host has
+//   waited for the stream
 //
 // Atomics do not race with each other, nor with `relaxed` reads and writes (device.cuh).
 #pragma once
@@ -53,7 +54,8 @@ struct Granule {
     uint8_t busy;
 };
 
-// --- device memory: a reserved range of addresses, none of which is used twice, and its granules ---
+// --- device memory: a reserved range of addresses, none of which is used twice, and its granules
+// ---
 
 constexpr size_t ARENA = 1ull << 38, PAGE = 4096;
 
@@ -89,7 +91,8 @@ UNWATCHED inline Granule *arena_granule(const void *at) {
 
 struct Streams {
     std::mutex lock;
-    // For each stream, up to which launch of each other one it has waited, and up to which the host has.
+    // For each stream, up to which launch of each other one it has waited, and up to which the host
+    // has.
     std::vector<std::map<uint32_t, uint32_t>> waited{1};
     std::vector<uint32_t> completed{0}, last{0};
     uint32_t launches = 0;
@@ -221,7 +224,8 @@ Here here(Kind kind);
 void tell(const char *format, ...);
 [[noreturn]] void leave();
 
-// Shared memory: either the bytes that the launch asked for, or a range that contains the `__shared__` variables.
+// Shared memory: either the bytes that the launch asked for, or a range that contains the
+// `__shared__` variables.
 struct SharedMemory {
     char *start = nullptr;
     size_t bytes = 0;
@@ -237,7 +241,8 @@ static thread_local SharedMemory dynamic_memory, static_memory;
 static thread_local bool watching = false;
 // Whether kernels are watched at all.
 static bool watched = true;
-// Loads and stores of device memory by the kernels that the calling thread launched and watched, each of at most 16 bytes; and their bytes.
+// Loads and stores of device memory by the kernels that the calling thread launched and watched,
+// each of at most 16 bytes; and their bytes.
 static thread_local uint64_t accesses[2] = {0, 0};
 
 // Describes the thread of an access in brackets; writes nothing if there is none.

@@ -1,4 +1,5 @@
-//! Memory shared between processes, emulated with threads of one process: a record of which stream has which memory open.
+//! Memory shared between processes, emulated with threads of one process: a record of which stream
+//! has which memory open.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,7 +32,10 @@ pub(super) fn add(address: u64, owner: u32) {
 pub(super) fn remove(address: u64) {
     let opened = with(|all| all.remove(&address)).map(|exported| exported.opened);
     // Dropping a buffer cannot return an error; while a test fails already, one error is enough.
-    assert!(opened == Some(0) || std::thread::panicking(), "memory is freed that is open elsewhere: {opened:?}");
+    assert!(
+        opened == Some(0) || std::thread::panicking(),
+        "memory is freed that is open elsewhere: {opened:?}"
+    );
 }
 
 pub(super) fn export(address: u64) -> Result<[u8; 64], GpuError> {
@@ -45,7 +49,9 @@ pub(super) fn import(handle: [u8; 64], reader: u32) -> Result<u64, GpuError> {
     let address = handle.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     with(|all| match all.get_mut(&address) {
         None => Err(refused("import", "the memory is not there")),
-        Some(exported) if exported.owner == reader => Err(refused("import", "the memory is its own")),
+        Some(exported) if exported.owner == reader => {
+            Err(refused("import", "the memory is its own"))
+        }
         Some(exported) => {
             exported.opened += 1;
             Ok(address)

@@ -1,5 +1,5 @@
-//! An emulated GPU: the kernels compiled for the host (`threads.h`). An error of a kernel, or of the order of streams,
-//! is an error of the launch or copy (`hazards.h`).
+//! An emulated GPU: the kernels compiled for the host (`threads.h`). An error of a kernel, or of
+//! the order of streams, is an error of the launch or copy (`hazards.h`).
 //!
 //! The unit tests of `gsplit-kernels` compile this too, as a part of that crate.
 //!
@@ -50,8 +50,8 @@ const STAGED_BYTES: usize = 2 << 20;
 pub struct Emulation {
     /// Order in which the threads of a block run; results depend on it only if a kernel is wrong.
     pub order: u32,
-    /// Bytes of its memory, if they are limited. Freed memory counts as used, as in a driver that keeps it for the next
-    /// buffer.
+    /// Bytes of its memory, if they are limited. Freed memory counts as used, as in a driver that
+    /// keeps it for the next buffer.
     pub bytes: Option<u64>,
     /// It reads no other GPU's memory.
     pub apart: bool,
@@ -60,11 +60,13 @@ pub struct Emulation {
 impl Emulation {
     /// An emulated GPU: memory of the host, and kernels compiled for it. Slow.
     pub fn gpu(self) -> Gpu {
-        // Slow. The kernels' own tests watch every kernel; other tests only with this variable (`make test-all`).
+        // Slow. The kernels' own tests watch every kernel; other tests only with this variable
+        // (`make test-all`).
         let watches = cfg!(test) || std::env::var_os("GSPLIT_WATCH").is_some();
         // SAFETY: a number is taken.
         unsafe { emulate_watch(watches.into()) };
-        let limited = |total| Arc::new(Limited { total, used: AtomicU64::new(0), most: AtomicU64::new(0) });
+        let limited =
+            |total| Arc::new(Limited { total, used: AtomicU64::new(0), most: AtomicU64::new(0) });
         Gpu::of_backend(Emulated::sharing(self, self.bytes.map(limited)))
     }
 }
@@ -74,7 +76,8 @@ pub fn emulated(order: u32) -> Gpu {
     Emulation { order, ..Emulation::default() }.gpu()
 }
 
-/// The GPU of a test: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`); with `keep` it stays open between tests.
+/// The GPU of a test: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`);
+/// with `keep` it stays open between tests.
 ///
 /// # Panics
 /// Without the GPU that is asked for.
@@ -84,7 +87,9 @@ pub fn under_test(order: u32) -> Gpu {
         Some(how) => {
             // A sanitizer takes seconds to open a GPU, so tests may leave it open.
             static OPEN: OnceLock<Gpu> = OnceLock::new();
-            let open = || Gpu::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}"));
+            let open = || {
+                Gpu::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}"))
+            };
             if how == "keep" { OPEN.get_or_init(open).clone() } else { open() }
         }
     }
@@ -95,8 +100,8 @@ pub fn counts(gpu: &Gpu) -> GpuCounts {
     gpu.backend_as::<Emulated>().map_or(GpuCounts::default(), |emulated| *emulated.counts())
 }
 
-/// Loads and stores of device memory, each of at most 16 bytes, and their bytes, since this thread last called this;
-/// counts kernels that this thread launched while they were watched.
+/// Loads and stores of device memory, each of at most 16 bytes, and their bytes, since this thread
+/// last called this; counts kernels that this thread launched while they were watched.
 pub fn accesses() -> [u64; 2] {
     let mut found = [0; 2];
     // SAFETY: two numbers are written.
@@ -113,16 +118,17 @@ pub struct GpuCounts {
     pub freed: u64,
     /// Kernels launched, and copies and fills on the device.
     pub launches: u64,
-    /// Times that the host waited for the device: for bytes copied to the host, by an explicit wait, or (as a driver
-    /// does) for staging memory when an upload would exceed 2 MiB under way.
+    /// Times that the host waited for the device: for bytes copied to the host, by an explicit
+    /// wait, or (as a driver does) for staging memory when an upload would exceed 2 MiB under way.
     pub waits: u64,
     /// Bytes copied to the host.
     pub bytes_down: u64,
 }
 
 impl GpuCounts {
-    /// Estimated host time of these calls: 5 ticks per launch and 20 per wait, of about a microsecond each. Where
-    /// kernels take less, the host bounds a step. The ticks are an estimate, until a real GPU is measured.
+    /// Estimated host time of these calls: 5 ticks per launch and 20 per wait, of about a
+    /// microsecond each. Where kernels take less, the host bounds a step. The ticks are an
+    /// estimate, until a real GPU is measured.
     pub fn host_ticks(&self) -> u64 {
         5 * self.launches + 20 * self.waits
     }
@@ -170,8 +176,15 @@ impl Emulated {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the emulation that `bytes` from `address` on are read or written in this stream's order.
-    fn touches(&self, call: &'static str, address: u64, bytes: usize, writes: bool) -> Result<(), GpuError> {
+    /// Tells the emulation that `bytes` from `address` on are read or written in this stream's
+    /// order.
+    fn touches(
+        &self,
+        call: &'static str,
+        address: u64,
+        bytes: usize,
+        writes: bool,
+    ) -> Result<(), GpuError> {
         // SAFETY: addresses are compared and not followed.
         let outcome = unsafe {
             emulate_on(self.stream);
@@ -187,7 +200,9 @@ impl Emulated {
             self.touches("download", address, bytes, false)?;
             self.counts().bytes_down += bytes as u64;
             // SAFETY: a slice of that length, in memory of the emulation.
-            all.extend_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) });
+            all.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(address as *const u8, bytes)
+            });
         }
         Ok(all)
     }
@@ -213,7 +228,11 @@ impl Backend for Emulated {
         // SAFETY: any number of bytes may be asked for.
         let address = unsafe { emulate_alloc(bytes) } as u64;
         let needed_mib = (bytes >> 20) as u64;
-        if address == 0 { Err(GpuError::OutOfMemory { ordinal: 0, needed_mib, free_mib: 0 }) } else { Ok(address) }
+        if address == 0 {
+            Err(GpuError::OutOfMemory { ordinal: 0, needed_mib, free_mib: 0 })
+        } else {
+            Ok(address)
+        }
     }
 
     fn free(&self, address: u64, bytes: usize) {
@@ -222,7 +241,8 @@ impl Backend for Emulated {
             limited.used.fetch_sub(bytes as u64, Ordering::Relaxed);
         }
         if let Err(error) = self.touches("free", address, bytes, true) {
-            // Dropping a buffer cannot return an error; while a test fails already, one error is enough.
+            // Dropping a buffer cannot return an error; while a test fails already, one error is
+            // enough.
             assert!(std::thread::panicking(), "{error}");
         }
         // SAFETY: `DeviceBuffer` frees each allocation once.
@@ -243,7 +263,11 @@ impl Backend for Emulated {
     }
 
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
-        if self.emulation.apart { Err(ipc::refused("import", "it is apart")) } else { ipc::import(handle, self.stream) }
+        if self.emulation.apart {
+            Err(ipc::refused("import", "it is apart"))
+        } else {
+            ipc::import(handle, self.stream)
+        }
     }
 
     fn close(&self, address: u64) {
@@ -281,7 +305,13 @@ impl Backend for Emulated {
         Ok(())
     }
 
-    fn copy_across(&self, from: u64, _source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
+    fn copy_across(
+        &self,
+        from: u64,
+        _source: &dyn Backend,
+        to: u64,
+        bytes: usize,
+    ) -> Result<(), GpuError> {
         self.copy(from, to, bytes)
     }
 
@@ -297,7 +327,8 @@ impl Backend for Emulated {
         let start = bytes.as_ptr() as u64;
         // SAFETY: addresses are compared and not followed.
         if unsafe { emulate_is_mapped(start, bytes.len(), 1) } == 0 {
-            let reason = "memory that must not be written: most drivers do not register it".to_string();
+            let reason =
+                "memory that must not be written: most drivers do not register it".to_string();
             return Err(GpuError::Call { call: "cuMemHostRegister", reason });
         }
         Ok(start)
@@ -319,15 +350,24 @@ impl Backend for Emulated {
             bytemuck::bytes_of_mut(value)[..bytes.len()].copy_from_slice(bytes);
         }
         let sizes: Vec<usize> = arguments.iter().map(|argument| argument.bytes().len()).collect();
-        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        let mut pointers: Vec<*mut c_void> =
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let Shape { blocks, threads, shared } = shape;
-        // SAFETY: number and sizes of the arguments are checked against the kernel's; the memory that they point to was
-        // checked by the caller.
+        // SAFETY: number and sizes of the arguments are checked against the kernel's; the memory
+        // that they point to was checked by the caller.
         let outcome = unsafe {
             emulate_order(self.emulation.order);
             emulate_on(self.stream);
             let shared = shared as usize;
-            emulate_launch(name.as_ptr(), blocks, threads, shared, pointers.as_mut_ptr(), sizes.as_ptr(), sizes.len())
+            emulate_launch(
+                name.as_ptr(),
+                blocks,
+                threads,
+                shared,
+                pointers.as_mut_ptr(),
+                sizes.as_ptr(),
+                sizes.len(),
+            )
         };
         let reason = match outcome {
             0 => return Ok(()),
@@ -349,7 +389,9 @@ impl Backend for Emulated {
     }
 
     fn memory(&self) -> Result<(u64, u64), GpuError> {
-        let free = |limited: &Arc<Limited>| (limited.total - limited.most.load(Ordering::Relaxed), limited.total);
+        let free = |limited: &Arc<Limited>| {
+            (limited.total - limited.most.load(Ordering::Relaxed), limited.total)
+        };
         Ok(self.limited.as_ref().map_or((TOTAL, TOTAL), free))
     }
 

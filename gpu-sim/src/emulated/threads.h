@@ -1,10 +1,12 @@
-// CUDA C on the host, for tests: a launch runs its blocks one after another, and a block's threads as fibers that
-// switch where they wait for each other. Every thread sees the values that it would see on a GPU, in an order that a
-// GPU might take; `emulate_order` (calls.h) chooses among several, so that a missing barrier shows. Device memory ends
-// at a page that cannot be touched, so that an access beyond a buffer ends the process. Accesses without an order are
-// found in every order of the threads (hazards.h).
+// CUDA C on the host, for tests: a launch runs its blocks one after another, and a block's threads
+// as fibers that switch where they wait for each other. Every thread sees the values that it would
+// see on a GPU, in an order that a GPU might take; `emulate_order` (calls.h) chooses among several,
+// so that a missing barrier shows. Device memory ends at a page that cannot be touched, so that an
+// access beyond a buffer ends the process. Accesses without an order are found in every order of
+// the threads (hazards.h).
 //
-// Stricter than a GPU: waiting for a lane that has returned is an error, and so is a barrier that some threads miss.
+// Stricter than a GPU: waiting for a lane that has returned is an error, and so is a barrier that
+// some threads miss.
 #pragma once
 
 #include <cmath>
@@ -74,7 +76,8 @@ struct State {
     uint3 block_index;
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
-    // Left uninitialised: most threads use a page or two of their stacks, and many launches are a thread's first.
+    // Left uninitialised: most threads use a page or two of their stacks, and many launches are a
+    // thread's first.
     std::unique_ptr<char[]> stacks;
     unsigned num_stacks = 0;
     std::vector<unsigned char> shared;
@@ -82,10 +85,12 @@ struct State {
     void (*body)(void *) = nullptr;
     void *arguments = nullptr;
     uint64_t progress = 0;
-    // Threads of the block that have returned, and that wait at a barrier; number of barriers that all have reached.
+    // Threads of the block that have returned, and that wait at a barrier; number of barriers that
+    // all have reached.
     uint32_t returned = 0, at_barrier = 0, barriers = 0;
     unsigned order = 0;
-    // Of the launch: its stream, its number, the number of its block among all, and the granules of shared memory.
+    // Of the launch: its stream, its number, the number of its block among all, and the granules of
+    // shared memory.
     uint32_t stream = 0, number = 0;
     uint64_t block_number = 0;
     std::vector<Granule> dynamic_granules, static_granules;
@@ -93,8 +98,8 @@ struct State {
     std::string failure;
 };
 
-// The calling thread's state. A plain pointer: every use of another type begins with a check that it was initialised,
-// which would be watched.
+// The calling thread's state. A plain pointer: every use of another type begins with a check that
+// it was initialised, which would be watched.
 static thread_local State *current = nullptr;
 UNWATCHED inline State &make_current() {
     static thread_local const std::unique_ptr<State> kept(new State);
@@ -149,7 +154,8 @@ UNWATCHED inline Here here(Kind kind) {
     return {{s.number, s.stream, s.block_index.x, s.barriers, fiber.warp_syncs, thread, 0, kind}, false, s.block_number};
 }
 
-// Finds this thread's thread-local memory in the library that contains this code, where `__shared__` variables are.
+// Finds this thread's thread-local memory in the library that contains this code, where
+// `__shared__` variables are.
 UNWATCHED inline void find_static_memory() {
     if (static_memory.start) return;
     dl_iterate_phdr(
@@ -268,7 +274,8 @@ UNWATCHED inline void run_block(uint3 index) {
         const uint64_t before = s.progress;
         done = 0;
         for (unsigned i = 0; i < threads; i++) {
-            // Odd orders start at the last thread; orders from 2 on take every seventh, which shares no factor with a power of 2.
+            // Odd orders start at the last thread; orders from 2 on take every seventh, which
+            // shares no factor with a power of 2.
             unsigned at = s.order & 1 ? threads - 1 - i : i;
             if (s.order >= 2 && threads % 7) at = (at * 7u) % threads;
             Fiber &fiber = s.fibers[at];

@@ -1,4 +1,5 @@
-// Start of every entry point of the fake driver: takes the lock, and returns the error if the call cannot be served.
+// Start of every entry point of the fake driver: takes the lock, and returns the error if the call
+// cannot be served.
 #pragma once
 #include <cstring>
 

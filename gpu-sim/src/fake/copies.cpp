@@ -163,7 +163,8 @@ int cuMemHostGetDevicePointer_v2(u64 *address, void *start, unsigned flags) {
 
 int cuPointerGetAttribute(void *value, int attribute, u64 address) {
     CALL("cuPointerGetAttribute", INITIALISED);
-    // The attributes: whether the memory is the host's or a device's; start and bytes of its allocation or registration.
+    // The attributes: whether the memory is the host's or a device's; start and bytes of its
+    // allocation or registration.
     if (attribute != 2 && attribute != 11 && attribute != 12) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     const Part part = find(address, 1);
     if (!part) return INVALID_VALUE;

@@ -1,24 +1,24 @@
-// A CUDA driver without a GPU, for tests of code that calls the driver: libcuda.so with the entry points that this
-// crate uses, whose devices are the host. It loads the cubins that NVRTC made, and launches the kernels of the same
-// names that are compiled for the host (../emulated).
+// A CUDA driver without a GPU, for tests of code that calls the driver: libcuda.so with the entry
+// points that this crate uses, whose devices are the host. It loads the cubins that NVRTC made, and
+// launches the kernels of the same names that are compiled for the host (../emulated).
 //
-// Stricter than the real one: a call that the documentation forbids fails with the documented error or, where the documentation
-// leaves the result open, ends the process with a message. Nothing happens before it must (streams.h). A resource that is not
-// freed when its context or the process ends also ends the process, except memory that other processes may have open.
+// Stricter than the real one: a call that the documentation forbids fails with the documented error
+// or, where the documentation leaves the result open, ends the process with a message. Nothing
+// happens before it must (streams.h). A resource that is not freed when its context or the process
+// ends also ends the process, except memory that other processes may have open.
 //
 //   FAKE_CUDA_DEVICES=n        devices [1]; with 0, cuInit says that there is none
-//   FAKE_CUDA_LINK=none|pcie   link between devices [nvlink]; pairs: nvlink within each pair, none between pairs
-//   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
-//   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
-//   FAKE_CUDA_READ_ONLY=1      can register read-only host memory [0]
-//   FAKE_CUDA_POOLS=0          devices say that they have no memory pools [1]
+//   FAKE_CUDA_LINK=none|pcie   link between devices [nvlink]; pairs: nvlink within each pair, none
+//   between pairs FAKE_CUDA_MEMORY_MIB=n     memory of each [1024] FAKE_CUDA_VERSION=n        the
+//   newest CUDA that it can run [13000] FAKE_CUDA_READ_ONLY=1      can register read-only host
+//   memory [0] FAKE_CUDA_POOLS=0          devices say that they have no memory pools [1]
 //   FAKE_CUDA_ASKS=n           how many queries say that work is under way before it is begun [3]
-//   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
-//   FAKE_CUDA_REGISTER_MIB=n   most host memory that one call registers
-//   FAKE_CUDA_PATIENCE_MS=n    how long a wait may last before it counts as a hang [120000]
-//   CUDA_MODULE_LOADING=EAGER  as for the real one: kernels are loaded with their module; otherwise when they are first needed
-//   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
-//   FAKE_CUDA_COUNTS=path      at its end the process appends its counts to this file: a name and a number per line
+//   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance FAKE_CUDA_REGISTER_MIB=n  
+//   most host memory that one call registers FAKE_CUDA_PATIENCE_MS=n    how long a wait may last
+//   before it counts as a hang [120000] CUDA_MODULE_LOADING=EAGER  as for the real one: kernels are
+//   loaded with their module; otherwise when they are first needed FAKE_CUDA_REFUSE=CALL:n    the
+//   n-th call of CALL, from 1, runs out of memory FAKE_CUDA_COUNTS=path      at its end the process
+//   appends its counts to this file: a name and a number per line
 #include <utility>
 
 #include "call.h"
@@ -51,7 +51,8 @@ State::~State() {
     }
     for (const Context &context : contexts) {
         calling = "at the end of the process";
-        // Memory that other processes may have open must not be freed before they close it, and stays to the end.
+        // Memory that other processes may have open must not be freed before they close it, and
+        // stays to the end.
         const auto is_shown = [&](const auto &entry) { return entry.second->context == &context && entry.second->shown; };
         const bool stays = std::any_of(memory.begin(), memory.end(), is_shown);
         if (context.retained && !context.failed && !stays) {
@@ -219,7 +220,8 @@ int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
 
 // --- for torch (torch_cuda.cpp) ---
 
-// Like cuMemAllocAsync on the null stream, for memory that torch allocates by cudaMalloc and caches between tensors.
+// Like cuMemAllocAsync on the null stream, for memory that torch allocates by cudaMalloc and caches
+// between tensors.
 int fake_cuda_allocate(u64 *address, size_t bytes) {
     CALL("fake_cuda_allocate", CONTEXT);
     return allocate(*current, current->null, bytes, address, true);
@@ -248,11 +250,13 @@ void fake_cuda_empty() {
 
 // --- for tests ---
 
-// How often something slow happened, as it would on a real device: "staged", copies between devices without access; "crowded",
-// kernels that read host memory on all of a device outside its null stream; "pageable", copies from unpinned host memory,
-// including the fake's own for torch's kernels; "by_torch", the copies that torch was asked for; "loading", waits for all of a device
-// because something was loaded; "registering", threads that have registered host memory; "eager", kernels that were loaded with their
-// module. Also "threads" of all kernels, and "most", the largest number of bytes that were allocated on a device or kept for later.
+// How often something slow happened, as it would on a real device: "staged", copies between devices
+// without access; "crowded", kernels that read host memory on all of a device outside its null
+// stream; "pageable", copies from unpinned host memory, including the fake's own for torch's
+// kernels; "by_torch", the copies that torch was asked for; "loading", waits for all of a device
+// because something was loaded; "registering", threads that have registered host memory; "eager",
+// kernels that were loaded with their module. Also "threads" of all kernels, and "most", the
+// largest number of bytes that were allocated on a device or kept for later.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];

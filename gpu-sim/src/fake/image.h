@@ -1,5 +1,6 @@
-// Reads the descriptions of kernels in a cubin: ELF with sections `.text.NAME`, `.nv.info.NAME` (sizes of the arguments
-// and maximum number of threads) and `.nv.shared.NAME` for each, and the registers in `.nv.info` (see `cuobjdump -elf`).
+// Reads the descriptions of kernels in a cubin: ELF with sections `.text.NAME`, `.nv.info.NAME`
+// (sizes of the arguments and maximum number of threads) and `.nv.shared.NAME` for each, and the
+// registers in `.nv.info` (see `cuobjdump -elf`).
 #pragma once
 #include <cstring>
 #include <elf.h>
@@ -61,7 +62,8 @@ struct Image {
         function.most_threads = 1024;
         std::map<unsigned, size_t> sizes;
         attributes(".nv.info." + name, [&](unsigned attribute, const char *at, size_t length) {
-            // EIATTR_KPARAM_INFO: index, ordinal, offset, and the size in the highest bits of the last word.
+            // EIATTR_KPARAM_INFO: index, ordinal, offset, and the size in the highest bits of the
+            // last word.
             if (attribute == 0x17 && length == 12) sizes[word(at + 4) & 0xFFFF] = word(at + 8) >> 18;
             // EIATTR_MAX_THREADS: in each dimension.
             if (attribute == 0x05 && length == 12) function.most_threads = word(at) * word(at + 4) * word(at + 8);

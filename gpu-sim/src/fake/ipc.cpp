@@ -1,5 +1,6 @@
-// The fake driver's calls for memory outside its pool. Only such memory may be shared with other processes (CUDA IPC). The fake refuses to
-// open the memory of another process, like a driver whose GPUs do not reach each other. The emulated GPU tests the protocol with threads.
+// The fake driver's calls for memory outside its pool. Only such memory may be shared with other
+// processes (CUDA IPC). The fake refuses to open the memory of another process, like a driver whose
+// GPUs do not reach each other. The emulated GPU tests the protocol with threads.
 #include "call.h"
 
 using namespace fake;

@@ -1,4 +1,5 @@
-// The fake driver's calls for kernels: cubins, and launches of the kernels that are compiled for the host.
+// The fake driver's calls for kernels: cubins, and launches of the kernels that are compiled for
+// the host.
 #include <csetjmp>
 #include <csignal>
 #include <unistd.h>
@@ -71,7 +72,8 @@ Function *loaded(void *handle) {
     return function;
 }
 
-// The memory that arguments point to. Numbers are too small to be addresses; words of a struct may be two numbers in one.
+// The memory that arguments point to. Numbers are too small to be addresses; words of a struct may
+// be two numbers in one.
 std::vector<Part> pointed_to(const Function &function, const std::vector<std::vector<u64>> &arguments) {
     std::vector<Part> found;
     for (size_t at = 0; at < arguments.size(); at++) {

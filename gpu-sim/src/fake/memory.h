@@ -1,4 +1,5 @@
-// Memory of the fake driver: pools with a limit, pages that can be touched only from allocation to free, pinned memory.
+// Memory of the fake driver: pools with a limit, pages that can be touched only from allocation to
+// free, pinned memory.
 #pragma once
 #include <sys/mman.h>
 
@@ -46,12 +47,14 @@ inline const char *barred(const Part &part, const Context &context) {
     return owner.readers.count(context.device->ordinal) ? nullptr : "memory of another device that was not shown to this one";
 }
 
-// With `is_torchs`, for torch's own allocator. Memory cached by torch cannot be used by the pool, and vice versa.
+// With `is_torchs`, for torch's own allocator. Memory cached by torch cannot be used by the pool,
+// and vice versa.
 inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, size_t bytes, u64 *address, bool is_torchs = false) {
     Device &device = *context.device;
     const u64 taken = (bytes + 511) / 512 * 512;
     u64 &kept = is_torchs ? device.torch_kept : device.kept;
-    // Only memory that the host knows to be free, or that this stream has freed itself, is allocated again.
+    // Only memory that the host knows to be free, or that this stream has freed itself, is
+    // allocated again.
     const u64 of_others = is_torchs ? 0 : unseen(device) - unseen(*stream);
     if (taken > kept - of_others) {
         if (is_torchs && device.free() < taken) kept = 0;

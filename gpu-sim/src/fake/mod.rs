@@ -1,9 +1,10 @@
-//! CUDA's driver, NCCL and torch's CUDA part without a GPU, for tests of the code that calls them: `build.rs` builds
-//! them from `driver.cpp` and the files next to it.
+//! CUDA's driver, NCCL and torch's CUDA part without a GPU, for tests of the code that calls them:
+//! `build.rs` builds them from `driver.cpp` and the files next to it.
 //!
-//! Idea: a program is started such that it finds them. NVRTC is the real one, and makes the cubins from which the fake
-//! driver reads kernels' names and needs; without NVRTC nothing is run. Torch's part covers everything that training on
-//! GPUs calls, unlike an emulated GPU: torch's tensors are on "cuda", and backward runs in the threads of torch's devices.
+//! Idea: a program is started such that it finds them. NVRTC is the real one, and makes the cubins
+//! from which the fake driver reads kernels' names and needs; without NVRTC nothing is run. Torch's
+//! part covers everything that training on GPUs calls, unlike an emulated GPU: torch's tensors are
+//! on "cuda", and backward runs in the threads of torch's devices.
 //!
 //! Unsafe code of this file: a call of the fake driver.
 
@@ -30,7 +31,9 @@ pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
     let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let folders = [PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
     let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
-    program.env("LD_LIBRARY_PATH", folders).env("XDG_CACHE_HOME", concat!(env!("OUT_DIR"), "/cache"));
+    program
+        .env("LD_LIBRARY_PATH", folders)
+        .env("XDG_CACHE_HOME", concat!(env!("OUT_DIR"), "/cache"));
     Ok(())
 }
 
@@ -43,8 +46,9 @@ pub fn give_fake_gpus(program: &mut Command) -> Result<(), String> {
     give_fake_cuda(program.env("LD_PRELOAD", TORCH))
 }
 
-/// Like [`give_fake_gpus`] on a machine with PyTorch for CUDA, where the program itself opens torch's CUDA part when it
-/// needs it: creates `folder`, with that part next to the libraries in `libtorch`.
+/// Like [`give_fake_gpus`] on a machine with PyTorch for CUDA, where the program itself opens
+/// torch's CUDA part when it needs it: creates `folder`, with that part next to the libraries in
+/// `libtorch`.
 ///
 /// # Errors
 /// A line that names the missing part.
@@ -56,15 +60,19 @@ pub fn give_late_gpus(program: &mut Command, libtorch: &Path, folder: &Path) -> 
     for library in std::fs::read_dir(libtorch).map_err(of)? {
         let library = library.map_err(of)?;
         let place = folder.join(library.file_name());
-        // A process knows a library by the path that it has, so a symbolic link would lead it away from the folder.
+        // A process knows a library by the path that it has, so a symbolic link would lead it away
+        // from the folder.
         if !place.exists() {
             std::fs::hard_link(library.path(), place).map_err(of)?;
         }
     }
     let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = [folder.to_path_buf(), PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
+    let folders = [folder.to_path_buf(), PathBuf::from(LIBRARIES)]
+        .into_iter()
+        .chain(std::env::split_paths(&others));
     give_fake_cuda(program)?;
-    program.env("LD_LIBRARY_PATH", std::env::join_paths(folders).map_err(|error| error.to_string())?);
+    program
+        .env("LD_LIBRARY_PATH", std::env::join_paths(folders).map_err(|error| error.to_string())?);
     Ok(())
 }
 
@@ -73,8 +81,9 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// How often this process, which has loaded the fake driver, did something that is slow on a real GPU: `staged`, `crowded`,
-/// `pageable`, `by_torch`, `loading`, `registering`, `eager`; and `threads` of kernels, and the `most` bytes in use (`driver.cpp`).
+/// How often this process, which has loaded the fake driver, did something that is slow on a real
+/// GPU: `staged`, `crowded`, `pageable`, `by_torch`, `loading`, `registering`, `eager`; and
+/// `threads` of kernels, and the `most` bytes in use (`driver.cpp`).
 ///
 /// # Panics
 /// Without the fake driver.
@@ -85,7 +94,9 @@ pub fn happened(what: &str) -> u64 {
     unsafe {
         let count = dlsym(dlopen(c"libcuda.so".as_ptr(), NOW), c"fake_cuda_count".as_ptr());
         assert!(!count.is_null(), "no fake driver");
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> u64>(count)(what.as_ptr())
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> u64>(count)(
+            what.as_ptr(),
+        )
     }
 }
 

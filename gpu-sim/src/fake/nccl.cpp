@@ -1,11 +1,14 @@
-// NCCL between fake GPUs (driver.cpp) of one machine, for tests: libnccl.so.2 with the functions that this crate looks up, for
-// communicators that do not block. Ranks are threads or processes, and meet in a file that all of them map.
+// NCCL between fake GPUs (driver.cpp) of one machine, for tests: libnccl.so.2 with the functions
+// that this crate looks up, for communicators that do not block. Ranks are threads or processes,
+// and meet in a file that all of them map.
 //
-// Every call returns at once; operations progress when a caller asks for their state. A group of messages comes onto its
-// stream once all its ranks have called for it, and runs there like other work. As with NCCL, ranks that share a device are
-// refused, and messages whose lengths differ never arrive, nor do messages from ranks that have died. On a device groups run
-// in launch order, whatever their streams: where ranks launch groups of two communicators in different orders, all hang. A
-// case that NCCL's documentation leaves open ends the process with a line, and so does a communicator that is not given back.
+// Every call returns at once; operations progress when a caller asks for their state. A group of
+// messages comes onto its stream once all its ranks have called for it, and runs there like other
+// work. As with NCCL, ranks that share a device are refused, and messages whose lengths differ
+// never arrive, nor do messages from ranks that have died. On a device groups run in launch order,
+// whatever their streams: where ranks launch groups of two communicators in different orders, all
+// hang. A case that NCCL's documentation leaves open ends the process with a line, and so does a
+// communicator that is not given back.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -166,12 +169,13 @@ bool move(Meeting &meeting, int me, Message &message) {
     return message.moved == message.bytes + sizeof(uint64_t);
 }
 
-// Groups that were launched and are not done, by device, the first in front. NCCL's kernels wait for other ranks on
-// multiprocessors that the groups behind them may need.
+// Groups that were launched and are not done, by device, the first in front. NCCL's kernels wait
+// for other ranks on multiprocessors that the groups behind them may need.
 std::mutex queues_lock;
 std::map<void *, std::deque<const Group *>> queues;
 
-// Advances a group; returns whether it is done. Messages of two ranks in one direction follow each other.
+// Advances a group; returns whether it is done. Messages of two ranks in one direction follow each
+// other.
 bool step(Meeting &meeting, int me, Group &group) {
     bool busy[2][MOST_RANKS] = {};
     bool done = true;
@@ -234,7 +238,8 @@ Result go_on(Comm &comm) {
         comm.state = Comm::READY;
         return SUCCESS;
     case Comm::CALLING:
-        // Ranks connect by their first messages; later messages are launched without waiting for the other rank.
+        // Ranks connect by their first messages; later messages are launched without waiting for
+        // the other rank.
         for (const Message &message : comm.group.messages) {
             meeting.called[comm.rank][message.peer] = 1;
             if (!meeting.called[message.peer][comm.rank]) return IN_PROGRESS;

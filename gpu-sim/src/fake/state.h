@@ -52,7 +52,8 @@ struct Memory {
     size_t bytes;
     Context *context;
     unsigned flags = 0;
-    // For pool memory only, in its stream's order: whether it is allocated yet, and whether it was freed.
+    // For pool memory only, in its stream's order: whether it is allocated yet, and whether it was
+    // freed.
     bool exists = true, gone = false;
     // The host has called free.
     bool freed = false;
@@ -74,7 +75,8 @@ struct Point {
 
 struct Operation {
     std::string what;
-    // Returns whether it has ended; it may wait for another rank. Empty if it only waits for `after`.
+    // Returns whether it has ended; it may wait for another rank. Empty if it only waits for
+    // `after`.
     std::function<bool()> step;
     std::vector<Part> uses = {};
     std::vector<Point> after = {};
@@ -88,8 +90,9 @@ struct Stream {
     u64 queued = 0, done = 0;
     // Number of queries in a row whether it is done.
     unsigned asked = 0;
-    // Bytes of the pool that it has freed, by the number of the operation, until the host has waited for that operation. Until then no trim
-    // gives them back, and no other stream gets them. (The driver may also notice by itself that a free has ended; when is not documented.)
+    // Bytes of the pool that it has freed, by the number of the operation, until the host has
+    // waited for that operation. Until then no trim gives them back, and no other stream gets them.
+    // (The driver may also notice by itself that a free has ended; when is not documented.)
     std::map<u64, u64> unseen = {};
 };
 
@@ -102,7 +105,8 @@ struct Event {
 struct Device {
     int ordinal;
     u64 total = 0;
-    // Of its pool: in use, and kept for later; the part above the threshold is given back when the host waits.
+    // Of its pool: in use, and kept for later; the part above the threshold is given back when the
+    // host waits.
     u64 used = 0, kept = 0, threshold = 0;
     // Bytes that torch's own allocator keeps for later.
     u64 torch_kept = 0;
@@ -149,7 +153,8 @@ struct State {
     std::map<std::string, u64> counts;
     // Number of queries that report pending work as not done before it is begun.
     unsigned asks = 3;
-    // Whether streams go on by themselves, by chance; otherwise nothing happens before the host waits for it.
+    // Whether streams go on by themselves, by chance; otherwise nothing happens before the host
+    // waits for it.
     bool hasty = false;
     std::mt19937 chance;
     ~State();

@@ -1,5 +1,6 @@
-// Streams of the fake driver: launched work runs only when the host waits for it or, with FAKE_CUDA_HASTE, at any time.
-// So host memory that is used too early, a missing event, and a buffer that is freed too early show.
+// Streams of the fake driver: launched work runs only when the host waits for it or, with
+// FAKE_CUDA_HASTE, at any time. So host memory that is used too early, a missing event, and a
+// buffer that is freed too early show.
 #pragma once
 #include <algorithm>
 #include <unistd.h>
@@ -8,7 +9,8 @@
 
 namespace fake {
 
-// An operation whose turn has come must find its memory allocated, or it was not ordered after the allocation.
+// An operation whose turn has come must find its memory allocated, or it was not ordered after the
+// allocation.
 inline void check_uses(const Operation &operation) {
     for (const Part &part : operation.uses) {
         if (!part->exists) undefined("%s uses memory that another stream has not allocated yet: nothing makes it wait", operation.what.c_str());
@@ -90,7 +92,8 @@ inline u64 unseen(const Device &device) {
     return bytes;
 }
 
-// Gives the pool's memory beyond `keep` bytes back to the device, except memory that the host does not know to be free.
+// Gives the pool's memory beyond `keep` bytes back to the device, except memory that the host does
+// not know to be free.
 inline void trim(Device &device, u64 keep) {
     keep = std::max(keep, unseen(device));
     if (device.kept > keep) device.kept = keep;

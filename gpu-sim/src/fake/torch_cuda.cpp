@@ -1,11 +1,12 @@
-// torch's CUDA part without a GPU, for tests: tensors on "cuda" over the fake driver (driver.cpp), to be preloaded as
-// libtorch_cuda.so next to the real libtorch_cpu.so.
+// torch's CUDA part without a GPU, for tests: tensors on "cuda" over the fake driver (driver.cpp),
+// to be preloaded as libtorch_cuda.so next to the real libtorch_cpu.so.
 //
-// Memory is the driver's, in the order of the null stream, like that of torch's caching allocator, and no other device
-// reads it. An operator copies its tensors to the host in that order, is computed there by torch's CPU kernel, and
-// copies its results back. So everything that gsplit asks of torch on a GPU goes through the same dispatcher, autograd
-// engine (a thread for each device) and device guards; and, as with CUDA, operators over tensors of several devices are
-// refused. Errors and rounding that are specific to the CUDA kernels do not show.
+// Memory is the driver's, in the order of the null stream, like that of torch's caching allocator,
+// and no other device reads it. An operator copies its tensors to the host in that order, is
+// computed there by torch's CPU kernel, and copies its results back. So everything that gsplit asks
+// of torch on a GPU goes through the same dispatcher, autograd engine (a thread for each device)
+// and device guards; and, as with CUDA, operators over tensors of several devices are refused.
+// Errors and rounding that are specific to the CUDA kernels do not show.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -255,7 +256,8 @@ void store(const Tensor& tensor, const Tensor& values) {
   CALL(cuMemcpyHtoDAsync_v2, address(tensor), host.data_ptr(), host.storage().nbytes(), nullptr);
 }
 
-// Exists while the host runs in place of a kernel. Its copies and waits are not ones that CUDA would make.
+// Exists while the host runs in place of a kernel. Its copies and waits are not ones that CUDA
+// would make.
 struct Kernel {
   static thread_local int running;
   Kernel() { if (running++ == 0) driver<void (*)(bool)>("fake_cuda_compute")(true); }

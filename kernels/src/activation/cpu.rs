@@ -1,7 +1,8 @@
 //! The epilogue of a product on the host.
 //!
-//! Returns: the rows, changed in place; backwards, the gradient of the product and of the bias. Input: matrices of matching
-//! sizes. Cost: one read and one write of the rows; backwards two reads and one write.
+//! Returns: the rows, changed in place; backwards, the gradient of the product and of the bias.
+//! Input: matrices of matching sizes. Cost: one read and one write of the rows; backwards two reads
+//! and one write.
 
 use std::hint::select_unpredictable;
 
@@ -43,27 +44,40 @@ impl Epilogue<'_> {
     /// Changes `rows` (any number × `dim`) in place.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length; errors of [`dropout_mask`](crate::dropout_mask).
+    /// [`KernelError::Length`] if a buffer has the wrong length; errors of
+    /// [`dropout_mask`](crate::dropout_mask).
     pub fn apply(&self, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
-            KernelError::check_len("vertices of the rows", rows.len().checked_div(dim).unwrap_or(0), ids.len())?;
+            KernelError::check_len(
+                "vertices of the rows",
+                rows.len().checked_div(dim).unwrap_or(0),
+                ids.len(),
+            )?;
             RowMask::new(rate, dim, &key)?;
         }
         let pieces = rows.par_chunks_mut((ROWS * dim).max(1)).enumerate();
         pieces.try_for_each(|(piece, rows)| self.apply_part(piece * ROWS, rows, dim))
     }
 
-    /// Applies [`Epilogue::apply`] to a part of the rows, from row `first` on, on the calling thread only.
+    /// Applies [`Epilogue::apply`] to a part of the rows, from row `first` on, on the calling
+    /// thread only.
     ///
     /// # Errors
     /// Errors of [`Epilogue::apply`].
-    pub fn apply_part(&self, first: usize, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
+    pub fn apply_part(
+        &self,
+        first: usize,
+        rows: &mut [f32],
+        dim: usize,
+    ) -> Result<(), KernelError> {
         let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
         let mask = self.mask(first, count, dim)?;
-        if dim == 0 || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none()) {
+        if dim == 0
+            || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none())
+        {
             return Ok(());
         }
         vectorised!({
@@ -92,24 +106,34 @@ impl Epilogue<'_> {
         Ok(())
     }
 
-    /// Fills `out` with the gradient of the product, given `rows`, the output of [`Epilogue::apply`], and their
-    /// `gradient`. All have the same size, any number × `dim`.
+    /// Fills `out` with the gradient of the product, given `rows`, the output of
+    /// [`Epilogue::apply`], and their `gradient`. All have the same size, any number × `dim`.
     ///
     /// # Errors
     /// Errors of [`Epilogue::apply`].
-    pub fn backward(&self, rows: &[f32], gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
+    pub fn backward(
+        &self,
+        rows: &[f32],
+        gradient: &[f32],
+        dim: usize,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let values = (ROWS * dim).max(1);
-        let parts = rows.par_chunks(values).zip(gradient.par_chunks(values)).zip(out.par_chunks_mut(values));
+        let parts = rows
+            .par_chunks(values)
+            .zip(gradient.par_chunks(values))
+            .zip(out.par_chunks_mut(values));
         let parts = parts.enumerate();
         parts.try_for_each(|(piece, ((rows, gradient), out))| {
             self.backward_part(piece * ROWS, [rows, gradient], dim, out, &mut [])
         })
     }
 
-    /// Computes [`Epilogue::backward`] for a part of the rows, from row `first` on, on the calling thread only. `rows`
-    /// and `gradient` hold that part. Adds the gradients of the product to `sums` (`dim` values), unless it is empty.
+    /// Computes [`Epilogue::backward`] for a part of the rows, from row `first` on, on the calling
+    /// thread only. `rows` and `gradient` hold that part. Adds the gradients of the product to
+    /// `sums` (`dim` values), unless it is empty.
     ///
     /// # Errors
     /// Errors of [`Epilogue::apply`].
@@ -124,12 +148,21 @@ impl Epilogue<'_> {
         let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
-        KernelError::check_len("sums of the gradients", if sums.is_empty() { 0 } else { dim }, sums.len())?;
+        KernelError::check_len(
+            "sums of the gradients",
+            if sums.is_empty() { 0 } else { dim },
+            sums.len(),
+        )?;
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
-        // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a 0 does not mean that a value was dropped.
-        let mask = if self.activation == Activation::Relu { None } else { self.mask(first, count, dim)? };
+        // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a 0 does
+        // not mean that a value was dropped.
+        let mask =
+            if self.activation == Activation::Relu { None } else { self.mask(first, count, dim)? };
         vectorised!({
-            let parts = out.chunks_mut(dim.max(1)).zip(gradient.chunks(dim.max(1))).zip(rows.chunks(dim.max(1)));
+            let parts = out
+                .chunks_mut(dim.max(1))
+                .zip(gradient.chunks(dim.max(1)))
+                .zip(rows.chunks(dim.max(1)));
             for (i, ((out, gradient), rows)) in parts.enumerate() {
                 let triples = out.iter_mut().zip(gradient).zip(rows);
                 match self.activation {
@@ -142,8 +175,10 @@ impl Epilogue<'_> {
                     }
                     Activation::Elu => {
                         for ((out, &gradient), &value) in triples {
-                            // Below zero the derivative is e^x, which is the value before dropout plus 1.
-                            *out = select_unpredictable(value < 0.0, value / keep + 1.0, 1.0) * gradient;
+                            // Below zero the derivative is e^x, which is the value before dropout
+                            // plus 1.
+                            *out = select_unpredictable(value < 0.0, value / keep + 1.0, 1.0)
+                                * gradient;
                         }
                     }
                 }
@@ -159,7 +194,12 @@ impl Epilogue<'_> {
     }
 
     /// The vertices and the mask of `count` rows from row `first` on, if there is dropout.
-    fn mask(&self, first: usize, count: usize, dim: usize) -> Result<Option<(&[u32], RowMask)>, KernelError> {
+    fn mask(
+        &self,
+        first: usize,
+        count: usize,
+        dim: usize,
+    ) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((ids, rate, key)) = &self.dropout else { return Ok(None) };
         let got = ids.len().saturating_sub(first);
         let missing = KernelError::Length { what: "vertices of the rows", expected: count, got };
@@ -189,8 +229,8 @@ pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Adds the rows of `values`, which have the width of `sums`, to `sums`, on the calling thread only. Ignores an
-/// incomplete last row.
+/// Adds the rows of `values`, which have the width of `sums`, to `sums`, on the calling thread
+/// only. Ignores an incomplete last row.
 pub fn add_rows(values: &[f32], sums: &mut [f32]) {
     let dim = sums.len();
     if dim > 0 {
@@ -205,7 +245,8 @@ mod tests {
     use crate::philox::Stream;
     use crate::spmm::tests::{assert_close, on_any_threads, values, wide};
 
-    const KEY: StreamKey = StreamKey { seed: 5, epoch: 1, step: 2, stream: Stream::Dropout, layer: 0 };
+    const KEY: StreamKey =
+        StreamKey { seed: 5, epoch: 1, step: 2, stream: Stream::Dropout, layer: 0 };
 
     fn for_each_case(body: impl Fn(&Epilogue<'_>, usize, &[f32], &[f32])) {
         for (rows, dim) in [(0, 3), (1, 1), (300, 7), (1500, 64), (3, 0)] {
@@ -229,7 +270,12 @@ mod tests {
                 if rate > 0.0 {
                     dropout_mask(&ids, dim, rate, &KEY, &mut mask).unwrap();
                 }
-                body(&Epilogue { bias: with_bias.then_some(&bias[..]), activation, dropout }, dim, &product, &mask);
+                body(
+                    &Epilogue { bias: with_bias.then_some(&bias[..]), activation, dropout },
+                    dim,
+                    &product,
+                    &mask,
+                );
             }
         }
     }
@@ -254,7 +300,8 @@ mod tests {
                 Activation::Elu if x < 0.0 => x.exp_m1(),
                 Activation::Elu => x,
             };
-            let value = |at: usize, by: f64| f64::from(mask[at]) * active(f64::from(before(at)) + by);
+            let value =
+                |at: usize, by: f64| f64::from(mask[at]) * active(f64::from(before(at)) + by);
             let expected: Vec<f64> = (0..rows.len()).map(|at| value(at, 0.0)).collect();
             assert_close(&rows, &expected, "rows");
             let found = on_any_threads(|| {
@@ -264,9 +311,12 @@ mod tests {
             });
             const STEP: f64 = 1e-7;
             // At 0 ReLU has the derivative that it has below 0.
-            let above = |at: usize| if epilogue.activation == Activation::Relu && rows[at] == 0.0 { 0.0 } else { STEP };
+            let above = |at: usize| {
+                if epilogue.activation == Activation::Relu && rows[at] == 0.0 { 0.0 } else { STEP }
+            };
             let rise = |at: usize| (value(at, above(at)) - value(at, -STEP)) / (above(at) + STEP);
-            let expected: Vec<f64> = (0..rows.len()).map(|at| rise(at) * f64::from(gradient[at])).collect();
+            let expected: Vec<f64> =
+                (0..rows.len()).map(|at| rise(at) * f64::from(gradient[at])).collect();
             assert_close(&found, &expected, "gradient");
         });
     }
@@ -288,15 +338,19 @@ mod tests {
 
     #[test]
     fn wrong_sizes_are_refused() {
-        let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+        let length =
+            |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
         let plain = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
         assert!(length(plain.apply(&mut [0.0; 3], 2)));
         assert!(length(Epilogue { bias: Some(&[0.0]), ..plain }.apply(&mut [0.0; 4], 2)));
-        assert!(length(Epilogue { dropout: Some((&[1], 0.5, KEY)), ..plain }.apply(&mut [0.0; 4], 2)));
+        assert!(length(
+            Epilogue { dropout: Some((&[1], 0.5, KEY)), ..plain }.apply(&mut [0.0; 4], 2)
+        ));
         assert!(length(plain.backward(&[0.0; 2], &[0.0; 3], 1, &mut [0.0; 2])));
         assert!(length(plain.backward(&[0.0; 2], &[0.0; 2], 1, &mut [0.0; 3])));
         assert!(length(plain.backward(&[0.0; 3], &[0.0; 3], 2, &mut [0.0; 3])));
-        let dropping = Epilogue { activation: Activation::Elu, dropout: Some((&[1], 0.5, KEY)), ..plain };
+        let dropping =
+            Epilogue { activation: Activation::Elu, dropout: Some((&[1], 0.5, KEY)), ..plain };
         assert!(length(dropping.backward(&[0.0; 4], &[0.0; 4], 2, &mut [0.0; 4])));
         assert!(length(column_sums(&[0.0; 3], &mut [0.0; 2])));
         let rate = Epilogue { dropout: Some((&[], 1.0, KEY)), ..plain };

@@ -1,4 +1,5 @@
-// Bias, activation and dropout, and their gradient: the host's operations in the host's order, so the host's bits.
+// Bias, activation and dropout, and their gradient: the host's operations in the host's order, so
+// the host's bits.
 #include "device.cuh"
 
 constexpr u32 RELU = 1, ELU = 2;
@@ -44,8 +45,9 @@ static __device__ __forceinline__ void apply(const float *rows, u64 count, u32 d
     *(Packed<O, W> *)(out + at) = to;
 }
 
-// Eight values of a row; sixteen neighbouring threads share 128 columns. The values are contiguous where a load takes
-// PART of them, and otherwise 16 columns apart, so that neighbouring threads access neighbouring addresses.
+// Eight values of a row; sixteen neighbouring threads share 128 columns. The values are contiguous
+// where a load takes PART of them, and otherwise 16 columns apart, so that neighbouring threads
+// access neighbouring addresses.
 template <int PART> struct Eight {
     u64 row;
     u32 group, lane, first, dim;
@@ -76,8 +78,9 @@ template <int PART> struct Eight {
             if (PART == 1 && first + 16 * k < dim) row[first + 16 * k] = values.value[k];
     }
 
-    // Bit k says whether dropout keeps the k-th value. A group of random words decides about values that are 16 columns apart,
-    // so threads with contiguous values get the bits from the threads that made the words. All threads of a warp call this.
+    // Bit k says whether dropout keeps the k-th value. A group of random words decides about values
+    // that are 16 columns apart, so threads with contiguous values get the bits from the threads
+    // that made the words. All threads of a warp call this.
     __device__ __forceinline__ u32 kept(u64 num_rows, const u32 *ids, u32 threshold, Key key) const {
         u32 own = 0, asked = 0;
         if (row < num_rows) {

@@ -1,9 +1,10 @@
 //! The epilogue of a product on a GPU.
 //!
-//! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Only column sums are taken
-//! in another order than the host's. Input: matrices of matching sizes on the device. Cost: one read and one write of
-//! the rows, in groups of eight values where rows are 16-bit and a multiple of eight wide; backwards two reads and one
-//! write; with dropout one Philox call per eight values.
+//! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Only
+//! column sums are taken in another order than the host's. Input: matrices of matching sizes on the
+//! device. Cost: one read and one write of the rows, in groups of eight values where rows are
+//! 16-bit and a multiple of eight wide; backwards two reads and one write; with dropout one Philox
+//! call per eight values.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
@@ -36,10 +37,16 @@ impl DeviceEpilogue<'_> {
     /// Changes `rows` (any number × `dim`) in place.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length; errors of [`dropout_mask`](crate::dropout_mask) and of
-    /// the GPU.
-    pub fn apply(&self, gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
-        if self.bias.is_none() && self.dropout.is_none() && self.activation == Activation::Identity {
+    /// [`KernelError::Length`] if a buffer has the wrong length; errors of
+    /// [`dropout_mask`](crate::dropout_mask) and of the GPU.
+    pub fn apply(
+        &self,
+        gpu: &Gpu,
+        rows: &mut DeviceSliceMut<'_, f32>,
+        dim: usize,
+    ) -> Result<(), GpuError> {
+        if self.bias.is_none() && self.dropout.is_none() && self.activation == Activation::Identity
+        {
             return Ok(KernelError::count_rows("rows of the product", dim, rows.len()).map(drop)?);
         }
         // Each value is read and written by one thread.
@@ -47,7 +54,8 @@ impl DeviceEpilogue<'_> {
         self.launch::<f32>(gpu, [address, address], len, dim)
     }
 
-    /// Fills `out`, of the same size, with the result of [`DeviceEpilogue::apply`] on `rows`, rounded to its type.
+    /// Fills `out`, of the same size, with the result of [`DeviceEpilogue::apply`] on `rows`,
+    /// rounded to its type.
     ///
     /// # Errors
     /// Errors of [`DeviceEpilogue::apply`].
@@ -62,28 +70,48 @@ impl DeviceEpilogue<'_> {
         self.launch::<O>(gpu, [rows.address(), out.address()], rows.len(), dim)
     }
 
-    /// Applies it to `len` values at the first address, and writes as many values of type `O` at the second.
-    fn launch<O: DeviceRow>(&self, gpu: &Gpu, [from, to]: [u64; 2], len: usize, dim: usize) -> Result<(), GpuError> {
+    /// Applies it to `len` values at the first address, and writes as many values of type `O` at
+    /// the second.
+    fn launch<O: DeviceRow>(
+        &self,
+        gpu: &Gpu,
+        [from, to]: [u64; 2],
+        len: usize,
+        dim: usize,
+    ) -> Result<(), GpuError> {
         let count = KernelError::count_rows("rows of the product", dim, len)?;
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
         let bias = self.bias.map_or(0, |bias| bias.address());
-        let part =
-            values_at_once(&[dim], &[(to, size_of::<O>())], &[(from, size_of::<f32>()), (bias, size_of::<f32>())]);
+        let part = values_at_once(
+            &[dim],
+            &[(to, size_of::<O>())],
+            &[(from, size_of::<f32>()), (bias, size_of::<f32>())],
+        );
         let (columns, part_word, activation) = (dim as u32, part as u32, self.activation as u32);
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
             KernelError::check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
-            let of = arguments![from, count, columns, bias, activation, ids, threshold, keep, &key, to, part_word];
-            return gpu.launch(row_kernel!(MODULE, "epilogue_dropout", O), shape_of_masks(count, dim), &of);
+            let of = arguments![
+                from, count, columns, bias, activation, ids, threshold, keep, &key, to, part_word
+            ];
+            return gpu.launch(
+                row_kernel!(MODULE, "epilogue_dropout", O),
+                shape_of_masks(count, dim),
+                &of,
+            );
         }
         let of = arguments![from, len, columns, bias, activation, to, part_word];
-        gpu.launch(row_kernel!(MODULE, "epilogue_apply", O), Shape::per_item(len / part, THREADS), &of)
+        gpu.launch(
+            row_kernel!(MODULE, "epilogue_apply", O),
+            Shape::per_item(len / part, THREADS),
+            &of,
+        )
     }
 
-    /// Fills `out` with the gradient of the product, given `rows`, the output of [`DeviceEpilogue::apply`], and their
-    /// `gradient`. All have the same size, any number × `dim`.
+    /// Fills `out` with the gradient of the product, given `rows`, the output of
+    /// [`DeviceEpilogue::apply`], and their `gradient`. All have the same size, any number × `dim`.
     ///
     /// # Errors
     /// Errors of [`DeviceEpilogue::apply`].
@@ -95,12 +123,15 @@ impl DeviceEpilogue<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        let kernels =
-            [row_kernel!(MODULE, "epilogue_backward", O), row_kernel!(MODULE, "epilogue_dropout_backward", O)];
+        let kernels = [
+            row_kernel!(MODULE, "epilogue_backward", O),
+            row_kernel!(MODULE, "epilogue_dropout_backward", O),
+        ];
         self.launch_backward(gpu, kernels, [rows, gradient], dim, out)
     }
 
-    /// Like [`DeviceEpilogue::backward`], with the gradient of the product rounded to the type of the rows.
+    /// Like [`DeviceEpilogue::backward`], with the gradient of the product rounded to the type of
+    /// the rows.
     ///
     /// # Errors
     /// Errors of [`DeviceEpilogue::apply`].
@@ -133,7 +164,9 @@ impl DeviceEpilogue<'_> {
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let activation = self.activation as u32;
         let [of_rows, given] = [rows, gradient].map(|matrix| (matrix.address(), size_of::<O>()));
-        let part = |columns| values_at_once(&[columns], &[of_rows, given], &[(out.address(), size_of::<G>())]);
+        let part = |columns| {
+            values_at_once(&[columns], &[of_rows, given], &[(out.address(), size_of::<G>())])
+        };
         if let (Some((ids, rate, key)), 1.., Activation::Identity | Activation::Elu) =
             (self.dropout, dim, self.activation)
         {
@@ -158,7 +191,8 @@ fn shape_of_masks(rows: usize, dim: usize) -> Shape {
 /// Fills `out` with the sum of the rows of `values`, which have the same width, in f32.
 ///
 /// # Errors
-/// [`KernelError::Length`] if the length of `values` is not a multiple of that width; errors of the GPU.
+/// [`KernelError::Length`] if the length of `values` is not a multiple of that width; errors of the
+/// GPU.
 pub fn column_sums_on_device<T: DeviceRow>(
     gpu: &Gpu,
     values: DeviceSlice<'_, T>,
@@ -178,7 +212,8 @@ mod tests {
     use crate::philox::Stream;
     use crate::spmm::tests::{Rounded, assert_close, bits, rounded, values, wide, widened};
 
-    const KEY: StreamKey = StreamKey { seed: 5 << 33, epoch: 1, step: 2, stream: Stream::Dropout, layer: 3 };
+    const KEY: StreamKey =
+        StreamKey { seed: 5 << 33, epoch: 1, step: 2, stream: Stream::Dropout, layer: 3 };
 
     #[test]
     fn rows_and_gradients_have_the_bits_of_the_host() {
@@ -192,10 +227,15 @@ mod tests {
             let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
             let (device_bias, device_ids) = (gpu.upload(&bias).unwrap(), gpu.upload(&ids).unwrap());
             for activation in [Activation::Identity, Activation::Relu, Activation::Elu] {
-                for (with_bias, rate) in [(false, None), (true, None), (true, Some(0.5)), (false, Some(0.2))] {
-                    let name = format!("{rows} rows of {dim}, {activation:?}, bias {with_bias}, dropout {rate:?}");
+                for (with_bias, rate) in
+                    [(false, None), (true, None), (true, Some(0.5)), (false, Some(0.2))]
+                {
+                    let name = format!(
+                        "{rows} rows of {dim}, {activation:?}, bias {with_bias}, dropout {rate:?}"
+                    );
                     let dropout = rate.map(|rate| (&ids[..], rate, KEY));
-                    let host = Epilogue { bias: with_bias.then_some(&bias[..]), activation, dropout };
+                    let host =
+                        Epilogue { bias: with_bias.then_some(&bias[..]), activation, dropout };
                     let dropout = rate.map(|rate| (device_ids.slice(), rate, KEY));
                     let bias = with_bias.then_some(device_bias.slice());
                     let device = DeviceEpilogue { bias, activation, dropout };
@@ -210,7 +250,9 @@ mod tests {
                     host.backward(&expected, &gradient, dim, &mut of_product).unwrap();
                     let gradient = gpu.upload(&gradient).unwrap();
                     let mut out = gpu.alloc(expected.len()).unwrap();
-                    device.backward(&gpu, found.slice(), gradient.slice(), dim, &mut out.slice_mut()).unwrap();
+                    device
+                        .backward(&gpu, found.slice(), gradient.slice(), dim, &mut out.slice_mut())
+                        .unwrap();
                     assert_eq!(out.to_vec().unwrap(), of_product, "gradient, {name}");
                 }
             }
@@ -224,11 +266,14 @@ mod tests {
     }
 
     fn rounded_rows<T: Rounded>() {
-        for (order, (rows, dim)) in [(1, 1), (30, 7), (50, 64), (3, 0), (5, 129)].into_iter().enumerate() {
+        for (order, (rows, dim)) in
+            [(1, 1), (30, 7), (50, 64), (3, 0), (5, 129)].into_iter().enumerate()
+        {
             let gpu = Gpu::under_test(order as u32 % 4);
             let mut product: Vec<f32> = values(1, rows * dim).iter().map(|x| 6.0 * x).collect();
             // Values that these types cannot represent: too large, too small, not a number.
-            let odd = [f32::MAX, f32::MIN, 3.0e-41, -3.0e-41, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+            let odd =
+                [f32::MAX, f32::MIN, 3.0e-41, -3.0e-41, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
             product.iter_mut().step_by(5).zip(odd).for_each(|(value, odd)| *value = odd);
             let ids: Vec<u32> = (0..rows as u32).collect();
             let (given, ids) = (gpu.upload(&product).unwrap(), gpu.upload(&ids).unwrap());
@@ -238,31 +283,61 @@ mod tests {
                     let dropout = rate.map(|rate| (ids.slice(), rate, KEY));
                     let bias = rate.is_some().then_some(bias.slice());
                     let device = DeviceEpilogue { bias, activation, dropout };
-                    let (mut wide, mut found) = (gpu.alloc(product.len()).unwrap(), gpu.alloc(product.len()).unwrap());
-                    device.apply_to::<f32>(&gpu, given.slice(), dim, &mut wide.slice_mut()).unwrap();
+                    let (mut wide, mut found) =
+                        (gpu.alloc(product.len()).unwrap(), gpu.alloc(product.len()).unwrap());
+                    device
+                        .apply_to::<f32>(&gpu, given.slice(), dim, &mut wide.slice_mut())
+                        .unwrap();
                     device.apply_to::<T>(&gpu, given.slice(), dim, &mut found.slice_mut()).unwrap();
                     let expected = bits(&rounded::<T>(&wide.to_vec().unwrap()));
-                    assert_eq!(bits::<T>(&found.to_vec().unwrap()), expected, "{rows} rows of {dim}, {activation:?}");
+                    assert_eq!(
+                        bits::<T>(&found.to_vec().unwrap()),
+                        expected,
+                        "{rows} rows of {dim}, {activation:?}"
+                    );
 
                     let gradient: Vec<T> = rounded(&values(3, product.len()));
                     let held = gpu.upload(&widened::<T>(&found.to_vec().unwrap())).unwrap();
                     let wide_gradient = gpu.upload(&widened(&gradient)).unwrap();
                     let gradient = gpu.upload(&gradient).unwrap();
                     let [mut out, mut expected] = [0, 1].map(|_| gpu.alloc(product.len()).unwrap());
-                    device.backward(&gpu, found.slice(), gradient.slice(), dim, &mut out.slice_mut()).unwrap();
-                    device.backward(&gpu, held.slice(), wide_gradient.slice(), dim, &mut expected.slice_mut()).unwrap();
+                    device
+                        .backward(&gpu, found.slice(), gradient.slice(), dim, &mut out.slice_mut())
+                        .unwrap();
+                    device
+                        .backward(
+                            &gpu,
+                            held.slice(),
+                            wide_gradient.slice(),
+                            dim,
+                            &mut expected.slice_mut(),
+                        )
+                        .unwrap();
                     let (out, expected) = (out.to_vec().unwrap(), expected.to_vec().unwrap());
                     assert_eq!(bits::<f32>(&out), bits::<f32>(&expected), "gradient");
                     let mut narrow = gpu.alloc::<T>(product.len()).unwrap();
-                    device.backward_to(&gpu, found.slice(), gradient.slice(), dim, &mut narrow.slice_mut()).unwrap();
+                    device
+                        .backward_to(
+                            &gpu,
+                            found.slice(),
+                            gradient.slice(),
+                            dim,
+                            &mut narrow.slice_mut(),
+                        )
+                        .unwrap();
                     let narrow = narrow.to_vec().unwrap();
-                    assert_eq!(bits::<T>(&narrow), bits(&rounded::<T>(&expected)), "rounded gradient");
+                    assert_eq!(
+                        bits::<T>(&narrow),
+                        bits(&rounded::<T>(&expected)),
+                        "rounded gradient"
+                    );
                 }
             }
         }
     }
 
-    /// Rows of every width, from widths where wide loads can start to widths that need single loads: the same bits.
+    /// Rows of every width, from widths where wide loads can start to widths that need single
+    /// loads: the same bits.
     #[test]
     fn rows_have_the_same_bits_whatever_a_load_takes() {
         rows_from_anywhere::<f32>();
@@ -273,29 +348,50 @@ mod tests {
     fn rows_from_anywhere<T: Rounded>() {
         let (gpu, rows) = (Gpu::under_test(3), 3);
         let ids = gpu.upload(&[5u32, 1, 9]).unwrap();
-        for (dim, rate) in (1..=33).chain([136, 140, 260]).flat_map(|dim| [(dim, None), (dim, Some(0.4))]) {
-            let (product, gradient, bias) = (values(1, rows * dim), values(3, rows * dim), values(2, dim));
+        for (dim, rate) in
+            (1..=33).chain([136, 140, 260]).flat_map(|dim| [(dim, None), (dim, Some(0.4))])
+        {
+            let (product, gradient, bias) =
+                (values(1, rows * dim), values(3, rows * dim), values(2, dim));
             let of_values = |start: usize| {
                 let padded = |values: &[f32]| [&vec![0.0; start], values].concat();
-                let [product, bias] = [&product, &bias].map(|values| gpu.upload(&padded(values)).unwrap());
+                let [product, bias] =
+                    [&product, &bias].map(|values| gpu.upload(&padded(values)).unwrap());
                 let given = gpu.upload(&rounded::<T>(&padded(&gradient))).unwrap();
-                let (end, dropout) = (start + rows * dim, rate.map(|rate| (ids.slice(), rate, KEY)));
+                let (end, dropout) =
+                    (start + rows * dim, rate.map(|rate| (ids.slice(), rate, KEY)));
                 let bias = Some(bias.slice().part(start, start + dim).unwrap());
                 let device = DeviceEpilogue { bias, activation: Activation::Elu, dropout };
                 let [mut out, mut rounded_back] = [0, 1].map(|_| gpu.zeros::<T>(end).unwrap());
                 let mut back = gpu.zeros(end).unwrap();
                 let from = product.slice().part(start, end).unwrap();
-                device.apply_to(&gpu, from, dim, &mut out.slice_mut().part(start, end).unwrap()).unwrap();
-                let [finished, given] = [&out, &given].map(|values| values.slice().part(start, end).unwrap());
-                device.backward(&gpu, finished, given, dim, &mut back.slice_mut().part(start, end).unwrap()).unwrap();
+                device
+                    .apply_to(&gpu, from, dim, &mut out.slice_mut().part(start, end).unwrap())
+                    .unwrap();
+                let [finished, given] =
+                    [&out, &given].map(|values| values.slice().part(start, end).unwrap());
+                device
+                    .backward(
+                        &gpu,
+                        finished,
+                        given,
+                        dim,
+                        &mut back.slice_mut().part(start, end).unwrap(),
+                    )
+                    .unwrap();
                 let to = &mut rounded_back.slice_mut().part(start, end).unwrap();
                 device.backward_to(&gpu, finished, given, dim, to).unwrap();
-                let [out, rounded_back] = [out, rounded_back].map(|out| bits(&out.to_vec().unwrap()[start..]));
+                let [out, rounded_back] =
+                    [out, rounded_back].map(|out| bits(&out.to_vec().unwrap()[start..]));
                 [out, rounded_back, bits(&back.to_vec().unwrap()[start..])]
             };
             let expected = of_values(1);
             for start in [0, 4, 8] {
-                assert_eq!(of_values(start), expected, "{dim} columns from {start}, dropout {rate:?}");
+                assert_eq!(
+                    of_values(start),
+                    expected,
+                    "{dim} columns from {start}, dropout {rate:?}"
+                );
             }
         }
     }
@@ -304,8 +400,13 @@ mod tests {
     fn masks_are_drawn_while_rows_are_read_16_bytes_at_a_time() {
         let (gpu, ids) = (Gpu::emulated(0), [3u32; 2]);
         let (product, ids) = (gpu.upload(&values(1, 2 * 256)).unwrap(), gpu.upload(&ids).unwrap());
-        let (mut out, mut back) = (gpu.alloc::<bf16>(2 * 256).unwrap(), gpu.alloc::<bf16>(2 * 256).unwrap());
-        let device = DeviceEpilogue { bias: None, activation: Activation::Elu, dropout: Some((ids.slice(), 0.5, KEY)) };
+        let (mut out, mut back) =
+            (gpu.alloc::<bf16>(2 * 256).unwrap(), gpu.alloc::<bf16>(2 * 256).unwrap());
+        let device = DeviceEpilogue {
+            bias: None,
+            activation: Activation::Elu,
+            dropout: Some((ids.slice(), 0.5, KEY)),
+        };
         Gpu::accesses();
         device.apply_to(&gpu, product.slice(), 256, &mut out.slice_mut()).unwrap();
         // Eight values: 32 bytes of f32 and 16 of bf16, and the vertex.
@@ -317,20 +418,24 @@ mod tests {
     #[test]
     fn sums_of_columns_are_those_of_the_host() {
         for (order, (rows, dim)) in
-            [(0, 4), (1, 1), (20_000, 1), (5000, 3), (2048, 40), (7, 0), (600, 300)].into_iter().enumerate()
+            [(0, 4), (1, 1), (20_000, 1), (5000, 3), (2048, 40), (7, 0), (600, 300)]
+                .into_iter()
+                .enumerate()
         {
             let matrix = values(1, rows * dim);
             let mut expected = vec![0f64; dim];
             wide(&matrix).iter().enumerate().for_each(|(at, value)| expected[at % dim] += value);
             let gpu = Gpu::under_test(order as u32 % 4);
             let mut out = gpu.alloc(dim).unwrap();
-            column_sums_on_device(&gpu, gpu.upload(&matrix).unwrap().slice(), &mut out.slice_mut()).unwrap();
+            column_sums_on_device(&gpu, gpu.upload(&matrix).unwrap().slice(), &mut out.slice_mut())
+                .unwrap();
             assert_close(&out.to_vec().unwrap(), &expected, &format!("{rows} rows of {dim}"));
             let narrow: Vec<bf16> = rounded(&matrix);
             let widened = gpu.upload(&widened(&narrow)).unwrap();
             column_sums_on_device(&gpu, widened.slice(), &mut out.slice_mut()).unwrap();
             let expected = out.to_vec().unwrap();
-            column_sums_on_device(&gpu, gpu.upload(&narrow).unwrap().slice(), &mut out.slice_mut()).unwrap();
+            column_sums_on_device(&gpu, gpu.upload(&narrow).unwrap().slice(), &mut out.slice_mut())
+                .unwrap();
             assert_eq!(out.to_vec().unwrap(), expected, "{rows} rows of {dim}, bf16");
         }
     }

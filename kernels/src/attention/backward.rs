@@ -1,8 +1,9 @@
 //! Attention backwards, on the host.
 //!
-//! Returns: gradients of the rows and of both kinds of scores. Idea: a pass over the targets turns the gradient of the
-//! output into the gradient of every score (one number for each edge and head); a pass over the sources, with the edges
-//! grouped by source, sums rows. Nothing is scattered. Cost: two reads of a row for each edge.
+//! Returns: gradients of the rows and of both kinds of scores. Idea: a pass over the targets turns
+//! the gradient of the output into the gradient of every score (one number for each edge and head);
+//! a pass over the sources, with the edges grouped by source, sums rows. Nothing is scattered.
+//! Cost: two reads of a row for each edge.
 
 use rayon::prelude::*;
 
@@ -26,10 +27,10 @@ pub struct AttentionGradient<'a> {
 }
 
 impl Attention<'_> {
-    /// Fills `out` with the gradients of the inputs of [`Attention::forward`]. `gradient` (targets ×
-    /// [`Attention::dim`]) is the gradient of its output; `weights` are the weights that it returned, whose signs mark
-    /// the dropped ones; `scratch` has the length of `weights`. The gradient of the rows covers only the weighted sum:
-    /// scores may come from anywhere.
+    /// Fills `out` with the gradients of the inputs of [`Attention::forward`]. `gradient` (targets
+    /// × [`Attention::dim`]) is the gradient of its output; `weights` are the weights that it
+    /// returned, whose signs mark the dropped ones; `scratch` has the length of `weights`. The
+    /// gradient of the rows covers only the weighted sum: scores may come from anywhere.
     ///
     /// # Errors
     /// Errors of [`Attention::forward`].
@@ -53,29 +54,51 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Adds to `rows` (at least as many rows as `of_scores`, × [`Attention::row_dim`]) their gradient through scores that
-    /// are their [`head_products`](super::head_products) with `vector`: value `h` of a row of `of_scores` times head `h`.
+    /// Adds to `rows` (at least as many rows as `of_scores`, × [`Attention::row_dim`]) their
+    /// gradient through scores that are their [`head_products`](super::head_products) with
+    /// `vector`: value `h` of a row of `of_scores` times head `h`.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length.
-    pub fn add_scores_backward(&self, of_scores: &[f32], vector: &[f32], rows: &mut [f32]) -> Result<(), KernelError> {
+    pub fn add_scores_backward(
+        &self,
+        of_scores: &[f32],
+        vector: &[f32],
+        rows: &mut [f32],
+    ) -> Result<(), KernelError> {
         let (dim, heads) = (self.row_dim(), self.heads);
         let count = KernelError::count_rows("gradient of the scores", heads, of_scores.len())?;
         KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
         let Some(rows) = rows.get_mut(..count * dim) else {
-            return Err(KernelError::Length { what: "rows of the scores", expected: count * dim, got: rows.len() });
+            return Err(KernelError::Length {
+                what: "rows of the scores",
+                expected: count * dim,
+                got: rows.len(),
+            });
         };
         if dim == 0 {
             return Ok(());
         }
-        rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(|(row, of_scores)| {
-            vectorised!(self.add_heads(of_scores.iter().copied(), vector, row));
-        });
+        rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(
+            |(row, of_scores)| {
+                vectorised!(self.add_heads(of_scores.iter().copied(), vector, row));
+            },
+        );
         Ok(())
     }
 
-    pub(super) fn check_backward(&self, gradient: &[f32], weights: &[f32], scratch: &[f32]) -> Result<(), KernelError> {
-        KernelError::check_matrix("gradient of attention", self.edges.num_targets(), self.dim(), gradient.len())?;
+    pub(super) fn check_backward(
+        &self,
+        gradient: &[f32],
+        weights: &[f32],
+        scratch: &[f32],
+    ) -> Result<(), KernelError> {
+        KernelError::check_matrix(
+            "gradient of attention",
+            self.edges.num_targets(),
+            self.dim(),
+            gradient.len(),
+        )?;
         KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
         KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())
     }
@@ -114,7 +137,10 @@ impl Attention<'_> {
         of_targets: &mut [f32],
     ) {
         let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
-        let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
+        let parts = (
+            Part::rows(of_targets, heads),
+            Part::edges(of_scores, heads, self.own_edges() * heads),
+        );
         for_balanced_rows!(edges.indptr(), dim, parts, |targets, (of_targets, of_scores)| {
             let mut left = of_scores.values;
             for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
@@ -135,7 +161,8 @@ impl Attention<'_> {
         });
     }
 
-    /// Target, and position of the weights (in edges), of each edge out of `source`, its self-loop first. Calls `fetch` for later targets.
+    /// Target, and position of the weights (in edges), of each edge out of `source`, its self-loop
+    /// first. Calls `fetch` for later targets.
     #[inline(always)]
     pub(super) fn out_edges<'a>(
         &self,
@@ -160,7 +187,8 @@ impl Attention<'_> {
         own.into_iter().chain(others)
     }
 
-    /// Sums over each source's edges: weight × gradient of the target's row, and the gradients of the scores.
+    /// Sums over each source's edges: weight × gradient of the target's row, and the gradients of
+    /// the scores.
     fn rows_backward(
         &self,
         weights: &[f32],
@@ -169,12 +197,16 @@ impl Attention<'_> {
         of_rows: &mut [f32],
         of_sources: &mut [f32],
     ) {
-        let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
+        let (by_source, dim, heads, keep) =
+            (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let width = self.row_dim();
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
         let parts = (Part::rows(of_rows, width), Part::rows(of_sources, heads));
         for_balanced_rows!(&by_source.indptr, dim, parts, |sources, (of_rows, of_sources)| {
-            let pairs = of_rows.values.chunks_exact_mut(width).zip(of_sources.values.chunks_exact_mut(heads));
+            let pairs = of_rows
+                .values
+                .chunks_exact_mut(width)
+                .zip(of_sources.values.chunks_exact_mut(heads));
             for (source, (of_row, of_source)) in sources.zip(pairs) {
                 of_row.fill(0.0);
                 of_source.fill(0.0);
@@ -186,7 +218,9 @@ impl Attention<'_> {
                 );
                 for (target, edge) in out_edges {
                     self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
-                    for (sum, value) in of_source.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
+                    for (sum, value) in
+                        of_source.iter_mut().zip(&of_scores[edge * heads..][..heads])
+                    {
                         *sum += value;
                     }
                 }

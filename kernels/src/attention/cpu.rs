@@ -1,8 +1,9 @@
 //! Attention forwards, on the host.
 //!
-//! Returns: the weighted sums, and the weights for backward. Input: checked [`HostEdges`], matrices of matching sizes. Idea: one
-//! task owns a range of targets and does all of it for a target while its scores are in the nearest cache. Cost: one
-//! read of a row for each edge, one exponential for each edge and head.
+//! Returns: the weighted sums, and the weights for backward. Input: checked [`HostEdges`], matrices
+//! of matching sizes. Idea: one task owns a range of targets and does all of it for a target while
+//! its scores are in the nearest cache. Cost: one read of a row for each edge, one exponential for
+//! each edge and head.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -27,7 +28,8 @@ pub struct Attention<'a> {
     pub heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Whether all heads read the same rows, `head_dim` wide; else each its own part of rows as wide as all heads.
+    /// Whether all heads read the same rows, `head_dim` wide; else each its own part of rows as
+    /// wide as all heads.
     pub shares_rows: bool,
     /// Slope of LeakyReLU below zero.
     pub slope: f32,
@@ -35,21 +37,23 @@ pub struct Attention<'a> {
     pub self_loops: bool,
     /// Vertices of the targets, and rate and key of the dropout of weights.
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,
-    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A weight is in proportion to it:
-    /// its logarithm is added to the score, so the gradients are the same as without factors. A self-loop counts once.
+    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A weight
+    /// is in proportion to it: its logarithm is added to the score, so the gradients are the same
+    /// as without factors. A self-loop counts once.
     pub factors: Option<&'a [f32]>,
 }
 
 impl Attention<'_> {
-    /// Sets row `t` of `out` (targets × [`Attention::dim`]) to Σ weight · `rows[source]`, and `weights`
-    /// ([`Attention::num_weights`] values) to the weights, target after target, edge after edge, head after head, with
-    /// a minus sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`Attention::dim`]) to Σ weight · `rows[source]`, and
+    /// `weights` ([`Attention::num_weights`] values) to the weights, target after target, edge
+    /// after edge, head after head, with a minus sign where they are dropped.
     ///
-    /// `rows` is sources × [`Attention::row_dim`], `from_source` sources × heads, `from_target` targets × heads.
+    /// `rows` is sources × [`Attention::row_dim`], `from_source` sources × heads, `from_target`
+    /// targets × heads.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
-    /// of its own, [`KernelError::DropoutRate`].
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
+    /// a target has no row of its own, [`KernelError::DropoutRate`].
     pub fn forward(
         &self,
         rows: &[f32],
@@ -74,8 +78,8 @@ impl Attention<'_> {
         )
     }
 
-    /// The forward pass for any scores: `score` sets the scores of the edge from a source to a target, given their offset.
-    /// `reads_rows` if it reads the source's row.
+    /// The forward pass for any scores: `score` sets the scores of the edge from a source to a
+    /// target, given their offset. `reads_rows` if it reads the source's row.
     pub(super) fn attend(
         &self,
         rows: &[f32],
@@ -91,7 +95,8 @@ impl Attention<'_> {
         if dim == 0 {
             return Ok(());
         }
-        let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
+        let parts =
+            (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
         for_balanced_rows!(edges.indptr(), dim, parts, |targets, (out, weights)| {
             let mut left = weights.values;
             for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
@@ -112,7 +117,12 @@ impl Attention<'_> {
                     if !reads_rows {
                         self.prefetch_after(rows, target, i);
                     }
-                    self.add_weighted(weights, keep, row_of(rows, self.source(target, i) as usize, width), out);
+                    self.add_weighted(
+                        weights,
+                        keep,
+                        row_of(rows, self.source(target, i) as usize, width),
+                        out,
+                    );
                 }
             }
         });
@@ -123,7 +133,9 @@ impl Attention<'_> {
     #[inline(always)]
     pub(super) fn prefetch_after(&self, rows: &[f32], target: usize, i: usize) {
         let width = self.row_dim();
-        if let Some(&next) = self.edges.sources().get(self.edges.of(target).start + i + ahead(width)) {
+        if let Some(&next) =
+            self.edges.sources().get(self.edges.of(target).start + i + ahead(width))
+        {
             prefetch_all(row_of(rows, next as usize, width));
         }
     }
@@ -187,7 +199,11 @@ impl Attention<'_> {
     /// The vertices of the targets, and the mask that drops their weights.
     pub(super) fn mask(&self) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((vertices, rate, key)) = &self.dropout else { return Ok(None) };
-        KernelError::check_len("vertices of the targets", self.edges.num_targets(), vertices.len())?;
+        KernelError::check_len(
+            "vertices of the targets",
+            self.edges.num_targets(),
+            vertices.len(),
+        )?;
         Ok(Some((vertices, RowMask::new(*rate, 0, key)?)))
     }
 
@@ -204,7 +220,12 @@ impl Attention<'_> {
 
     /// Adds each head of `row`, times its factor, to the same head of `sum`.
     #[inline(always)]
-    pub(super) fn add_heads(&self, factors: impl IntoIterator<Item = f32>, row: &[f32], sum: &mut [f32]) {
+    pub(super) fn add_heads(
+        &self,
+        factors: impl IntoIterator<Item = f32>,
+        row: &[f32],
+        sum: &mut [f32],
+    ) {
         for (head, factor) in factors.into_iter().enumerate() {
             let of_sum = self.part(head, sum.len());
             row[self.part(head, row.len())].add_to(factor, &mut sum[of_sum]);
@@ -224,7 +245,11 @@ impl Attention<'_> {
         self.edges.check_own_rows(self.self_loops)
     }
 
-    pub(super) fn check(&self, rows: &[f32], [from_source, from_target]: [&[f32]; 2]) -> Result<(), KernelError> {
+    pub(super) fn check(
+        &self,
+        rows: &[f32],
+        [from_source, from_target]: [&[f32]; 2],
+    ) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
         KernelError::check_matrix("rows of the sources", sources, self.row_dim(), rows.len())?;
         KernelError::check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
@@ -248,12 +273,18 @@ fn part(head: usize, head_dim: usize, width: usize) -> Range<usize> {
 /// Rows of one parallel task, and of one partial sum.
 const ROWS: usize = 256;
 
-/// Sets value `h` of row `r` of `out` (rows × heads) to the product of head `h` of row `r` of `rows` with head `h` of
-/// `vector` (heads · `head_dim` values). Rows are as wide as `vector`, or `head_dim` wide where heads share them.
+/// Sets value `h` of row `r` of `out` (rows × heads) to the product of head `h` of row `r` of
+/// `rows` with head `h` of `vector` (heads · `head_dim` values). Rows are as wide as `vector`, or
+/// `head_dim` wide where heads share them.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
-pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
+pub fn head_products(
+    rows: &[f32],
+    vector: &[f32],
+    head_dim: usize,
+    out: &mut [f32],
+) -> Result<(), KernelError> {
     let Heads { heads, width } = Heads::of(rows, vector, head_dim, out)?;
     if vector.is_empty() {
         return Ok(());
@@ -261,7 +292,9 @@ pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f
     rows.par_chunks(ROWS * width).zip(out.par_chunks_mut(ROWS * heads)).for_each(|(rows, out)| {
         vectorised!({
             for (row, out) in rows.chunks_exact(width).zip(out.chunks_exact_mut(heads)) {
-                for (head, (out, vector)) in out.iter_mut().zip(vector.chunks_exact(head_dim)).enumerate() {
+                for (head, (out, vector)) in
+                    out.iter_mut().zip(vector.chunks_exact(head_dim)).enumerate()
+                {
                     *out = dot(&row[part(head, head_dim, width)], vector);
                 }
             }
@@ -270,8 +303,9 @@ pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f
     Ok(())
 }
 
-/// Sets `out` to the gradient of the vector of [`head_products`]: for each head Σ `gradient[r, h]` · head `h` of row
-/// `r`. Sums pieces of fixed size, so the result does not depend on the number of threads.
+/// Sets `out` to the gradient of the vector of [`head_products`]: for each head Σ `gradient[r, h]`
+/// · head `h` of row `r`. Sums pieces of fixed size, so the result does not depend on the number of
+/// threads.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -287,17 +321,21 @@ pub fn head_products_backward(
     if dim == 0 {
         return Ok(());
     }
-    let pieces = rows.par_chunks(ROWS * width).zip(gradient.par_chunks(ROWS * heads)).map(|(rows, gradient)| {
-        let mut sums = vec![0f32; dim];
-        vectorised!({
-            for (row, gradient) in rows.chunks_exact(width).zip(gradient.chunks_exact(heads)) {
-                for (head, (&factor, sum)) in gradient.iter().zip(sums.chunks_exact_mut(head_dim)).enumerate() {
-                    row[part(head, head_dim, width)].add_to(factor, sum);
+    let pieces = rows.par_chunks(ROWS * width).zip(gradient.par_chunks(ROWS * heads)).map(
+        |(rows, gradient)| {
+            let mut sums = vec![0f32; dim];
+            vectorised!({
+                for (row, gradient) in rows.chunks_exact(width).zip(gradient.chunks_exact(heads)) {
+                    for (head, (&factor, sum)) in
+                        gradient.iter().zip(sums.chunks_exact_mut(head_dim)).enumerate()
+                    {
+                        row[part(head, head_dim, width)].add_to(factor, sum);
+                    }
                 }
-            }
-        });
-        sums
-    });
+            });
+            sums
+        },
+    );
     for piece in pieces.collect::<Vec<_>>() {
         piece.as_slice().add_to(1.0, out);
     }
@@ -312,7 +350,12 @@ struct Heads {
 
 impl Heads {
     /// The heads of `rows` and a vector for which there are as many products.
-    fn of(rows: &[f32], vector: &[f32], head_dim: usize, products: &[f32]) -> Result<Self, KernelError> {
+    fn of(
+        rows: &[f32],
+        vector: &[f32],
+        head_dim: usize,
+        products: &[f32],
+    ) -> Result<Self, KernelError> {
         let heads = KernelError::count_rows("vector of the heads", head_dim, vector.len())?;
         let count = KernelError::count_rows("products of the heads", heads, products.len())?;
         let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };

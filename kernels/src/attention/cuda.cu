@@ -1,4 +1,5 @@
-// Kernels of attention other than weighted sums and softmax: products of heads, and the gradients of dynamic attention.
+// Kernels of attention other than weighted sums and softmax: products of heads, and the gradients
+// of dynamic attention.
 #include "columns.cuh"
 #include "device.cuh"
 #include "rows.cuh"
@@ -44,8 +45,9 @@ FOR_ROW_TYPES(HEAD_PRODUCTS)
 
 // --- the gradient of rows ---
 
-// Inputs. Weights are per head, before dropout; with `own` the weights of a target's own row precede those of its
-// edges. With vectors the scores are products of the rows' heads with them, and the gradients of the scores count too.
+// Inputs. Weights are per head, before dropout; with `own` the weights of a target's own row
+// precede those of its edges. With vectors the scores are products of the rows' heads with them,
+// and the gradients of the scores count too.
 struct Attended {
     const float *gradient, *weights, *of_source, *of_target, *by_source, *by_target;
     u32 num_targets, heads, head_dim, own;
@@ -116,7 +118,8 @@ FOR_ROW_TYPES(ATTENDED)
     KERNEL(dynamic_scores_##NAME)
 FOR_ROW_TYPES(DYNAMIC_SCORES)
 
-// Inputs of the backward pass, rows of T. Values of edges are per head; with `own` the value of a target's own row is the first.
+// Inputs of the backward pass, rows of T. Values of edges are per head; with `own` the value of a
+// target's own row is the first.
 template <typename T> struct Dynamic {
     const T *sources, *targets;
     const float *vector, *weights, *of_scores, *gradient;

@@ -1,10 +1,12 @@
 //! Attention on a GPU, forwards and backwards, and products of heads.
 //!
-//! Returns the host's results, up to rounding. Idea: the scores and their softmax in one kernel, a number for each edge
-//! and head, then the weighted sum of `spmm`; backwards the products of the rows at both ends of each edge, the
-//! gradient of the softmax, and two sums over the edges of each source. No row is made for an edge. Rows may be bf16 or
-//! f16: scores, weights, sums and the gradient from the layer above stay f32, and the gradient of a row is rounded
-//! once, after everything was added up. Cost: one read of a row for each edge, backwards two; the host does not wait.
+//! Returns the host's results, up to rounding. Idea: the scores and their softmax in one kernel, a
+//! number for each edge and head, then the weighted sum of `spmm`; backwards the products of the
+//! rows at both ends of each edge, the gradient of the softmax, and two sums over the edges of each
+//! source. No row is made for an edge. Rows may be bf16 or f16: scores, weights, sums and the
+//! gradient from the layer above stay f32, and the gradient of a row is rounded once, after
+//! everything was added up. Cost: one read of a row for each edge, backwards two; the host does not
+//! wait.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
@@ -48,15 +50,16 @@ pub struct DeviceAttentionGradient<'a, T> {
 }
 
 impl DeviceAttention<'_> {
-    /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · `rows[source]`, and `weights`
-    /// ([`DeviceAttention::num_weights`] values) to the weights, target after target, edge after edge, head after head,
-    /// with a minus sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · `rows[source]`, and
+    /// `weights` ([`DeviceAttention::num_weights`] values) to the weights, target after target,
+    /// edge after edge, head after head, with a minus sign where they are dropped.
     ///
-    /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target` targets × heads.
+    /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target`
+    /// targets × heads.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
-    /// of its own, [`KernelError::DropoutRate`]; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
+    /// a target has no row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -74,10 +77,11 @@ impl DeviceAttention<'_> {
         self.sum_weighted(gpu, rows, weights.as_slice(), out)
     }
 
-    /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward`]. `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is the gradient of its output, `weights` the weights that it returned. The gradient of
-    /// the rows covers the weighted sum, and with `vectors` the scores too: they are then [`head_products_on_device`]
-    /// of the rows with the first, and of the targets' own rows with the second.
+    /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward`]. `gradient`
+    /// (targets × [`DeviceAttention::dim`]) is the gradient of its output, `weights` the weights
+    /// that it returned. The gradient of the rows covers the weighted sum, and with `vectors` the
+    /// scores too: they are then [`head_products_on_device`] of the rows with the first, and of the
+    /// targets' own rows with the second.
     ///
     /// # Errors
     /// Errors of [`DeviceAttention::forward`].
@@ -102,7 +106,12 @@ impl DeviceAttention<'_> {
         }
         let mut of_scores = gpu.alloc(self.num_weights())?;
         self.end_products(gpu, rows, gradient, &of_scores.slice_mut())?;
-        self.softmax(Some(scores)).backward(gpu, weights, &of_scores.slice_mut(), Some(&out.from_target))?;
+        self.softmax(Some(scores)).backward(
+            gpu,
+            weights,
+            &of_scores.slice_mut(),
+            Some(&out.from_target),
+        )?;
         let by = self.edges.by_source(gpu)?;
         let sum = SumRows {
             over: Over::Sources(by, self.edges.indptr()),
@@ -114,16 +123,32 @@ impl DeviceAttention<'_> {
         sum.launch(gpu, &out.from_source, [self.heads, 0])?;
 
         let vectors = vectors.map_or([0; 2], |vectors| vectors.map(|vector| vector.address()));
-        let read = [gradient.address(), weights.address(), out.from_source.address(), out.from_target.address()];
+        let read = [
+            gradient.address(),
+            weights.address(),
+            out.from_source.address(),
+            out.from_target.address(),
+        ];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
-        let (counts, shape) = (pair(self.edges.num_targets(), self.heads), pair(self.head_dim, self.self_loops.into()));
+        let (counts, shape) = (
+            pair(self.edges.num_targets(), self.heads),
+            pair(self.head_dim, self.self_loops.into()),
+        );
         let of = [read[0], read[1], read[2], read[3], vectors[0], vectors[1], counts, shape];
-        let whole = [read[0], vectors[0], vectors[1], out.rows.address()].iter().all(|at| at.is_multiple_of(16));
+        let whole = [read[0], vectors[0], vectors[1], out.rows.address()]
+            .iter()
+            .all(|at| at.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
         let (indptr, keep, wide_word) = (self.edges.indptr(), self.keep(), u32::from(wide));
         let rest = arguments![of, indptr, &by.targets, &by.edges, keep, &out.rows, wide_word];
         let width = if wide { 4 } else { 1 };
-        by.rows.sum(gpu, row_kernel!(MODULE, "attended_sources", T), self.dim() / width, 4 * width, &rest)
+        by.rows.sum(
+            gpu,
+            row_kernel!(MODULE, "attended_sources", T),
+            self.dim() / width,
+            4 * width,
+            &rest,
+        )
     }
 
     /// Width of a row: all heads together.
@@ -133,11 +158,16 @@ impl DeviceAttention<'_> {
 
     /// Number of weights: one for each edge, self-loops included, and head.
     pub fn num_weights(&self) -> usize {
-        (self.edges.num_edges() + if self.self_loops { self.edges.num_targets() } else { 0 }) * self.heads
+        (self.edges.num_edges() + if self.self_loops { self.edges.num_targets() } else { 0 })
+            * self.heads
     }
 
-    /// The softmax over the scores of each target's edges; the scores are made of `parts`, or present already.
-    pub(super) fn softmax<'s>(&'s self, parts: Option<[DeviceSlice<'s, f32>; 2]>) -> SegmentSoftmax<'s> {
+    /// The softmax over the scores of each target's edges; the scores are made of `parts`, or
+    /// present already.
+    pub(super) fn softmax<'s>(
+        &'s self,
+        parts: Option<[DeviceSlice<'s, f32>; 2]>,
+    ) -> SegmentSoftmax<'s> {
         let scores = parts.map(|[from_source, from_target]| ScoreParts {
             sources: self.edges.sources(),
             num_sources: self.edges.num_sources(),
@@ -169,7 +199,8 @@ impl DeviceAttention<'_> {
         SumRows { over, kernel, table, factors, dim: self.dim() }.launch(gpu, out, [self.dim(), 0])
     }
 
-    /// Sets `out`, for each edge and head, to the product of the source's row with the target's gradient.
+    /// Sets `out`, for each edge and head, to the product of the source's row with the target's
+    /// gradient.
     pub(super) fn end_products<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -178,7 +209,13 @@ impl DeviceAttention<'_> {
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let rest = arguments![rows, gradient, self.dim(), 0u64];
-        self.ends().launch(gpu, products_of::<T>(), &[rows.address(), gradient.address()], &rest, out)
+        self.ends().launch(
+            gpu,
+            products_of::<T>(),
+            &[rows.address(), gradient.address()],
+            &rest,
+            out,
+        )
     }
 
     pub(super) fn ends(&self) -> EndProducts<'_> {
@@ -189,10 +226,22 @@ impl DeviceAttention<'_> {
     fn factors(&self, weights: DeviceSlice<'_, f32>, keep: f32) -> Factors {
         let own = if self.self_loops { Own::SelfLoop } else { Own::Nothing };
         let num_own = self.edges.num_targets();
-        Factors { weights: weights.address(), num_own, heads: self.heads, own, mean: false, keep, relu: None }
+        Factors {
+            weights: weights.address(),
+            num_own,
+            heads: self.heads,
+            own,
+            mean: false,
+            keep,
+            relu: None,
+        }
     }
 
-    fn check(&self, rows: usize, [from_source, from_target]: [usize; 2]) -> Result<(), KernelError> {
+    fn check(
+        &self,
+        rows: usize,
+        [from_source, from_target]: [usize; 2],
+    ) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
         KernelError::check_matrix("rows of the sources", sources, self.dim(), rows)?;
         KernelError::check_matrix("scores of the sources", sources, self.heads, from_source)?;
@@ -202,7 +251,12 @@ impl DeviceAttention<'_> {
 
     /// Checks the outputs, or their gradients.
     pub(super) fn check_outputs(&self, out: usize, weights: usize) -> Result<(), KernelError> {
-        KernelError::check_matrix("output of attention", self.edges.num_targets(), self.dim(), out)?;
+        KernelError::check_matrix(
+            "output of attention",
+            self.edges.num_targets(),
+            self.dim(),
+            out,
+        )?;
         KernelError::check_len("attention weights", self.num_weights(), weights)
     }
 }
@@ -220,11 +274,17 @@ pub fn head_products_on_device<T: DeviceRow>(
 ) -> Result<(), GpuError> {
     let (heads, count) = check_heads(rows.len(), vector.len(), head_dim)?;
     KernelError::check_matrix("products of the heads", count, heads, out.len())?;
-    let wide = head_dim.is_multiple_of(4) && rows.address().is_multiple_of(16) && vector.address().is_multiple_of(16);
+    let wide = head_dim.is_multiple_of(4)
+        && rows.address().is_multiple_of(16)
+        && vector.address().is_multiple_of(16);
     let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
     let [per_row, width, together] = [heads, head_dim, lanes].map(|number| number as u32);
     let of = arguments![rows, vector, count, per_row, width, together, u32::from(wide), &*out];
-    gpu.launch(row_kernel!(MODULE, "head_products", T), Shape::per_item(count * heads * lanes, THREADS), &of)
+    gpu.launch(
+        row_kernel!(MODULE, "head_products", T),
+        Shape::per_item(count * heads * lanes, THREADS),
+        &of,
+    )
 }
 
 /// [`head_products_backward`](super::head_products_backward) on a GPU.

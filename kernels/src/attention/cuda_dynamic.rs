@@ -1,9 +1,10 @@
 //! Dynamic attention on a GPU, forwards and backwards.
 //!
-//! Returns the host's results, up to rounding. Idea: as on the host; LeakyReLU's argument is added up again backwards.
-//! A pass over the edges gives their scores, one over the targets the gradients of targets and vector, one over the
-//! sources that of the sources. Rows may be bf16 or f16, as in `cuda.rs`. Cost: forwards two reads of a row for each
-//! edge, backwards four; the host does not wait.
+//! Returns the host's results, up to rounding. Idea: as on the host; LeakyReLU's argument is added
+//! up again backwards. A pass over the edges gives their scores, one over the targets the gradients
+//! of targets and vector, one over the sources that of the sources. Rows may be bf16 or f16, as in
+//! `cuda.rs`. Cost: forwards two reads of a row for each edge, backwards four; the host does not
+//! wait.
 
 use super::cuda::MODULE;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments};
@@ -15,7 +16,8 @@ use super::DeviceAttention;
 /// Inputs of dynamic attention: like [`DynamicRows`](super::DynamicRows).
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDynamicRows<'a, T> {
-    /// Sources × [`DeviceAttention::dim`]: the rows to sum, and the sources' part of LeakyReLU's argument.
+    /// Sources × [`DeviceAttention::dim`]: the rows to sum, and the sources' part of LeakyReLU's
+    /// argument.
     pub sources: DeviceSlice<'a, T>,
     /// Targets × [`DeviceAttention::dim`]: the targets' part.
     pub targets: DeviceSlice<'a, T>,
@@ -23,25 +25,27 @@ pub struct DeviceDynamicRows<'a, T> {
     pub vector: DeviceSlice<'a, f32>,
 }
 
-/// Outputs of [`DeviceAttention::backward_dynamic`]: like [`DynamicGradient`](super::DynamicGradient).
+/// Outputs of [`DeviceAttention::backward_dynamic`]: like
+/// [`DynamicGradient`](super::DynamicGradient).
 #[derive(Debug)]
 pub struct DeviceDynamicGradient<'a, T> {
     /// Gradient of the sources' rows, as long as they are.
     pub sources: DeviceSliceMut<'a, T>,
     /// Gradient of the targets' rows, as long as they are.
     pub targets: DeviceSliceMut<'a, T>,
-    /// Each target's contribution to the gradient of the vector, a row for each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row for each: the gradient is
+    /// the sum of the rows.
     pub vector: DeviceSliceMut<'a, f32>,
 }
 
 impl DeviceAttention<'_> {
-    /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · source's row, and `weights`
-    /// ([`DeviceAttention::num_weights`] values) to the weights, target after target, edge after edge, head after head,
-    /// with a minus sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · source's row, and
+    /// `weights` ([`DeviceAttention::num_weights`] values) to the weights, target after target,
+    /// edge after edge, head after head, with a minus sign where they are dropped.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
-    /// of its own, [`KernelError::DropoutRate`]; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
+    /// a target has no row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -57,13 +61,20 @@ impl DeviceAttention<'_> {
         let DeviceDynamicRows { sources, targets, vector } = rows;
         let rest = arguments![sources, targets, vector, self.slope];
         let aligned = [sources.address(), targets.address(), vector.address()];
-        self.ends().launch(gpu, row_kernel!(MODULE, "dynamic_scores", T), &aligned, &rest, weights)?;
+        self.ends().launch(
+            gpu,
+            row_kernel!(MODULE, "dynamic_scores", T),
+            &aligned,
+            &rest,
+            weights,
+        )?;
         self.softmax(None).forward(gpu, weights)?;
         self.sum_weighted(gpu, sources, weights.as_slice(), out)
     }
 
-    /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward_dynamic`]. `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is the gradient of its output, `weights` the weights that it returned.
+    /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward_dynamic`].
+    /// `gradient` (targets × [`DeviceAttention::dim`]) is the gradient of its output, `weights` the
+    /// weights that it returned.
     ///
     /// # Errors
     /// Errors of [`DeviceAttention::forward_dynamic`].
@@ -79,7 +90,12 @@ impl DeviceAttention<'_> {
         self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
         self.check_dynamic(out.sources.len(), out.targets.len(), rows.vector.len())?;
         self.check_outputs(gradient.len(), weights.len())?;
-        KernelError::check_matrix("gradient of the vector", edges.num_targets(), self.dim(), out.vector.len())?;
+        KernelError::check_matrix(
+            "gradient of the vector",
+            edges.num_targets(),
+            self.dim(),
+            out.vector.len(),
+        )?;
         if self.dim() == 0 {
             return Ok(());
         }
@@ -88,33 +104,69 @@ impl DeviceAttention<'_> {
         self.softmax(None).backward(gpu, weights, &of_scores.slice_mut(), None)?;
 
         let ends = [rows.sources, rows.targets].map(|slice| slice.address());
-        let others = [rows.vector, weights, of_scores.slice(), gradient].map(|slice| slice.address());
+        let others =
+            [rows.vector, weights, of_scores.slice(), gradient].map(|slice| slice.address());
         let read = [ends[0], ends[1], others[0], others[1], others[2], others[3]];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
-        let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
+        let (counts, heads) =
+            (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
         let of = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads];
         let outs = [out.sources.address(), out.targets.address(), out.vector.address()];
         // Arrays with one value per head are not read four at a time.
-        let whole = [read[0], read[1], read[2], read[5]].iter().chain(&outs).all(|address| address.is_multiple_of(16));
+        let whole = [read[0], read[1], read[2], read[5]]
+            .iter()
+            .chain(&outs)
+            .all(|address| address.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
         let width = if wide { 4 } else { 1 };
         let shape = |list: u64, order: u64| {
             let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));
             let keep = u64::from(self.keep().to_bits());
-            [edges.indptr().address(), list, order, slope | own << 32, u64::from(wide) | keep << 32, 0, 0, 0]
+            [
+                edges.indptr().address(),
+                list,
+                order,
+                slope | own << 32,
+                u64::from(wide) | keep << 32,
+                0,
+                0,
+                0,
+            ]
         };
         let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
-        let targets = arguments![of, shape(edges.sources().address(), 0), &out.targets, &out.vector];
+        let targets =
+            arguments![of, shape(edges.sources().address(), 0), &out.targets, &out.vector];
         let kernel = row_kernel!(MODULE, "dynamic_targets_backward", T);
         edges.by_target().sum(gpu, kernel, chunks, 8 * width, &targets)?;
         let order = [&by.targets, &by.edges].map(|list| list.slice().address());
         let sources = arguments![of, shape(order[0], order[1]), &out.sources];
-        by.rows.sum(gpu, row_kernel!(MODULE, "dynamic_sources_backward", T), chunks, 4 * width, &sources)
+        by.rows.sum(
+            gpu,
+            row_kernel!(MODULE, "dynamic_sources_backward", T),
+            chunks,
+            4 * width,
+            &sources,
+        )
     }
 
-    fn check_dynamic(&self, sources: usize, targets: usize, vector: usize) -> Result<(), KernelError> {
-        KernelError::check_matrix("rows of the sources", self.edges.num_sources(), self.dim(), sources)?;
-        KernelError::check_matrix("rows of the targets", self.edges.num_targets(), self.dim(), targets)?;
+    fn check_dynamic(
+        &self,
+        sources: usize,
+        targets: usize,
+        vector: usize,
+    ) -> Result<(), KernelError> {
+        KernelError::check_matrix(
+            "rows of the sources",
+            self.edges.num_sources(),
+            self.dim(),
+            sources,
+        )?;
+        KernelError::check_matrix(
+            "rows of the targets",
+            self.edges.num_targets(),
+            self.dim(),
+            targets,
+        )?;
         KernelError::check_len("vector of the heads", self.dim(), vector)?;
         self.edges.check_own_rows(self.self_loops)
     }

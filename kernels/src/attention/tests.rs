@@ -1,4 +1,5 @@
-//! Attention of both forms against its formula in f64, gradients against finite differences of the formula, and any number of threads.
+//! Attention of both forms against its formula in f64, gradients against finite differences of the
+//! formula, and any number of threads.
 
 mod counts;
 mod device;
@@ -12,7 +13,8 @@ use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
 
 const SLOPE: f64 = 0.2;
 
-const KEY: StreamKey = StreamKey { seed: 5, epoch: 2, step: 1, stream: Stream::Attention, layer: 1 };
+const KEY: StreamKey =
+    StreamKey { seed: 5, epoch: 2, step: 1, stream: Stream::Attention, layer: 1 };
 
 /// A vertex for each of `targets` targets.
 fn vertices(targets: usize) -> Vec<u32> {
@@ -22,7 +24,16 @@ fn vertices(targets: usize) -> Vec<u32> {
 /// Attention without self-loops, dropout and factors.
 fn plain(edges: &HostEdges, heads: usize, head_dim: usize) -> Attention<'_> {
     let (slope, dropout, factors) = (SLOPE as f32, None, None);
-    Attention { edges, heads, head_dim, shares_rows: false, slope, self_loops: false, dropout, factors }
+    Attention {
+        edges,
+        heads,
+        head_dim,
+        shares_rows: false,
+        slope,
+        self_loops: false,
+        dropout,
+        factors,
+    }
 }
 
 /// A form of attention, by its two inputs other than the rows of the sources.
@@ -54,20 +65,33 @@ impl Form {
         let score = |target: usize, source: usize, head: usize| match self {
             Static => leaky(second[source * heads + head] + third[target * heads + head]),
             Dynamic => (head * op.head_dim..(head + 1) * op.head_dim)
-                .map(|column| third[column] * leaky(rows[source * dim + column] + second[target * dim + column]))
+                .map(|column| {
+                    third[column]
+                        * leaky(rows[source * dim + column] + second[target * dim + column])
+                })
                 .sum(),
         };
         let mut out = vec![0.0; op.edges.num_targets() * dim];
         for target in 0..op.edges.num_targets() {
             let own = op.self_loops.then_some(target);
-            let sources: Vec<usize> =
-                own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
+            let sources: Vec<usize> = own
+                .into_iter()
+                .chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize))
+                .collect();
             let mut factors = vec![1.0; sources.len() * heads];
             if let Some((vertices, rate, key)) = op.dropout {
-                crate::dropout_mask(&vertices[target..][..1], factors.len(), rate, &key, &mut factors).unwrap();
+                crate::dropout_mask(
+                    &vertices[target..][..1],
+                    factors.len(),
+                    rate,
+                    &key,
+                    &mut factors,
+                )
+                .unwrap();
             }
             for head in 0..heads {
-                let raised: Vec<f64> = sources.iter().map(|&source| score(target, source, head).exp()).collect();
+                let raised: Vec<f64> =
+                    sources.iter().map(|&source| score(target, source, head).exp()).collect();
                 let total: f64 = raised.iter().sum();
                 for (edge, (&source, raised)) in sources.iter().zip(&raised).enumerate() {
                     let weight = raised / total * f64::from(factors[edge * heads + head]);
@@ -95,7 +119,13 @@ impl Form {
     }
 
     /// The gradients of the inputs; for the vector, each target's part of it.
-    fn backward(self, op: &Attention<'_>, inputs: &[Vec<f32>; 3], weights: &[f32], gradient: &[f32]) -> [Vec<f32>; 3] {
+    fn backward(
+        self,
+        op: &Attention<'_>,
+        inputs: &[Vec<f32>; 3],
+        weights: &[f32],
+        gradient: &[f32],
+    ) -> [Vec<f32>; 3] {
         let [rows, second, third] = inputs.each_ref().map(|values| &values[..]);
         let of_third = if self == Dynamic { gradient.len() } else { third.len() };
         let mut found = [rows.len(), second.len(), of_third].map(|len| vec![f32::NAN; len]);
@@ -107,7 +137,13 @@ impl Form {
             }
             Dynamic => {
                 let into = DynamicGradient { sources: a, targets: b, vector: c };
-                op.backward_dynamic(dynamic([rows, second, third]), weights, gradient, &mut scratch, into)
+                op.backward_dynamic(
+                    dynamic([rows, second, third]),
+                    weights,
+                    gradient,
+                    &mut scratch,
+                    into,
+                )
             }
         }
         .unwrap();
@@ -122,14 +158,28 @@ fn dynamic([sources, targets, vector]: [&[f32]; 3]) -> DynamicRows<'_> {
 fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention<'_>)) {
     let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 1000)];
     for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
-        let (edges, vertices) = (edges(case as u32, targets, sources, degree, hub), vertices(targets));
+        let (edges, vertices) =
+            (edges(case as u32, targets, sources, degree, hub), vertices(targets));
         for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
-            for (self_loops, rate) in [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))] {
+            for (self_loops, rate) in
+                [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))]
+            {
                 let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
                 for &shares_rows in rows_are_shared {
-                    let heads_of = format!("{heads} heads of {head_dim}, shared rows {shares_rows}");
-                    let name = format!("case {case}, {heads_of}, self-loops {self_loops}, dropout {rate:?}");
-                    body(&name, &Attention { shares_rows, self_loops, dropout, ..plain(&edges, heads, head_dim) });
+                    let heads_of =
+                        format!("{heads} heads of {head_dim}, shared rows {shares_rows}");
+                    let name = format!(
+                        "case {case}, {heads_of}, self-loops {self_loops}, dropout {rate:?}"
+                    );
+                    body(
+                        &name,
+                        &Attention {
+                            shares_rows,
+                            self_loops,
+                            dropout,
+                            ..plain(&edges, heads, head_dim)
+                        },
+                    );
                 }
             }
         }
@@ -168,7 +218,8 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
             }
             found
         });
-        // In dynamic attention a target of one edge has the weight 1, and gradients are sums that cancel.
+        // In dynamic attention a target of one edge has the weight 1, and gradients are sums that
+        // cancel.
         let (count, least) = if form == Static { (25, 1e-3) } else { (7, 0.1) };
         let inputs = inputs.each_ref().map(|values| wide(values));
         for (which, found) in found.iter().enumerate() {
@@ -178,13 +229,20 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
                 let out = form.naive(op, inputs.each_ref().map(|values| &values[..]));
                 out.iter().zip(&gradient).map(|(out, g)| out * f64::from(*g)).sum()
             };
-            let places: Vec<usize> = (0..found.len()).step_by((found.len() / count).max(1)).collect();
-            let slopes: Vec<f64> =
-                places.iter().map(|&at| (moved(at, STEP) - moved(at, -STEP)) / (2.0 * STEP)).collect();
+            let places: Vec<usize> =
+                (0..found.len()).step_by((found.len() / count).max(1)).collect();
+            let slopes: Vec<f64> = places
+                .iter()
+                .map(|&at| (moved(at, STEP) - moved(at, -STEP)) / (2.0 * STEP))
+                .collect();
             let scale = slopes.iter().fold(least, |largest: f64, slope| largest.max(slope.abs()));
             for (at, slope) in places.into_iter().zip(slopes) {
                 let off = (f64::from(found[at]) - slope).abs();
-                assert!(off <= 1e-5 * scale, "{name}, input {which}: {}, expected {slope}", found[at]);
+                assert!(
+                    off <= 1e-5 * scale,
+                    "{name}, input {which}: {}, expected {slope}",
+                    found[at]
+                );
             }
         }
     });
@@ -193,19 +251,25 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
 #[test]
 fn oracle_products_of_heads() {
     let shapes = [(0, 2, 3), (1, 1, 1), (700, 3, 17), (257, 4, 32)];
-    for ((rows, heads, head_dim), shared) in shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+    for ((rows, heads, head_dim), shared) in
+        shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)])
+    {
         let width = if shared { head_dim } else { heads * head_dim };
         let (matrix, vector) = (values(1, rows * width), values(2, heads * head_dim));
         let gradient = values(3, rows * heads);
         let (found, of_vector) = on_any_threads(|| {
-            let (mut out, mut of_vector) = (vec![f32::NAN; rows * heads], vec![f32::NAN; vector.len()]);
+            let (mut out, mut of_vector) =
+                (vec![f32::NAN; rows * heads], vec![f32::NAN; vector.len()]);
             head_products(&matrix, &vector, head_dim, &mut out).unwrap();
             head_products_backward(&matrix, &gradient, head_dim, &mut of_vector).unwrap();
             (out, of_vector)
         });
         let (mut products, mut sums) = (vec![0f64; rows * heads], vec![0f64; vector.len()]);
-        for (row, column) in (0..rows).flat_map(|row| (0..vector.len()).map(move |column| (row, column))) {
-            let (value, place) = (f64::from(matrix[row * width + column % width]), row * heads + column / head_dim);
+        for (row, column) in
+            (0..rows).flat_map(|row| (0..vector.len()).map(move |column| (row, column)))
+        {
+            let (value, place) =
+                (f64::from(matrix[row * width + column % width]), row * heads + column / head_dim);
             products[place] += value * f64::from(vector[column]);
             sums[column] += value * f64::from(gradient[place]);
         }
@@ -219,12 +283,17 @@ fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
     let few = HostEdges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let op = plain(&edges, 1, 2);
-    let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+    let length =
+        |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
     let rows: &[f32] = &[1.0, 2.0, 3.0, 4.0];
-    for (form, inputs) in [(Static, [rows, &[0.0; 2], &[0.0; 2]]), (Dynamic, [rows, &[0.0; 4], &[1.0; 2]])] {
-        let run = |op: Attention<'_>, inputs: [&[f32]; 3], out: &mut [f32], weights: &mut [f32]| match form {
-            Static => op.forward(inputs[0], [inputs[1], inputs[2]], out, weights),
-            Dynamic => op.forward_dynamic(dynamic(inputs), out, weights),
+    for (form, inputs) in
+        [(Static, [rows, &[0.0; 2], &[0.0; 2]]), (Dynamic, [rows, &[0.0; 4], &[1.0; 2]])]
+    {
+        let run = |op: Attention<'_>, inputs: [&[f32]; 3], out: &mut [f32], weights: &mut [f32]| {
+            match form {
+                Static => op.forward(inputs[0], [inputs[1], inputs[2]], out, weights),
+                Dynamic => op.forward_dynamic(dynamic(inputs), out, weights),
+            }
         };
         let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
         run(op, inputs, &mut out, &mut weights).unwrap();
@@ -236,9 +305,15 @@ fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
         }
         assert!(length(run(op, inputs, &mut out[1..], &mut weights)));
         assert!(length(run(op, inputs, &mut out, &mut [])));
-        assert!(length(run(Attention { factors: Some(&[1.0; 2]), ..op }, inputs, &mut out, &mut weights)));
+        assert!(length(run(
+            Attention { factors: Some(&[1.0; 2]), ..op },
+            inputs,
+            &mut out,
+            &mut weights
+        )));
         let looped = Attention { edges: &few, self_loops: true, ..op };
-        let of_few = [&rows[..2], if form == Static { &inputs[1][..1] } else { inputs[1] }, inputs[2]];
+        let of_few =
+            [&rows[..2], if form == Static { &inputs[1][..1] } else { inputs[1] }, inputs[2]];
         let refused = run(looped, of_few, &mut out, &mut [0.0; 3]);
         assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));
     }

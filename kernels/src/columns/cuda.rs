@@ -1,9 +1,11 @@
 //! The launches of a sum over rows.
 //!
-//! Returns: the sums. Idea: `columns.cuh`. Cost: one read of the values; a launch for every power of 512 rows (more
-//! rows where columns are few); the host does not wait.
+//! Returns: the sums. Idea: `columns.cuh`. Cost: one read of the values; a launch for every power
+//! of 512 rows (more rows where columns are few); the host does not wait.
 
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
+use crate::cuda::{
+    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments,
+};
 use crate::error::KernelError;
 use crate::gather::{DeviceRow, row_kernel};
 
@@ -32,8 +34,8 @@ impl ColumnSums {
         self.run_into(gpu, row_kernel!(MODULE, "columns", T), 1, &arguments![values], out)
     }
 
-    /// Sets `out` to `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls
-    /// `sum_columns` with its first four arguments; `rest` are the others.
+    /// Sets `out` to `sums` · `dim` sums, all columns of the first kind, then those of the next.
+    /// `kernel` calls `sum_columns` with its first four arguments; `rest` are the others.
     pub(crate) fn run_into(
         &self,
         gpu: &Gpu,

@@ -1,6 +1,7 @@
 //! Sums over the rows of a matrix on GPUs, column by column, of any function of its values.
 //!
-//! Contract: the order of the sums depends only on the matrix' size, so repeated runs give the same bits, on every GPU.
+//! Contract: the order of the sums depends only on the matrix' size, so repeated runs give the same
+//! bits, on every GPU.
 
 pub(crate) mod cuda;
 

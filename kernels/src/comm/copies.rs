@@ -1,12 +1,14 @@
 //! Bytes between the GPUs of ranks that are threads of one process.
 //!
-//! Idea: a rank posts the address of its bytes, passes the gate, and copies the others' bytes for it straight into its
-//! own memory: on the same GPU, or from another one, which the driver does over NVLink or PCIe, or through the host
-//! where the two GPUs do not reach each other. Copies are launched on the reader's stream, behind everything that the
-//! owner had launched before the gate; after a second gate, the owner's next launches wait for the readers.
-//! Why not NCCL between threads: an all-to-all in one process is plain copies, which leave the multiprocessors to the
-//! kernels, need no library, and work for ranks that share a GPU, which NCCL refuses.
-//! Cost: one copy of each byte. The host waits for the other ranks' threads at the two gates, but not for a GPU.
+//! Idea: a rank posts the address of its bytes, passes the gate, and copies the others' bytes for
+//! it straight into its own memory: on the same GPU, or from another one, which the driver does
+//! over NVLink or PCIe, or through the host where the two GPUs do not reach each other. Copies are
+//! launched on the reader's stream, behind everything that the owner had launched before the gate;
+//! after a second gate, the owner's next launches wait for the readers. Why not NCCL between
+//! threads: an all-to-all in one process is plain copies, which leave the multiprocessors to the
+//! kernels, need no library, and work for ranks that share a GPU, which NCCL refuses. Cost: one
+//! copy of each byte. The host waits for the other ranks' threads at the two gates, but not for a
+//! GPU.
 
 use super::messages::{Messages, check_message, or_leave};
 use super::threads::lock;
@@ -40,8 +42,10 @@ impl DeviceExchange for Threads {
         let parts = starts(send_bytes).into_iter().zip(send_bytes.iter().copied()).collect();
         let post = Post { gpu: gpu.clone(), address: send.address(), parts, readers: Vec::new() };
         *lock(&self.shared.posts[self.rank]) = Some(post);
-        let copied =
-            self.pass(CALLED).and_then(|()| self.copy_from_all(gpu, recv, recv_bytes)).and_then(|()| self.pass(CALLED));
+        let copied = self
+            .pass(CALLED)
+            .and_then(|()| self.copy_from_all(gpu, recv, recv_bytes))
+            .and_then(|()| self.pass(CALLED));
         // Before the post is withdrawn, so that a rank that misses it finds the reason.
         let copied = or_leave(self, copied);
         // In any case: no rank begins to read once `send` is the caller's again.
@@ -55,13 +59,20 @@ impl Threads {
         CommError::Gpu { rank: self.name(self.rank), reason: error.to_string() }
     }
 
-    fn copy_from_all(&self, gpu: &Gpu, mut recv: DeviceSliceMut<'_, u8>, expected: &[usize]) -> Result<(), CommError> {
+    fn copy_from_all(
+        &self,
+        gpu: &Gpu,
+        mut recv: DeviceSliceMut<'_, u8>,
+        expected: &[usize],
+    ) -> Result<(), CommError> {
         let mut start = 0;
         for (from, &bytes) in expected.iter().enumerate() {
             let mut post = lock(&self.shared.posts[from]);
             let Some(post) = post.as_mut() else {
                 let reason = "it has given up this exchange".to_string();
-                return Err(self.failed().unwrap_or(CommError::PeerFailed { rank: self.name(from), reason }));
+                return Err(self
+                    .failed()
+                    .unwrap_or(CommError::PeerFailed { rank: self.name(from), reason }));
             };
             let (offset, sent) = post.parts[self.rank];
             check_message(self, from, sent, bytes)?;

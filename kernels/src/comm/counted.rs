@@ -1,7 +1,8 @@
 //! Counts of the bytes and messages that a rank sends to others, by the route that they take.
 //!
-//! Counts the values that a call hands over, whatever a library makes of them: the parts of an all-to-all for other
-//! ranks; this rank's values once for every other rank in a sum or a gather. An empty part is not a message.
+//! Counts the values that a call hands over, whatever a library makes of them: the parts of an
+//! all-to-all for other ranks; this rank's values once for every other rank in a sum or a gather.
+//! An empty part is not a message.
 
 use std::ops::{Add, Sub};
 use std::sync::{Mutex, OnceLock};
@@ -61,7 +62,8 @@ impl Sub for Sent {
 /// Counts of sent data, over each of [`Route::ALL`].
 pub type SentByRoute = [Sent; Route::ALL.len()];
 
-/// One rank's end of another group, which counts the data that this rank sends ([`Communicator::sent`]).
+/// One rank's end of another group, which counts the data that this rank sends
+/// ([`Communicator::sent`]).
 pub struct Counted {
     group: Box<dyn Communicator>,
     /// Route to each rank of the run.
@@ -75,14 +77,18 @@ impl Counted {
         Self { group, routes: OnceLock::new(), sent: Mutex::default() }
     }
 
-    /// Sets, once, the route between this rank and each rank of the run, by their names ([`Communicator::name`]).
+    /// Sets, once, the route between this rank and each rank of the run, by their names
+    /// ([`Communicator::name`]).
     pub fn set_routes(&self, routes: Vec<Route>) {
         let _ = self.routes.set(routes);
     }
 
     fn route(&self, rank: usize) -> Route {
         let routes = self.routes.get();
-        routes.and_then(|routes| routes.get(self.group.name(rank))).copied().unwrap_or(Route::Memory)
+        routes
+            .and_then(|routes| routes.get(self.group.name(rank)))
+            .copied()
+            .unwrap_or(Route::Memory)
     }
 
     fn others(&self) -> impl Iterator<Item = usize> {
@@ -120,8 +126,15 @@ impl Communicator for Counted {
         self.group.barrier()
     }
 
-    fn all_to_all_bytes(&self, send: &[u8], to: &[usize], recv: &mut [u8], from: &[usize]) -> Result<(), CommError> {
-        self.others().for_each(|rank| self.count(self.route(rank), to.get(rank).copied().unwrap_or(0)));
+    fn all_to_all_bytes(
+        &self,
+        send: &[u8],
+        to: &[usize],
+        recv: &mut [u8],
+        from: &[usize],
+    ) -> Result<(), CommError> {
+        self.others()
+            .for_each(|rank| self.count(self.route(rank), to.get(rank).copied().unwrap_or(0)));
         self.group.all_to_all_bytes(send, to, recv, from)
     }
 
@@ -176,12 +189,16 @@ impl DeviceExchange for Counted {
         from: &[usize],
     ) -> Result<(), CommError> {
         for rank in self.others() {
-            let route = if self.route(rank) == Route::Network { Route::Network } else { Route::Peer };
+            let route =
+                if self.route(rank) == Route::Network { Route::Network } else { Route::Peer };
             self.count(route, to.get(rank).copied().unwrap_or(0));
         }
         match self.group.devices() {
             Some(devices) => devices.device_all_to_all(gpu, send, to, recv, from),
-            None => Err(CommError::Gpu { rank: self.rank(), reason: "its group reaches no GPUs".into() }),
+            None => Err(CommError::Gpu {
+                rank: self.rank(),
+                reason: "its group reaches no GPUs".into(),
+            }),
         }
     }
 }

@@ -19,8 +19,8 @@ pub trait Messages: Send + Sync {
     /// [`Communicator::name`].
     fn name(&self, rank: usize) -> usize;
 
-    /// Sends `outgoing(r)` to each rank `r`, and gives `incoming` the message of each rank, in rank order, of
-    /// `expected(r)` bytes from rank `r`. `called` is the collective.
+    /// Sends `outgoing(r)` to each rank `r`, and gives `incoming` the message of each rank, in rank
+    /// order, of `expected(r)` bytes from rank `r`. `called` is the collective.
     fn exchange<'a>(
         &self,
         called: &'static str,
@@ -60,7 +60,8 @@ pub trait Messages: Send + Sync {
     fn leave(&self, reason: &str);
 }
 
-/// Implements [`Messages::exchange`] for a group that receives in place, by its [`Messages::exchange_into`].
+/// Implements [`Messages::exchange`] for a group that receives in place, by its
+/// [`Messages::exchange_into`].
 ///
 /// # Errors
 /// Errors of [`Messages::exchange_into`].
@@ -86,19 +87,33 @@ pub fn exchange_in_place<'a>(
 ///
 /// # Errors
 /// [`CommError::Mismatch`].
-pub fn check_message(comm: &dyn Messages, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
+pub fn check_message(
+    comm: &dyn Messages,
+    from: usize,
+    sent: usize,
+    expected: usize,
+) -> Result<(), CommError> {
     match sent == expected {
         true => Ok(()),
-        false => Err(CommError::Mismatch { from: comm.name(from), to: comm.name(comm.rank()), sent, expected }),
+        false => Err(CommError::Mismatch {
+            from: comm.name(from),
+            to: comm.name(comm.rank()),
+            sent,
+            expected,
+        }),
     }
 }
 
 /// Leaves the group if a call failed on this rank: the others must not wait for it.
-pub(super) fn or_leave<T>(comm: &dyn Messages, result: Result<T, CommError>) -> Result<T, CommError> {
+pub(super) fn or_leave<T>(
+    comm: &dyn Messages,
+    result: Result<T, CommError>,
+) -> Result<T, CommError> {
     result.inspect_err(|error| comm.leave(&error.to_string()))
 }
 
-/// Sums over the ranks, in rank order: rank `r` sums the `r`-th portion of the values, then sends it to all.
+/// Sums over the ranks, in rank order: rank `r` sums the `r`-th portion of the values, then sends
+/// it to all.
 fn all_reduce<T: Pod>(
     comm: &dyn Messages,
     called: &'static str,
@@ -121,7 +136,12 @@ fn all_reduce<T: Pod>(
         }
     })?;
     let sums: &[u8] = cast_slice(&sums);
-    comm.exchange_into(called, &|_| sums, &|from| portion(from).len() * size_of::<T>(), cast_slice_mut(values))
+    comm.exchange_into(
+        called,
+        &|_| sums,
+        &|from| portion(from).len() * size_of::<T>(),
+        cast_slice_mut(values),
+    )
 }
 
 impl<E: Messages> Communicator for E {

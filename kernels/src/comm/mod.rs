@@ -1,8 +1,9 @@
 //! How ranks talk: the [`Communicator`] and its implementations.
 //!
-//! Contract: every rank of a group makes the same collective calls in the same order. A collective either happens on
-//! every rank, or every rank gets an error from it or from its next call; then the group is unusable, and nobody
-//! hangs. Sums are taken in rank order, so every rank gets the same bits, every time.
+//! Contract: every rank of a group makes the same collective calls in the same order. A collective
+//! either happens on every rank, or every rank gets an error from it or from its next call; then
+//! the group is unusable, and nobody hangs. Sums are taken in rank order, so every rank gets the
+//! same bits, every time.
 //!
 //! ```text
 //! solo.rs       a group of one                 messages.rs   collectives made of messages
@@ -34,7 +35,9 @@ pub use nccl::Nccl;
 pub(crate) use nccl::{Transfer, Transport};
 pub use solo::Solo;
 pub use threads::Threads;
-pub use typed::{all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v};
+pub use typed::{
+    all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
+};
 pub use wait::{Limit, Wait, in_phase};
 
 use std::time::Duration;
@@ -49,7 +52,8 @@ pub struct Seat {
     pub rank: usize,
     /// Ranks of the group.
     pub size: usize,
-    /// The number in the run of the group's first rank; the others follow. Errors name ranks by their numbers in the run.
+    /// The number in the run of the group's first rank; the others follow. Errors name ranks by
+    /// their numbers in the run.
     pub first: usize,
 }
 
@@ -71,10 +75,10 @@ impl Seat {
 /// Every collective waits until all ranks have called it.
 ///
 /// # Errors
-/// Each method: [`CommError::PeerFailed`] when a rank has left, [`CommError::Mismatch`] when sizes differ between
-/// ranks, [`CommError::Argument`] when sizes contradict each other on this rank, [`CommError::Order`] when ranks call
-/// different collectives, [`CommError::Timeout`] when a rank has waited for longer than the group's limit,
-/// [`CommError::Gpu`] when a GPU has failed.
+/// Each method: [`CommError::PeerFailed`] when a rank has left, [`CommError::Mismatch`] when sizes
+/// differ between ranks, [`CommError::Argument`] when sizes contradict each other on this rank,
+/// [`CommError::Order`] when ranks call different collectives, [`CommError::Timeout`] when a rank
+/// has waited for longer than the group's limit, [`CommError::Gpu`] when a GPU has failed.
 pub trait Communicator: Send + Sync {
     /// This rank, below [`size`](Self::size).
     fn rank(&self) -> usize;
@@ -92,8 +96,9 @@ pub trait Communicator: Send + Sync {
 
     /// Sends each rank its part of `send` and receives one part from each.
     ///
-    /// `send` holds the part for rank 0, then for rank 1, ...: `send_bytes[r]` bytes for rank `r`. `recv` is filled
-    /// with the part from rank 0, then from rank 1, ...: `recv_bytes[r]` bytes from rank `r`. Parts may be empty.
+    /// `send` holds the part for rank 0, then for rank 1, ...: `send_bytes[r]` bytes for rank `r`.
+    /// `recv` is filled with the part from rank 0, then from rank 1, ...: `recv_bytes[r]` bytes
+    /// from rank `r`. Parts may be empty.
     fn all_to_all_bytes(
         &self,
         send: &[u8],
@@ -111,20 +116,22 @@ pub trait Communicator: Send + Sync {
     /// Like [`all_reduce_sum_f32`](Self::all_reduce_sum_f32); a sum beyond `u64::MAX` wraps.
     fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError>;
 
-    /// Fills `recv` with the `send` of rank 0, then of rank 1, ... Every rank sends the same number of bytes.
+    /// Fills `recv` with the `send` of rank 0, then of rank 1, ... Every rank sends the same number
+    /// of bytes.
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError>;
 
-    /// Lifts the limit from this rank's waits until it is called again with `false`: for a time in which only one rank
-    /// has work that may take long, and every rank knows it.
+    /// Lifts the limit from this rank's waits until it is called again with `false`: for a time in
+    /// which only one rank has work that may take long, and every rank knows it.
     fn suspend_timeout(&self, _suspended: bool) {}
 
-    /// How long this rank's collectives have waited so far: for threads until all others had called, for processes
-    /// until the messages had come.
+    /// How long this rank's collectives have waited so far: for threads until all others had
+    /// called, for processes until the messages had come.
     fn waited(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The end that moves bytes between GPUs, if this group can do that without the host; the same for all its ranks.
+    /// The end that moves bytes between GPUs, if this group can do that without the host; the same
+    /// for all its ranks.
     fn devices(&self) -> Option<&dyn DeviceExchange> {
         None
     }
@@ -134,15 +141,17 @@ pub trait Communicator: Send + Sync {
         SentByRoute::default()
     }
 
-    /// Tells the others that this rank is leaving: their waiting and later calls return [`CommError::PeerFailed`]
-    /// with this reason. Of several failures, the first is the one reported.
+    /// Tells the others that this rank is leaving: their waiting and later calls return
+    /// [`CommError::PeerFailed`] with this reason. Of several failures, the first is the one
+    /// reported.
     fn fail(&self, reason: &str);
 }
 
 /// Moves bytes between the GPUs of a group's ranks.
 pub trait DeviceExchange: Send + Sync {
-    /// Like [`Communicator::all_to_all_bytes`], from and to memory of `gpu`, this rank's. It sends the contents that `send`
-    /// has after the earlier launches on `gpu`; later launches there find the received bytes in `recv`, and may write `send`.
+    /// Like [`Communicator::all_to_all_bytes`], from and to memory of `gpu`, this rank's. It sends
+    /// the contents that `send` has after the earlier launches on `gpu`; later launches there find
+    /// the received bytes in `recv`, and may write `send`.
     fn device_all_to_all(
         &self,
         gpu: &Gpu,
@@ -164,10 +173,17 @@ fn starts(lengths: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// Checks that the sizes of the parts to send, and to receive, are one for each rank and add up to the length of their buffer.
-fn check_parts(comm: &dyn Communicator, send: (&[usize], usize), recv: (&[usize], usize)) -> Result<(), CommError> {
+/// Checks that the sizes of the parts to send, and to receive, are one for each rank and add up to
+/// the length of their buffer.
+fn check_parts(
+    comm: &dyn Communicator,
+    send: (&[usize], usize),
+    recv: (&[usize], usize),
+) -> Result<(), CommError> {
     for (what, (counts, buffer)) in [("bytes to send", send), ("bytes to receive", recv)] {
-        let argument = |expected, got| Err(CommError::Argument { rank: comm.name(comm.rank()), what, expected, got });
+        let argument = |expected, got| {
+            Err(CommError::Argument { rank: comm.name(comm.rank()), what, expected, got })
+        };
         if counts.len() != comm.size() {
             return argument(comm.size(), counts.len());
         }
@@ -185,5 +201,10 @@ fn check_gather(comm: &dyn Communicator, part: usize, buffer: usize) -> Result<(
     if buffer == expected {
         return Ok(());
     }
-    Err(CommError::Argument { rank: comm.name(comm.rank()), what: "receive buffer", expected, got: buffer })
+    Err(CommError::Argument {
+        rank: comm.name(comm.rank()),
+        what: "receive buffer",
+        expected,
+        got: buffer,
+    })
 }

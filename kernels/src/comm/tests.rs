@@ -21,14 +21,16 @@ fn run<R: Send>(size: usize, body: impl Fn(&Threads) -> R + Sync) -> Vec<R> {
 fn run_owned<R: Send>(size: usize, body: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     let body = &body;
     std::thread::scope(|scope| {
-        let handles: Vec<_> = Threads::group(size).into_iter().map(|comm| scope.spawn(move || body(comm))).collect();
+        let handles: Vec<_> =
+            Threads::group(size).into_iter().map(|comm| scope.spawn(move || body(comm))).collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     })
 }
 
 #[test]
 fn who_comes_first_waits() {
-    let waited = |size| run(size, |comm| comm.barrier().map(|()| Communicator::waited(comm)).unwrap());
+    let waited =
+        |size| run(size, |comm| comm.barrier().map(|()| Communicator::waited(comm)).unwrap());
     assert_eq!(waited(1), [Duration::ZERO]);
     for size in [2, 5] {
         let waited = waited(size);
@@ -89,10 +91,14 @@ fn mismatched_counts_name_both_ranks() {
 fn sums_of_different_lengths_fail_everywhere() {
     for size in [2, 3, 4, 8] {
         for odd in 0..size {
-            let results =
-                run(size, |comm| comm.all_reduce_sum_f32(&mut vec![1.0; 10 + usize::from(comm.rank() == odd)]));
+            let results = run(size, |comm| {
+                comm.all_reduce_sum_f32(&mut vec![1.0; 10 + usize::from(comm.rank() == odd)])
+            });
             assert!(results.iter().all(Result::is_err), "{results:?}");
-            assert!(results.iter().any(|r| matches!(r, Err(CommError::Mismatch { .. }))), "{results:?}");
+            assert!(
+                results.iter().any(|r| matches!(r, Err(CommError::Mismatch { .. }))),
+                "{results:?}"
+            );
         }
     }
 }
@@ -101,7 +107,8 @@ fn sums_of_different_lengths_fail_everywhere() {
 fn different_collectives_are_noticed() {
     let results = run(4, |comm| {
         let mut values = [1];
-        let result = if comm.rank() == 3 { comm.barrier() } else { comm.all_reduce_sum_u64(&mut values) };
+        let result =
+            if comm.rank() == 3 { comm.barrier() } else { comm.all_reduce_sum_u64(&mut values) };
         result.unwrap_err()
     });
     assert!(results.iter().any(|error| matches!(error, CommError::Order { .. })), "{results:?}");
@@ -178,20 +185,28 @@ fn leaving_after_the_last_collective_disturbs_nobody() {
 fn groups_of_a_run_do_not_meet_and_errors_name_ranks_by_their_numbers_in_the_run() {
     for (groups, size) in [(1, 3), (2, 1), (2, 2), (3, 4)] {
         let ends = Threads::groups_within(groups, size, None);
-        let seats: Vec<Seat> = (0..ends.len()).map(|rank| Seat::in_group(rank, groups * size, groups)).collect();
+        let seats: Vec<Seat> =
+            (0..ends.len()).map(|rank| Seat::in_group(rank, groups * size, groups)).collect();
         std::thread::scope(|scope| {
             for (comm, seat) in ends.into_iter().zip(seats) {
                 scope.spawn(move || {
-                    assert_eq!((comm.rank(), comm.size(), comm.name(0)), (seat.rank, seat.size, seat.first));
+                    assert_eq!(
+                        (comm.rank(), comm.size(), comm.name(0)),
+                        (seat.rank, seat.size, seat.first)
+                    );
                     conformance(&comm, 4);
                     let mut names = vec![0u64; size];
                     all_gather_into(&comm, comm.name(comm.rank()), &mut names);
-                    assert!(names.iter().copied().eq((seat.first as u64..).take(size)), "{names:?}");
+                    assert!(
+                        names.iter().copied().eq((seat.first as u64..).take(size)),
+                        "{names:?}"
+                    );
                 });
             }
         });
     }
-    // One rank of the second group fails, one of the third sends too much: the others of their groups learn who it was.
+    // One rank of the second group fails, one of the third sends too much: the others of their
+    // groups learn who it was.
     let told = |rank: usize, comm: Threads| {
         match rank {
             3 => comm.fail("disk full"),
@@ -202,15 +217,22 @@ fn groups_of_a_run_do_not_meet_and_errors_name_ranks_by_their_numbers_in_the_run
     };
     let results: Vec<Option<CommError>> = std::thread::scope(|scope| {
         let ends = (0..).zip(Threads::groups_within(3, 3, None));
-        let ranks: Vec<_> = ends.map(|(rank, comm)| scope.spawn(move || told(rank, comm))).collect();
+        let ranks: Vec<_> =
+            ends.map(|(rank, comm)| scope.spawn(move || told(rank, comm))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     });
     assert!(results[..3].iter().all(Option::is_none), "{results:?}");
     for error in &results[3..6] {
-        assert_eq!(*error, Some(CommError::PeerFailed { rank: 3, reason: "disk full".to_string() }));
+        assert_eq!(
+            *error,
+            Some(CommError::PeerFailed { rank: 3, reason: "disk full".to_string() })
+        );
     }
     let line = results[6].as_ref().unwrap().to_string();
-    assert!(line.contains("rank 7") || line.contains("rank 8") || line.contains("rank 6"), "{line}");
+    assert!(
+        line.contains("rank 7") || line.contains("rank 8") || line.contains("rank 6"),
+        "{line}"
+    );
 }
 
 fn all_gather_into(comm: &dyn Communicator, value: usize, out: &mut [u64]) {

@@ -1,13 +1,13 @@
 //! Ranks as threads of one process.
 //!
-//! Idea: one mailbox for each (sender, receiver). A collective puts its messages into the mailboxes of its round,
-//! passes a gate that opens when every rank has arrived, and reads. Two sets of mailboxes take turns, so one gate per
-//! round is enough: a set is written again only after the next gate, which no rank reaches before it has read. A rank
-//! that fails, panics or is dropped closes the gate for good and wakes the waiting ranks; so does a rank that has
-//! waited for longer than its limit, with the names of the ranks that have not arrived.
-//! Values on GPUs go from one to the other: see `copies.rs`.
-//! Cost: two copies of each byte, one of the bytes that a rank sends to itself; a mailbox keeps the memory of its
-//! largest message.
+//! Idea: one mailbox for each (sender, receiver). A collective puts its messages into the mailboxes
+//! of its round, passes a gate that opens when every rank has arrived, and reads. Two sets of
+//! mailboxes take turns, so one gate per round is enough: a set is written again only after the
+//! next gate, which no rank reaches before it has read. A rank that fails, panics or is dropped
+//! closes the gate for good and wakes the waiting ranks; so does a rank that has waited for longer
+//! than its limit, with the names of the ranks that have not arrived. Values on GPUs go from one to
+//! the other: see `copies.rs`. Cost: two copies of each byte, one of the bytes that a rank sends to
+//! itself; a mailbox keeps the memory of its largest message.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,9 @@ use crate::error::CommError;
 
 /// One rank of a group whose ranks are threads of this process.
 ///
-/// Move each to a thread of its own, never to a task of a thread pool: a rank that waits blocks its thread. Only `fail`
-/// may be called while a collective is under way on another thread. Dropping one ends the group for the others; if its
-/// thread is panicking, their errors say so.
+/// Move each to a thread of its own, never to a task of a thread pool: a rank that waits blocks its
+/// thread. Only `fail` may be called while a collective is under way on another thread. Dropping
+/// one ends the group for the others; if its thread is panicking, their errors say so.
 #[derive(Debug)]
 pub struct Threads {
     pub(super) rank: usize,
@@ -55,7 +55,8 @@ struct Gate {
     failed: Option<CommError>,
 }
 
-/// A panic while a lock is held ends the group anyway; data under the lock is never read half-written.
+/// A panic while a lock is held ends the group anyway; data under the lock is never read
+/// half-written.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,8 +67,8 @@ impl Threads {
         Self::groups_within(1, n, None)
     }
 
-    /// `groups` groups of `n` ranks each; element `r` is rank `r` of all. Collectives fail with [`CommError::Timeout`] if a rank
-    /// waits longer than `timeout`.
+    /// `groups` groups of `n` ranks each; element `r` is rank `r` of all. Collectives fail with
+    /// [`CommError::Timeout`] if a rank waits longer than `timeout`.
     pub fn groups_within(groups: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
         (0..groups).flat_map(|group| Self::from_first(group * n, n, timeout)).collect()
     }
@@ -82,8 +83,12 @@ impl Threads {
             gate: Mutex::default(),
             wake: Condvar::new(),
         });
-        let rank =
-            |rank| Self { rank, round: AtomicUsize::new(0), limit: Limit::new(timeout), shared: Arc::clone(&shared) };
+        let rank = |rank| Self {
+            rank,
+            round: AtomicUsize::new(0),
+            limit: Limit::new(timeout),
+            shared: Arc::clone(&shared),
+        };
         (0..n).map(rank).collect()
     }
 
@@ -122,7 +127,13 @@ impl Threads {
             }
             gate = match wait.left() {
                 None => self.shared.wake.wait(gate).unwrap_or_else(PoisonError::into_inner),
-                Some(left) => self.shared.wake.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    self.shared
+                        .wake
+                        .wait_timeout(gate, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
             };
         }
         Ok(())
@@ -187,7 +198,10 @@ impl Messages for Threads {
     fn leave(&self, reason: &str) {
         let mut gate = lock(&self.shared.gate);
         if gate.failed.is_none() {
-            gate.failed = Some(CommError::PeerFailed { rank: self.name(self.rank), reason: reason.to_owned() });
+            gate.failed = Some(CommError::PeerFailed {
+                rank: self.name(self.rank),
+                reason: reason.to_owned(),
+            });
             self.shared.wake.notify_all();
         }
     }
@@ -195,6 +209,10 @@ impl Messages for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.leave(if std::thread::panicking() { "its thread panicked" } else { "its thread has finished" });
+        self.leave(if std::thread::panicking() {
+            "its thread panicked"
+        } else {
+            "its thread has finished"
+        });
     }
 }

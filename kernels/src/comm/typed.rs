@@ -6,17 +6,20 @@ use super::Communicator;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
-/// Tells each rank how many items it will be sent: `counts[r]` goes to rank `r`; the result's element `r` came from
-/// rank `r`.
-pub fn all_to_all_counts(comm: &dyn Communicator, counts: &[usize]) -> Result<Vec<usize>, CommError> {
+/// Tells each rank how many items it will be sent: `counts[r]` goes to rank `r`; the result's
+/// element `r` came from rank `r`.
+pub fn all_to_all_counts(
+    comm: &dyn Communicator,
+    counts: &[usize],
+) -> Result<Vec<usize>, CommError> {
     let send: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
     let ones = vec![1; comm.size()];
     let recv = all_to_all_v(comm, &send, &ones, &ones)?;
     Ok(recv.into_iter().map(|count| count as usize).collect())
 }
 
-/// Sends `send_counts[r]` items to each rank `r` (`send` holds rank 0's, then rank 1's, ...) and returns
-/// `recv_counts[r]` items from each rank `r`, in the same arrangement.
+/// Sends `send_counts[r]` items to each rank `r` (`send` holds rank 0's, then rank 1's, ...) and
+/// returns `recv_counts[r]` items from each rank `r`, in the same arrangement.
 pub fn all_to_all_v<T: Pod>(
     comm: &dyn Communicator,
     send: &[T],
@@ -36,12 +39,20 @@ pub fn all_to_all_into<T: Pod>(
     recv: &mut [T],
     recv_counts: &[usize],
 ) -> Result<(), CommError> {
-    let bytes = |counts: &[usize]| -> Vec<usize> { counts.iter().map(|count| count * size_of::<T>()).collect() };
-    comm.all_to_all_bytes(cast_slice(send), &bytes(send_counts), cast_slice_mut(recv), &bytes(recv_counts))
+    let bytes = |counts: &[usize]| -> Vec<usize> {
+        counts.iter().map(|count| count * size_of::<T>()).collect()
+    };
+    comm.all_to_all_bytes(
+        cast_slice(send),
+        &bytes(send_counts),
+        cast_slice_mut(recv),
+        &bytes(recv_counts),
+    )
 }
 
 /// Like [`all_to_all_v`], from and to memory of `gpu`: without the host where the group can do that
-/// ([`Communicator::devices`]), else through the host, for which it waits until the values to send have been computed.
+/// ([`Communicator::devices`]), else through the host, for which it waits until the values to send
+/// have been computed.
 pub fn device_all_to_all_v<T: Pod>(
     comm: &dyn Communicator,
     gpu: &Gpu,
@@ -50,10 +61,18 @@ pub fn device_all_to_all_v<T: Pod>(
     recv: &mut DeviceSliceMut<'_, T>,
     recv_counts: &[usize],
 ) -> Result<(), CommError> {
-    let bytes = |counts: &[usize]| -> Vec<usize> { counts.iter().map(|count| count * size_of::<T>()).collect() };
+    let bytes = |counts: &[usize]| -> Vec<usize> {
+        counts.iter().map(|count| count * size_of::<T>()).collect()
+    };
     if let Some(devices) = comm.devices() {
         let (sent, received) = (bytes(send_counts), bytes(recv_counts));
-        return devices.device_all_to_all(gpu, send.as_bytes(), &sent, recv.reborrow().into_bytes(), &received);
+        return devices.device_all_to_all(
+            gpu,
+            send.as_bytes(),
+            &sent,
+            recv.reborrow().into_bytes(),
+            &received,
+        );
     }
     let failure = |error: crate::cuda::GpuError| {
         comm.fail(&error.to_string());

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::CommError;
 
-/// How long a [`Wait`] only yields the processor: ranks that are in step meet sooner, and a sleep takes 60 µs or more.
+/// How long a [`Wait`] only yields the processor: ranks that are in step meet sooner, and a sleep
+/// takes 60 µs or more.
 const SPIN: Duration = Duration::from_micros(200);
 /// The longest sleep between two checks.
 const LONGEST: Duration = Duration::from_micros(500);
@@ -67,7 +68,8 @@ pub(crate) struct Since {
 }
 
 impl Since {
-    /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks; `None` before that.
+    /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks;
+    /// `None` before that.
     pub(crate) fn expired(
         &self,
         rank: usize,
@@ -93,7 +95,8 @@ impl Wait<'_> {
         self.since.timeout.map(|timeout| timeout.saturating_sub(self.since.started.elapsed()))
     }
 
-    /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks; `None` before that.
+    /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks;
+    /// `None` before that.
     pub fn expired(
         &self,
         rank: usize,
@@ -107,7 +110,8 @@ impl Wait<'_> {
         self.since
     }
 
-    /// Lets some time pass before the next check: first yields the processor, then sleeps, ever longer.
+    /// Lets some time pass before the next check: first yields the processor, then sleeps, ever
+    /// longer.
     pub fn pause(&mut self) {
         if self.since.started.elapsed() < SPIN {
             return thread::yield_now();

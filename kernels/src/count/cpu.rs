@@ -1,14 +1,15 @@
 //! Pre-sample counters on the host.
 //!
-//! Returns: exact totals. Input: mini-batches of one graph, one after another. Idea: within one layer no edge and no
-//! vertex occurs twice, so threads that count a layer together never share a counter, and a plain load and store are
-//! enough where an atomic addition, which waits for all earlier memory traffic, would cost more than the sampling. `&mut`
-//! ensures that no other layer is counted meanwhile. The counters of a vertex's in-edges are adjacent, so the cost is
-//! that of their cache lines: an edge has one byte, and the few that reach 256 continue in a table.
-//! Cost: 12 bytes per vertex, 1 byte per edge until the counts are read out, then 4; one addition for each thing counted.
-//! Limit: a counter ends at `u32::MAX`. An edge gains at most one per layer and batch, and a vertex's work at most its
-//! fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe. Beyond it,
-//! [`Counters::into_parts`] is an error.
+//! Returns: exact totals. Input: mini-batches of one graph, one after another. Idea: within one
+//! layer no edge and no vertex occurs twice, so threads that count a layer together never share a
+//! counter, and a plain load and store are enough where an atomic addition, which waits for all
+//! earlier memory traffic, would cost more than the sampling. `&mut` ensures that no other layer is
+//! counted meanwhile. The counters of a vertex's in-edges are adjacent, so the cost is that of
+//! their cache lines: an edge has one byte, and the few that reach 256 continue in a table. Cost:
+//! 12 bytes per vertex, 1 byte per edge until the counts are read out, then 4; one addition for
+//! each thing counted. Limit: a counter ends at `u32::MAX`. An edge gains at most one per layer and
+//! batch, and a vertex's work at most its fanout (its degree for `all`), so 4·10^9 / (layers ×
+//! fanout) batches are always safe. Beyond it, [`Counters::into_parts`] is an error.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -49,15 +50,23 @@ impl Counters {
         }
     }
 
-    /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
-    /// them: `mixed_frontier` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
-    /// last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
+    /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a
+    /// [`Sampler`](crate::Sampler) leaves them: `mixed_frontier` is the last mixed frontier, and
+    /// starts with the frontier of `sizes[d]` vertices for each depth `d`; the last size is its
+    /// own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed_frontier`; [`KernelError::VertexOutOfRange`] after a partial count.
-    pub fn count_vertices(&mut self, mixed_frontier: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
+    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed_frontier`;
+    /// [`KernelError::VertexOutOfRange`] after a partial count.
+    pub fn count_vertices(
+        &mut self,
+        mixed_frontier: &[u32],
+        sizes: &[usize],
+    ) -> Result<(), KernelError> {
         frontiers(mixed_frontier.len(), sizes)?.into_iter().try_for_each(|(part, appearances)| {
-            mixed_frontier[part].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))
+            mixed_frontier[part]
+                .par_chunks(4096)
+                .try_for_each(|vertices| self.count_reached(vertices, appearances))
         })
     }
 
@@ -66,7 +75,8 @@ impl Counters {
             if let Some(&later) = vertices.get(i + AHEAD) {
                 prefetch(&self.reached, later as usize);
             }
-            let out_of_range = KernelError::VertexOutOfRange { vertex, num_vertices: self.reached.len() };
+            let out_of_range =
+                KernelError::VertexOutOfRange { vertex, num_vertices: self.reached.len() };
             let [appear, input] = self.reached.get(vertex as usize).ok_or(out_of_range)?;
             add(appear, appearances, &self.overflowed);
             add(input, 1, &self.overflowed);
@@ -78,7 +88,12 @@ impl Counters {
     pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
         KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
         KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
-        Ok(EdgeCounts { work: &self.work, edge: &self.edge, high: &self.high, overflowed: &self.overflowed })
+        Ok(EdgeCounts {
+            work: &self.work,
+            edge: &self.edge,
+            high: &self.high,
+            overflowed: &self.overflowed,
+        })
     }
 
     /// The counts.
@@ -97,14 +112,17 @@ impl Counters {
             return Err(KernelError::CounterOverflow);
         }
         let work = self.work.into_iter().map(AtomicU32::into_inner).collect();
-        let (appear, input) =
-            self.reached.into_iter().map(|[appear, input]| (appear.into_inner(), input.into_inner())).unzip();
+        let (appear, input) = self
+            .reached
+            .into_iter()
+            .map(|[appear, input]| (appear.into_inner(), input.into_inner()))
+            .unzip();
         Ok(CounterParts { input, appear, work, edge })
     }
 }
 
-/// The counters of edges and of work, lent to the threads that draw one layer. Only one thread counts an edge, since
-/// only one thread draws its vertex.
+/// The counters of edges and of work, lent to the threads that draw one layer. Only one thread
+/// counts an edge, since only one thread draws its vertex.
 #[derive(Clone, Copy)]
 pub(crate) struct EdgeCounts<'a> {
     work: &'a [AtomicU32],
@@ -185,9 +203,13 @@ mod tests {
         let counts = counters.into_parts().unwrap();
         assert_eq!((counts.edge, counts.work), (vec![255, 256, 1000], vec![255, 1256]));
 
-        let counters = Counters { high: Mutex::new(HashMap::from([(0, (1 << 24) - 1)])), ..Counters::new(0, 1) };
+        let counters = Counters {
+            high: Mutex::new(HashMap::from([(0, (1 << 24) - 1)])),
+            ..Counters::new(0, 1)
+        };
         assert_eq!(counters.into_parts().unwrap().edge, [u32::MAX - 255]);
-        let counters = Counters { high: Mutex::new(HashMap::from([(0, 1 << 24)])), ..Counters::new(0, 1) };
+        let counters =
+            Counters { high: Mutex::new(HashMap::from([(0, 1 << 24)])), ..Counters::new(0, 1) };
         assert_eq!(counters.into_parts(), Err(KernelError::CounterOverflow));
     }
 

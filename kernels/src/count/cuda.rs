@@ -1,10 +1,11 @@
 //! Pre-sample counters on a GPU.
 //!
-//! Returns: the totals of [`Counters`](crate::Counters). Input: mini-batches of one graph, one after another, of distinct
-//! vertices, as a [`DeviceSampler`](crate::DeviceSampler) leaves them. Idea: within one launch no vertex occurs twice, so
-//! plain additions are enough; edges are counted by atomic additions without a result, whose sum does not depend on order.
-//! Cost: 12 bytes per vertex and 4 per edge, in the GPU's memory.
-//! Limit: a counter ends at `u32::MAX`. A count that could pass it is an error: see [`DeviceCounters::into_parts`].
+//! Returns: the totals of [`Counters`](crate::Counters). Input: mini-batches of one graph, one
+//! after another, of distinct vertices, as a [`DeviceSampler`](crate::DeviceSampler) leaves them.
+//! Idea: within one launch no vertex occurs twice, so plain additions are enough; edges are counted
+//! by atomic additions without a result, whose sum does not depend on order. Cost: 12 bytes per
+//! vertex and 4 per edge, in the GPU's memory. Limit: a counter ends at `u32::MAX`. A count that
+//! could pass it is an error: see [`DeviceCounters::into_parts`].
 
 use super::{CounterParts, frontiers};
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
@@ -30,8 +31,16 @@ pub struct DeviceCounters {
 impl DeviceCounters {
     /// Counters of a graph of this size, all 0.
     pub fn new(gpu: &Gpu, num_vertices: usize, num_edges: usize) -> Result<Self, GpuError> {
-        let (input, appear, work) = (gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?);
-        Ok(Self { gpu: gpu.clone(), input, appear, work, edge: gpu.zeros(num_edges)?, most: [0; 2] })
+        let (input, appear, work) =
+            (gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?);
+        Ok(Self {
+            gpu: gpu.clone(),
+            input,
+            appear,
+            work,
+            edge: gpu.zeros(num_edges)?,
+            most: [0; 2],
+        })
     }
 
     /// Bytes of GPU memory that counters of such a graph take.
@@ -39,15 +48,32 @@ impl DeviceCounters {
         12 * num_vertices as u64 + 4 * num_edges as u64
     }
 
-    /// Counts the vertices of a mini-batch, as [`Counters::count_vertices`](crate::Counters::count_vertices) does.
+    /// Counts the vertices of a mini-batch, as
+    /// [`Counters::count_vertices`](crate::Counters::count_vertices) does.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed_frontier`; errors of the GPU.
-    pub fn count_vertices(&mut self, mixed_frontier: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
+    /// [`KernelError::Length`] if the sizes descend or the last one is not that of
+    /// `mixed_frontier`; errors of the GPU.
+    pub fn count_vertices(
+        &mut self,
+        mixed_frontier: DeviceSlice<'_, u32>,
+        sizes: &[usize],
+    ) -> Result<(), GpuError> {
         for (part, appearances) in frontiers(mixed_frontier.len(), sizes)? {
             let part = mixed_frontier.part(part.start, part.end)?;
-            let of = arguments![part, part.len(), appearances, self.input.len(), &self.appear, &self.input];
-            self.gpu.launch(MODULE.kernel("count_vertices"), Shape::per_item(part.len(), THREADS), &of)?;
+            let of = arguments![
+                part,
+                part.len(),
+                appearances,
+                self.input.len(),
+                &self.appear,
+                &self.input
+            ];
+            self.gpu.launch(
+                MODULE.kernel("count_vertices"),
+                Shape::per_item(part.len(), THREADS),
+                &of,
+            )?;
         }
         self.most[0] += sizes.len() as u64;
         Ok(())
@@ -67,8 +93,8 @@ impl DeviceCounters {
     /// The counts, on the host.
     ///
     /// # Errors
-    /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge is sampled at most
-    /// once per layer); `work` is checked as it is counted. Errors of the GPU.
+    /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge
+    /// is sampled at most once per layer); `work` is checked as it is counted. Errors of the GPU.
     pub fn into_parts(self) -> Result<CounterParts, GpuError> {
         if self.most.iter().any(|&most| most > u64::from(u32::MAX)) {
             return Err(KernelError::CounterOverflow.into());
@@ -93,9 +119,11 @@ mod tests {
     fn vertices_are_counted_as_on_the_host() {
         for order in 0..4 {
             let gpu = Gpu::under_test(order);
-            let (mut counters, mut expected) = (DeviceCounters::new(&gpu, 900, 0).unwrap(), Counters::new(900, 0));
+            let (mut counters, mut expected) =
+                (DeviceCounters::new(&gpu, 900, 0).unwrap(), Counters::new(900, 0));
             for step in 0..5u32 {
-                let mixed_frontier: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
+                let mixed_frontier: Vec<u32> =
+                    (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
                 let sizes = [[1, 3, 600], [0, 0, 600], [599, 600, 600]][step as usize % 3];
                 expected.count_vertices(&mixed_frontier, &sizes).unwrap();
                 let mixed_frontier = gpu.upload(&mixed_frontier).unwrap();

@@ -12,8 +12,9 @@ use crate::philox::StreamKey;
 
 /// Operations of one stream of a GPU.
 ///
-/// Everything happens in the order of the calls; `download` and `synchronise` wait for earlier work, and so may `upload`
-/// of more than 2 MiB. Callers pass only addresses and lengths of existing memory, and implementations return no others.
+/// Everything happens in the order of the calls; `download` and `synchronise` wait for earlier
+/// work, and so may `upload` of more than 2 MiB. Callers pass only addresses and lengths of
+/// existing memory, and implementations return no others.
 ///
 /// # Errors
 /// Each method: errors of the GPU, of earlier calls too.
@@ -28,7 +29,8 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn free_for_others(&self, address: u64, bytes: usize);
     /// IPC handle for memory from `alloc_for_others`.
     fn export(&self, address: u64) -> Result<[u8; 64], GpuError>;
-    /// Address on the GPU of memory that another process has exported, until `close`, if the GPU reaches it.
+    /// Address on the GPU of memory that another process has exported, until `close`, if the GPU
+    /// reaches it.
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError>;
     /// Closes memory of `import`.
     fn close(&self, address: u64);
@@ -41,7 +43,13 @@ pub trait Backend: Any + Send + Sync + Debug {
     /// Copies within the device.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// Like `copy`, from memory of `source`, which may be another GPU.
-    fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;
+    fn copy_across(
+        &self,
+        from: u64,
+        source: &dyn Backend,
+        to: u64,
+        bytes: usize,
+    ) -> Result<(), GpuError>;
     /// Fills with zero bytes.
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
     /// Address on the GPU of host memory, which must not move until [`Backend::unmap_host`].
@@ -54,7 +62,8 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
     /// Waits for everything that was launched here.
     fn synchronise(&self) -> Result<(), GpuError>;
-    /// Waits for every stream of the device; does nothing where calls return only once their work is done.
+    /// Waits for every stream of the device; does nothing where calls return only once their work
+    /// is done.
     fn synchronise_all(&self) -> Result<(), GpuError> {
         Ok(())
     }
@@ -66,8 +75,8 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn pool_bytes(&self) -> Result<u64, GpuError>;
     /// The same device with a stream of its own.
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError>;
-    /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
-    /// GPU, until now.
+    /// Orders streams: work launched here from now on starts after all that was launched on
+    /// `other`, perhaps another GPU, until now.
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
     /// Makes this GPU the current one for the calling thread's driver calls.
     fn enter(&self) -> Result<(), GpuError>;
@@ -75,7 +84,8 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn stream(&self) -> u64;
     /// The device's number; `None` if each backend is a device of its own.
     fn ordinal(&self) -> Option<usize>;
-    /// Lets kernels and copies here read all memory of `other`, in its pool or not; returns whether the devices can do that.
+    /// Lets kernels and copies here read all memory of `other`, in its pool or not; returns whether
+    /// the devices can do that.
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
     /// Whether an address is of host memory that is mapped.
     fn is_of_host(&self, _address: u64) -> bool {
@@ -118,7 +128,11 @@ pub struct Shape {
 impl Shape {
     /// Blocks of `threads` for `items` of one thread each.
     pub(crate) fn per_item(items: usize, threads: u32) -> Self {
-        Self { blocks: items.div_ceil(threads as usize).try_into().unwrap_or(u32::MAX), threads, shared: 0 }
+        Self {
+            blocks: items.div_ceil(threads as usize).try_into().unwrap_or(u32::MAX),
+            threads,
+            shared: 0,
+        }
     }
 
     /// Blocks of `threads` for `items` of one warp each.
@@ -159,8 +173,8 @@ impl Argument {
     }
 }
 
-/// The [`Argument`]s of a kernel, each made from a value: numbers of the kernel's types (a `usize` for a `u64`), and buffers
-/// and slices for pointers, which are null where they are `None`.
+/// The [`Argument`]s of a kernel, each made from a value: numbers of the kernel's types (a `usize`
+/// for a `u64`), and buffers and slices for pointers, which are null where they are `None`.
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => {
         [$($crate::cuda::Argument::from($value)),*]

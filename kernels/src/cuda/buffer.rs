@@ -1,4 +1,5 @@
-//! Memory of a GPU: [`DeviceBuffer`] owns it, [`DeviceSlice`] and [`DeviceSliceMut`] borrow it. [`MappedHost`] is the host's.
+//! Memory of a GPU: [`DeviceBuffer`] owns it, [`DeviceSlice`] and [`DeviceSliceMut`] borrow it.
+//! [`MappedHost`] is the host's.
 //!
 //! Unsafe code of this file: making slices of memory that others own, such as torch.
 #![allow(unsafe_code)]
@@ -39,8 +40,8 @@ pub struct IpcHandle {
 /// `len` values on a GPU.
 ///
 /// # Errors
-/// Each method: [`KernelError::Length`](crate::KernelError::Length) for a part that there is not; errors of the GPU, of earlier
-/// launches too.
+/// Each method: [`KernelError::Length`](crate::KernelError::Length) for a part that there is not;
+/// errors of the GPU, of earlier launches too.
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     gpu: Gpu,
@@ -63,31 +64,36 @@ impl<T: Pod> DeviceBuffer<T> {
         Self { gpu, given_to: OnceLock::new(), address, bytes, origin, len, of: PhantomData }
     }
 
-    /// Like [`Gpu::alloc`], for memory that other processes of the host can open ([`DeviceBuffer::ipc_handle`]).
+    /// Like [`Gpu::alloc`], for memory that other processes of the host can open
+    /// ([`DeviceBuffer::ipc_handle`]).
     pub fn exported(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
         let address = gpu.backend().alloc_for_others(Self::bytes_of(len))?;
         Ok(Self::at(gpu, address, len, Origin::Exported(AtomicBool::new(false))))
     }
 
-    /// Opens the `len` values of another process of the same host, which must not be written. They have the contents
-    /// that the exporter had written when it last waited for its GPU.
+    /// Opens the `len` values of another process of the same host, which must not be written. They
+    /// have the contents that the exporter had written when it last waited for its GPU.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; errors of the driver if the GPU
-    /// does not reach the other, or the memory is this process's own.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; errors of the
+    /// driver if the GPU does not reach the other, or the memory is this process's own.
     pub fn imported(gpu: &Gpu, handle: &IpcHandle, len: usize) -> Result<Self, GpuError> {
         let (bytes, exported) = (Self::bytes_of(len), handle.bytes as usize);
         crate::KernelError::check_len("bytes of another process", bytes, exported)?;
         Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
     }
 
-    /// Handle by which other processes open an exported buffer. Once it was requested, the memory stays until the process
-    /// ends, unless the other processes are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
+    /// Handle by which other processes open an exported buffer. Once it was requested, the memory
+    /// stays until the process ends, unless the other processes are said to have closed it
+    /// ([`DeviceBuffer::reclaim`]): it must not be freed before.
     ///
     /// # Errors
     /// Errors of the driver; it refuses a buffer that is not exported.
     pub fn ipc_handle(&self) -> Result<IpcHandle, GpuError> {
-        let handle = IpcHandle { of_driver: self.gpu.backend().export(self.address)?, bytes: self.bytes as u64 };
+        let handle = IpcHandle {
+            of_driver: self.gpu.backend().export(self.address)?,
+            bytes: self.bytes as u64,
+        };
         if let Origin::Exported(shown) = &self.origin {
             shown.store(true, Ordering::Relaxed);
         }
@@ -106,9 +112,9 @@ impl<T: Pod> DeviceBuffer<T> {
         (len * size_of::<T>()).next_multiple_of(16).max(16)
     }
 
-    /// Gives the buffer to another stream of its GPU; only that stream uses it from now on, and it is freed in its
-    /// order. The work of the first stream on it is done by then, or the stream of `gpu` waits for it
-    /// ([`Gpu::wait_for`]). A buffer is given away at most once.
+    /// Gives the buffer to another stream of its GPU; only that stream uses it from now on, and it
+    /// is freed in its order. The work of the first stream on it is done by then, or the stream of
+    /// `gpu` waits for it ([`Gpu::wait_for`]). A buffer is given away at most once.
     pub fn give_to(&self, gpu: &Gpu) {
         let _ = self.given_to.set(gpu.clone());
     }
@@ -160,7 +166,9 @@ impl<T> Drop for DeviceBuffer<T> {
         match &self.origin {
             Origin::Pool => gpu.backend().free(self.address, self.bytes),
             // With its context, whose end would free it.
-            Origin::Exported(shown) if shown.load(Ordering::Relaxed) => std::mem::forget(gpu.clone()),
+            Origin::Exported(shown) if shown.load(Ordering::Relaxed) => {
+                std::mem::forget(gpu.clone())
+            }
             Origin::Exported(_) => gpu.backend().free_for_others(self.address, self.bytes),
             Origin::Imported => gpu.backend().close(self.address),
         }
@@ -205,11 +213,18 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// The values from `start` to `end`.
     pub fn part(self, start: usize, end: usize) -> Result<DeviceSlice<'a, T>, GpuError> {
         if start > end || end > self.len {
-            return Err(
-                crate::KernelError::Length { what: "part of a device slice", expected: self.len, got: end }.into()
-            );
+            return Err(crate::KernelError::Length {
+                what: "part of a device slice",
+                expected: self.len,
+                got: end,
+            }
+            .into());
         }
-        Ok(Self { address: self.address + (start * size_of::<T>()) as u64, len: end - start, of: PhantomData })
+        Ok(Self {
+            address: self.address + (start * size_of::<T>()) as u64,
+            len: end - start,
+            of: PhantomData,
+        })
     }
 
     /// Their bytes.
@@ -229,8 +244,8 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
 /// Values on a GPU, borrowed to be written.
 ///
 /// # Errors
-/// Each method: [`KernelError::Length`](crate::KernelError::Length) for a part that there is not, or other numbers of values on
-/// both sides; errors of the GPUs.
+/// Each method: [`KernelError::Length`](crate::KernelError::Length) for a part that there is not,
+/// or other numbers of values on both sides; errors of the GPUs.
 #[derive(Debug)]
 pub struct DeviceSliceMut<'a, T> {
     address: u64,
@@ -242,7 +257,8 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// `len` values at `address`.
     ///
     /// # Safety
-    /// They are in memory that the GPU reaches, and nobody else reads or writes them while the slice lives.
+    /// They are in memory that the GPU reaches, and nobody else reads or writes them while the
+    /// slice lives.
     pub unsafe fn from_raw(address: u64, len: usize) -> Self {
         Self { address, len, of: PhantomData }
     }
@@ -274,7 +290,10 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     }
 
     /// The first `mid` values, and the others.
-    pub fn split_at(self, mid: usize) -> Result<(DeviceSliceMut<'a, T>, DeviceSliceMut<'a, T>), GpuError> {
+    pub fn split_at(
+        self,
+        mid: usize,
+    ) -> Result<(DeviceSliceMut<'a, T>, DeviceSliceMut<'a, T>), GpuError> {
         let (address, len) = (self.address, self.len);
         let DeviceSliceMut { address: first, len: mid, .. } = self.part(0, mid)?;
         let behind = address + (mid * size_of::<T>()) as u64;
@@ -299,9 +318,14 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
     }
 
-    /// Overwrites the slice, on the stream of `gpu`, with `values` of `source`, perhaps another GPU, after all earlier
-    /// launches there. Later launches there may write them.
-    pub fn copy_from_other(&mut self, gpu: &Gpu, source: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
+    /// Overwrites the slice, on the stream of `gpu`, with `values` of `source`, perhaps another
+    /// GPU, after all earlier launches there. Later launches there may write them.
+    pub fn copy_from_other(
+        &mut self,
+        gpu: &Gpu,
+        source: &Gpu,
+        values: DeviceSlice<'_, T>,
+    ) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.wait_for(source)?;
         self.copy_across(gpu, source, values.address)?;
@@ -313,10 +337,20 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         DeviceSliceMut { address: self.address, len: self.len * size_of::<T>(), of: PhantomData }
     }
 
-    /// Overwrites the slice with as many values at `address` of `source`, perhaps another GPU. The caller ensures that
-    /// they exist until the copy has ended.
-    pub(crate) fn copy_across(&mut self, gpu: &Gpu, source: &Gpu, address: u64) -> Result<(), GpuError> {
-        gpu.backend().copy_across(address, source.backend(), self.address, self.len * size_of::<T>())
+    /// Overwrites the slice with as many values at `address` of `source`, perhaps another GPU. The
+    /// caller ensures that they exist until the copy has ended.
+    pub(crate) fn copy_across(
+        &mut self,
+        gpu: &Gpu,
+        source: &Gpu,
+        address: u64,
+    ) -> Result<(), GpuError> {
+        gpu.backend().copy_across(
+            address,
+            source.backend(),
+            self.address,
+            self.len * size_of::<T>(),
+        )
     }
 
     /// Sets all bytes to zero.

@@ -1,7 +1,8 @@
 // Sums over the rows of a matrix, column by column, in an order that depends only on its size.
 //
-// A block takes a tile of columns and a piece of the rows; each thread adds up every n-th row of the piece, then the
-// threads' sums are added up. The sums of the pieces are the rows of the next, much smaller, matrix.
+// A block takes a tile of columns and a piece of the rows; each thread adds up every n-th row of
+// the piece, then the threads' sums are added up. The sums of the pieces are the rows of the next,
+// much smaller, matrix.
 #pragma once
 #include "device.cuh"
 
@@ -9,8 +10,8 @@ constexpr u32 COLUMN_THREADS = 256;
 // Rows of a piece that one thread adds up, as in columns/cuda.rs.
 constexpr u32 ROWS_PER_THREAD = 64;
 
-// `tile` columns, a power of 2 up to a warp, belong to one block. `Op` has a type `Sum`, `SUMS` of them for a column, and
-// add(row, column, sums). `out` is pieces × SUMS × dim.
+// `tile` columns, a power of 2 up to a warp, belong to one block. `Op` has a type `Sum`, `SUMS` of
+// them for a column, and add(row, column, sums). `out` is pieces × SUMS × dim.
 template <class Op> __device__ __forceinline__ void sum_columns(const Op &op, u64 rows, u32 dim, u32 tile, typename Op::Sum *out) {
     typedef typename Op::Sum Sum;
     __shared__ Sum shared[Op::SUMS][COLUMN_THREADS];

@@ -1,9 +1,9 @@
 //! Compiler of CUDA C to machine code, by NVRTC, once for each GPU architecture.
 //!
-//! Returns: a cubin. Input: a file of kernels, and an architecture, e.g. 90. Cubins are kept in a folder of the user
-//! (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of everything that they depend on. A folder that cannot be
-//! written costs only the time to compile again. Cost: 0.1 s to several seconds per file, depending on the number of
-//! types its kernels support.
+//! Returns: a cubin. Input: a file of kernels, and an architecture, e.g. 90. Cubins are kept in a
+//! folder of the user (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of everything that they
+//! depend on. A folder that cannot be written costs only the time to compile again. Cost: 0.1 s to
+//! several seconds per file, depending on the number of types its kernels support.
 //!
 //! Unsafe code of this file: calls of NVRTC's C functions.
 #![allow(unsafe_code)]
@@ -22,18 +22,24 @@ use super::module::{HEADERS, Module};
 use super::{GpuError, library};
 use crate::machine::cache_folder;
 
-/// The machine code of each of `modules` for `architecture`, in parallel. If several processes find none in the cache,
-/// one compiles while the others wait.
-pub(super) fn compile_all(modules: &[&Module], architecture: u32) -> Result<Vec<Vec<u8>>, GpuError> {
+/// The machine code of each of `modules` for `architecture`, in parallel. If several processes find
+/// none in the cache, one compiles while the others wait.
+pub(super) fn compile_all(
+    modules: &[&Module],
+    architecture: u32,
+) -> Result<Vec<Vec<u8>>, GpuError> {
     library::compiler()?;
     let all = || modules.par_iter().map(|module| compile_cached(module, architecture)).collect();
     let folder = cache_folder().map(|folder| folder.join("kernels"));
-    let missing =
-        |folder: &PathBuf| modules.iter().any(|module| !folder.join(file_name(module, architecture)).exists());
+    let missing = |folder: &PathBuf| {
+        modules.iter().any(|module| !folder.join(file_name(module, architecture)).exists())
+    };
     let Some(folder) = folder.filter(missing) else { return all() };
     let _ = fs::create_dir_all(&folder);
     // Without the lock all processes compile, which takes longer and does no harm.
-    let lock = fs::File::create(folder.join(format!("sm_{architecture}.lock"))).ok().filter(|file| file.lock().is_ok());
+    let lock = fs::File::create(folder.join(format!("sm_{architecture}.lock")))
+        .ok()
+        .filter(|file| file.lock().is_ok());
     let compiled = all();
     drop(lock);
     compiled
@@ -48,8 +54,11 @@ pub(super) fn kernels_of(cubin: &[u8]) -> impl Iterator<Item = &str> {
 /// The machine code of `module` for `architecture`, from the cache or made now.
 pub(super) fn compile_cached(module: &Module, architecture: u32) -> Result<Vec<u8>, GpuError> {
     library::compiler()?;
-    let path = cache_folder().map(|folder| folder.join("kernels").join(file_name(module, architecture)));
-    if let Some(cubin) = path.as_deref().and_then(|path| fs::read(path).ok()).filter(|cubin| is_cubin(cubin)) {
+    let path =
+        cache_folder().map(|folder| folder.join("kernels").join(file_name(module, architecture)));
+    if let Some(cubin) =
+        path.as_deref().and_then(|path| fs::read(path).ok()).filter(|cubin| is_cubin(cubin))
+    {
         return Ok(cubin);
     }
     let cubin = compile(module, architecture)?;
@@ -68,7 +77,9 @@ pub(super) fn compile(module: &Module, architecture: u32) -> Result<Vec<u8>, Gpu
     let options = options(&architecture).map(|option| CString::new(option).unwrap_or_default());
     let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
     // SAFETY: the program was created, the options are C strings that outlive the call.
-    let compiled = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as c_int, options.as_ptr()).result() };
+    let compiled = unsafe {
+        sys::nvrtcCompileProgram(program.0, options.len() as c_int, options.as_ptr()).result()
+    };
     if compiled.is_err() {
         let log = program.log();
         let complaint = log.lines().find(|line| line.contains("error")).or(log.lines().next());
@@ -79,7 +90,11 @@ pub(super) fn compile(module: &Module, architecture: u32) -> Result<Vec<u8>, Gpu
 }
 
 fn options(architecture: &str) -> [String; 3] {
-    [format!("--gpu-architecture={architecture}"), "--std=c++17".into(), "--generate-line-info".into()]
+    [
+        format!("--gpu-architecture={architecture}"),
+        "--std=c++17".into(),
+        "--generate-line-info".into(),
+    ]
 }
 
 struct Program(sys::nvrtcProgram);
@@ -110,7 +125,8 @@ impl Program {
 
     fn log(&self) -> String {
         let mut size = 0;
-        // SAFETY: the program is alive; the log has the size that NVRTC gives, with a zero at its end.
+        // SAFETY: the program is alive; the log has the size that NVRTC gives, with a zero at its
+        // end.
         unsafe {
             if sys::nvrtcGetProgramLogSize(self.0, &mut size).result().is_err() {
                 return String::new();
@@ -119,7 +135,8 @@ impl Program {
             if sys::nvrtcGetProgramLog(self.0, log.as_mut_ptr().cast()).result().is_err() {
                 return String::new();
             }
-            CStr::from_bytes_until_nul(&log).map_or_else(|_| String::new(), |log| log.to_string_lossy().into_owned())
+            CStr::from_bytes_until_nul(&log)
+                .map_or_else(|_| String::new(), |log| log.to_string_lossy().into_owned())
         }
     }
 
@@ -127,9 +144,13 @@ impl Program {
         let mut size = 0;
         // SAFETY: the program was compiled; the code has the size that NVRTC gives.
         unsafe {
-            sys::nvrtcGetCUBINSize(self.0, &mut size).result().map_err(refused("nvrtcGetCUBINSize"))?;
+            sys::nvrtcGetCUBINSize(self.0, &mut size)
+                .result()
+                .map_err(refused("nvrtcGetCUBINSize"))?;
             let mut cubin = vec![0u8; size];
-            sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()).result().map_err(refused("nvrtcGetCUBIN"))?;
+            sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast())
+                .result()
+                .map_err(refused("nvrtcGetCUBIN"))?;
             Ok(cubin)
         }
     }
@@ -154,14 +175,16 @@ pub(super) fn version() -> (i32, i32) {
     (major, minor)
 }
 
-/// Whether the installed driver loads the cubins that the installed NVRTC makes: CUDA's versions of the same first
-/// number are compatible, and later drivers load all earlier ones.
+/// Whether the installed driver loads the cubins that the installed NVRTC makes: CUDA's versions of
+/// the same first number are compatible, and later drivers load all earlier ones.
 pub(super) fn check_driver() -> Result<(), GpuError> {
     let (driver, (major, _)) = (library::driver_version(), version());
     match driver < (major as u32, 0) {
-        true => {
-            Err(GpuError::OldDriver { driver, needed: (major as u32, 0), by: "NVRTC, which compiles the kernels," })
-        }
+        true => Err(GpuError::OldDriver {
+            driver,
+            needed: (major as u32, 0),
+            by: "NVRTC, which compiles the kernels,",
+        }),
         false => Ok(()),
     }
 }
@@ -177,15 +200,19 @@ fn file_name(module: &Module, architecture: u32) -> String {
     format!("{}-{:032x}-nvrtc{major}.{minor}-{architecture}.cubin", module.name, hash.digest128())
 }
 
-/// Whether it is a 64-bit ELF file that contains everything its header refers to: the driver gets no length, and reads
-/// beyond the end of a truncated file.
+/// Whether it is a 64-bit ELF file that contains everything its header refers to: the driver gets
+/// no length, and reads beyond the end of a truncated file.
 fn is_cubin(bytes: &[u8]) -> bool {
     let long = |at: usize| bytes.get(at..at + 8).map(pod_read_unaligned::<u64>);
     let short = |at: usize| bytes.get(at..at + 2).map(pod_read_unaligned::<u16>);
-    // Where the table of segments, or of sections, starts, the bytes of an entry, and how many there are.
-    let end = |(start, entry, count)| long(start)?.checked_add(u64::from(short(entry)?) * u64::from(short(count)?));
+    // Where the table of segments, or of sections, starts, the bytes of an entry, and how many
+    // there are.
+    let end = |(start, entry, count)| {
+        long(start)?.checked_add(u64::from(short(entry)?) * u64::from(short(count)?))
+    };
     let ends = [(0x20, 0x36, 0x38), (0x28, 0x3A, 0x3C)].map(end);
-    bytes.starts_with(b"\x7fELF\x02") && ends.iter().all(|end| end.is_some_and(|end| end <= bytes.len() as u64))
+    bytes.starts_with(b"\x7fELF\x02")
+        && ends.iter().all(|end| end.is_some_and(|end| end <= bytes.len() as u64))
 }
 
 /// Writes the file as a whole or not at all.
@@ -211,7 +238,9 @@ mod tests {
     /// A quarter of them, for the oldest; the fakes compile all for one of the newest.
     #[test]
     fn every_kernel_compiles() {
-        every_kernel_compiles_for(|module| if module.is_multiple_of(4) { vec![75] } else { vec![] });
+        every_kernel_compiles_for(
+            |module| if module.is_multiple_of(4) { vec![75] } else { vec![] },
+        );
     }
 
     #[test]
@@ -237,8 +266,11 @@ mod tests {
         if let Err(missing) = library::compiler() {
             return eprintln!("skipped: {missing}");
         }
-        let cubin =
-            compile(&Module { name: "m", source: "extern \"C\" __global__ void f(int *x) { *x = 1; }" }, 90).unwrap();
+        let cubin = compile(
+            &Module { name: "m", source: "extern \"C\" __global__ void f(int *x) { *x = 1; }" },
+            90,
+        )
+        .unwrap();
         assert!(is_cubin(&cubin));
         assert!((0..cubin.len()).step_by(7).all(|bytes| !is_cubin(&cubin[..bytes])));
     }

@@ -1,6 +1,7 @@
 // Shared by all kernels: integers of a known width, Philox, sums over a warp, widening loads.
 //
-// Also compiled as C++ for the host (`gpu-sim/src/emulated/language.h` is then included first), where kernels are tested without a GPU.
+// Also compiled as C++ for the host (`gpu-sim/src/emulated/language.h` is then included first),
+// where kernels are tested without a GPU.
 #pragma once
 
 typedef unsigned char u8;
@@ -10,7 +11,8 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
 
-// Registers a kernel by its name where kernels are emulated; `__global__ void name(...)` comes before it.
+// Registers a kernel by its name where kernels are emulated; `__global__ void name(...)` comes
+// before it.
 #ifndef EMULATED
 #define KERNEL(name)
 #define KERNEL_ENTRY extern "C" __global__
@@ -18,8 +20,8 @@ typedef long long i64;
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type *name = (type *)name##_bytes
 #endif
 
-// Loads and stores of memory that other threads may write meanwhile, by atomics or `relaxed_store`: a load gives some
-// value that was there, whole, and the compiler must not cache it.
+// Loads and stores of memory that other threads may write meanwhile, by atomics or `relaxed_store`:
+// a load gives some value that was there, whole, and the compiler must not cache it.
 #ifndef EMULATED
 template <typename T> __device__ __forceinline__ T relaxed_load(const T *at) { return *(const volatile T *)at; }
 template <typename T> __device__ __forceinline__ void relaxed_store(T *at, T value) { *(volatile T *)at = value; }
@@ -125,7 +127,8 @@ template <typename T> __device__ __forceinline__ T warp_scan(T value) {
     return value;
 }
 
-// The sum of `value` in the threads of a block of THREADS before this one; `total` gets the sum of all.
+// The sum of `value` in the threads of a block of THREADS before this one; `total` gets the sum of
+// all.
 template <u32 THREADS> __device__ __forceinline__ u64 sum_before(u64 value, u64 *total) {
     constexpr u32 warps = THREADS / WARP;
     __shared__ u64 sums[warps];
@@ -189,7 +192,8 @@ struct Int8 {
 };
 __device__ __forceinline__ float widen(Int8 value) { return value.value; }
 
-// W values of a row at once, where rows have a multiple of W. No load takes more than 16 bytes, so alignment beyond that is not needed.
+// W values of a row at once, where rows have a multiple of W. No load takes more than 16 bytes, so
+// alignment beyond that is not needed.
 template <typename T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Packed {
     T value[W];
 };
@@ -215,8 +219,8 @@ template <int PART, typename T, int W> __device__ __forceinline__ void store_par
     }
 }
 
-// The gradient of ReLU's input. Its derivative is 0 where its output `made` is, dropped or not; `keep` is the factor of
-// dropout. A NaN passes, as in the forward pass.
+// The gradient of ReLU's input. Its derivative is 0 where its output `made` is, dropped or not;
+// `keep` is the factor of dropout. A NaN passes, as in the forward pass.
 __device__ __forceinline__ float relu_backward(float made, float gradient, float keep) {
     return made <= 0.0f ? 0.0f : __fmul_rn(keep, gradient);
 }

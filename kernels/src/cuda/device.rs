@@ -1,8 +1,9 @@
-//! State that the streams of one device share: its primary context, the kernels loaded into it, and the list of its
-//! streams.
+//! State that the streams of one device share: its primary context, the kernels loaded into it, and
+//! the list of its streams.
 //!
-//! All kernels are compiled and loaded when a device is opened. Loading one later may wait for all of the device, with a lock that other
-//! calls need: a rank whose stream waits for another rank would then hang. A device is opened once, and stays open while it is used.
+//! All kernels are compiled and loaded when a device is opened. Loading one later may wait for all
+//! of the device, with a lock that other calls need: a rank whose stream waits for another rank
+//! would then hang. A device is opened once, and stays open while it is used.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -19,7 +20,8 @@ use super::driver::refused;
 use super::event::Event;
 use super::{GpuError, Kernel, compile, facts, library, module};
 
-/// How long an allocation that finds too little memory waits for memory that other streams are about to free.
+/// How long an allocation that finds too little memory waits for memory that other streams are
+/// about to free.
 const FREEING: Duration = Duration::from_secs(2);
 
 /// State that the streams of one device share.
@@ -84,12 +86,15 @@ impl Device {
         let attribute = |which| facts::attribute(handle, which);
         let (major, minor) = facts::compute_capability(handle)?;
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        let read_only = attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)?;
+        let read_only =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)?;
         if attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(GpuError::NoPools { ordinal });
         }
-        // SAFETY: the device exists; the context is retained here and released when this is dropped.
-        let context = unsafe { result::primary_ctx::retain(handle) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
+        // SAFETY: the device exists; the context is retained here and released when this is
+        // dropped.
+        let context = unsafe { result::primary_ctx::retain(handle) }
+            .map_err(refused("cuDevicePrimaryCtxRetain"))?;
         let mut device = Self {
             ordinal,
             handle,
@@ -106,7 +111,9 @@ impl Device {
 
     /// Compiles and loads all kernels.
     fn load(&mut self, architecture: u32) -> Result<(), GpuError> {
-        for (module, cubin) in module::MODULES.iter().zip(compile::compile_all(module::MODULES, architecture)?) {
+        for (module, cubin) in
+            module::MODULES.iter().zip(compile::compile_all(module::MODULES, architecture)?)
+        {
             // SAFETY: the image is a whole cubin.
             let loaded = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
             let loaded = loaded.map_err(refused("cuModuleLoadData"))?;
@@ -115,9 +122,12 @@ impl Device {
                 // SAFETY: the module is loaded and is never unloaded.
                 let function = unsafe { result::module::get_function(loaded, text) };
                 let function = function.map_err(refused("cuModuleGetFunction"))?;
-                let (mut threads, which) = (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-                // SAFETY: the kernel exists. This call loads it, where otherwise its first launch would.
-                let asked = unsafe { sys::cuFuncGetAttribute(&mut threads, which, function) }.result();
+                let (mut threads, which) =
+                    (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+                // SAFETY: the kernel exists. This call loads it, where otherwise its first launch
+                // would.
+                let asked =
+                    unsafe { sys::cuFuncGetAttribute(&mut threads, which, function) }.result();
                 asked.map_err(refused("cuFuncGetAttribute"))?;
                 let files = self.functions.entry(name.to_string()).or_default();
                 files.insert(module.name, Function(function as usize));
@@ -135,7 +145,8 @@ impl Device {
     /// The kernel.
     pub fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
         let found = self.functions.get(kernel.name).and_then(|files| files.get(kernel.module.name));
-        let missing = || GpuError::Call { call: kernel.name, reason: "there is no such kernel".into() };
+        let missing =
+            || GpuError::Call { call: kernel.name, reason: "there is no such kernel".into() };
         found.map(|function| function.0 as sys::CUfunction).ok_or_else(missing)
     }
 
@@ -146,15 +157,19 @@ impl Device {
 
     /// Removes a side stream that is about to be destroyed.
     pub fn remove_stream(&self, stream: sys::CUstream) {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|&at| at != stream as u64);
+        self.streams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|&at| at != stream as u64);
     }
 
-    /// Waits until every stream has passed the frees that it was given until now, but not for ever: NCCL may keep one
-    /// waiting for another rank.
+    /// Waits until every stream has passed the frees that it was given until now, but not for ever:
+    /// NCCL may keep one waiting for another rank.
     pub fn let_others_free(&self) -> Result<(), GpuError> {
         let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a stream is taken from the list before it is destroyed.
-        let events = streams.iter().map(|&stream| unsafe { Event::record(stream as sys::CUstream) });
+        let events =
+            streams.iter().map(|&stream| unsafe { Event::record(stream as sys::CUstream) });
         let mut events = events.collect::<Result<Vec<_>, _>>()?;
         drop(streams);
         let deadline = Instant::now() + FREEING;

@@ -1,15 +1,17 @@
 //! A GPU through the CUDA driver.
 //!
-//! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which
-//! torch launches: launches of both happen in the order of the calls. Memory comes from the driver's own pool
-//! (`pool.rs`), in stream order. Empty copies are skipped: the driver refuses some of them.
+//! The context is the device's primary one, which torch uses too, and the first stream is the null
+//! stream, on which torch launches: launches of both happen in the order of the calls. Memory comes
+//! from the driver's own pool (`pool.rs`), in stream order. Empty copies are skipped: the driver
+//! refuses some of them.
 //!
-//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
-//! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
-//! all that is in its blocks. A process cannot open its own handles. The owner frees the memory after all others have
-//! closed it. Where two processes do not see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their
-//! own, there is nothing to ask the driver: it opens the handle or refuses. Why not memory by `cuMemCreate`: its file
-//! descriptors need a socket between each two processes.
+//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver
+//! gives handles only for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole
+//! blocks of 2 MiB, because a handle opens all that is in its blocks. A process cannot open its own
+//! handles. The owner frees the memory after all others have closed it. Where two processes do not
+//! see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their own, there is
+//! nothing to ask the driver: it opens the handle or refuses. Why not memory by `cuMemCreate`: its
+//! file descriptors need a socket between each two processes.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -33,8 +35,9 @@ use super::{GpuError, device, pool};
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
 /// Size of the blocks of device memory that the driver exports as a whole.
 const BLOCK: usize = 2 << 20;
-/// Pinned host memory for small copies from a GPU, which are made in the stream's order; each copy to other memory waits
-/// for the stream. It is pinned at the start: pinning waits for the whole GPU, where NCCL may be waiting for another rank.
+/// Pinned host memory for small copies from a GPU, which are made in the stream's order; each copy
+/// to other memory waits for the stream. It is pinned at the start: pinning waits for the whole
+/// GPU, where NCCL may be waiting for another rank.
 const LANDING: usize = 64 << 10;
 /// Bytes of a page of host memory.
 const PAGE: usize = 4096;
@@ -45,7 +48,8 @@ pub(super) struct Driver {
     stream: sys::CUstream,
     /// Whether this owns the stream and destroys it.
     own: bool,
-    /// Start of the pinned memory: [`LANDING`] bytes, which the lock is for, then the memory of the next two.
+    /// Start of the pinned memory: [`LANDING`] bytes, which the lock is for, then the memory of the
+    /// next two.
     landing: Mutex<usize>,
     /// Source of copies to the device.
     staging: Mutex<Staging>,
@@ -68,7 +72,8 @@ impl Driver {
 
     /// The stream behind another [`Gpu`](super::Gpu) of the driver.
     fn of(backend: &dyn Backend) -> Result<&Self, GpuError> {
-        let unlike = || GpuError::Call { call: "another GPU", reason: "it is not the driver's".into() };
+        let unlike =
+            || GpuError::Call { call: "another GPU", reason: "it is not the driver's".into() };
         (backend as &dyn Any).downcast_ref().ok_or_else(unlike)
     }
 
@@ -78,12 +83,20 @@ impl Driver {
         // SAFETY: any number of bytes may be asked for.
         let start = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
         let start = start.map_err(refused("cuMemHostAlloc"))? as usize;
-        let (staging, late) = (Mutex::new(Staging::at(start + LANDING)), Late::at(start + LANDING + Staging::BYTES));
-        Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(start), staging, late })
+        let (staging, late) =
+            (Mutex::new(Staging::at(start + LANDING)), Late::at(start + LANDING + Staging::BYTES));
+        Ok(Self {
+            device,
+            stream: result::stream::null(),
+            own: false,
+            landing: Mutex::new(start),
+            staging,
+            late,
+        })
     }
 
-    /// Memory that `take`, by the driver's `call`, finds. If it finds none at first, memory that is cached here and by torch goes
-    /// back to the device.
+    /// Memory that `take`, by the driver's `call`, finds. If it finds none at first, memory that is
+    /// cached here and by torch goes back to the device.
     fn find(
         &self,
         bytes: usize,
@@ -104,7 +117,11 @@ impl Driver {
         pool::reclaim(self.device.handle)?;
         take()?.ok_or_else(|| {
             let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
-            GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
+            GpuError::OutOfMemory {
+                ordinal,
+                needed_mib: (bytes >> 20) as u64,
+                free_mib: free >> 20,
+            }
         })
     }
 
@@ -119,7 +136,8 @@ impl Driver {
                 let piece = at_once(to as usize, at_once(address as usize, bytes));
                 // SAFETY: as the caller says; the slice on the device is as long.
                 unsafe {
-                    let copied = sys::cuMemcpyDtoHAsync_v2(to.cast(), address, piece, self.stream).result();
+                    let copied =
+                        sys::cuMemcpyDtoHAsync_v2(to.cast(), address, piece, self.stream).result();
                     copied.map_err(refused("cuMemcpyDtoHAsync"))?;
                     to = to.add(piece);
                 }
@@ -140,7 +158,9 @@ impl Drop for Driver {
         self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).end();
         // SAFETY: no copy from or to it is under way, unless the stream has failed.
         let _ = unsafe {
-            result::free_host(*self.landing.get_mut().unwrap_or_else(PoisonError::into_inner) as *mut c_void)
+            result::free_host(
+                *self.landing.get_mut().unwrap_or_else(PoisonError::into_inner) as *mut c_void
+            )
         };
         if self.own {
             self.device.remove_stream(self.stream);
@@ -165,7 +185,9 @@ impl Backend for Driver {
 
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
         // SAFETY: any number of bytes may be asked for.
-        self.find(bytes, "cuMemAlloc", || unsafe { result::malloc_sync(bytes.next_multiple_of(BLOCK)) })
+        self.find(bytes, "cuMemAlloc", || unsafe {
+            result::malloc_sync(bytes.next_multiple_of(BLOCK))
+        })
     }
 
     fn free_for_others(&self, address: u64, _bytes: usize) {
@@ -181,12 +203,15 @@ impl Backend for Driver {
         let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: the handle is written; the driver knows the memory or says that it does not.
         let exported = unsafe { sys::cuIpcGetMemHandle(&mut handle, address) }.result();
-        exported.map_err(refused("cuIpcGetMemHandle")).map(|()| handle.reserved.map(|byte| byte as u8))
+        exported
+            .map_err(refused("cuIpcGetMemHandle"))
+            .map(|()| handle.reserved.map(|byte| byte as u8))
     }
 
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
         self.enter()?;
-        let (handle, mut address) = (sys::CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) }, 0);
+        let (handle, mut address) =
+            (sys::CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) }, 0);
         let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         // SAFETY: the address is written; the driver knows the handle or says that it does not.
         let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) }.result();
@@ -225,7 +250,8 @@ impl Backend for Driver {
         }
         let landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = *landing as *mut u8;
-        // SAFETY: the memory is this lock's, and is there as long as the driver; as many bytes are written as are read.
+        // SAFETY: the memory is this lock's, and is there as long as the driver; as many bytes are
+        // written as are read.
         unsafe {
             self.copy_down(parts, start)?;
             self.synchronise()?;
@@ -242,13 +268,21 @@ impl Backend for Driver {
             self.download(parts, &mut now)?;
             return Ok(Box::new(now));
         };
-        // SAFETY: the slot lives as long as this, which the returned value keeps; nothing else uses it. The stream is alive.
-        let event = unsafe { self.copy_down(parts, start).and_then(|()| Event::record(self.stream)) };
+        // SAFETY: the slot lives as long as this, which the returned value keeps; nothing else uses
+        // it. The stream is alive.
+        let event =
+            unsafe { self.copy_down(parts, start).and_then(|()| Event::record(self.stream)) };
         let event = event.inspect_err(|_| {
             let _ = self.synchronise();
             self.late.give_back(slot);
         })?;
-        Ok(Box::new(InSlot { device: self.device.clone(), late: self.late.clone(), slot, bytes, event }))
+        Ok(Box::new(InSlot {
+            device: self.device.clone(),
+            late: self.late.clone(),
+            slot,
+            bytes,
+            event,
+        }))
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
@@ -257,10 +291,17 @@ impl Backend for Driver {
             return Ok(());
         }
         // SAFETY: both slices are as long.
-        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }.map_err(refused("cuMemcpyDtoDAsync"))
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }
+            .map_err(refused("cuMemcpyDtoDAsync"))
     }
 
-    fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
+    fn copy_across(
+        &self,
+        from: u64,
+        source: &dyn Backend,
+        to: u64,
+        bytes: usize,
+    ) -> Result<(), GpuError> {
         let (here, there) = (self.device.context, Self::of(source)?.device.context);
         if here == there || bytes == 0 {
             return self.copy(from, to, bytes);
@@ -277,7 +318,8 @@ impl Backend for Driver {
             return Ok(());
         }
         // SAFETY: the slice is as long.
-        unsafe { result::memset_d8_async(address, 0, bytes, self.stream) }.map_err(refused("cuMemsetD8Async"))
+        unsafe { result::memset_d8_async(address, 0, bytes, self.stream) }
+            .map_err(refused("cuMemsetD8Async"))
     }
 
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError> {
@@ -294,21 +336,35 @@ impl Backend for Driver {
         let register = |(at, piece): (usize, usize)| {
             self.enter()?;
             // SAFETY: the memory outlives its registration, which `MappedHost` ends.
-            let registered = unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, piece, flags) }.result();
+            let registered =
+                unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, piece, flags) }.result();
             registered.map_err(refused("cuMemHostRegister"))
         };
         // In parallel: 64 GiB take about 6 s.
         let registered: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> =
-                pieces(start, bytes.len()).map(|piece| (piece, scope.spawn(move || register(piece)))).collect();
-            let died = |_| Err(GpuError::Call { call: "cuMemHostRegister", reason: "its thread panicked".into() });
-            threads.into_iter().map(|((at, _), thread)| (at, thread.join().unwrap_or_else(died))).collect()
+            let threads: Vec<_> = pieces(start, bytes.len())
+                .map(|piece| (piece, scope.spawn(move || register(piece))))
+                .collect();
+            let died = |_| {
+                Err(GpuError::Call {
+                    call: "cuMemHostRegister",
+                    reason: "its thread panicked".into(),
+                })
+            };
+            threads
+                .into_iter()
+                .map(|((at, _), thread)| (at, thread.join().unwrap_or_else(died)))
+                .collect()
         });
         if let Some(error) = registered.iter().find_map(|(_, outcome)| outcome.clone().err()) {
-            registered.iter().filter(|(_, outcome)| outcome.is_ok()).for_each(|&(at, _)| unregister(at));
+            registered
+                .iter()
+                .filter(|(_, outcome)| outcome.is_ok())
+                .for_each(|&(at, _)| unregister(at));
             return Err(error);
         }
-        let address = self.host_address(start).inspect_err(|_| self.unmap_host(start, bytes.len()))?;
+        let address =
+            self.host_address(start).inspect_err(|_| self.unmap_host(start, bytes.len()))?;
         if bytes.len() > PIECE && address != start as u64 {
             self.unmap_host(start, bytes.len());
             let reason = "this GPU does not read host memory at the host's addresses".to_string();
@@ -321,7 +377,9 @@ impl Backend for Driver {
         self.enter()?;
         let mut address = 0;
         // SAFETY: the driver knows the memory or says that it does not.
-        let found = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, start as *mut c_void, 0).result() };
+        let found = unsafe {
+            sys::cuMemHostGetDevicePointer_v2(&mut address, start as *mut c_void, 0).result()
+        };
         found.map_err(refused("cuMemHostGetDevicePointer")).map(|()| address)
     }
 
@@ -337,10 +395,11 @@ impl Backend for Driver {
         let pointer = |argument: &Argument| argument.bytes().as_ptr().cast_mut().cast::<c_void>();
         let mut arguments: Vec<*mut c_void> = arguments.iter().map(pointer).collect();
         let (grid, block) = ((shape.blocks, 1, 1), (shape.threads, 1, 1));
-        // SAFETY: the arguments are of the kernel's types (tests compare their sizes), and the caller has checked the
-        // memory that they point to.
-        let launched =
-            unsafe { result::launch_kernel(function, grid, block, shape.shared, self.stream, &mut arguments) };
+        // SAFETY: the arguments are of the kernel's types (tests compare their sizes), and the
+        // caller has checked the memory that they point to.
+        let launched = unsafe {
+            result::launch_kernel(function, grid, block, shape.shared, self.stream, &mut arguments)
+        };
         launched.map_err(refused(kernel.name))
     }
 
@@ -374,7 +433,9 @@ impl Backend for Driver {
         let mut side = Self::null(self.device.clone())?;
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the handle is written.
-        unsafe { sys::cuStreamCreate(&mut side.stream, flags) }.result().map_err(refused("cuStreamCreate"))?;
+        unsafe { sys::cuStreamCreate(&mut side.stream, flags) }
+            .result()
+            .map_err(refused("cuStreamCreate"))?;
         side.own = true;
         self.device.add_stream(side.stream);
         Ok(Arc::new(side))
@@ -407,7 +468,9 @@ impl Backend for Driver {
         let (other, mut reaches) = (&Self::of(other)?.device, 0);
         self.enter()?;
         // SAFETY: both devices exist.
-        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, other.handle) }.result();
+        let asked =
+            unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, other.handle) }
+                .result();
         asked.map_err(refused("cuDeviceCanAccessPeer"))?;
         if reaches == 0 {
             return Ok(false);
@@ -438,23 +501,31 @@ fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// How many of `bytes` from `start` on one copy may take: up to the end of one registration or allocation, or all if
-/// they are not pinned. The driver refuses a copy that spans several registrations (seen with driver 580).
+/// How many of `bytes` from `start` on one copy may take: up to the end of one registration or
+/// allocation, or all if they are not pinned. The driver refuses a copy that spans several
+/// registrations (seen with driver 580).
 fn at_once(start: usize, bytes: usize) -> usize {
-    use sys::CUpointer_attribute::{CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+    use sys::CUpointer_attribute::{
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+    };
     let ask = |which| {
         let mut value = 0usize;
-        // SAFETY: both are as wide as a usize; the driver knows the address or says that it does not.
-        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), which, start as u64) };
+        // SAFETY: both are as wide as a usize; the driver knows the address or says that it does
+        // not.
+        let asked =
+            unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), which, start as u64) };
         asked.result().ok().map(|()| value)
     };
     match (ask(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), ask(CU_POINTER_ATTRIBUTE_RANGE_SIZE)) {
-        (Some(first), Some(size)) if first <= start && start < first + size => bytes.min(first + size - start),
+        (Some(first), Some(size)) if first <= start && start < first + size => {
+            bytes.min(first + size - start)
+        }
         _ => bytes,
     }
 }
 
-/// Ends a registration by `map_host` of memory that no stream reads any more, in the calling thread's context.
+/// Ends a registration by `map_host` of memory that no stream reads any more, in the calling
+/// thread's context.
 fn unregister(at: usize) {
     // SAFETY: as above.
     let _ = unsafe { sys::cuMemHostUnregister(at as *mut c_void) };
@@ -462,8 +533,9 @@ fn unregister(at: usize) {
 
 pub(super) fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {
     move |error| {
-        let said =
-            |text: Result<&std::ffi::CStr, DriverError>| text.ok().map(|text| text.to_string_lossy().into_owned());
+        let said = |text: Result<&std::ffi::CStr, DriverError>| {
+            text.ok().map(|text| text.to_string_lossy().into_owned())
+        };
         let reason = said(error.error_string()).unwrap_or_else(|| format!("{:?}", error.0));
         GpuError::Call { call, reason }
     }

@@ -26,7 +26,8 @@ pub enum GpuError {
     },
     /// A device that does not exist.
     #[error(
-        "GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); `gsplit doctor` lists them"
+        "GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); `gsplit \
+         doctor` lists them"
     )]
     NoDevice {
         /// Number of the GPU, from 0.
@@ -36,7 +37,8 @@ pub enum GpuError {
     },
     /// A device that has no memory pools.
     #[error(
-        "GPU {ordinal} has no memory pools: a driver of CUDA 11.2 or newer is needed; some virtual GPUs have none, take another"
+        "GPU {ordinal} has no memory pools: a driver of CUDA 11.2 or newer is needed; some virtual \
+         GPUs have none, take another"
     )]
     NoPools {
         /// Number of the GPU, from 0.

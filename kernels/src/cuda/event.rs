@@ -8,7 +8,8 @@ use cudarc::driver::{result, sys};
 use super::GpuError;
 use super::driver::refused;
 
-/// Point in a stream's work after everything launched until now. The driver keeps it alive for streams that wait for it.
+/// Point in a stream's work after everything launched until now. The driver keeps it alive for
+/// streams that wait for it.
 #[derive(Debug)]
 pub(super) struct Event(sys::CUevent);
 
@@ -28,15 +29,16 @@ impl Event {
         Ok(event)
     }
 
-    /// Holds `stream`, of the calling thread's context: work launched on it from now on starts after this event, which may be of
-    /// another context.
+    /// Holds `stream`, of the calling thread's context: work launched on it from now on starts
+    /// after this event, which may be of another context.
     ///
     /// # Safety
     /// The stream is alive.
     pub(super) unsafe fn hold(&self, stream: sys::CUstream) -> Result<(), GpuError> {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both are alive.
-        unsafe { result::stream::wait_event(stream, self.0, flags) }.map_err(refused("cuStreamWaitEvent"))
+        unsafe { result::stream::wait_event(stream, self.0, flags) }
+            .map_err(refused("cuStreamWaitEvent"))
     }
 
     /// Whether the stream has passed the event; its context is the calling thread's.
@@ -48,8 +50,9 @@ impl Event {
         }
     }
 
-    /// Waits until the stream has passed the event; its context is the calling thread's. Memory that the stream freed
-    /// before then counts as free for the driver's pool, which the query of [`Event::is_over`] does not achieve.
+    /// Waits until the stream has passed the event; its context is the calling thread's. Memory
+    /// that the stream freed before then counts as free for the driver's pool, which the query of
+    /// [`Event::is_over`] does not achieve.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
         // SAFETY: the event is alive.
         unsafe { sys::cuEventSynchronize(self.0) }.result().map_err(refused("cuEventSynchronize"))

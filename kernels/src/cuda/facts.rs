@@ -22,7 +22,10 @@ pub(super) fn device(ordinal: usize) -> Result<sys::CUdevice, GpuError> {
 }
 
 /// An attribute of a GPU.
-pub(super) fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<i32, GpuError> {
+pub(super) fn attribute(
+    device: sys::CUdevice,
+    which: sys::CUdevice_attribute,
+) -> Result<i32, GpuError> {
     // SAFETY: the device exists.
     unsafe { result::device::get_attribute(device, which) }.map_err(refused("cuDeviceGetAttribute"))
 }
@@ -33,7 +36,10 @@ pub(super) fn compute_capability(device: sys::CUdevice) -> Result<(u32, u32), Gp
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
     };
     let number = |which| attribute(device, which).map(|number| number as u32);
-    Ok((number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?, number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+    Ok((
+        number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ))
 }
 
 /// Facts of GPU `ordinal`, found without using it.
@@ -46,9 +52,15 @@ pub(super) fn describe(ordinal: usize) -> Result<GpuFacts, GpuError> {
         compute_capability: compute_capability(handle)?,
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
         shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)? as u32,
-        most_shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as u32,
-        pins_mapped_files: attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)? != 0,
-        host_addresses: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)? != 0,
+        most_shared_bytes: attribute(
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        )? as u32,
+        pins_mapped_files: attribute(
+            Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+        )? != 0,
+        host_addresses: attribute(
+            Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+        )? != 0,
     })
 }
 

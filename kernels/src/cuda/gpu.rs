@@ -47,7 +47,8 @@ fn split<const N: usize>(bytes: &[u8], lengths: [usize; N]) -> [HostBytes; N] {
 /// One GPU, and the stream that a rank launches on. Clones are the same GPU and stream.
 ///
 /// # Errors
-/// Each method: [`GpuError::OutOfMemory`]; errors of the driver and of the GPU, of earlier launches too.
+/// Each method: [`GpuError::OutOfMemory`]; errors of the driver and of the GPU, of earlier launches
+/// too.
 #[derive(Clone, Debug)]
 pub struct Gpu(Arc<dyn Backend>);
 
@@ -93,41 +94,55 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Maps `values` for the GPU to read in place, over the bus: pinned until the result is dropped.
+    /// Maps `values` for the GPU to read in place, over the bus: pinned until the result is
+    /// dropped.
     pub fn map_host<'a, T: Pod>(&self, values: &'a [T]) -> Result<MappedHost<'a, T>, GpuError> {
         MappedHost::new(self, values)
     }
 
-    /// Like [`Gpu::map_host`]; if the driver cannot pin `values`, as it cannot pin mapped files on most machines, maps
-    /// a copy in new memory, provided that it takes up to `most` bytes.
-    pub fn map_host_or_copy<'a, T: Pod>(&self, values: &'a [T], most: u64) -> Result<MappedHost<'a, T>, GpuError> {
+    /// Like [`Gpu::map_host`]; if the driver cannot pin `values`, as it cannot pin mapped files on
+    /// most machines, maps a copy in new memory, provided that it takes up to `most` bytes.
+    pub fn map_host_or_copy<'a, T: Pod>(
+        &self,
+        values: &'a [T],
+        most: u64,
+    ) -> Result<MappedHost<'a, T>, GpuError> {
         match MappedHost::new(self, values) {
             Err(_) if size_of_val(values) as u64 <= most => MappedHost::of_copy(self, values),
             mapped => mapped,
         }
     }
 
-    /// Copies `values` to host memory, which the GPU reads over the bus: pinned until the result is dropped.
+    /// Copies `values` to host memory, which the GPU reads over the bus: pinned until the result is
+    /// dropped.
     pub fn pinned_copy<T: Pod>(&self, values: &[T]) -> Result<MappedHost<'static, T>, GpuError> {
         MappedHost::of_copy(self, values)
     }
 
-    /// Copies each of `parts` to the host. Waits once for everything launched before: several counts cost the same as one.
-    pub fn read<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<[HostBytes; N], GpuError> {
+    /// Copies each of `parts` to the host. Waits once for everything launched before: several
+    /// counts cost the same as one.
+    pub fn read<const N: usize>(
+        &self,
+        parts: [DeviceSlice<'_, u8>; N],
+    ) -> Result<[HostBytes; N], GpuError> {
         let mut bytes = vec![0; parts.iter().map(|part| part.len()).sum()];
         self.0.download(&parts.map(|part| (part.address(), part.len())), &mut bytes)?;
         Ok(split(&bytes, parts.map(|part| part.len())))
     }
 
-    /// Like [`Gpu::read`], without waiting now: [`LateBytes::wait`] returns the values. Up to four reads under way, of
-    /// 4 KiB each, cost the host no wait once they have arrived.
-    pub fn read_later<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<LateBytes<N>, GpuError> {
+    /// Like [`Gpu::read`], without waiting now: [`LateBytes::wait`] returns the values. Up to four
+    /// reads under way, of 4 KiB each, cost the host no wait once they have arrived.
+    pub fn read_later<const N: usize>(
+        &self,
+        parts: [DeviceSlice<'_, u8>; N],
+    ) -> Result<LateBytes<N>, GpuError> {
         let bytes = self.0.download_later(&parts.map(|part| (part.address(), part.len())))?;
         Ok(LateBytes { bytes, lengths: parts.map(|part| part.len()), _gpu: self.clone() })
     }
 
-    /// Limits `shape`, of a kernel for any number of blocks that reads from `address` on, to few blocks if it [waits
-    /// next to other kernels](Self::is_concurrent_zero_copy). (GraphBolt runs 6,144 threads there.)
+    /// Limits `shape`, of a kernel for any number of blocks that reads from `address` on, to few
+    /// blocks if it [waits next to other kernels](Self::is_concurrent_zero_copy). (GraphBolt runs
+    /// 6,144 threads there.)
     pub(crate) fn limit_zero_copy(&self, shape: Shape, address: u64) -> Shape {
         const MOST: u32 = 64 * 256;
         match self.is_concurrent_zero_copy(address) {
@@ -136,14 +151,20 @@ impl Gpu {
         }
     }
 
-    /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and would keep
-    /// multiprocessors from the null stream's kernels meanwhile. On the null stream itself nothing runs next to it.
+    /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and would
+    /// keep multiprocessors from the null stream's kernels meanwhile. On the null stream itself
+    /// nothing runs next to it.
     pub(crate) fn is_concurrent_zero_copy(&self, address: u64) -> bool {
         self.0.stream() != 0 && self.0.is_of_host(address)
     }
 
     /// Runs a kernel. Callers check that lengths and positions are valid for the kernel.
-    pub(crate) fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
+    pub(crate) fn launch(
+        &self,
+        kernel: Kernel,
+        shape: Shape,
+        arguments: &[Argument],
+    ) -> Result<(), GpuError> {
         if shape.blocks == 0 { Ok(()) } else { self.0.launch(kernel, shape, arguments) }
     }
 
@@ -172,19 +193,21 @@ impl Gpu {
         Ok(Self(self.0.side_stream()?))
     }
 
-    /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
-    /// GPU, until now.
+    /// Orders streams: work launched here from now on starts after all that was launched on
+    /// `other`, perhaps another GPU, until now.
     pub fn wait_for(&self, other: &Gpu) -> Result<(), GpuError> {
         self.0.wait_for(other.backend())
     }
 
     /// Whether both are the same device, whose memory they share, though perhaps not the stream.
     pub fn is_same_device(&self, other: &Gpu) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.ordinal().is_some_and(|ordinal| Some(ordinal) == other.0.ordinal())
+        Arc::ptr_eq(&self.0, &other.0)
+            || self.0.ordinal().is_some_and(|ordinal| Some(ordinal) == other.0.ordinal())
     }
 
-    /// Lets kernels of this GPU read the memory of `other` in place, if the two can (`gsplit doctor` shows the links
-    /// between them); returns whether they can. Writes of `other` are visible once this GPU has waited for it.
+    /// Lets kernels of this GPU read the memory of `other` in place, if the two can (`gsplit
+    /// doctor` shows the links between them); returns whether they can. Writes of `other` are
+    /// visible once this GPU has waited for it.
     pub fn reaches(&self, other: &Gpu) -> Result<bool, GpuError> {
         if self.is_same_device(other) { Ok(true) } else { self.0.reach(other.backend()) }
     }

@@ -1,7 +1,8 @@
 //! Pinned host memory for copies of a few numbers that are read later.
 //!
-//! Idea: as many slots as there are reads under way. A read is copied into a free slot in the order of its stream, and
-//! used once an event behind the copy is over: if that is a step later, nothing waits.
+//! Idea: as many slots as there are reads under way. A read is copied into a free slot in the order
+//! of its stream, and used once an event behind the copy is over: if that is a step later, nothing
+//! waits.
 //!
 //! Unsafe code of this file: copies from the memory.
 #![allow(unsafe_code)]
@@ -33,7 +34,8 @@ impl Late {
         Self { start, taken: Arc::default() }
     }
 
-    /// Takes a slot for `bytes`: its number and start. `None` if they are too many, or too many reads are under way.
+    /// Takes a slot for `bytes`: its number and start. `None` if they are too many, or too many
+    /// reads are under way.
     pub(super) fn take(&self, bytes: usize) -> Option<(usize, *mut u8)> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = taken.iter().position(|taken| !taken).filter(|_| bytes <= SLOT)?;
@@ -63,8 +65,8 @@ impl InSlot {
         while !self.event.is_over()? {
             thread::yield_now();
         }
-        // Only a wait lets the driver's pool give memory that this stream has freed to another stream. Without it the
-        // pool grows by a mini-batch at every step.
+        // Only a wait lets the driver's pool give memory that this stream has freed to another
+        // stream. Without it the pool grows by a mini-batch at every step.
         self.event.wait()
     }
 }

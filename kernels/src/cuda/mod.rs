@@ -1,8 +1,8 @@
 //! GPUs: memory, streams, and kernels compiled when they are first needed.
 //!
-//! Each operation's folder has its kernels in `cuda.cu` and their launches in `cuda.rs`, next to `cpu.rs`, with the
-//! same results. CUDA is found when a program runs: without a driver [`Gpu::open`] returns an error that says so, and
-//! everything else works.
+//! Each operation's folder has its kernels in `cuda.cu` and their launches in `cuda.rs`, next to
+//! `cpu.rs`, with the same results. CUDA is found when a program runs: without a driver
+//! [`Gpu::open`] returns an error that says so, and everything else works.
 //!
 //! ```text
 //! gpu.rs        one GPU and stream          backend.rs    interface to the driver
@@ -21,7 +21,8 @@ mod buffer;
 mod compile;
 mod device;
 mod driver;
-// The unit tests are a build of this crate other than the one that gpu-sim links, so they compile its backend themselves.
+// The unit tests are a build of this crate other than the one that gpu-sim links, so they compile
+// its backend themselves.
 #[cfg(test)]
 #[path = "../../../gpu-sim/src/emulated/mod.rs"]
 mod emulated;

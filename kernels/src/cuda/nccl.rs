@@ -1,11 +1,11 @@
 //! One end of a group of GPUs that NCCL joins.
 //!
-//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and its progress is
-//! polled, so that a rank that waits in vain can abort. An aborted end is unusable, and so is one after an error. One
-//! thread may abort a call that another has begun: calls are short, and behind a lock. Its functions are looked up by
-//! name and return plain numbers, because `cudarc`'s bindings panic where they do not find the library, and they do not
-//! look for `libnccl.so.2`.
-//! Unsafe code of this file: calls of NCCL's C functions.
+//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once,
+//! and its progress is polled, so that a rank that waits in vain can abort. An aborted end is
+//! unusable, and so is one after an error. One thread may abort a call that another has begun:
+//! calls are short, and behind a lock. Its functions are looked up by name and return plain
+//! numbers, because `cudarc`'s bindings panic where they do not find the library, and they do not
+//! look for `libnccl.so.2`. Unsafe code of this file: calls of NCCL's C functions.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -25,8 +25,8 @@ const IN_PROGRESS: c_int = 7;
 /// `NCCL_CONFIG_UNDEF_INT`, and the magic number of a configuration.
 const UNDEFINED: c_int = c_int::MIN;
 const MAGIC: u32 = 0xcafe_beef;
-/// The version whose configuration fields are set here: 2.14, the first with `blocking`. NCCL uses its defaults for the
-/// fields of later versions.
+/// The version whose configuration fields are set here: 2.14, the first with `blocking`. NCCL uses
+/// its defaults for the fields of later versions.
 const VERSION: u32 = 21400;
 /// How long a closing end waits for its sends to finish.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -84,7 +84,8 @@ struct Config {
     padding: c_int,
 }
 
-/// Declares [`Api`] and looks its functions up: each field, its name in NCCL and its type in nccl.h.
+/// Declares [`Api`] and looks its functions up: each field, its name in NCCL and its type in
+/// nccl.h.
 macro_rules! api {
     ($($field:ident = $name:literal: fn($($argument:ty),*) -> $result:ty;)*) => {
         /// NCCL's functions.
@@ -145,8 +146,9 @@ impl Api {
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().replace('\n', ", "),
         };
         // SAFETY: any number may be passed; a null communicator asks for the thread's last error.
-        let (what, last) =
-            unsafe { (text((self.error_string)(outcome)), text((self.last_error)(std::ptr::null_mut()))) };
+        let (what, last) = unsafe {
+            (text((self.error_string)(outcome)), text((self.last_error)(std::ptr::null_mut())))
+        };
         let last = if last.is_empty() { last } else { format!(" ({last})") };
         Err(GpuError::Call { call, reason: format!("{what}{last}; NCCL_DEBUG=WARN tells more") })
     }
@@ -174,8 +176,8 @@ struct Handle(sys::ncclComm_t);
 unsafe impl Send for Handle {}
 
 impl NcclEnd {
-    /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is called repeatedly
-    /// until the others have joined; its error ends the wait.
+    /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is
+    /// called repeatedly until the others have joined; its error ends the wait.
     ///
     /// # Errors
     /// [`GpuError::Missing`] without NCCL; errors of NCCL, and within them the error of `wait`.
@@ -189,13 +191,22 @@ impl NcclEnd {
         let api = Api::get()?;
         gpu.backend().enter()?;
         let size_of_config = size_of::<Config>();
-        let mut config =
-            Config { size: size_of_config, magic: MAGIC, version: VERSION, blocking: 0, padding: UNDEFINED };
+        let mut config = Config {
+            size: size_of_config,
+            magic: MAGIC,
+            version: VERSION,
+            blocking: 0,
+            padding: UNDEFINED,
+        };
         let mut comm = std::ptr::null_mut();
-        // SAFETY: `comm` is written; NCCL reads as many bytes of the configuration as it says it has.
-        let started = unsafe { (api.init)(&mut comm, size as c_int, id.to_nccl(), rank as c_int, &mut config) };
+        // SAFETY: `comm` is written; NCCL reads as many bytes of the configuration as it says it
+        // has.
+        let started = unsafe {
+            (api.init)(&mut comm, size as c_int, id.to_nccl(), rank as c_int, &mut config)
+        };
         api.check("ncclCommInitRankConfig", started)?;
-        let end = Self(Mutex::new(State { comm: Some(Handle(comm)), gpu: gpu.clone(), behind: None }));
+        let end =
+            Self(Mutex::new(State { comm: Some(Handle(comm)), gpu: gpu.clone(), behind: None }));
         while end.lock().is_busy()? {
             if let Err(error) = wait() {
                 end.abort();
@@ -212,7 +223,8 @@ impl NcclEnd {
 
 impl State {
     fn comm(&self) -> Result<(&'static Api, sys::ncclComm_t), GpuError> {
-        let gone = || GpuError::Call { call: "NCCL", reason: "this communicator was given up".into() };
+        let gone =
+            || GpuError::Call { call: "NCCL", reason: "this communicator was given up".into() };
         Ok((Api::get()?, self.comm.ok_or_else(gone)?.0))
     }
 
@@ -246,15 +258,26 @@ impl Transport for NcclEnd {
         api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
         let mut outcome = Ok(());
         for transfer in transfers {
-            // SAFETY: the slices are of this GPU's memory, which is freed in the order of the stream.
+            // SAFETY: the slices are of this GPU's memory, which is freed in the order of the
+            // stream.
             let called = unsafe {
                 match transfer {
-                    Transfer::Send { to, bytes } => {
-                        (api.send)(bytes.address() as *const c_void, bytes.len(), kind, *to as c_int, comm, stream)
-                    }
-                    Transfer::Receive { from, bytes } => {
-                        (api.receive)(bytes.address() as *mut c_void, bytes.len(), kind, *from as c_int, comm, stream)
-                    }
+                    Transfer::Send { to, bytes } => (api.send)(
+                        bytes.address() as *const c_void,
+                        bytes.len(),
+                        kind,
+                        *to as c_int,
+                        comm,
+                        stream,
+                    ),
+                    Transfer::Receive { from, bytes } => (api.receive)(
+                        bytes.address() as *mut c_void,
+                        bytes.len(),
+                        kind,
+                        *from as c_int,
+                        comm,
+                        stream,
+                    ),
                 }
             };
             outcome = outcome.and(api.check("ncclSend or ncclRecv", called));
@@ -271,7 +294,9 @@ impl Transport for NcclEnd {
         }
         state.gpu.backend().enter()?;
         // SAFETY: the GPU has the stream.
-        state.behind = Some(unsafe { Event::record(state.gpu.backend().stream() as cudarc::driver::sys::CUstream) }?);
+        state.behind = Some(unsafe {
+            Event::record(state.gpu.backend().stream() as cudarc::driver::sys::CUstream)
+        }?);
         Ok(true)
     }
 
@@ -327,7 +352,8 @@ mod tests {
     #[test]
     fn without_a_driver_nccl_says_so() {
         if let (Ok(id), Err(_)) = (NcclId::new(), library::driver()) {
-            let error = NcclEnd::join(&Gpu::emulated(0), id, 0, 1, || Ok::<(), GpuError>(())).unwrap_err();
+            let error =
+                NcclEnd::join(&Gpu::emulated(0), id, 0, 1, || Ok::<(), GpuError>(())).unwrap_err();
             assert!(matches!(error, GpuError::Call { .. }), "{error}");
         }
     }

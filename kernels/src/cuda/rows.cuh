@@ -1,10 +1,12 @@
 // Sums over the edges of rows: their distribution among threads, for any summand.
 //
-// A chunk of a row, one column or several, belongs to one thread, which adds up its terms in the order of the edges, as the
-// host does; the loads of several edges are under way at a time. Neighbouring threads own neighbouring chunks, so a row is
-// read contiguously: by a part of a warp where it is narrow, by several warps where it is wide. A row of more edges than a
-// piece holds would keep the others waiting: its pieces are summed by threads of their own, in a second launch, and added
-// up in their order in a third. Then sums are the host's up to rounding; results never depend on the order of threads.
+// A chunk of a row, one column or several, belongs to one thread, which adds up its terms in the
+// order of the edges, as the host does; the loads of several edges are under way at a time.
+// Neighbouring threads own neighbouring chunks, so a row is read contiguously: by a part of a warp
+// where it is narrow, by several warps where it is wide. A row of more edges than a piece holds
+// would keep the others waiting: its pieces are summed by threads of their own, in a second launch,
+// and added up in their order in a third. Then sums are the host's up to rounding; results never
+// depend on the order of threads.
 #pragma once
 #include "device.cuh"
 
@@ -16,8 +18,9 @@ constexpr u32 AHEAD = 8;
 // Kinds of launches.
 constexpr u32 WHOLE_ROWS = 0, PIECES = 1, FROM_PIECES = 2;
 
-// Rows with their edges. `counts` holds the numbers of rows in pieces and of pieces; for each such row `heavy` has the row, its
-// first piece and the number of its pieces, and for each piece `pieces` has its row and its number there.
+// Rows with their edges. `counts` holds the numbers of rows in pieces and of pieces; for each such
+// row `heavy` has the row, its first piece and the number of its pieces, and for each piece
+// `pieces` has its row and its number there.
 struct Rows {
     const u32 *indptr;
     u64 count;
@@ -174,8 +177,9 @@ __device__ __forceinline__ float lane_product(const A *a, const B *b, const floa
     return sum;
 }
 
-// Neighbouring lanes share a head of an edge; neighbouring groups of them have the edge's other heads, so rows are read
-// contiguously. `b` has rows of `b_stride` values; columns from `b_offset` on count.
+// Neighbouring lanes share a head of an edge; neighbouring groups of them have the edge's other
+// heads, so rows are read contiguously. `b` has rows of `b_stride` values; columns from `b_offset`
+// on count.
 template <bool LEAKY, typename A, typename B>
 __device__ __forceinline__ void products_of_ends(const Ends &ends, float *out, const A *a, const B *b, u64 b_stride, u64 b_offset, const float *vector, float slope) {
     const u64 group = divide(thread_id(), ends.lanes);

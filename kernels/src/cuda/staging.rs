@@ -1,9 +1,9 @@
 //! Pinned host memory through which copies go to a GPU.
 //!
-//! Idea: three pieces in turn. The bytes of an upload are copied into a piece, and the GPU fetches them from there
-//! while the host goes on. A full piece is used again once the GPU has fetched all of it. So an upload does not wait
-//! before 2 MiB are under way, and no copy starts in memory that the driver would have to copy itself, at a third of
-//! the speed.
+//! Idea: three pieces in turn. The bytes of an upload are copied into a piece, and the GPU fetches
+//! them from there while the host goes on. A full piece is used again once the GPU has fetched all
+//! of it. So an upload does not wait before 2 MiB are under way, and no copy starts in memory that
+//! the driver would have to copy itself, at a third of the speed.
 //!
 //! Unsafe code of this file: copies into the memory, and calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -44,7 +44,8 @@ impl Staging {
         self.full = [const { None }; PIECES];
     }
 
-    /// Starts to copy `from` to `address`, on `stream`, whose context is the calling thread's. `from` may be changed afterwards.
+    /// Starts to copy `from` to `address`, on `stream`, whose context is the calling thread's.
+    /// `from` may be changed afterwards.
     ///
     /// # Safety
     /// The memory on the device is as long; the stream is alive, and always the same.
@@ -68,13 +69,15 @@ impl Staging {
             }
             let (part, rest) = from.split_at(from.len().min(PIECE - self.filled));
             let to = (self.start + self.piece * PIECE + self.filled) as *mut u8;
-            // SAFETY: the part fits into the piece, and no copy reads the piece beyond its filled part any more.
+            // SAFETY: the part fits into the piece, and no copy reads the piece beyond its filled
+            // part any more.
             let staged = unsafe {
                 std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
                 std::slice::from_raw_parts(to, part.len())
             };
             // SAFETY: as the caller says.
-            unsafe { result::memcpy_htod_async(address, staged, stream) }.map_err(refused("cuMemcpyHtoDAsync"))?;
+            unsafe { result::memcpy_htod_async(address, staged, stream) }
+                .map_err(refused("cuMemcpyHtoDAsync"))?;
             // Each upload starts at an address that wide loads support.
             self.filled = PIECE.min((self.filled + part.len()).next_multiple_of(16));
             address += part.len() as u64;

@@ -1,7 +1,8 @@
 //! Survey of a machine's CUDA, for people who want to know why it does not work.
 //!
-//! Returns: libraries with versions and paths, GPUs, the links between them, and the speed of copies; for each missing
-//! part, the error with its remedy. Cost: well under a second, and a context on each GPU whose copies are timed.
+//! Returns: libraries with versions and paths, GPUs, the links between them, and the speed of
+//! copies; for each missing part, the error with its remedy. Cost: well under a second, and a
+//! context on each GPU whose copies are timed.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -30,7 +31,8 @@ pub struct GpuFacts {
     pub shared_bytes: u32,
     /// Shared memory of a block for kernels that request more.
     pub most_shared_bytes: u32,
-    /// Whether mapped files can be pinned; otherwise the parts that GPUs read in host memory are copied first.
+    /// Whether mapped files can be pinned; otherwise the parts that GPUs read in host memory are
+    /// copied first.
     pub pins_mapped_files: bool,
     /// Whether it reads pinned memory at the host's addresses, as needed for more than 64 GiB.
     pub host_addresses: bool,
@@ -75,7 +77,10 @@ impl CudaSurvey {
         };
         let compiler = |()| {
             let (major, minor) = compile::version();
-            CudaLibrary { version: Some((major as u32, minor as u32)), path: library::loaded("libnvrtc.so") }
+            CudaLibrary {
+                version: Some((major as u32, minor as u32)),
+                path: library::loaded("libnvrtc.so"),
+            }
         };
         Self {
             driver: library::driver().map(|()| ask("libcuda.so", "cuDriverGetVersion", &cuda)),
@@ -97,7 +102,8 @@ impl Default for CudaSurvey {
     }
 }
 
-/// Speed of copies from pinned host memory to `gpu`, in bytes per second: the best of a few of 64 MiB.
+/// Speed of copies from pinned host memory to `gpu`, in bytes per second: the best of a few of 64
+/// MiB.
 pub fn pinned_copy_speed(gpu: &Gpu) -> Result<f64, GpuError> {
     const WORDS: usize = 8 << 20;
     let host = vec![1u64; WORDS];
@@ -123,7 +129,9 @@ mod tests {
         let survey = CudaSurvey::new();
         for found in [&survey.driver, &survey.compiler, &survey.nccl] {
             match found {
-                Ok(library) => assert!(library.path.as_ref().is_some_and(|path| path.exists()), "{library:?}"),
+                Ok(library) => {
+                    assert!(library.path.as_ref().is_some_and(|path| path.exists()), "{library:?}")
+                }
                 Err(error) => assert!(error.to_string().contains(": "), "{error}"),
             }
         }

@@ -1,8 +1,8 @@
 // Ids and their first positions, and error reports. A file that includes this has its own copy.
 //
-// The table keeps for each id the smallest position at which it was noted, in whatever order threads come: either one
-// word for each possible id, or open addressing in words of (id, position). Positions are kept as their complements, so
-// that zero means empty.
+// The table keeps for each id the smallest position at which it was noted, in whatever order
+// threads come: either one word for each possible id, or open addressing in words of (id,
+// position). Positions are kept as their complements, so that zero means empty.
 
 struct Table {
     // One of the two, indexed by id or by slot.

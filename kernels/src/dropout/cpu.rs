@@ -1,10 +1,9 @@
 //! Dropout masks on the host.
 //!
-//! Returns: factors 0 and 1/(1 - p) to multiply activations with (Srivastava et al., JMLR 2014, in its inverted
-//! form).
-//! Input: a rate in `[0, 1)`. The rate is rounded to 16 bits, which moves the mean of a mask from 1 by at most
-//! 2^-17 / (1 - p), and by at most 2^-16 / (1 - p) for rates above 1 - 2^-16. Cost: one Philox call for eight
-//! features; parallel over rows.
+//! Returns: factors 0 and 1/(1 - p) to multiply activations with (Srivastava et al., JMLR 2014, in
+//! its inverted form). Input: a rate in `[0, 1)`. The rate is rounded to 16 bits, which moves the
+//! mean of a mask from 1 by at most 2^-17 / (1 - p), and by at most 2^-16 / (1 - p) for rates above
+//! 1 - 2^-16. Cost: one Philox call for eight features; parallel over rows.
 
 use rayon::prelude::*;
 
@@ -14,18 +13,28 @@ use crate::simd::vectorised;
 
 /// Features that one group of Philox words decides.
 const FEATURES: usize = 8;
-/// Groups whose features alternate, so that half of one word of all groups decides neighbouring features.
+/// Groups whose features alternate, so that half of one word of all groups decides neighbouring
+/// features.
 const GROUPS: usize = 16;
 /// The widest row a mask can have.
 pub const MAX_DROPOUT_DIM: usize = FEATURES << 16;
 
-/// Fills `out` (`ids.len()` × `dim`) with the masks of the vertices `ids`: 0 with probability `p`, else 1/(1 - p).
+/// Fills `out` (`ids.len()` × `dim`) with the masks of the vertices `ids`: 0 with probability `p`,
+/// else 1/(1 - p).
 ///
-/// `key` holds seed, epoch, step and layer; its stream is normally [`Stream::Dropout`](crate::Stream::Dropout).
+/// `key` holds seed, epoch, step and layer; its stream is normally
+/// [`Stream::Dropout`](crate::Stream::Dropout).
 ///
 /// # Errors
-/// [`KernelError::DropoutRate`], [`KernelError::DropoutDim`], and [`KernelError::Length`] if `out` has another size.
-pub fn dropout_mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey, out: &mut [f32]) -> Result<(), KernelError> {
+/// [`KernelError::DropoutRate`], [`KernelError::DropoutDim`], and [`KernelError::Length`] if `out`
+/// has another size.
+pub fn dropout_mask(
+    ids: &[u32],
+    dim: usize,
+    p: f32,
+    key: &StreamKey,
+    out: &mut [f32],
+) -> Result<(), KernelError> {
     let mask = RowMask::new(p, dim, key)?;
     KernelError::check_matrix("dropout mask", ids.len(), dim, out.len())?;
     if dim == 0 {
@@ -58,10 +67,15 @@ impl RowMask {
             return Err(KernelError::DropoutDim { dim });
         }
         // At least one of the 2^16 values keeps its feature, as p is below 1.
-        Ok(Self { threshold: ((p * 65_536.0).round() as u32).min(65_535), keep: 1.0 / (1.0 - p), key: *key })
+        Ok(Self {
+            threshold: ((p * 65_536.0).round() as u32).min(65_535),
+            keep: 1.0 / (1.0 - p),
+            key: *key,
+        })
     }
 
-    /// Features whose 16 bits are below the first are dropped, the others are multiplied by the second.
+    /// Features whose 16 bits are below the first are dropped, the others are multiplied by the
+    /// second.
     pub(crate) fn threshold_and_factor(&self) -> (u32, f32) {
         (self.threshold, self.keep)
     }
@@ -70,7 +84,9 @@ impl RowMask {
     #[inline(always)]
     pub(crate) fn multiply(&self, id: u32, row: &mut [f32]) {
         let keep = self.keep.to_bits();
-        self.scale(id, row, |bits| f32::from_bits(keep & u32::from(bits >= self.threshold).wrapping_neg()));
+        self.scale(id, row, |bits| {
+            f32::from_bits(keep & u32::from(bits >= self.threshold).wrapping_neg())
+        });
     }
 
     /// Changes the sign of the values of `row`, of any width, that the mask of `id` drops.
@@ -79,16 +95,23 @@ impl RowMask {
         let one = 1f32.to_bits();
         for (page, part) in (0..).zip(row.chunks_mut(MAX_DROPOUT_DIM)) {
             let mask = Self { key: self.key.page(id, page), ..*self };
-            mask.scale(id, part, |bits| f32::from_bits(one | u32::from(bits < self.threshold) << 31));
+            mask.scale(id, part, |bits| {
+                f32::from_bits(one | u32::from(bits < self.threshold) << 31)
+            });
         }
     }
 
     /// Multiplies each value by `factor` of its 16 bits.
     #[inline(always)]
     fn scale(&self, id: u32, row: &mut [f32], factor: impl Fn(u32) -> f32) {
-        for (first, features) in (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS)) {
-            // Loops over slices, whose lengths the compiler does not know: it would split arrays into single numbers.
-            for (pair, words) in features.chunks_mut(2 * GROUPS).zip(&self.key.blocks::<GROUPS>(id, first)) {
+        for (first, features) in
+            (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS))
+        {
+            // Loops over slices, whose lengths the compiler does not know: it would split arrays
+            // into single numbers.
+            for (pair, words) in
+                features.chunks_mut(2 * GROUPS).zip(&self.key.blocks::<GROUPS>(id, first))
+            {
                 let (low, high) = pair.split_at_mut(pair.len().min(GROUPS));
                 low.iter_mut().zip(words).for_each(|(value, word)| *value *= factor(word & 0xFFFF));
                 high.iter_mut().zip(words).for_each(|(value, word)| *value *= factor(word >> 16));
@@ -102,7 +125,8 @@ mod tests {
     use super::*;
     use crate::philox::Stream;
 
-    const KEY: StreamKey = StreamKey { seed: 4, epoch: 1, step: 2, stream: Stream::Dropout, layer: 0 };
+    const KEY: StreamKey =
+        StreamKey { seed: 4, epoch: 1, step: 2, stream: Stream::Dropout, layer: 0 };
 
     fn mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey) -> Vec<f32> {
         let mut out = vec![f32::NAN; ids.len() * dim];
@@ -158,7 +182,9 @@ mod tests {
         RowMask::new(0.25, 0, &KEY).unwrap().negate(7, &mut row);
         assert!(row.iter().all(|value| value.abs() == 2.0));
         let mut pages = row.chunks(MAX_DROPOUT_DIM);
-        let signs = |mask: &[f32]| -> Vec<f32> { mask.iter().map(|&m| if m == 0.0 { -2.0 } else { 2.0 }).collect() };
+        let signs = |mask: &[f32]| -> Vec<f32> {
+            mask.iter().map(|&m| if m == 0.0 { -2.0 } else { 2.0 }).collect()
+        };
         assert!(pages.next().unwrap() == signs(&mask(&[7], MAX_DROPOUT_DIM, 0.25, &KEY)));
         for (page, found) in (1..).zip(pages) {
             let [low, high, ..] = StreamKey { stream: Stream::Pages, ..KEY }.block(7, page);
@@ -179,11 +205,17 @@ mod tests {
     #[test]
     fn bad_input_is_refused() {
         for rate in [-0.1, 1.0, f32::INFINITY] {
-            assert_eq!(dropout_mask(&[], 1, rate, &KEY, &mut []), Err(KernelError::DropoutRate { rate }));
+            assert_eq!(
+                dropout_mask(&[], 1, rate, &KEY, &mut []),
+                Err(KernelError::DropoutRate { rate })
+            );
         }
         assert!(dropout_mask(&[], 1, f32::NAN, &KEY, &mut []).is_err());
         let dim = MAX_DROPOUT_DIM + 1;
-        assert_eq!(dropout_mask(&[], dim, 0.5, &KEY, &mut []), Err(KernelError::DropoutDim { dim }));
+        assert_eq!(
+            dropout_mask(&[], dim, 0.5, &KEY, &mut []),
+            Err(KernelError::DropoutDim { dim })
+        );
         let error = dropout_mask(&[1, 2], 3, 0.5, &KEY, &mut [0.0; 5]);
         assert!(matches!(error, Err(KernelError::Length { expected: 6, got: 5, .. })));
     }

@@ -1,4 +1,5 @@
-// A layer's edges: the target of each, rows of many edges, the order of the sources, and the edges of a graph convolution.
+// A layer's edges: the target of each, rows of many edges, the order of the sources, and the edges
+// of a graph convolution.
 #include "device.cuh"
 #include "rows.cuh"
 
@@ -16,7 +17,8 @@ KERNEL_ENTRY void edge_targets(const u32 *indptr, u64 targets, u64 edges, u32 *o
 }
 KERNEL(edge_targets)
 
-// Cuts rows of more than PIECE edges into pieces. The order of the pieces only affects the positions of the partial sums.
+// Cuts rows of more than PIECE edges into pieces. The order of the pieces only affects the
+// positions of the partial sums.
 KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *heavy, u32 *pieces) {
     const u64 row = thread_id();
     if (row >= rows) return;

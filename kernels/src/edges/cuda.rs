@@ -1,13 +1,16 @@
 //! A layer's edges on a GPU, and the launches of sums over them.
 //!
-//! Returns: [`DeviceEdges`], which computes derived arrays when an operator first needs them. Input: a CSC that kernels
-//! made, or [`HostEdges`] to copy; the host checks only the lengths of arrays on a device. Cost: the target of each
-//! edge is found by bisection, the order of the sources by a stable counting sort; the host never waits.
+//! Returns: [`DeviceEdges`], which computes derived arrays when an operator first needs them.
+//! Input: a CSC that kernels made, or [`HostEdges`] to copy; the host checks only the lengths of
+//! arrays on a device. Cost: the target of each edge is found by bisection, the order of the
+//! sources by a stable counting sort; the host never waits.
 
 use std::sync::OnceLock;
 
 use super::HostEdges;
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape, arguments};
+use crate::cuda::{
+    Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape, arguments,
+};
 use crate::error::KernelError;
 use crate::gather::DeviceScatter;
 use crate::group::{Grouped, Keyed, group_by_key};
@@ -40,14 +43,25 @@ pub(crate) struct DeviceBySource {
 }
 
 impl DeviceEdges {
-    /// Edges into `indptr.len() - 1` targets: the edges into target `t` are `sources[indptr[t]..indptr[t + 1]]`, rows of
-    /// a matrix of `num_sources`. A source that is not a row counts as a row of NaNs forwards and is ignored backwards.
+    /// Edges into `indptr.len() - 1` targets: the edges into target `t` are
+    /// `sources[indptr[t]..indptr[t + 1]]`, rows of a matrix of `num_sources`. A source that is not
+    /// a row counts as a row of NaNs forwards and is ignored backwards.
     ///
     /// # Errors
     /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
-    pub fn new(indptr: DeviceBuffer<u32>, sources: DeviceBuffer<u32>, num_sources: usize) -> Result<Self, GpuError> {
+    pub fn new(
+        indptr: DeviceBuffer<u32>,
+        sources: DeviceBuffer<u32>,
+        num_sources: usize,
+    ) -> Result<Self, GpuError> {
         let rows = DeviceSegments::new(indptr, sources.len())?;
-        Ok(Self { rows, sources, num_sources, targets: OnceLock::new(), by_source: OnceLock::new() })
+        Ok(Self {
+            rows,
+            sources,
+            num_sources,
+            targets: OnceLock::new(),
+            by_source: OnceLock::new(),
+        })
     }
 
     /// A copy of `edges`.
@@ -66,7 +80,8 @@ impl DeviceEdges {
         Ok(Self { targets: targets.map_or_else(OnceLock::new, OnceLock::from), ..self })
     }
 
-    /// States that no target has more than `most` edges, as after sampling with that fanout, which may save launches.
+    /// States that no target has more than `most` edges, as after sampling with that fanout, which
+    /// may save launches.
     pub fn with_max_degree(mut self, most: usize) -> Self {
         self.rows.in_pieces &= most > PIECE;
         self
@@ -100,7 +115,10 @@ impl DeviceEdges {
     /// Gives all of it to another stream ([`DeviceBuffer::give_to`]).
     pub fn give_to(&self, gpu: &Gpu) {
         self.rows.give_to(gpu);
-        [Some(&self.sources), self.targets.get()].into_iter().flatten().for_each(|buffer| buffer.give_to(gpu));
+        [Some(&self.sources), self.targets.get()]
+            .into_iter()
+            .flatten()
+            .for_each(|buffer| buffer.give_to(gpu));
         if let Some(DeviceBySource { rows, targets, edges }) = self.by_source.get() {
             rows.give_to(gpu);
             [targets, edges].into_iter().for_each(|buffer| buffer.give_to(gpu));
@@ -130,14 +148,16 @@ impl DeviceEdges {
     /// The edges grouped by source, sorted at the first call.
     pub(crate) fn by_source(&self, gpu: &Gpu) -> Result<&DeviceBySource, GpuError> {
         sort_on_device(gpu, &[self], &[])?;
-        let unsorted = || KernelError::Length { what: "lists that were sorted", expected: 1, got: 0 };
+        let unsorted =
+            || KernelError::Length { what: "lists that were sorted", expected: 1, got: 0 };
         self.by_source.get().ok_or_else(|| unsorted().into())
     }
 }
 
-/// Makes the sorts for the backward passes of several layers, in the same launches, on the stream of `gpu`: sorts
-/// `edges` by source, unless that was done before (otherwise the first use sorts them); and `rows`, each a list of
-/// positions in a matrix and its number of rows, to which rows will be added.
+/// Makes the sorts for the backward passes of several layers, in the same launches, on the stream
+/// of `gpu`: sorts `edges` by source, unless that was done before (otherwise the first use sorts
+/// them); and `rows`, each a list of positions in a matrix and its number of rows, to which rows
+/// will be added.
 ///
 /// # Errors
 /// [`KernelError::TooManyItems`]; errors of the GPU.
@@ -146,7 +166,8 @@ pub fn sort_on_device(
     edges: &[&DeviceEdges],
     rows: &[(DeviceSlice<'_, u32>, usize)],
 ) -> Result<Vec<DeviceScatter>, GpuError> {
-    let edges: Vec<&DeviceEdges> = edges.iter().copied().filter(|edges| edges.by_source.get().is_none()).collect();
+    let edges: Vec<&DeviceEdges> =
+        edges.iter().copied().filter(|edges| edges.by_source.get().is_none()).collect();
     let mut lists = Vec::with_capacity(edges.len() + rows.len());
     for edges in &edges {
         let payload = Some(edges.targets(gpu)?);
@@ -164,7 +185,10 @@ pub fn sort_on_device(
 }
 
 /// Contents of `cell`, computed now if it is empty.
-fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>) -> Result<&T, GpuError> {
+fn found_once<T>(
+    cell: &OnceLock<T>,
+    make: impl FnOnce() -> Result<T, GpuError>,
+) -> Result<&T, GpuError> {
     match cell.get() {
         Some(found) => Ok(found),
         None => {
@@ -174,8 +198,8 @@ fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>)
     }
 }
 
-/// Consecutive rows that belong together, like the edges of one target, on a GPU: where each segment starts, and the
-/// pieces of long segments.
+/// Consecutive rows that belong together, like the edges of one target, on a GPU: where each
+/// segment starts, and the pieces of long segments.
 #[derive(Debug)]
 pub struct DeviceSegments {
     indptr: DeviceBuffer<u32>,
@@ -195,7 +219,8 @@ pub(crate) struct Pieces {
 }
 
 impl DeviceSegments {
-    /// Creates segments: segment `s` is rows `indptr[s]` to `indptr[s + 1]` of `num_rows`, which the host cannot check.
+    /// Creates segments: segment `s` is rows `indptr[s]` to `indptr[s + 1]` of `num_rows`, which
+    /// the host cannot check.
     ///
     /// # Errors
     /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
@@ -204,7 +229,8 @@ impl DeviceSegments {
             let expected = "an indptr with one value more than targets";
             return Err(KernelError::Topology { expected, got: "an empty one".into() }.into());
         }
-        u32::try_from(num_rows).map_err(|_| KernelError::TooManyEdges { edges: num_rows as u64 })?;
+        u32::try_from(num_rows)
+            .map_err(|_| KernelError::TooManyEdges { edges: num_rows as u64 })?;
         Ok(Self { indptr, num_rows, in_pieces: num_rows > PIECE, pieces: OnceLock::new() })
     }
 
@@ -236,9 +262,11 @@ impl DeviceSegments {
             return Ok(None);
         }
         let cut = || {
-            let (heavy, pieces) = (gpu.alloc(3 * self.most_heavy())?, gpu.alloc(2 * self.most_pieces())?);
+            let (heavy, pieces) =
+                (gpu.alloc(3 * self.most_heavy())?, gpu.alloc(2 * self.most_pieces())?);
             let found = Pieces { counts: gpu.zeros(2)?, heavy, pieces };
-            let of = arguments![&self.indptr, self.count(), &found.counts, &found.heavy, &found.pieces];
+            let of =
+                arguments![&self.indptr, self.count(), &found.counts, &found.heavy, &found.pieces];
             gpu.launch(MODULE.kernel("edge_pieces"), Shape::per_item(self.count(), THREADS), &of)?;
             Ok(found)
         };
@@ -255,8 +283,8 @@ impl DeviceSegments {
         self.num_rows / PIECE + self.most_heavy()
     }
 
-    /// Runs `kernel`, which sums over the edges of rows of `chunks` chunks each; a chunk's sum takes `chunk_bytes`. The
-    /// kernel's first argument is `Rows`; `rest` are the others.
+    /// Runs `kernel`, which sums over the edges of rows of `chunks` chunks each; a chunk's sum
+    /// takes `chunk_bytes`. The kernel's first argument is `Rows`; `rest` are the others.
     pub(crate) fn sum(
         &self,
         gpu: &Gpu,
@@ -269,16 +297,23 @@ impl DeviceSegments {
             return Ok(());
         }
         let pieces = self.pieces(gpu)?;
-        let width = if chunks <= 32 { chunks.next_power_of_two() } else { chunks.next_multiple_of(32) };
-        let scratch = gpu.alloc::<u8>(pieces.map_or(0, |_| self.most_pieces() * chunks * chunk_bytes))?;
-        let lists = pieces
-            .map_or([0; 3], |found| [&found.counts, &found.heavy, &found.pieces].map(|list| list.slice().address()));
+        let width =
+            if chunks <= 32 { chunks.next_power_of_two() } else { chunks.next_multiple_of(32) };
+        let scratch =
+            gpu.alloc::<u8>(pieces.map_or(0, |_| self.most_pieces() * chunks * chunk_bytes))?;
+        let lists = pieces.map_or([0; 3], |found| {
+            [&found.counts, &found.heavy, &found.pieces].map(|list| list.slice().address())
+        });
         let launch = |which: u64, items: usize| {
             let [counts, heavy, pieces] = lists;
             let last = [scratch.slice().address(), which | (chunks as u64) << 32, width as u64];
             let indptr = [self.indptr.slice().address(), self.count() as u64];
             let rows = [indptr[0], indptr[1], counts, heavy, pieces, last[0], last[1], last[2]];
-            gpu.launch(kernel, Shape::per_item(items * width, THREADS), &[&[rows.into()][..], rest].concat())
+            gpu.launch(
+                kernel,
+                Shape::per_item(items * width, THREADS),
+                &[&[rows.into()][..], rest].concat(),
+            )
         };
         launch(0, self.count())?;
         if pieces.is_some() {
@@ -296,7 +331,14 @@ mod tests {
 
     #[test]
     fn oracle_the_order_of_the_sources() {
-        let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (40, 90, 6, 0), (300, 900, 9, 4000), (1, 2, 0, 5), (0, 3, 0, 0)];
+        let shapes = [
+            (1, 1, 0, 0),
+            (3, 7, 0, 0),
+            (40, 90, 6, 0),
+            (300, 900, 9, 4000),
+            (1, 2, 0, 5),
+            (0, 3, 0, 0),
+        ];
         for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
             let gpu = Gpu::under_test(case as u32 % 4);
             let edges = edges(case as u32, targets, sources, degree, hub);
@@ -320,10 +362,15 @@ mod tests {
         let found = rows.pieces(&gpu).unwrap().unwrap();
         assert_eq!(found.counts.to_vec().unwrap(), [3, 7]);
         assert!(rows.most_heavy() >= 3 && rows.most_pieces() >= 7);
-        let mut heavy: Vec<[u32; 3]> =
-            found.heavy.to_vec().unwrap()[..9].chunks(3).map(|row| [row[0], row[1], row[2]]).collect();
+        let mut heavy: Vec<[u32; 3]> = found.heavy.to_vec().unwrap()[..9]
+            .chunks(3)
+            .map(|row| [row[0], row[1], row[2]])
+            .collect();
         heavy.sort_unstable();
-        assert_eq!(heavy.iter().map(|row| [row[0], row[2]]).collect::<Vec<_>>(), [[1, 2], [4, 3], [6, 2]]);
+        assert_eq!(
+            heavy.iter().map(|row| [row[0], row[2]]).collect::<Vec<_>>(),
+            [[1, 2], [4, 3], [6, 2]]
+        );
         let pieces = found.pieces.to_vec().unwrap();
         for [row, first, count] in heavy {
             for piece in 0..count {

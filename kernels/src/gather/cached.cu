@@ -6,12 +6,13 @@ constexpr u32 NOWHERE = 0xFFFFFFFFu;
 // Threads of a block that counts, as in cached.rs.
 constexpr u32 COUNTING_THREADS = 256;
 
-// Rows that a launch writes, as in cached.rs: rows of caches and out-of-range rows; rows of the table.
+// Rows that a launch writes, as in cached.rs: rows of caches and out-of-range rows; rows of the
+// table.
 enum : u32 { CACHED = 1, UNCACHED = 2 };
 
-// Inputs of a look-up: `table` holds all rows, `caches` the addresses of the caches' values followed by those of their
-// scales. A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have
-// none. `wanted` selects the rows to write.
+// Inputs of a look-up: `table` holds all rows, `caches` the addresses of the caches' values
+// followed by those of their scales. A place is the number of a cache above `shift` bits that hold
+// the slot there. Scales are null where rows have none. `wanted` selects the rows to write.
 template <typename T> struct CachedTable {
     const T *table;
     const float *scales;
@@ -80,7 +81,8 @@ KERNEL_ENTRY void cache_slots(const u32 *places, u64 rows, const u32 *positions,
 }
 KERNEL(cache_slots)
 
-// Counts the rows at `positions` in the own cache, and in the upper half the rows in other caches: a sum for each block.
+// Counts the rows at `positions` in the own cache, and in the upper half the rows in other caches:
+// a sum for each block.
 KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
     u64 found = 0, total;
     for (u64 i = thread_id(); i < count; i += (u64)gridDim.x * blockDim.x) {

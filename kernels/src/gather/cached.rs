@@ -1,27 +1,32 @@
 //! Gather from a table of which some rows are in the caches of GPUs.
 //!
-//! Returns: rows in the caller's buffer, the same as without a cache; and counts by source. Input: the whole table in
-//! memory that the GPU reaches, the rows in its own cache, and the caches of other GPUs whose memory it reads
-//! ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for each row of the table gives the cache and the slot of
-//! the row. One kernel reads the row there, over the bus between GPUs, or in the table, and writes it in the requested
-//! type. If several caches hold a row, the own one is used, else the first. Rows of the host that are read next to
-//! other streams' work get a launch of their own, on few multiprocessors; rows of caches use all. Cost: the bytes
-//! moved, one number per row, and 4 bytes on the GPU for each row of the table; rows move in pieces as in
-//! [`gather_on_device`](super::gather_on_device). Hits are counted on the GPU too, in a pass over the numbers: a
-//! hundredth of the rows' time.
+//! Returns: rows in the caller's buffer, the same as without a cache; and counts by source. Input:
+//! the whole table in memory that the GPU reaches, the rows in its own cache, and the caches of
+//! other GPUs whose memory it reads ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for
+//! each row of the table gives the cache and the slot of the row. One kernel reads the row there,
+//! over the bus between GPUs, or in the table, and writes it in the requested type. If several
+//! caches hold a row, the own one is used, else the first. Rows of the host that are read next to
+//! other streams' work get a launch of their own, on few multiprocessors; rows of caches use all.
+//! Cost: the bytes moved, one number per row, and 4 bytes on the GPU for each row of the table;
+//! rows move in pieces as in [`gather_on_device`](super::gather_on_device). Hits are counted on the
+//! GPU too, in a pass over the numbers: a hundredth of the rows' time.
 //!
 //! Dropping a cache that reads other GPUs' caches waits for the GPU.
 //!
-//! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan
-//! et al., 2023) distributes them over the GPUs, which read each other's memory. The caller chooses these rows.
+//! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most;
+//! Quiver (Tan et al., 2023) distributes them over the GPUs, which read each other's memory. The
+//! caller chooses these rows.
 
-use crate::cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Module, Shape, arguments};
+use crate::cuda::{
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Module, Shape, arguments,
+};
 use crate::error::KernelError;
 
 use super::store::RowStore;
 use super::value::{DeviceRow, DeviceValue, values_at_once};
 
-pub(crate) static MODULE: Module = Module { name: "gather_cached", source: include_str!("cached.cu") };
+pub(crate) static MODULE: Module =
+    Module { name: "gather_cached", source: include_str!("cached.cu") };
 
 /// Threads of a block, as in `cached.cu`.
 const THREADS: u32 = 256;
@@ -52,7 +57,9 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
     pub fn rows(&self) -> Result<usize, KernelError> {
         let rows = KernelError::count_rows("table to gather from", self.dim, self.values.len())?;
         match self.scales {
-            Some(scales) => KernelError::check_len("scales of the rows", rows, scales.len()).map(|()| rows),
+            Some(scales) => {
+                KernelError::check_len("scales of the rows", rows, scales.len()).map(|()| rows)
+            }
             None => Ok(rows),
         }
     }
@@ -110,12 +117,12 @@ pub struct DeviceCache<'a, T: DeviceValue> {
 pub type RowsAt<'a, T> = (DeviceTable<'a, T>, DeviceBuffer<u32>);
 
 impl<'a, T: DeviceValue> DeviceCache<'a, T> {
-    /// A cache of the rows of `table` that `gpu` finds in its `own` store and in the stores of `peers`, whose memory it
-    /// reaches.
+    /// A cache of the rows of `table` that `gpu` finds in its `own` store and in the stores of
+    /// `peers`, whose memory it reaches.
     ///
     /// # Errors
-    /// [`KernelError::RowOutOfRange`] for a row that does not exist, [`KernelError::Length`] for stores of other rows,
-    /// or of more than [`DeviceCache::most_rows`]; [`GpuError::OutOfMemory`].
+    /// [`KernelError::RowOutOfRange`] for a row that does not exist, [`KernelError::Length`] for
+    /// stores of other rows, or of more than [`DeviceCache::most_rows`]; [`GpuError::OutOfMemory`].
     pub fn new(
         gpu: &Gpu,
         table: &DeviceTable<'_, T>,
@@ -135,28 +142,33 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
                 return Err(KernelError::Length { what, expected, got: store.len() }.into());
             }
             for (&v, slot) in store.vertices.iter().zip(0u64..) {
-                let place = places.get_mut(v as usize).ok_or(KernelError::RowOutOfRange { position: v, rows })?;
+                let place = places
+                    .get_mut(v as usize)
+                    .ok_or(KernelError::RowOutOfRange { position: v, rows })?;
                 if *place == NOWHERE {
                     *place = (number << shift | slot) as u32;
                 }
             }
         }
         let values = stores.iter().map(|store| store.values.slice().address());
-        let scales = stores.iter().map(|store| store.scales.as_ref().map_or(0, |scales| scales.slice().address()));
+        let scales = stores
+            .iter()
+            .map(|store| store.scales.as_ref().map_or(0, |scales| scales.slice().address()));
         let addresses: Vec<u64> = values.chain(scales).collect();
         let is_complete = !places.contains(&NOWHERE);
         let (addresses, places) = (gpu.upload(&addresses)?, gpu.upload(&places)?);
         Ok(Self { gpu: gpu.clone(), addresses, places, is_complete, shift, stores })
     }
 
-    /// The most rows that each of `stores` stores may have: a place holds both store and slot in 32 bits.
+    /// The most rows that each of `stores` stores may have: a place holds both store and slot in 32
+    /// bits.
     pub fn most_rows(stores: usize) -> u64 {
         // The largest number means no place.
         (1 << shift_of(stores)) - 1
     }
 
-    /// Counts of the places where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host
-    /// does not wait.
+    /// Counts of the places where the rows at `positions` are found. `gpu` is the cache's, with any
+    /// stream; the host does not wait.
     pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
         let count = positions.len();
         let shape = Shape::per_item(count.min(COUNTING * THREADS as usize), THREADS);
@@ -166,9 +178,13 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         Ok(DeviceHits(hits))
     }
 
-    /// The own rows as a table, and the positions in it of the rows at `positions`, if it has all rows. `gpu` is the
-    /// cache's, with any stream; the host does not wait.
-    pub fn own(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<Option<RowsAt<'_, T>>, GpuError> {
+    /// The own rows as a table, and the positions in it of the rows at `positions`, if it has all
+    /// rows. `gpu` is the cache's, with any stream; the host does not wait.
+    pub fn own(
+        &self,
+        gpu: &Gpu,
+        positions: DeviceSlice<'_, u32>,
+    ) -> Result<Option<RowsAt<'_, T>>, GpuError> {
         let (&[own], true) = (&self.stores[..], self.is_complete) else { return Ok(None) };
         let (count, slots) = (positions.len(), gpu.alloc(positions.len())?);
         let of = arguments![&self.places, self.places.len(), positions, count, &slots];
@@ -176,11 +192,13 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         Ok(Some((own.table(), slots)))
     }
 
-    /// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `table`, the one that the cache was made
-    /// from, as values of `O`. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
+    /// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `table`, the one
+    /// that the cache was made from, as values of `O`. A position beyond the table gives a row of
+    /// NaNs. `gpu` is the cache's, with any stream.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if sizes do not match, or the table has another number of rows than the cache; errors of the GPU.
+    /// [`KernelError::Length`] if sizes do not match, or the table has another number of rows than
+    /// the cache; errors of the GPU.
     pub fn gather<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -197,20 +215,37 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
         }
         // Caches are allocations of their own, aligned for every load.
-        let width =
-            values_at_once(&[dim], &[(table.values.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
+        let width = values_at_once(
+            &[dim],
+            &[(table.values.address(), size_of::<T>())],
+            &[(out.address(), size_of::<O>())],
+        );
         let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
-            let from = arguments![values, scales, &self.addresses, &self.places, rows, stores as u32, self.shift];
-            let to = arguments![positions, positions.len(), dim as u32, &*out, width as u32, wanted];
+            let from = arguments![
+                values,
+                scales,
+                &self.addresses,
+                &self.places,
+                rows,
+                stores as u32,
+                self.shift
+            ];
+            let to =
+                arguments![positions, positions.len(), dim as u32, &*out, width as u32, wanted];
             gpu.launch(MODULE.kernel(O::of(T::GATHER_CACHED)), shape, &[&from[..], &to].concat())
         };
-        let (shape, address) = (Shape::per_item(out.len() / width, THREADS), table.values.address());
+        let (shape, address) =
+            (Shape::per_item(out.len() / width, THREADS), table.values.address());
         let whole = [address, table.scales.map_or(0, |scales| scales.address())];
         if !gpu.is_concurrent_zero_copy(address) {
             return launch(shape, whole, CACHED | UNCACHED);
         }
         launch(shape, [0; 2], CACHED)?;
-        if self.is_complete { Ok(()) } else { launch(gpu.limit_zero_copy(shape, address), whole, UNCACHED) }
+        if self.is_complete {
+            Ok(())
+        } else {
+            launch(gpu.limit_zero_copy(shape, address), whole, UNCACHED)
+        }
     }
 }
 
@@ -235,7 +270,8 @@ mod tests {
     use crate::philox::{Draws, Stream, StreamKey};
     use crate::spmm::tests::{Rounded, bits};
 
-    /// The vertices that store `number` of several holds: some are in two stores, so that one has to win.
+    /// The vertices that store `number` of several holds: some are in two stores, so that one has
+    /// to win.
     fn held(number: usize, stores: usize, cached: usize, rows: usize) -> Vec<u32> {
         let all = (0..cached as u32).map(|i| (i * 7 + 3) % rows as u32);
         let own = all.clone().skip(number).step_by(stores);
@@ -246,7 +282,11 @@ mod tests {
         held
     }
 
-    fn hits<T: DeviceValue>(gpu: &Gpu, cache: &DeviceCache<'_, T>, positions: &DeviceBuffer<u32>) -> CacheHits {
+    fn hits<T: DeviceValue>(
+        gpu: &Gpu,
+        cache: &DeviceCache<'_, T>,
+        positions: &DeviceBuffer<u32>,
+    ) -> CacheHits {
         let hits = cache.hits(gpu, positions.slice()).unwrap();
         let [hits] = gpu.read([hits.bytes()]).unwrap();
         DeviceHits::of(&hits)
@@ -266,32 +306,50 @@ mod tests {
         .enumerate()
         {
             // In emulation each store has a GPU of its own.
-            let gpus: Vec<Gpu> = (0..stores).map(|number| Gpu::under_test((order + number) as u32 % 4)).collect();
+            let gpus: Vec<Gpu> =
+                (0..stores).map(|number| Gpu::under_test((order + number) as u32 % 4)).collect();
             let gpu = &gpus[0];
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), dim as u32);
-            let values: Vec<T> = (0..rows * dim).map(|_| make(draws.unit_f32() * 100.0 - 50.0)).collect();
+            let values: Vec<T> =
+                (0..rows * dim).map(|_| make(draws.unit_f32() * 100.0 - 50.0)).collect();
             let scales: Vec<f32> = (0..rows).map(|row| 0.5 + row as f32 / 7.0).collect();
             let positions: Vec<u32> = (0..count).map(|_| draws.below(rows as u32 + 1)).collect();
             let (on_gpu, gpu_scales) = (gpu.upload(&values).unwrap(), gpu.upload(&scales).unwrap());
-            let table = DeviceTable { values: on_gpu.slice(), scales: scaled.then_some(gpu_scales.slice()), dim };
+            let table = DeviceTable {
+                values: on_gpu.slice(),
+                scales: scaled.then_some(gpu_scales.slice()),
+                dim,
+            };
 
-            let lists: Vec<Vec<u32>> = (0..stores).map(|number| held(number, stores, cached, rows)).collect();
+            let lists: Vec<Vec<u32>> =
+                (0..stores).map(|number| held(number, stores, cached, rows)).collect();
             let row = |v: u32| &values[v as usize * dim..][..dim];
             let scale = |v: u32| scales[v as usize];
             let scale = scaled.then_some(&scale as &dyn Fn(u32) -> f32);
             let each = gpus.iter().zip(&lists);
-            let kept: Vec<_> = each.map(|(gpu, list)| RowStore::new(gpu, dim, list, row, scale).unwrap()).collect();
+            let kept: Vec<_> = each
+                .map(|(gpu, list)| RowStore::new(gpu, dim, list, row, scale).unwrap())
+                .collect();
             let peers: Vec<_> = kept[1..].iter().collect();
             let cache = DeviceCache::new(gpu, &table, &kept[0], &peers).unwrap();
             let own = positions.iter().filter(|v| lists[0].contains(v)).count();
-            let anywhere = positions.iter().filter(|v| lists.iter().any(|list| list.contains(v))).count();
+            let anywhere =
+                positions.iter().filter(|v| lists.iter().any(|list| list.contains(v))).count();
             let positions = gpu.upload(&positions).unwrap();
             assert_eq!(hits(gpu, &cache, &positions), CacheHits { own, peer: anywhere - own });
             let [mut found, mut expected] = [0, 1].map(|_| gpu.alloc::<O>(count * dim).unwrap());
-            gather_on_device(gpu, table.values, table.scales, positions.slice(), dim, &mut expected.slice_mut())
-                .unwrap();
+            gather_on_device(
+                gpu,
+                table.values,
+                table.scales,
+                positions.slice(),
+                dim,
+                &mut expected.slice_mut(),
+            )
+            .unwrap();
             cache.gather(gpu, &table, positions.slice(), &mut found.slice_mut()).unwrap();
-            let [found, expected] = [found, expected].map(|values| bits::<O>(&values.to_vec().unwrap()));
+            let [found, expected] =
+                [found, expected].map(|values| bits::<O>(&values.to_vec().unwrap()));
             assert_eq!(found, expected, "{rows} rows of {dim} in {stores}");
         }
     }
@@ -349,11 +407,15 @@ mod tests {
         let keep = |list| RowStore::new(&gpu, 4, list, |_| &row[..], None).unwrap();
         let (good, beyond) = (keep(&[1]), keep(&[2]));
         let make = |own, peers: &[_]| DeviceCache::new(&gpu, &table, own, peers).err();
-        let out_of_range = Some(GpuError::Input(KernelError::RowOutOfRange { position: 2, rows: 2 }));
+        let out_of_range =
+            Some(GpuError::Input(KernelError::RowOutOfRange { position: 2, rows: 2 }));
         assert_eq!(make(&beyond, &[]), out_of_range);
         assert_eq!(make(&good, &[&beyond]), out_of_range);
         let narrow = RowStore::new(&gpu, 2, &[0], |_| &row[..2], None).unwrap();
-        assert!(matches!(make(&good, &[&narrow]), Some(GpuError::Input(KernelError::Length { .. }))));
+        assert!(matches!(
+            make(&good, &[&narrow]),
+            Some(GpuError::Input(KernelError::Length { .. }))
+        ));
         let scaled = RowStore::new(&gpu, 4, &[0], |_| &row[..], Some(&|_| 1.0)).unwrap();
         assert!(matches!(make(&scaled, &[]), Some(GpuError::Input(KernelError::Length { .. }))));
         assert!(RowStore::new(&gpu, 3, &[0], |_| &row[..], None).is_err());
@@ -363,7 +425,16 @@ mod tests {
         let other = DeviceTable { values: values.slice(), scales: None, dim: 2 };
         let mut out = gpu.alloc::<f32>(4).unwrap();
         assert!(cache.gather(&gpu, &other, positions.slice(), &mut out.slice_mut()).is_err());
-        assert!(cache.gather(&gpu, &table, positions.slice(), &mut gpu.alloc::<f32>(3).unwrap().slice_mut()).is_err());
+        assert!(
+            cache
+                .gather(
+                    &gpu,
+                    &table,
+                    positions.slice(),
+                    &mut gpu.alloc::<f32>(3).unwrap().slice_mut()
+                )
+                .is_err()
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Gather and scatter-add on the host.
 //!
-//! Returns: rows in the caller's buffer. Input: buffers of matching sizes, positions within the matrix. Idea: gather
-//! is parallel over output rows. Scatter-add is parallel over ranges of destinations: every task reads all positions
-//! and adds the rows of its range in order, so no two tasks share a destination and the thread count changes nothing.
-//! Cost: the bytes moved; scatter-add reads the positions once for each thread.
+//! Returns: rows in the caller's buffer. Input: buffers of matching sizes, positions within the
+//! matrix. Idea: gather is parallel over output rows. Scatter-add is parallel over ranges of
+//! destinations: every task reads all positions and adds the rows of its range in order, so no two
+//! tasks share a destination and the thread count changes nothing. Cost: the bytes moved;
+//! scatter-add reads the positions once for each thread.
 
 use rayon::prelude::*;
 
@@ -17,8 +18,8 @@ const ROWS: usize = 512;
 
 /// Sets row `i` of `out` (`ids.len()` × `dim`) to `rows(ids[i])`, widened to `f32`.
 ///
-/// `rows` returns the stored row of a vertex, from any memory (device cache, mapped file): a slice of a type that
-/// [widens](super::Widen), or a [`ScaledRow`](super::ScaledRow) of bytes.
+/// `rows` returns the stored row of a vertex, from any memory (device cache, mapped file): a slice
+/// of a type that [widens](super::Widen), or a [`ScaledRow`](super::ScaledRow) of bytes.
 ///
 /// # Errors
 /// [`KernelError::Length`] if `out`, or a row, has the wrong length.
@@ -51,11 +52,17 @@ pub fn gather_rows<R: StoredRow>(
     })
 }
 
-/// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `src` (any number of rows × `dim`).
+/// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `src` (any number of
+/// rows × `dim`).
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`].
-pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -> Result<(), KernelError> {
+pub fn gather_f32(
+    src: &[f32],
+    dim: usize,
+    positions: &[u32],
+    out: &mut [f32],
+) -> Result<(), KernelError> {
     check_positions(positions, num_rows("matrix to gather from", src.len(), dim)?)?;
     gather_rows(
         #[inline(always)]
@@ -66,14 +73,21 @@ pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -
     )
 }
 
-/// Adds row `i` of `src` (`positions.len()` × `dim`) to row `positions[i]` of `dst` (any number of rows × `dim`).
+/// Adds row `i` of `src` (`positions.len()` × `dim`) to row `positions[i]` of `dst` (any number of
+/// rows × `dim`).
 ///
-/// The transpose of [`gather_f32`]. Rows with the same destination are added one after the other, in the order of
-/// `positions`: the result is the same for any number of threads.
+/// The transpose of [`gather_f32`]. Rows with the same destination are added one after the other,
+/// in the order of `positions`: the result is the same for any number of threads.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`]; `dst` is then unchanged.
-pub fn scatter_add_f32(dst: &mut [f32], dim: usize, positions: &[u32], src: &[f32]) -> Result<(), KernelError> {
+/// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`]; `dst`
+/// is then unchanged.
+pub fn scatter_add_f32(
+    dst: &mut [f32],
+    dim: usize,
+    positions: &[u32],
+    src: &[f32],
+) -> Result<(), KernelError> {
     let rows = num_rows("matrix to scatter to", dst.len(), dim)?;
     KernelError::check_matrix("rows to scatter", positions.len(), dim, src.len())?;
     if dim == 0 {
@@ -135,7 +149,8 @@ mod tests {
             let at = positions(seed, 1000, 50);
             let mut out = vec![f32::NAN; at.len() * dim];
             gather_f32(&src, dim, &at, &mut out).unwrap();
-            let expected: Vec<f32> = at.iter().flat_map(|&p| src[p as usize * dim..][..dim].to_vec()).collect();
+            let expected: Vec<f32> =
+                at.iter().flat_map(|&p| src[p as usize * dim..][..dim].to_vec()).collect();
             assert_eq!(out, expected, "seed {seed}");
             let mut again = vec![f32::NAN; out.len()];
             gather_rows(|p| &src[p as usize * dim..][..dim], &at, dim, &mut again).unwrap();
@@ -160,7 +175,8 @@ mod tests {
     #[test]
     fn bytes_arrive_scaled() {
         let (bytes, scales) = ([127i8, -127, 0, 64, -1, 3], [0.5f32, 0.0, 1e-3]);
-        let row = |v: u32| ScaledRow { scale: scales[v as usize], values: &bytes[2 * v as usize..][..2] };
+        let row =
+            |v: u32| ScaledRow { scale: scales[v as usize], values: &bytes[2 * v as usize..][..2] };
         let mut out = [f32::NAN; 8];
         gather_rows(row, &[2, 0, 2, 1], 2, &mut out).unwrap();
         assert_eq!(out, [-1e-3, 3e-3, 63.5, -63.5, -1e-3, 3e-3, 0.0, 0.0]);
@@ -172,7 +188,8 @@ mod tests {
     fn oracle_scatter_add_for_any_number_of_threads() {
         for (seed, dim, rows) in [(0, 1, 7), (1, 5, 1), (2, 32, 900), (3, 3, 200)] {
             let at = positions(seed, 3000, rows);
-            let (start, src) = (values(seed, rows as usize * dim), values(seed + 9, at.len() * dim));
+            let (start, src) =
+                (values(seed, rows as usize * dim), values(seed + 9, at.len() * dim));
             let mut expected = start.clone();
             for (i, &p) in at.iter().enumerate() {
                 for c in 0..dim {
@@ -197,7 +214,9 @@ mod tests {
         gather_f32(&x, dim, &at, &mut gathered).unwrap();
         let mut scattered = vec![0.0; x.len()];
         scatter_add_f32(&mut scattered, dim, &at, &y).unwrap();
-        let dot = |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+        let dot = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
         assert!((dot(&gathered, &y) - dot(&x, &scattered)).abs() < 1e-4);
     }
 

@@ -1,8 +1,8 @@
 //! Rows of a matrix copied by position, and summed back.
 //!
-//! Contract, on every device: matrices are row-major. Gather copies row `positions[i]` to row `i`; scatter-add is its
-//! exact transpose and adds the rows of one destination in the order of `positions`, so repeated runs give the same
-//! bits.
+//! Contract, on every device: matrices are row-major. Gather copies row `positions[i]` to row `i`;
+//! scatter-add is its exact transpose and adds the rows of one destination in the order of
+//! `positions`, so repeated runs give the same bits.
 
 pub(crate) mod cached;
 mod cpu;

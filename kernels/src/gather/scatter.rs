@@ -1,9 +1,10 @@
 //! [`scatter_add_f32`](super::scatter_add_f32) on a GPU.
 //!
-//! Returns: the host's bits, except for rows to which more than 512 are added: these are summed in pieces. Input:
-//! positions on the device; rows whose position is beyond the matrix are ignored. Idea: positions are sorted, once, and
-//! each row of the matrix adds up its own rows, so that nothing is atomic. Cost: the sort; one read of each added row,
-//! one read and write of each row that has any.
+//! Returns: the host's bits, except for rows to which more than 512 are added: these are summed in
+//! pieces. Input: positions on the device; rows whose position is beyond the matrix are ignored.
+//! Idea: positions are sorted, once, and each row of the matrix adds up its own rows, so that
+//! nothing is atomic. Cost: the sort; one read of each added row, one read and write of each row
+//! that has any.
 
 use super::DeviceRow;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
@@ -34,8 +35,8 @@ impl DeviceScatter {
         Ok(Self { rows: DeviceSegments::new(indptr, order.len())?, order })
     }
 
-    /// Adds row `i` of `src` (positions × `dim`) to row `positions[i]` of `dst` (rows × `dim`), in the order of the positions. Rows
-    /// of bf16 and f16 are summed in f32, and rounded once.
+    /// Adds row `i` of `src` (positions × `dim`) to row `positions[i]` of `dst` (rows × `dim`), in
+    /// the order of the positions. Rows of bf16 and f16 are summed in f32, and rounded once.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
@@ -58,7 +59,8 @@ impl DeviceScatter {
         sum.launch(gpu, dst, [dim, 0])
     }
 
-    /// Gives its memory to another stream ([`DeviceBuffer::give_to`](crate::DeviceBuffer::give_to)).
+    /// Gives its memory to another stream
+    /// ([`DeviceBuffer::give_to`](crate::DeviceBuffer::give_to)).
     pub fn give_to(&self, gpu: &Gpu) {
         self.rows.give_to(gpu);
         self.order.give_to(gpu);
@@ -87,7 +89,8 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_the_host() {
-        let cases = [(0, 7, 3), (3000, 7, 4), (3000, 1, 1), (500, 900, 32), (700, 200, 300), (5, 0, 0)];
+        let cases =
+            [(0, 7, 3), (3000, 7, 4), (3000, 1, 1), (500, 900, 32), (700, 200, 300), (5, 0, 0)];
         for (case, (count, rows, dim)) in cases.into_iter().enumerate() {
             let gpu = Gpu::under_test(case as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(2, Stream::Generate), case as u32);
@@ -97,8 +100,10 @@ mod tests {
             scatter_add_f32(&mut expected, dim, &positions, &src).unwrap();
             let mut found = gpu.upload(&start).unwrap();
             let (at, src) = (gpu.upload(&positions).unwrap(), gpu.upload(&src).unwrap());
-            scatter_add_on_device(&gpu, &mut found.slice_mut(), dim, at.slice(), src.slice()).unwrap();
-            let exactly = (0..rows).all(|row| positions.iter().filter(|&&at| at == row).count() <= 512);
+            scatter_add_on_device(&gpu, &mut found.slice_mut(), dim, at.slice(), src.slice())
+                .unwrap();
+            let exactly =
+                (0..rows).all(|row| positions.iter().filter(|&&at| at == row).count() <= 512);
             let name = format!("{count} rows of {dim} onto {rows}");
             assert_same(&found.to_vec().unwrap(), &expected, exactly, &name);
         }
@@ -107,13 +112,26 @@ mod tests {
     #[test]
     fn positions_beyond_the_matrix_are_left_out_and_wrong_sizes_refused() {
         let gpu = Gpu::under_test(2);
-        let (mut dst, at) = (gpu.upload(&[1f32, 2.0]).unwrap(), gpu.upload(&[1u32, 2, u32::MAX]).unwrap());
+        let (mut dst, at) =
+            (gpu.upload(&[1f32, 2.0]).unwrap(), gpu.upload(&[1u32, 2, u32::MAX]).unwrap());
         let src = gpu.upload(&[10f32, 20.0, 30.0]).unwrap();
         scatter_add_on_device(&gpu, &mut dst.slice_mut(), 1, at.slice(), src.slice()).unwrap();
         assert_eq!(dst.to_vec().unwrap(), [1.0, 12.0]);
         let length = |result| matches!(result, Err(GpuError::Input(KernelError::Length { .. })));
-        assert!(length(scatter_add_on_device(&gpu, &mut dst.slice_mut(), 2, at.slice(), src.slice())));
+        assert!(length(scatter_add_on_device(
+            &gpu,
+            &mut dst.slice_mut(),
+            2,
+            at.slice(),
+            src.slice()
+        )));
         let three = &mut gpu.zeros(3).unwrap();
-        assert!(length(scatter_add_on_device(&gpu, &mut three.slice_mut(), 2, at.slice(), src.slice())));
+        assert!(length(scatter_add_on_device(
+            &gpu,
+            &mut three.slice_mut(),
+            2,
+            at.slice(),
+            src.slice()
+        )));
     }
 }

@@ -1,11 +1,12 @@
-//! Rows of a table in the memory of a GPU, for other GPUs to read ([`DeviceCache`](super::DeviceCache)), of this
-//! process and of others on the same host.
+//! Rows of a table in the memory of a GPU, for other GPUs to read
+//! ([`DeviceCache`](super::DeviceCache)), of this process and of others on the same host.
 //!
-//! Returns: rows as they are stored, in the order of the list. Idea: the host copies a part at a time, and waits at the
-//! end, so that others may read. For other processes the memory has handles ([`DeviceBuffer::ipc_handle`]). The owner
-//! sends them in any way; the others open them, and close them (drop [`RowStore::imported`]) before the owner calls
-//! [`RowStore::reclaim`] to free the memory. Without that the memory stays: it must not be freed while another process
-//! has it open. Cost: the bytes of the rows, over the bus.
+//! Returns: rows as they are stored, in the order of the list. Idea: the host copies a part at a
+//! time, and waits at the end, so that others may read. For other processes the memory has handles
+//! ([`DeviceBuffer::ipc_handle`]). The owner sends them in any way; the others open them, and close
+//! them (drop [`RowStore::imported`]) before the owner calls [`RowStore::reclaim`] to free the
+//! memory. Without that the memory stays: it must not be freed while another process has it open.
+//! Cost: the bytes of the rows, over the bus.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -26,26 +27,40 @@ pub struct RowStore<'a, T: DeviceValue> {
     pub(super) dim: usize,
 }
 
-/// Handles by which another process opens a [`RowStore`]: its values, and its scales, zero where rows have none.
+/// Handles by which another process opens a [`RowStore`]: its values, and its scales, zero where
+/// rows have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable, Pod)]
 #[repr(C)]
 pub struct RowHandles([IpcHandle; 2]);
 
 impl<'a, T: DeviceValue> RowStore<'a, T> {
-    /// Allocates memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale for each if they are `scaled`. Other
-    /// processes of the host can open `exported` memory by [`RowStore::handles`].
-    pub fn alloc(gpu: &Gpu, dim: usize, scaled: bool, vertices: &'a [u32], exported: bool) -> Result<Self, GpuError> {
-        fn room<T: Pod>(gpu: &Gpu, len: usize, exported: bool) -> Result<DeviceBuffer<T>, GpuError> {
+    /// Allocates memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale for
+    /// each if they are `scaled`. Other processes of the host can open `exported` memory by
+    /// [`RowStore::handles`].
+    pub fn alloc(
+        gpu: &Gpu,
+        dim: usize,
+        scaled: bool,
+        vertices: &'a [u32],
+        exported: bool,
+    ) -> Result<Self, GpuError> {
+        fn room<T: Pod>(
+            gpu: &Gpu,
+            len: usize,
+            exported: bool,
+        ) -> Result<DeviceBuffer<T>, GpuError> {
             if exported { DeviceBuffer::exported(gpu, len) } else { gpu.alloc(len) }
         }
         let scales = scaled.then(|| room(gpu, vertices.len(), exported)).transpose()?;
         Ok(Self { vertices, values: room(gpu, vertices.len() * dim, exported)?, scales, dim })
     }
 
-    /// Opens the store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
+    /// Opens the store that another process of the host has exported: the rows `vertices`, `scaled`
+    /// or not, for `gpu` to read.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the driver if the GPU does not reach the other.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of
+    /// the driver if the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
         dim: usize,
@@ -55,12 +70,13 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
     ) -> Result<Self, GpuError> {
         let RowHandles([values, scales]) = handles;
         let values = DeviceBuffer::imported(gpu, values, vertices.len() * dim)?;
-        let scales = scaled.then(|| DeviceBuffer::imported(gpu, scales, vertices.len())).transpose()?;
+        let scales =
+            scaled.then(|| DeviceBuffer::imported(gpu, scales, vertices.len())).transpose()?;
         Ok(Self { vertices, values, scales, dim })
     }
 
-    /// Fills the store. `read` writes the rows of some vertices at a time, and their scales, if rows have them. Waits
-    /// until they have arrived.
+    /// Fills the store. `read` writes the rows of some vertices at a time, and their scales, if
+    /// rows have them. Waits until they have arrived.
     ///
     /// # Errors
     /// Errors of `read` and of the GPU.
@@ -87,7 +103,8 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(self)
     }
 
-    /// Handles by which other processes open an [exported](RowStore::alloc) store. The memory stays until [`RowStore::reclaim`].
+    /// Handles by which other processes open an [exported](RowStore::alloc) store. The memory stays
+    /// until [`RowStore::reclaim`].
     pub fn handles(&self) -> Result<RowHandles, GpuError> {
         let scales = self.scales.as_ref().map(DeviceBuffer::ipc_handle).transpose()?;
         Ok(RowHandles([self.values.ipc_handle()?, scales.unwrap_or(IpcHandle::zeroed())]))
@@ -127,8 +144,9 @@ mod tests {
     use crate::error::KernelError;
 
     impl<'a, T: DeviceValue> RowStore<'a, T> {
-        /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's
-        /// values on the host, `scale` its scale, if rows have one. Waits until they have arrived.
+        /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are
+        /// stored. `row` gives a row's values on the host, `scale` its scale, if rows have one.
+        /// Waits until they have arrived.
         pub(crate) fn new<'r>(
             gpu: &Gpu,
             dim: usize,
@@ -136,16 +154,20 @@ mod tests {
             row: impl Fn(u32) -> &'r [T],
             scale: Option<&dyn Fn(u32) -> f32>,
         ) -> Result<Self, GpuError> {
-            Self::alloc(gpu, dim, scale.is_some(), vertices, false)?.filled(gpu, |vertices, values, scales| {
-                for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
-                    let row = row(v);
-                    KernelError::check_len("a row to cache", dim, row.len())?;
-                    values.copy_from_slice(row);
-                }
-                let of_rows = scale.into_iter().flat_map(|scale| vertices.iter().map(|&v| scale(v)));
-                scales.iter_mut().zip(of_rows).for_each(|(to, scale)| *to = scale);
-                Ok::<(), GpuError>(())
-            })
+            Self::alloc(gpu, dim, scale.is_some(), vertices, false)?.filled(
+                gpu,
+                |vertices, values, scales| {
+                    for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
+                        let row = row(v);
+                        KernelError::check_len("a row to cache", dim, row.len())?;
+                        values.copy_from_slice(row);
+                    }
+                    let of_rows =
+                        scale.into_iter().flat_map(|scale| vertices.iter().map(|&v| scale(v)));
+                    scales.iter_mut().zip(of_rows).for_each(|(to, scale)| *to = scale);
+                    Ok::<(), GpuError>(())
+                },
+            )
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Types of the rows on a GPU, stored or computed (computation is in f32), and the kernels for each type.
+//! Types of the rows on a GPU, stored or computed (computation is in f32), and the kernels for each
+//! type.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -78,12 +79,18 @@ macro_rules! row {
 value! { f32, "f32"; bf16, "bf16"; f16, "f16"; i8, "i8"; }
 row! { f32, "f32", 0; bf16, "bf16", 1; f16, "f16", 2; }
 
-/// Number of values that a thread loads and stores at once, 8, 4 or 1: all `columns` (widths of rows, first columns)
-/// are multiples of it, and the arrays, each an address and the bytes of a value, are aligned to it. A load of a
-/// `narrow` array takes at most 16 bytes; of `others` it may take more, in several loads.
-pub(crate) fn values_at_once(columns: &[usize], narrow: &[(u64, usize)], others: &[(u64, usize)]) -> usize {
-    let aligned =
-        |&(address, bytes): &(u64, usize), width: usize| address.is_multiple_of((width * bytes).min(16) as u64);
+/// Number of values that a thread loads and stores at once, 8, 4 or 1: all `columns` (widths of
+/// rows, first columns) are multiples of it, and the arrays, each an address and the bytes of a
+/// value, are aligned to it. A load of a `narrow` array takes at most 16 bytes; of `others` it may
+/// take more, in several loads.
+pub(crate) fn values_at_once(
+    columns: &[usize],
+    narrow: &[(u64, usize)],
+    others: &[(u64, usize)],
+) -> usize {
+    let aligned = |&(address, bytes): &(u64, usize), width: usize| {
+        address.is_multiple_of((width * bytes).min(16) as u64)
+    };
     let fits = |&width: &usize| {
         columns.iter().all(|columns| columns.is_multiple_of(width))
             && narrow.iter().all(|(_, bytes)| width * bytes <= 16)
@@ -100,8 +107,17 @@ mod tests {
     fn a_thread_reads_16_bytes_at_most() {
         let width = |dim, from, to| values_at_once(&[8, dim], &[from], &[to]);
         assert_eq!([width(8, (0, 4), (0, 2)), width(8, (0, 4), (0, 4))], [4, 4]);
-        assert_eq!([width(8, (0, 2), (0, 4)), width(8, (16, 2), (32, 2)), width(16, (8, 1), (0, 2))], [8, 8, 8]);
-        assert_eq!([width(4, (0, 2), (0, 4)), width(8, (8, 2), (0, 2)), width(8, (0, 2), (8, 2))], [4, 4, 4]);
-        assert_eq!([width(8, (4, 4), (0, 4)), width(8, (4, 2), (0, 2)), width(3, (0, 2), (0, 2))], [1, 1, 1]);
+        assert_eq!(
+            [width(8, (0, 2), (0, 4)), width(8, (16, 2), (32, 2)), width(16, (8, 1), (0, 2))],
+            [8, 8, 8]
+        );
+        assert_eq!(
+            [width(4, (0, 2), (0, 4)), width(8, (8, 2), (0, 2)), width(8, (0, 2), (8, 2))],
+            [4, 4, 4]
+        );
+        assert_eq!(
+            [width(8, (4, 4), (0, 4)), width(8, (4, 2), (0, 2)), width(3, (0, 2), (0, 2))],
+            [1, 1, 1]
+        );
     }
 }

@@ -110,9 +110,10 @@ impl Widen for f32 {
 }
 
 impl Widen for f16 {
-    /// Uses only integer operations, which a loop vectorises on every machine. Putting the exponent in f32's place
-    /// leaves it 112 too small, subnormals included, so one exact product corrects both; infinities and NaNs, which
-    /// have become 65536 and more by then, get f32's largest exponent.
+    /// Uses only integer operations, which a loop vectorises on every machine. Putting the exponent
+    /// in f32's place leaves it 112 too small, subnormals included, so one exact product corrects
+    /// both; infinities and NaNs, which have become 65536 and more by then, get f32's largest
+    /// exponent.
     #[inline(always)]
     fn widen(self) -> f32 {
         const TWO_TO_112: f32 = f32::from_bits((112 + 127) << 23);

@@ -12,7 +12,8 @@ struct List {
     u64 count, most;
     // Numbers of items, tiles, and threads of the last kernel, in the lists before it.
     u64 first_item, first_tile, first_thread;
-    // The values to sort along, the sorted items, their sorted values, and where the items of each key start.
+    // The values to sort along, the sorted items, their sorted values, and where the items of each
+    // key start.
     const u32 *payload;
     u32 *order, *sorted_payload, *starts;
 };
@@ -59,7 +60,8 @@ KERNEL_ENTRY void group_count(LISTS, const u32 *sorted, u32 shift, u32 bits, u32
 }
 KERNEL(group_count)
 
-// Moves each item to its place. A warp's items follow one another, so that equal keys keep their order.
+// Moves each item to its place. A warp's items follow one another, so that equal keys keep their
+// order.
 KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, const u32 *places, const u32 *order, u32 *keys_out, u32 *order_out) {
     DYNAMIC_SHARED(u32, all);
     LIST_OF(list, first_tile, blockIdx.x);
@@ -103,7 +105,8 @@ KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, con
 }
 KERNEL(group_place)
 
-// Each list's part of the sorted items, and where the items of each key start and the last ones end.
+// Each list's part of the sorted items, and where the items of each key start and the last ones
+// end.
 KERNEL_ENTRY void group_finish(LISTS, u64 threads, const u32 *sorted, const u32 *order) {
     const u64 thread = thread_id();
     if (thread >= threads) return;

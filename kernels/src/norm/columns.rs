@@ -1,8 +1,10 @@
-//! Batch norm on the host, in two parts: sums for the moments, which ranks add up, and the normalisation by them.
+//! Batch norm on the host, in two parts: sums for the moments, which ranks add up, and the
+//! normalisation by them.
 //!
-//! With n rows in all (weights added up), x̂ a row and g the gradient of y, the gradient of a row of weight w is D - w
-//! / n · (ΣD + x̂ ΣD x̂) with D = scale · g / √(variance + ε): if the moments were constants, it would be just D. Sums
-//! run over the rows of all ranks. Where ranks share a row, each has a part of its g, and their D add up.
+//! With n rows in all (weights added up), x̂ a row and g the gradient of y, the gradient of a row
+//! of weight w is D - w / n · (ΣD + x̂ ΣD x̂) with D = scale · g / √(variance + ε): if the moments
+//! were constants, it would be just D. Sums run over the rows of all ranks. Where ranks share a
+//! row, each has a part of its g, and their D add up.
 
 use rayon::prelude::*;
 
@@ -10,12 +12,16 @@ use super::{ROWS, check, sums_over_rows};
 use crate::error::KernelError;
 use crate::simd::vectorised;
 
-/// Returns Σw, then Σw·x and Σw·x² of each of `dim` columns of `rows` (any number × `dim`): 1 + 2 · `dim` sums.
-/// `weights` has one value per row; 1 when `None`.
+/// Returns Σw, then Σw·x and Σw·x² of each of `dim` columns of `rows` (any number × `dim`): 1 + 2 ·
+/// `dim` sums. `weights` has one value per row; 1 when `None`.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
-pub fn column_moments(rows: &[f32], weights: Option<&[f32]>, dim: usize) -> Result<Vec<f64>, KernelError> {
+pub fn column_moments(
+    rows: &[f32],
+    weights: Option<&[f32]>,
+    dim: usize,
+) -> Result<Vec<f64>, KernelError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     if let Some(weights) = weights {
         KernelError::check_len("weights of the rows", count, weights.len())?;
@@ -30,7 +36,8 @@ pub fn column_moments(rows: &[f32], weights: Option<&[f32]>, dim: usize) -> Resu
                 let (total, sums) = sums.split_at_mut(1);
                 total[0] += weight;
                 let (first, second) = sums.split_at_mut(dim);
-                for ((value, first), second) in rows[r * dim..][..dim].iter().zip(first).zip(second) {
+                for ((value, first), second) in rows[r * dim..][..dim].iter().zip(first).zip(second)
+                {
                     let value = f64::from(*value);
                     *first += weight * value;
                     *second += weight * value * value;
@@ -54,8 +61,14 @@ impl ColumnNorm<'_> {
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length.
-    pub fn forward(&self, rows: &[f32], [scale, shift]: [&[f32]; 2], out: &mut [f32]) -> Result<(), KernelError> {
-        let dim = self.check(&[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
+    pub fn forward(
+        &self,
+        rows: &[f32],
+        [scale, shift]: [&[f32]; 2],
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let dim =
+            self.check(&[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
         let factors = self.factors(scale)?;
         KernelError::check_len("shift of the norm", dim, shift.len())?;
         if dim == 0 {
@@ -65,7 +78,8 @@ impl ColumnNorm<'_> {
             vectorised!({
                 for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
                     let columns = self.mean.iter().zip(&factors).zip(shift);
-                    for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns) {
+                    for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns)
+                    {
                         *out = (value - mean) * factor + shift;
                     }
                 }
@@ -74,8 +88,9 @@ impl ColumnNorm<'_> {
         Ok(())
     }
 
-    /// Sets `out` to the gradient of `rows` as if the moments were constants, and returns the gradients of scale and
-    /// shift. `gradient` is the gradient of the output of [`ColumnNorm::forward`].
+    /// Sets `out` to the gradient of `rows` as if the moments were constants, and returns the
+    /// gradients of scale and shift. `gradient` is the gradient of the output of
+    /// [`ColumnNorm::forward`].
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -96,13 +111,19 @@ impl ColumnNorm<'_> {
             return Ok([Vec::new(), Vec::new()]);
         }
         let sums = self.products(rows, gradient)?;
-        gradient.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(gradient, out)| {
-            vectorised!({
-                for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-                    out.iter_mut().zip(gradient).zip(&factors).for_each(|((out, g), factor)| *out = g * factor);
-                }
-            });
-        });
+        gradient.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(
+            |(gradient, out)| {
+                vectorised!({
+                    for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim))
+                    {
+                        out.iter_mut()
+                            .zip(gradient)
+                            .zip(&factors)
+                            .for_each(|((out, g), factor)| *out = g * factor);
+                    }
+                });
+            },
+        );
         let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
         Ok([narrow(&sums[dim..]), narrow(&sums[..dim])])
     }
@@ -112,7 +133,8 @@ impl ColumnNorm<'_> {
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn products(&self, rows: &[f32], gradient: &[f32]) -> Result<Vec<f64>, KernelError> {
-        let dim = self.check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
+        let dim = self
+            .check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
         let count = rows.len().checked_div(dim).unwrap_or(0);
         Ok(sums_over_rows(
             count,
@@ -122,7 +144,11 @@ impl ColumnNorm<'_> {
                 let (plain, spread) = sums.split_at_mut(dim);
                 for r in range {
                     let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
-                    let columns = self.mean.iter().zip(self.inverse).zip(plain.iter_mut().zip(spread.iter_mut()));
+                    let columns = self
+                        .mean
+                        .iter()
+                        .zip(self.inverse)
+                        .zip(plain.iter_mut().zip(spread.iter_mut()));
                     for ((value, g), ((mean, inverse), (plain, spread))) in pairs.zip(columns) {
                         *plain += f64::from(*g);
                         *spread += f64::from(g * (value - mean) * inverse);
@@ -132,8 +158,9 @@ impl ColumnNorm<'_> {
         ))
     }
 
-    /// Turns `gradient`, the output of [`ColumnNorm::backward`], into the gradient of rows that the moments depend on:
-    /// subtracts `weight · (plain + x̂ · spread)`. `means` are the means of [`ColumnNorm::products`] over all ranks and rows.
+    /// Turns `gradient`, the output of [`ColumnNorm::backward`], into the gradient of rows that the
+    /// moments depend on: subtracts `weight · (plain + x̂ · spread)`. `means` are the means of
+    /// [`ColumnNorm::products`] over all ranks and rows.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -144,7 +171,8 @@ impl ColumnNorm<'_> {
         means: &[f64],
         gradient: &mut [f32],
     ) -> Result<(), KernelError> {
-        let dim = self.check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
+        let dim = self
+            .check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
         KernelError::check_len("means of the products", 2 * dim, means.len())?;
         let count = rows.len().checked_div(dim).unwrap_or(0);
         if let Some(weights) = weights {
@@ -155,13 +183,18 @@ impl ColumnNorm<'_> {
         }
         let means: Vec<f32> = means.iter().map(|&mean| mean as f32).collect();
         let (plain, spread) = means.split_at(dim);
-        let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks_mut(ROWS * dim)).enumerate();
+        let pieces =
+            rows.par_chunks(ROWS * dim).zip(gradient.par_chunks_mut(ROWS * dim)).enumerate();
         pieces.for_each(|(piece, (rows, gradient))| {
             vectorised!({
-                for (i, (row, gradient)) in rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate() {
+                for (i, (row, gradient)) in
+                    rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate()
+                {
                     let weight = weights.map_or(1.0, |weights| weights[piece * ROWS + i]);
                     let columns = self.mean.iter().zip(self.inverse).zip(plain.iter().zip(spread));
-                    for ((value, g), ((mean, inverse), (plain, spread))) in row.iter().zip(gradient).zip(columns) {
+                    for ((value, g), ((mean, inverse), (plain, spread))) in
+                        row.iter().zip(gradient).zip(columns)
+                    {
                         *g -= weight * (plain + (value - mean) * inverse * spread);
                     }
                 }

@@ -1,8 +1,8 @@
 //! Layer norm on the host.
 //!
-//! Returns: normalised rows and their moments; backwards, the gradients of rows, scale and shift. Input: matrices of matching
-//! sizes. Idea: a row is in the nearest cache for all of its passes. Cost: one read and one write of the rows; backwards
-//! two reads of both matrices and one write.
+//! Returns: normalised rows and their moments; backwards, the gradients of rows, scale and shift.
+//! Input: matrices of matching sizes. Idea: a row is in the nearest cache for all of its passes.
+//! Cost: one read and one write of the rows; backwards two reads of both matrices and one write.
 
 use rayon::prelude::*;
 
@@ -10,8 +10,9 @@ use super::{ROWS, check, sums_over_rows};
 use crate::error::KernelError;
 use crate::simd::{dot, vectorised};
 
-/// Sets row `r` of `out` to `scale · (row - mean) / √(variance + epsilon) + shift` with the moments of row `r` of `rows`,
-/// both any number × `scale.len()`; stores the mean and 1 / √(variance + epsilon) of row `r` in `moments` (rows × 2).
+/// Sets row `r` of `out` to `scale · (row - mean) / √(variance + epsilon) + shift` with the moments
+/// of row `r` of `rows`, both any number × `scale.len()`; stores the mean and 1 / √(variance +
+/// epsilon) of row `r` in `moments` (rows × 2).
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -29,7 +30,10 @@ pub fn layer_norm(
     if dim == 0 {
         return Ok(());
     }
-    let parts = rows.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).zip(moments.par_chunks_mut(ROWS * 2));
+    let parts = rows
+        .par_chunks(ROWS * dim)
+        .zip(out.par_chunks_mut(ROWS * dim))
+        .zip(moments.par_chunks_mut(ROWS * 2));
     parts.for_each(|((rows, out), moments)| {
         vectorised!({
             for ((row, out), moments) in
@@ -48,8 +52,9 @@ pub fn layer_norm(
     Ok(())
 }
 
-/// Sets `out` to the gradient of `rows` and returns the gradients of scale and shift. `gradient` is the gradient of the
-/// output of [`layer_norm`] for `rows` and `scale`, `moments` the moments that it stored.
+/// Sets `out` to the gradient of `rows` and returns the gradients of scale and shift. `gradient` is
+/// the gradient of the output of [`layer_norm`] for `rows` and `scale`, `moments` the moments that
+/// it stored.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -71,16 +76,25 @@ pub fn layer_norm_backward(
     if dim == 0 {
         return Ok([Vec::new(), Vec::new()]);
     }
-    let parts = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks(ROWS * dim)).zip(out.par_chunks_mut(ROWS * dim));
+    let parts = rows
+        .par_chunks(ROWS * dim)
+        .zip(gradient.par_chunks(ROWS * dim))
+        .zip(out.par_chunks_mut(ROWS * dim));
     parts.zip(moments.par_chunks(ROWS * 2)).for_each(|(((rows, gradient), out), moments)| {
         vectorised!({
             let pairs = rows.chunks_exact(dim).zip(gradient.chunks_exact(dim));
-            for (((row, gradient), out), moments) in pairs.zip(out.chunks_exact_mut(dim)).zip(moments.chunks_exact(2)) {
+            for (((row, gradient), out), moments) in
+                pairs.zip(out.chunks_exact_mut(dim)).zip(moments.chunks_exact(2))
+            {
                 let [mean, inverse] = [moments[0], moments[1]];
-                out.iter_mut().zip(gradient).zip(scale).for_each(|((out, g), scale)| *out = g * scale);
+                out.iter_mut()
+                    .zip(gradient)
+                    .zip(scale)
+                    .for_each(|((out, g), scale)| *out = g * scale);
                 let of_mean = sum(out) / dim as f32;
                 // The product with x̂: the product with the row, minus that with its mean.
-                let of_spread = (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
+                let of_spread =
+                    (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
                 for (out, value) in out.iter_mut().zip(row) {
                     *out = inverse * (*out - of_mean - (value - mean) * inverse * of_spread);
                 }
@@ -96,7 +110,9 @@ pub fn layer_norm_backward(
             for r in range {
                 let [mean, inverse] = [moments[2 * r], moments[2 * r + 1]];
                 let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
-                for ((value, g), (of_scale, of_shift)) in pairs.zip(of_scale.iter_mut().zip(of_shift.iter_mut())) {
+                for ((value, g), (of_scale, of_shift)) in
+                    pairs.zip(of_scale.iter_mut().zip(of_shift.iter_mut()))
+                {
                     *of_scale += f64::from(g * (value - mean) * inverse);
                     *of_shift += f64::from(*g);
                 }

@@ -1,8 +1,9 @@
 //! Rows divided by the sums of their absolute values, on the host and on a GPU: the same bits.
 //!
-//! Returns: rows whose absolute values add up to 1; rows of zeros stay. Input: rows of one width. Idea: a sum is taken in
-//! f64 over 32 lanes, each of which adds every 32nd value, and the lanes are added up pairwise, as a warp does. Cost: two
-//! reads of the rows, which are in the nearest cache for the second, and a write; the host does not wait for a GPU.
+//! Returns: rows whose absolute values add up to 1; rows of zeros stay. Input: rows of one width.
+//! Idea: a sum is taken in f64 over 32 lanes, each of which adds every 32nd value, and the lanes
+//! are added up pairwise, as a warp does. Cost: two reads of the rows, which are in the nearest
+//! cache for the second, and a write; the host does not wait for a GPU.
 
 use rayon::prelude::*;
 
@@ -58,7 +59,11 @@ fn divide(row: &mut [f32]) {
 ///
 /// # Errors
 /// [`KernelError::Length`] if `rows` are not whole rows; errors of the GPU.
-pub fn divide_by_row_sums_on_device(gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
+pub fn divide_by_row_sums_on_device(
+    gpu: &Gpu,
+    rows: &mut DeviceSliceMut<'_, f32>,
+    dim: usize,
+) -> Result<(), GpuError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     let of = arguments![&*rows, count, dim as u32];
     gpu.launch(MODULE.kernel("norm_divide_rows"), Shape::per_warp(count, THREADS), &of)
@@ -72,26 +77,38 @@ mod tests {
     #[test]
     fn rows_are_divided_by_their_sums_alike_on_both() {
         for (case, (count, dim)) in
-            [(0, 5), (3, 0), (7, 1), (50, 31), (300, 32), (9, 33), (20, 602)].into_iter().enumerate()
+            [(0, 5), (3, 0), (7, 1), (50, 31), (300, 32), (9, 33), (20, 602)]
+                .into_iter()
+                .enumerate()
         {
             let gpu = Gpu::under_test(case as u32 % 4);
-            let given: Vec<f32> = values(8, count * dim).iter().map(|&value| value.max(-0.4)).collect();
+            let given: Vec<f32> =
+                values(8, count * dim).iter().map(|&value| value.max(-0.4)).collect();
             let mut rows = given.clone();
             rows.iter_mut().take(dim).for_each(|value| *value = 0.0);
             let mut on_gpu = gpu.upload(&rows).unwrap();
             divide_by_row_sums_on_device(&gpu, &mut on_gpu.slice_mut(), dim).unwrap();
             divide_by_row_sums(&mut rows, dim).unwrap();
-            assert_eq!(bits::<f32>(&on_gpu.to_vec().unwrap()), bits(&rows), "{count} rows of {dim}");
+            assert_eq!(
+                bits::<f32>(&on_gpu.to_vec().unwrap()),
+                bits(&rows),
+                "{count} rows of {dim}"
+            );
             for (row, given) in rows.chunks(dim.max(1)).zip(given.chunks(dim.max(1))).skip(1) {
                 let sum: f64 = given.iter().map(|value| f64::from(value.abs())).sum();
                 for (found, value) in row.iter().zip(given) {
-                    assert!((f64::from(*found) - f64::from(*value) / sum).abs() <= 1e-7, "{found} of {value}");
+                    assert!(
+                        (f64::from(*found) - f64::from(*value) / sum).abs() <= 1e-7,
+                        "{found} of {value}"
+                    );
                 }
             }
             assert!(rows.iter().take(dim).all(|&value| value == 0.0), "a row of zeros");
         }
         let gpu = Gpu::under_test(0);
         assert!(divide_by_row_sums(&mut [1.0; 3], 2).is_err());
-        assert!(divide_by_row_sums_on_device(&gpu, &mut gpu.zeros(3).unwrap().slice_mut(), 2).is_err());
+        assert!(
+            divide_by_row_sums_on_device(&gpu, &mut gpu.zeros(3).unwrap().slice_mut(), 2).is_err()
+        );
     }
 }

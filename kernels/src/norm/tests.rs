@@ -1,5 +1,5 @@
-//! Both norms against their formulas in f64, gradients against finite differences of the formulas, and any number of
-//! threads.
+//! Both norms against their formulas in f64, gradients against finite differences of the formulas,
+//! and any number of threads.
 
 use super::*;
 use crate::spmm::tests::{assert_close, on_any_threads, values, wide};
@@ -21,7 +21,9 @@ fn moments(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
 fn naive([rows, scale, shift]: [&[f64]; 3], by_row: bool, weights: &[f64]) -> Vec<f64> {
     let dim = scale.len();
     let of_row = |row: &[f64]| moments(row.iter().map(|&value| (1.0, value)));
-    let of_column = |c: usize| moments(weights.iter().enumerate().map(move |(r, &weight)| (weight, rows[r * dim + c])));
+    let of_column = |c: usize| {
+        moments(weights.iter().enumerate().map(move |(r, &weight)| (weight, rows[r * dim + c])))
+    };
     let all: Vec<(f64, f64)> = match by_row {
         true => rows.chunks(dim).map(of_row).collect(),
         false => (0..dim).map(of_column).collect(),
@@ -36,7 +38,9 @@ fn naive([rows, scale, shift]: [&[f64]; 3], by_row: bool, weights: &[f64]) -> Ve
 
 fn inputs(count: usize, dim: usize) -> [Vec<f32>; 3] {
     let mut rows = values(1, count * dim);
-    rows.iter_mut().enumerate().for_each(|(at, value)| *value = 3.0 * *value + (at % dim.max(1)) as f32 * 0.1);
+    rows.iter_mut()
+        .enumerate()
+        .for_each(|(at, value)| *value = 3.0 * *value + (at % dim.max(1)) as f32 * 0.1);
     [rows, values(2, dim), values(3, dim)]
 }
 
@@ -63,7 +67,10 @@ fn compare(
         }
         let scale = expected.iter().fold(1e-1, |largest: f64, value| largest.max(value.abs()));
         for (found, expected) in some.iter().zip(&expected) {
-            assert!((f64::from(*found) - expected).abs() < 3e-5 * scale, "{name}, input {which}: {found}, {expected}");
+            assert!(
+                (f64::from(*found) - expected).abs() < 3e-5 * scale,
+                "{name}, input {which}: {found}, {expected}"
+            );
         }
     }
 }
@@ -79,15 +86,23 @@ fn oracle_layer_norm() {
             let (mut out, mut moments) = (vec![f32::NAN; rows.len()], vec![f32::NAN; 2 * count]);
             layer_norm(rows, [scale, shift], EPSILON as f32, &mut moments, &mut out).unwrap();
             let mut of_rows = vec![f32::NAN; rows.len()];
-            let [of_scale, of_shift] = layer_norm_backward(rows, scale, &moments, &upstream, &mut of_rows).unwrap();
+            let [of_scale, of_shift] =
+                layer_norm_backward(rows, scale, &moments, &upstream, &mut of_rows).unwrap();
             (out, [of_rows, of_scale, of_shift])
         });
         let formula = |inputs: [&[f64]; 3]| naive(inputs, true, &[]);
-        assert_close(&out, &formula(inputs.each_ref().map(|values| wide(values)).each_ref().map(|v| &v[..])), &name);
+        assert_close(
+            &out,
+            &formula(inputs.each_ref().map(|values| wide(values)).each_ref().map(|v| &v[..])),
+            &name,
+        );
         if dim > 1 {
             compare(&name, inputs, found, &upstream, &formula);
         } else {
-            assert!(found[0].iter().all(|&value| value.abs() < 1e-3), "a single value is always its mean");
+            assert!(
+                found[0].iter().all(|&value| value.abs() < 1e-3),
+                "a single value is always its mean"
+            );
         }
     }
 }
@@ -98,22 +113,27 @@ fn oracle_batch_norm_with_rows_of_any_weight() {
         for weighted in [false, true] {
             let name = format!("{count} rows of {dim}, weighted {weighted}");
             let inputs = inputs(count, dim);
-            let weights: Vec<f32> = (0..count).map(|r| if weighted { [1.0, 0.5, 0.25][r % 3] } else { 1.0 }).collect();
+            let weights: Vec<f32> =
+                (0..count).map(|r| if weighted { [1.0, 0.5, 0.25][r % 3] } else { 1.0 }).collect();
             let given = weighted.then_some(&weights[..]);
             let upstream = values(4, count * dim);
             let (out, found) = on_any_threads(|| {
                 let [rows, scale, shift] = &inputs;
                 let sums = column_moments(rows, given, dim).unwrap();
                 let mean: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / sums[0]).collect();
-                let inverse = |(square, mean): (&f64, &f64)| 1.0 / (square / sums[0] - mean * mean + EPSILON).sqrt();
+                let inverse = |(square, mean): (&f64, &f64)| {
+                    1.0 / (square / sums[0] - mean * mean + EPSILON).sqrt()
+                };
                 let inverse: Vec<f64> = sums[1 + dim..].iter().zip(&mean).map(inverse).collect();
                 let (mean, inverse) = (narrow(&mean), narrow(&inverse));
                 let norm = ColumnNorm { mean: &mean, inverse: &inverse };
                 let mut out = vec![f32::NAN; rows.len()];
                 norm.forward(rows, [scale, shift], &mut out).unwrap();
                 let mut of_rows = vec![f32::NAN; rows.len()];
-                let [of_scale, of_shift] = norm.backward(rows, scale, &upstream, &mut of_rows).unwrap();
-                let means: Vec<f64> = norm.products(rows, &of_rows).unwrap().iter().map(|s| s / sums[0]).collect();
+                let [of_scale, of_shift] =
+                    norm.backward(rows, scale, &upstream, &mut of_rows).unwrap();
+                let means: Vec<f64> =
+                    norm.products(rows, &of_rows).unwrap().iter().map(|s| s / sums[0]).collect();
                 norm.correct(rows, given, &means, &mut of_rows).unwrap();
                 (out, [of_rows, of_scale, of_shift])
             });

@@ -1,8 +1,9 @@
-//! The tiles of Intel's AMX (Sapphire Rapids and later): registers of 16 rows of 64 bytes. One instruction adds the products
-//! of two of them to a third, 16 × 16 sums of 32 terms; each core then computes about ten times as fast as by AVX-512 BF16.
+//! The tiles of Intel's AMX (Sapphire Rapids and later): registers of 16 rows of 64 bytes. One
+//! instruction adds the products of two of them to a third, 16 × 16 sums of 32 terms; each core
+//! then computes about ten times as fast as by AVX-512 BF16.
 //!
-//! Linux enables the tiles for a process that requests them (Documentation/arch/x86/xstate.rst in its sources). This
-//! module uses assembler, since Rust has no stable functions for them.
+//! Linux enables the tiles for a process that requests them (Documentation/arch/x86/xstate.rst in
+//! its sources). This module uses assembler, since Rust has no stable functions for them.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -17,8 +18,8 @@ pub const ROWS: usize = 32;
 /// Bytes of a tile's row.
 const ROW_BYTES: usize = 64;
 
-/// The calling thread's tiles, configured for products of panels; released when dropped, or else the system would save
-/// them whenever it switches threads.
+/// The calling thread's tiles, configured for products of panels; released when dropped, or else
+/// the system would save them whenever it switches threads.
 pub struct Tiles {
     /// Tiles cannot move to another thread.
     of_thread: PhantomData<*const ()>,
@@ -31,7 +32,8 @@ impl Tiles {
         *GIVEN.get_or_init(ask)
     }
 
-    /// Configures the tiles; `None` if there are none. The calling thread must not hold other `Tiles`.
+    /// Configures the tiles; `None` if there are none. The calling thread must not hold other
+    /// `Tiles`.
     pub fn load() -> Option<Self> {
         Self::are_given().then(|| {
             /// Palette 1, and for each tile the bytes of a row and the number of rows.
@@ -51,24 +53,46 @@ impl Tiles {
                 row_bytes: std::array::from_fn(|i| if first(i) { ROW_BYTES as u16 } else { 0 }),
                 rows: std::array::from_fn(|i| if first(i) { 16 } else { 0 }),
             };
-            // SAFETY: the processor has the instruction and the system lets it run; it reads these 64 bytes.
-            unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly)) };
+            // SAFETY: the processor has the instruction and the system lets it run; it reads these
+            // 64 bytes.
+            unsafe {
+                asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly))
+            };
             Self { of_thread: PhantomData }
         })
     }
 
-    /// Multiplies a panel of rows (the pairs of a row contiguous) by a panel of columns (pairs interleaved across columns).
+    /// Multiplies a panel of rows (the pairs of a row contiguous) by a panel of columns (pairs
+    /// interleaved across columns).
     pub fn fill(&self, to: Target<'_>, rows: &[__m512i], columns: &[__m512i]) {
         let steps = rows.len() / ROWS;
         assert!(steps > 0 && rows.len() == steps * ROWS && columns.len() == steps * COLUMNS);
         let whole = to.width == COLUMNS && to.out.len() >= (ROWS - 1) * to.stride + COLUMNS;
         if whole {
             // SAFETY: `out` holds 32 rows of 32 columns, as just checked.
-            unsafe { multiply(to.out.as_mut_ptr(), to.stride, to.add, rows.as_ptr(), columns.as_ptr(), steps) };
+            unsafe {
+                multiply(
+                    to.out.as_mut_ptr(),
+                    to.stride,
+                    to.add,
+                    rows.as_ptr(),
+                    columns.as_ptr(),
+                    steps,
+                )
+            };
         } else {
             let mut sums = [[0f32; COLUMNS]; ROWS];
             // SAFETY: as many rows and columns.
-            unsafe { multiply(sums.as_mut_ptr().cast(), COLUMNS, false, rows.as_ptr(), columns.as_ptr(), steps) };
+            unsafe {
+                multiply(
+                    sums.as_mut_ptr().cast(),
+                    COLUMNS,
+                    false,
+                    rows.as_ptr(),
+                    columns.as_ptr(),
+                    steps,
+                )
+            };
             to.take(sums.iter().map(|sums| &sums[..]));
         }
     }
@@ -81,11 +105,12 @@ impl Drop for Tiles {
     }
 }
 
-/// Stores the products of 32 rows and 32 columns, in `steps` of 32 terms, to `out`, or adds them there.
+/// Stores the products of 32 rows and 32 columns, in `steps` of 32 terms, to `out`, or adds them
+/// there.
 ///
 /// # Safety
-/// The thread has its [`Tiles`]; `out` holds 32 rows of 32 values, `stride` values apart, `rows` and `columns` the pairs of as many
-/// terms.
+/// The thread has its [`Tiles`]; `out` holds 32 rows of 32 values, `stride` values apart, `rows`
+/// and `columns` the pairs of as many terms.
 unsafe fn multiply(
     out: *mut f32,
     stride: usize,
@@ -107,7 +132,13 @@ unsafe fn multiply(
                 out = in(reg) out, below = in(reg) below, stride = in(reg) stride, options(nostack, readonly)
             );
         } else {
-            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                options(nostack, nomem)
+            );
         }
         asm!(
             "2:",
@@ -152,8 +183,11 @@ fn ask() -> bool {
             // SAFETY: register 0 is there where the system uses it.
             unsafe { std::arch::x86_64::_xgetbv(0) }
         }
-        let has = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & FEATURES == FEATURES && __cpuid(1).ecx & OSXSAVE > 0;
-        // SAFETY: the system uses the instruction; the call asks for a state of the processor and touches no memory.
+        let has = __cpuid(0).eax >= 7
+            && __cpuid_count(7, 0).edx & FEATURES == FEATURES
+            && __cpuid(1).ecx & OSXSAVE > 0;
+        // SAFETY: the system uses the instruction; the call asks for a state of the processor and
+        // touches no memory.
         unsafe {
             has && states() & TILES == TILES
                 && libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0

@@ -1,4 +1,5 @@
-//! The product on the host, on one thread: by the processor's bf16 instructions, or one term after another.
+//! The product on the host, on one thread: by the processor's bf16 instructions, or one term after
+//! another.
 //!
 //! Unsafe code of this file: calls of functions compiled for a processor that was detected.
 #![allow(unsafe_code)]
@@ -15,7 +16,8 @@ use super::{amx::Tiles, x86};
 /// Whether this processor has instructions for bf16.
 pub fn has_bf16() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512bf16") && std::arch::is_x86_feature_detected!("avx512bw");
+    return std::arch::is_x86_feature_detected!("avx512bf16")
+        && std::arch::is_x86_feature_detected!("avx512bw");
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -53,9 +55,11 @@ impl PackedFactor {
             unsafe { factor.packed.pack(b) };
             return factor;
         }
-        let at = |row: usize, column: usize| b.values[row * b.row_stride + column * b.column_stride];
-        factor.values =
-            (0..b.rows).flat_map(|row| (0..b.columns).map(move |column| rounded(at(row, column)))).collect();
+        let at =
+            |row: usize, column: usize| b.values[row * b.row_stride + column * b.column_stride];
+        factor.values = (0..b.rows)
+            .flat_map(|row| (0..b.columns).map(move |column| rounded(at(row, column))))
+            .collect();
         factor
     }
 
@@ -73,13 +77,19 @@ impl PackedFactor {
             // SAFETY: the processor has the instructions that the function is compiled for.
             return unsafe { x86::product(Tiles::load().as_ref(), out, false, a, &self.packed) };
         }
-        let values = MatrixView { values: &self.values, rows, columns, row_stride: columns, column_stride: 1 };
+        let values = MatrixView {
+            values: &self.values,
+            rows,
+            columns,
+            row_stride: columns,
+            column_stride: 1,
+        };
         term_by_term(out, false, a, values);
     }
 }
 
-/// Computes `out = a × b`, or `out += a × b` with `add`, with rounded factors, on the calling thread only. `out` is
-/// stored row after row, `a.rows × b.columns`.
+/// Computes `out = a × b`, or `out += a × b` with `add`, with rounded factors, on the calling
+/// thread only. `out` is stored row after row, `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
@@ -104,7 +114,8 @@ pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView
     term_by_term(out, add, a, b);
 }
 
-/// Checks the shapes; returns whether there are terms to sum. Handles a product without terms itself.
+/// Checks the shapes; returns whether there are terms to sum. Handles a product without terms
+/// itself.
 fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, rows: usize, columns: usize) -> bool {
     assert!(rows == a.columns && out.len() == a.rows * columns, "shapes of a product");
     assert!(a.fits(), "a matrix outside its slice");
@@ -139,7 +150,12 @@ mod tests {
     use crate::philox::{Draws, Stream, StreamKey};
 
     /// A matrix stored by rows or by columns, with values between -1 and 1.
-    fn matrix(rows: usize, columns: usize, by_columns: bool, seed: u32) -> (Vec<f32>, usize, usize) {
+    fn matrix(
+        rows: usize,
+        columns: usize,
+        by_columns: bool,
+        seed: u32,
+    ) -> (Vec<f32>, usize, usize) {
         let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), seed);
         let values = (0..rows * columns).map(|_| 2.0 * draws.unit_f32() - 1.0).collect();
         if by_columns { (values, 1, rows) } else { (values, columns, 1) }
@@ -188,8 +204,20 @@ mod tests {
                 let (a, a_row, a_column) = matrix(m, k, layout & 1 > 0, seed);
                 let (b, b_row, b_column) = matrix(k, n, layout & 2 > 0, 100 + seed);
                 let add = layout & 4 > 0;
-                let left = MatrixView { values: &a, rows: m, columns: k, row_stride: a_row, column_stride: a_column };
-                let right = MatrixView { values: &b, rows: k, columns: n, row_stride: b_row, column_stride: b_column };
+                let left = MatrixView {
+                    values: &a,
+                    rows: m,
+                    columns: k,
+                    row_stride: a_row,
+                    column_stride: a_column,
+                };
+                let right = MatrixView {
+                    values: &b,
+                    rows: k,
+                    columns: n,
+                    row_stride: b_row,
+                    column_stride: b_column,
+                };
                 let start = vec![0.5f32; m * n];
                 let mut expected = start.clone();
                 term_by_term(&mut expected, add, left, right);
@@ -209,9 +237,14 @@ mod tests {
         let ((a, ..), (b, ..)) = (matrix(m, k, false, 1), matrix(k, n, false, 2));
         let left = MatrixView { values: &a, rows: m, columns: k, row_stride: k, column_stride: 1 };
         let right = MatrixView { values: &b, rows: k, columns: n, row_stride: n, column_stride: 1 };
-        let exact = |i: usize, j: usize| (0..k).map(|t| f64::from(a[i * k + t]) * f64::from(b[t * n + j])).sum::<f64>();
+        let exact = |i: usize, j: usize| {
+            (0..k).map(|t| f64::from(a[i * k + t]) * f64::from(b[t * n + j])).sum::<f64>()
+        };
         for found in products(&vec![0.0; m * n], false, left, right) {
-            let apart = found.iter().enumerate().map(|(at, x)| (f64::from(*x) - exact(at / n, at % n)).abs());
+            let apart = found
+                .iter()
+                .enumerate()
+                .map(|(at, x)| (f64::from(*x) - exact(at / n, at % n)).abs());
             let apart = apart.fold(0f64, f64::max).log2();
             assert!((-8.0..-3.0).contains(&apart), "2^{apart}");
         }
@@ -219,7 +252,13 @@ mod tests {
 
     #[test]
     fn nothing_to_sum_is_zero() {
-        let empty = |rows, columns| MatrixView { values: &[], rows, columns, row_stride: 1, column_stride: 1 };
+        let empty = |rows, columns| MatrixView {
+            values: &[],
+            rows,
+            columns,
+            row_stride: 1,
+            column_stride: 1,
+        };
         let mut out = [7f32; 6];
         product_bf16(&mut out, true, empty(2, 0), empty(0, 3));
         assert_eq!(out, [7.0; 6]);
@@ -233,7 +272,9 @@ mod tests {
         fn view(value: &[f32; 1]) -> MatrixView<'_> {
             MatrixView { values: value, rows: 1, columns: 1, row_stride: 1, column_stride: 1 }
         }
-        for (left, right) in [(f32::NAN, 1.0), (f32::INFINITY, 0.0), (f32::from_bits(0x7F80_0001), 2.0)] {
+        for (left, right) in
+            [(f32::NAN, 1.0), (f32::INFINITY, 0.0), (f32::from_bits(0x7F80_0001), 2.0)]
+        {
             for found in products(&[0.0], false, view(&[left]), view(&[right])) {
                 assert!(found[0].is_nan(), "{left} × {right}");
             }

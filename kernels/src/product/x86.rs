@@ -1,13 +1,17 @@
 //! The product by AVX-512 BF16, or by the tiles of AMX where the processor has them.
 //!
-//! Both factors are packed in blocks of [`TERMS`] terms: a *panel* holds some lines (rows of the left factor, columns of the right one), and
-//! for each of them pairs of neighbouring terms, rounded, as one u32 each. For rows, the pairs of a row are contiguous; for columns, each pair
-//! of all columns is. The product then combines each panel of columns, which stays in the first-level cache, with each panel of rows. AVX-512
-//! takes 14 rows: 28 registers of sums; every pair of terms adds two instructions' worth of products per row. AMX takes 32 (`amx.rs`).
+//! Both factors are packed in blocks of [`TERMS`] terms: a *panel* holds some lines (rows of the
+//! left factor, columns of the right one), and for each of them pairs of neighbouring terms,
+//! rounded, as one u32 each. For rows, the pairs of a row are contiguous; for columns, each pair of
+//! all columns is. The product then combines each panel of columns, which stays in the first-level
+//! cache, with each panel of rows. AVX-512 takes 14 rows: 28 registers of sums; every pair of terms
+//! adds two instructions' worth of products per row. AMX takes 32 (`amx.rs`).
 //!
-//! Uses loops where `map` and `from_fn` of arrays would be shorter: their closures become functions of their own, for any x86-64.
+//! Uses loops where `map` and `from_fn` of arrays would be shorter: their closures become functions
+//! of their own, for any x86-64.
 //!
-//! Unsafe code of this file: loads and stores of whole registers, whose types only the instructions for bf16 use.
+//! Unsafe code of this file: loads and stores of whole registers, whose types only the instructions
+//! for bf16 use.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -66,7 +70,11 @@ impl Columns {
         let registers = self.columns.next_multiple_of(COLUMNS);
         blocks(self.terms).map(move |(first, terms)| {
             let (start, steps) = (registers * (first / STEP), terms.div_ceil(STEP));
-            (first, terms, self.panels[start..start + registers * steps].chunks_exact(COLUMNS * steps))
+            (
+                first,
+                terms,
+                self.panels[start..start + registers * steps].chunks_exact(COLUMNS * steps),
+            )
         })
     }
 }
@@ -85,10 +93,16 @@ struct Factor<'a> {
     term_stride: usize,
 }
 
-/// Like [`product_bf16`](super::product_bf16), for views that were checked and are not empty; by `tiles` if they are given.
+/// Like [`product_bf16`](super::product_bf16), for views that were checked and are not empty; by
+/// `tiles` if they are given.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub fn product(tiles: Option<&Tiles>, out: &mut [f32], add: bool, a: MatrixView<'_>, b: &Columns) {
-    let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
+    let left = Factor {
+        values: a.values,
+        lines: a.rows,
+        line_stride: a.row_stride,
+        term_stride: a.column_stride,
+    };
     let height = if tiles.is_some() { amx::ROWS } else { ROWS };
     let mut rows = ROWS_OF_PANEL.take();
     for (at, out) in out.chunks_mut(height * b.columns).enumerate() {
@@ -118,9 +132,17 @@ fn lanes(count: usize) -> __mmask16 {
 }
 
 impl Factor<'_> {
-    /// Packs the terms `first .. first + terms` of `height` lines from `line` on, in steps of one register per line.
+    /// Packs the terms `first .. first + terms` of `height` lines from `line` on, in steps of one
+    /// register per line.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    fn pack_along(&self, height: usize, line: usize, first: usize, terms: usize, out: &mut [__m512i]) {
+    fn pack_along(
+        &self,
+        height: usize,
+        line: usize,
+        first: usize,
+        terms: usize,
+        out: &mut [__m512i],
+    ) {
         for (at, out) in out.chunks_exact_mut(height).enumerate() {
             let (term, terms) = (first + at * STEP, STEP.min(terms - at * STEP));
             if self.term_stride == 1 {
@@ -149,13 +171,16 @@ impl Factor<'_> {
                 self.lines_of_pairs(line, term, terms, &mut lines);
                 for (half, lines) in lines.as_chunks().0.iter().enumerate() {
                     let out = out.as_chunks_mut::<2>().0;
-                    out.iter_mut().zip(transposed(*lines)).for_each(|(out, pairs)| out[half] = pairs);
+                    out.iter_mut()
+                        .zip(transposed(*lines))
+                        .for_each(|(out, pairs)| out[half] = pairs);
                 }
             }
         }
     }
 
-    /// For each line from `line` on, a register of its 16 pairs from `term` on, `terms` values of which exist.
+    /// For each line from `line` on, a register of its 16 pairs from `term` on, `terms` values of
+    /// which exist.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn lines_of_pairs(&self, line: usize, term: usize, terms: usize, out: &mut [__m512i]) {
         for (line, out) in (line..).zip(out) {
@@ -178,7 +203,8 @@ impl Factor<'_> {
         let order = unsafe { transmute::<[u16; 2 * LANES], __m512i>(order) };
         let lines = (2 * LANES).min(self.lines - line);
         let values = |i: usize| match i < terms {
-            true => self.values[(term + i) * self.term_stride + line..][..lines].split_at(LANES.min(lines)),
+            true => self.values[(term + i) * self.term_stride + line..][..lines]
+                .split_at(LANES.min(lines)),
             false => (&[][..], &[][..]),
         };
         for (i, out) in out.iter_mut().enumerate() {
@@ -188,7 +214,8 @@ impl Factor<'_> {
         }
     }
 
-    /// The first 16 values of `low`, then of `high`, rounded to nearest, ties to even; zeros for missing values.
+    /// The first 16 values of `low`, then of `high`, rounded to nearest, ties to even; zeros for
+    /// missing values.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn rounded(low: &[f32], high: &[f32]) -> __m512i {
         // SAFETY: the masks select only lanes inside the slices; both types are of 64 bytes.
@@ -200,7 +227,8 @@ impl Factor<'_> {
     }
 }
 
-/// Transposes: number `j` of register `i` becomes number `i` of register `j`. The 8 bits of a number's place are rotated four times.
+/// Transposes: number `j` of register `i` becomes number `i` of register `j`. The 8 bits of a
+/// number's place are rotated four times.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn transposed(block: [__m512i; LANES]) -> [__m512i; LANES] {
     rotated(rotated(rotated(rotated(block))))
@@ -235,12 +263,15 @@ impl Target<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn fill<const N: usize>(self, rows: &[__m512i], columns: &[__m512i]) {
         let mut sums = [[_mm512_setzero_ps(); N]; ROWS];
-        for (rows, columns) in rows.as_chunks::<ROWS>().0.iter().zip(columns.as_chunks::<COLUMNS>().0) {
+        for (rows, columns) in
+            rows.as_chunks::<ROWS>().0.iter().zip(columns.as_chunks::<COLUMNS>().0)
+        {
             for (pair, columns) in columns.as_chunks::<2>().0.iter().enumerate() {
                 // SAFETY: a step has 16 pairs of each row and column; both types are of 64 bytes.
                 unsafe {
                     let row = rows.as_ptr().cast::<i32>().add(pair);
-                    let right: [__m512bh; N] = std::array::from_fn(|n| transmute::<__m512i, __m512bh>(columns[n]));
+                    let right: [__m512bh; N] =
+                        std::array::from_fn(|n| transmute::<__m512i, __m512bh>(columns[n]));
                     for (i, sums) in sums.iter_mut().enumerate() {
                         let left: __m512bh = transmute(_mm512_set1_epi32(*row.add(i * LANES)));
                         for (sum, right) in sums.iter_mut().zip(right) {
@@ -255,7 +286,11 @@ impl Target<'_> {
                 let mask = lanes(out.len());
                 // SAFETY: the mask selects only lanes inside the slice.
                 unsafe {
-                    let before = if self.add { _mm512_maskz_loadu_ps(mask, out.as_ptr()) } else { _mm512_setzero_ps() };
+                    let before = if self.add {
+                        _mm512_maskz_loadu_ps(mask, out.as_ptr())
+                    } else {
+                        _mm512_setzero_ps()
+                    };
                     _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, _mm512_add_ps(before, sum));
                 }
             }

@@ -1,7 +1,8 @@
 // Sums over ranks, in their order.
 #include "device.cuh"
 
-// `parts` holds a list of `len` values per rank; `out` gets their sum `ranks` times, once for each rank.
+// `parts` holds a list of `len` values per rank; `out` gets their sum `ranks` times, once for each
+// rank.
 template <typename T> static __device__ __forceinline__ void sum_ranks(const T *parts, u64 len, u32 ranks, T *out) {
     const u64 i = thread_id();
     if (i >= len) return;

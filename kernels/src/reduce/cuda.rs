@@ -1,10 +1,11 @@
 //! Sums of values on GPUs over all ranks.
 //!
-//! Returns: on every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as many values on every
-//! rank. Idea: rank `r` gets the `r`-th portion of the values of all, adds them up by rank and sends the sum to all,
-//! from GPU to GPU. Cost: each value is sent twice, as with a ring; a launch. The host waits as in
-//! [`device_all_to_all_v`], and for the values if the group can only move them through the host.
-//! Why not `ncclAllReduce`: its order of addition depends on the number of ranks, the size and the links.
+//! Returns: on every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as
+//! many values on every rank. Idea: rank `r` gets the `r`-th portion of the values of all, adds
+//! them up by rank and sends the sum to all, from GPU to GPU. Cost: each value is sent twice, as
+//! with a ring; a launch. The host waits as in [`device_all_to_all_v`], and for the values if the
+//! group can only move them through the host. Why not `ncclAllReduce`: its order of addition
+//! depends on the number of ranks, the size and the links.
 
 use bytemuck::Pod;
 
@@ -59,11 +60,19 @@ pub fn device_all_reduce_sum<T: DeviceAddend>(
         T::on_host(comm, &mut on_host)?;
         return values.upload(gpu, &on_host).map_err(failure);
     }
-    let portions: Vec<usize> = (0..size).map(|rank| len * (rank + 1) / size - len * rank / size).collect();
+    let portions: Vec<usize> =
+        (0..size).map(|rank| len * (rank + 1) / size - len * rank / size).collect();
     let mine = portions[rank];
     let room = || gpu.alloc::<T>(mine * size).map_err(failure);
     let (mut parts, sums) = (room()?, room()?);
-    device_all_to_all_v(comm, gpu, values.as_slice(), &portions, &mut parts.slice_mut(), &vec![mine; size])?;
+    device_all_to_all_v(
+        comm,
+        gpu,
+        values.as_slice(),
+        &portions,
+        &mut parts.slice_mut(),
+        &vec![mine; size],
+    )?;
     let of = arguments![&parts, mine, size as u32, &sums];
     gpu.launch(MODULE.kernel(T::KERNEL), Shape::per_item(mine, THREADS), &of).map_err(failure)?;
     device_all_to_all_v(comm, gpu, sums.slice(), &vec![mine; size], values, &portions)

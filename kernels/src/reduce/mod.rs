@@ -1,6 +1,7 @@
 //! Sums of values on GPUs over all ranks.
 //!
-//! Contract: the bits that a [`Communicator`](crate::Communicator) gives for the same values on the host.
+//! Contract: the bits that a [`Communicator`](crate::Communicator) gives for the same values on the
+//! host.
 
 pub(crate) mod cuda;
 

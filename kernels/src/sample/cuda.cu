@@ -1,7 +1,8 @@
-// Uniform draws, by Floyd's algorithm in parallel: pick j is a random one of the first n - k + j + 1 candidates unless
-// that was picked before, and then the last of these. Whether it was picked before is known for all picks at once:
-// either an earlier pick drew the same, or an earlier pick was a repeat and took its last candidate, which is this one.
-// The second case is a chain of ever earlier picks, so it is resolved by iterating until nothing changes.
+// Uniform draws, by Floyd's algorithm in parallel: pick j is a random one of the first n - k + j +
+// 1 candidates unless that was picked before, and then the last of these. Whether it was picked
+// before is known for all picks at once: either an earlier pick drew the same, or an earlier pick
+// was a repeat and took its last candidate, which is this one. The second case is a chain of ever
+// earlier picks, so it is resolved by iterating until nothing changes.
 #include "device.cuh"
 #include "table.cuh"
 #include "draw.cuh"
@@ -13,7 +14,8 @@
 // Edges of a block that copies.
 #define COPIED 2048
 
-// Counts the edges of each frontier vertex, and on request lists the vertices that have to pick some.
+// Counts the edges of each frontier vertex, and on request lists the vertices that have to pick
+// some.
 KERNEL_ENTRY void sample_count(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, u32 *list, u64 *listed,
                                u64 *status) {
     FRONTIER_OF(frontier);
@@ -34,8 +36,8 @@ KERNEL_ENTRY void sample_count(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32
 }
 KERNEL(sample_count)
 
-// Draws up to W edges of vertex `i` of the frontier, if it exists, by as many lanes. The vertex has `fanout` places, of
-// which it fills the first.
+// Draws up to W edges of vertex `i` of the frontier, if it exists, by as many lanes. The vertex has
+// `fanout` places, of which it fills the first.
 template <u32 W>
 __device__ __forceinline__ void few_of(const Graph &graph, Frontier frontier, u32 fanout, Key key, Excluded excluded, Table table,
                                        u32 *counts, u32 *work, Sampled sampled, u32 *drawn, u64 i) {
@@ -113,7 +115,8 @@ SAMPLE_FEW(8)
 SAMPLE_FEW(16)
 SAMPLE_FEW(32)
 
-// Moves the edges from the places of `sample_few`, whose slots are numbered, into contiguous lists, with the target of each.
+// Moves the edges from the places of `sample_few`, whose slots are numbered, into contiguous lists,
+// with the target of each.
 KERNEL_ENTRY void sample_close(const u64 *len, u32 fanout, u64 room, TABLE, const u32 *indptr, const u32 *slots, const u64 *ids,
                                u32 *local, u32 *targets, u64 *edges) {
     TABLE_OF(table);
@@ -137,7 +140,8 @@ __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u3
     return from;
 }
 
-// Copies the edges of vertices that keep all allowed edges: one thread per edge, so that no vertex is too large.
+// Copies the edges of vertices that keep all allowed edges: one thread per edge, so that no vertex
+// is too large.
 KERNEL_ENTRY void sample_copy(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED) {
     FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
@@ -163,7 +167,8 @@ KERNEL_ENTRY void sample_copy(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indpt
 }
 KERNEL(sample_copy)
 
-// The place of `pick`, which was drawn by pick `j`, in a table of the first pick to draw each value.
+// The place of `pick`, which was drawn by pick `j`, in a table of the first pick to draw each
+// value.
 __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 mask, u32 j) {
     const u32 pick = picks[j];
     u32 slot = (pick * 0x9E3779B1u >> 7) & mask;
@@ -178,8 +183,8 @@ __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 m
     }
 }
 
-// Draws for the vertices on the list, one block per vertex. `size` is a power of two, the fanout or more; if 4 · size
-// words do not fit in shared memory, every block uses a part of `memory`.
+// Draws for the vertices on the list, one block per vertex. `size` is a power of two, the fanout or
+// more; if 4 · size words do not fit in shared memory, every block uses a part of `memory`.
 KERNEL_ENTRY void sample_many(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED, Key key, const u32 *list,
                               const u64 *listed, u32 size, u32 *memory) {
     FRONTIER_OF(frontier);
@@ -219,7 +224,8 @@ KERNEL_ENTRY void sample_many(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indpt
             for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
                 const u32 link = drawn[j] - lowest;
                 if (picks[j] != drawn[j] || drawn[j] < lowest || link >= j) continue;
-                // Another thread may or may not have replaced it yet: if not, the next round sees it.
+                // Another thread may or may not have replaced it yet: if not, the next round sees
+                // it.
                 if (relaxed_load(&picks[link]) != drawn[link]) {
                     relaxed_store(&picks[j], lowest + j);
                     relaxed_store(&changed, 1u);

@@ -1,17 +1,20 @@
 //! Mini-batches sampled on a GPU, layer after layer.
 //!
-//! Returns: each layer's edges as CSC, and the mixed frontier, all on the device and bit for bit the results of
-//! [`Sampler`](super::Sampler). Input: distinct seeds, vertices of the graph.
-//! Idea: up to 32 edges per vertex, as many lanes of a warp as the fanout draw, and compare their picks with each other; each
-//! vertex has as many places as the fanout. Sources are noted in a table as they are drawn and numbered afterwards
-//! (`unique`), while the numbers of used places are summed up, and edges are moved into contiguous lists. For more edges per
-//! vertex, these are counted and summed up first; then a block draws for each vertex that picks, with its picks in shared
-//! memory, and one thread copies each edge of vertices that keep all, however many. Draws by weight run only on the host.
-//! Only the GPU knows the number of vertices of a frontier: kernels read it there, and the host launches as many
-//! threads as there can be at most. So layers follow each other, and the host waits once for the numbers of all
-//! ([`DeviceSampler::finish`]). It waits earlier if a layer could be too large to reserve memory for the maximum: above
-//! [`MOST_PLACES`], or if the fanout does not bound the number of edges well (`all`, or more than most vertices have).
-//! Cost: one read of the graph at a random place for each edge, and four of the table; launches: five per layer, and two to start.
+//! Returns: each layer's edges as CSC, and the mixed frontier, all on the device and bit for bit
+//! the results of [`Sampler`](super::Sampler). Input: distinct seeds, vertices of the graph. Idea:
+//! up to 32 edges per vertex, as many lanes of a warp as the fanout draw, and compare their picks
+//! with each other; each vertex has as many places as the fanout. Sources are noted in a table as
+//! they are drawn and numbered afterwards (`unique`), while the numbers of used places are summed
+//! up, and edges are moved into contiguous lists. For more edges per vertex, these are counted and
+//! summed up first; then a block draws for each vertex that picks, with its picks in shared memory,
+//! and one thread copies each edge of vertices that keep all, however many. Draws by weight run
+//! only on the host. Only the GPU knows the number of vertices of a frontier: kernels read it
+//! there, and the host launches as many threads as there can be at most. So layers follow each
+//! other, and the host waits once for the numbers of all ([`DeviceSampler::finish`]). It waits
+//! earlier if a layer could be too large to reserve memory for the maximum: above [`MOST_PLACES`],
+//! or if the fanout does not bound the number of edges well (`all`, or more than most vertices
+//! have). Cost: one read of the graph at a random place for each edge, and four of the table;
+//! launches: five per layer, and two to start.
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
@@ -47,7 +50,8 @@ pub struct DeviceSampler {
     block: Block,
     /// The previous block: kernels of the first layer of `block` read its last numbers.
     previous: Option<Block>,
-    /// Layers that were launched and not finished, with the places of their numbers until these are read.
+    /// Layers that were launched and not finished, with the places of their numbers until these are
+    /// read.
     launched: Vec<(DeviceLayer, Option<usize>)>,
     /// Whether the number of vertices of the frontier is known.
     settled: bool,
@@ -61,25 +65,40 @@ impl DeviceSampler {
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         let (numbering, block) = (DeviceNumbering::new(gpu)?, Block::new(gpu)?);
         let (previous, launched, most_places) = (None, Vec::new(), MOST_PLACES);
-        Ok(Self { gpu: gpu.clone(), numbering, block, previous, launched, settled: true, check: false, most_places })
+        Ok(Self {
+            gpu: gpu.clone(),
+            numbering,
+            block,
+            previous,
+            launched,
+            settled: true,
+            check: false,
+            most_places,
+        })
     }
 
     /// Begins a mini-batch from `graph`: `frontier` is the frontier of its first layer.
-    pub fn start(&mut self, graph: &DeviceGraph<'_>, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
+    pub fn start(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        frontier: DeviceSlice<'_, u32>,
+    ) -> Result<(), GpuError> {
         let numbers = self.restart(graph, frontier.len())?;
         self.numbering.know(frontier, [numbers.at(LEN), numbers.at(STATUS)])?;
         (self.settled, self.check) = (true, true);
         Ok(())
     }
 
-    /// Begins a mini-batch with the vertices of both lists, each once. The host does not wait. Returns their slots in the table.
+    /// Begins a mini-batch with the vertices of both lists, each once. The host does not wait.
+    /// Returns their slots in the table.
     pub(crate) fn restart_with(
         &mut self,
         graph: &DeviceGraph<'_>,
         lists: [DeviceSlice<'_, u32>; 2],
     ) -> Result<DeviceBuffer<u32>, GpuError> {
         let numbers = self.restart(graph, lists.iter().map(|list| list.len()).sum())?;
-        let slots = self.numbering.start_with(lists, [NEW, LEN, STATUS].map(|which| numbers.at(which)))?;
+        let slots =
+            self.numbering.start_with(lists, [NEW, LEN, STATUS].map(|which| numbers.at(which)))?;
         (self.settled, self.check) = (false, false);
         Ok(slots)
     }
@@ -101,18 +120,20 @@ impl DeviceSampler {
         Ok(self.block.take())
     }
 
-    /// The frontier of the next layer, once the earlier ones are finished: after a layer, its mixed frontier, which
-    /// starts with that layer's frontier.
+    /// The frontier of the next layer, once the earlier ones are finished: after a layer, its mixed
+    /// frontier, which starts with that layer's frontier.
     pub fn mixed_frontier(&self) -> DeviceSlice<'_, u32> {
         self.numbering.ids()
     }
 
-    /// Like [`DeviceSampler::mixed_frontier`], but takes the frontier; the next mini-batch starts after it.
+    /// Like [`DeviceSampler::mixed_frontier`], but takes the frontier; the next mini-batch starts
+    /// after it.
     pub fn take_mixed_frontier(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
         self.numbering.take_ids()
     }
 
-    /// Samples the next layer, and extends the mixed frontier: [`DeviceSampler::launch`], and [`DeviceSampler::finish`].
+    /// Samples the next layer, and extends the mixed frontier: [`DeviceSampler::launch`], and
+    /// [`DeviceSampler::finish`].
     ///
     /// # Errors
     /// Errors of both.
@@ -124,11 +145,13 @@ impl DeviceSampler {
         edges: DeviceEdgeIds<'_>,
     ) -> Result<DeviceLayer, GpuError> {
         self.launch(graph, draw, key, edges)?;
-        let none = || KernelError::Length { what: "layers that were launched", expected: 1, got: 0 };
+        let none =
+            || KernelError::Length { what: "layers that were launched", expected: 1, got: 0 };
         self.finish(graph)?.pop().ok_or_else(|| none().into())
     }
 
-    /// Launches the next layer from `graph`, the graph of [`DeviceSampler::start`]. The host seldom waits.
+    /// Launches the next layer from `graph`, the graph of [`DeviceSampler::start`]. The host seldom
+    /// waits.
     ///
     /// # Errors
     /// Errors of [`DeviceSampler::finish`].
@@ -164,9 +187,9 @@ impl DeviceSampler {
     /// Returns the layers of `graph` that were launched since the last call. Waits for them.
     ///
     /// # Errors
-    /// Errors of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
-    /// and [`KernelError::Topology`] for a damaged graph), and errors of the GPU. The mini-batch is then lost:
-    /// [`start`](Self::start) another.
+    /// Errors of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`]
+    /// ([`KernelError::CounterOverflow`] at once, and [`KernelError::Topology`] for a damaged
+    /// graph), and errors of the GPU. The mini-batch is then lost: [`start`](Self::start) another.
     pub fn finish(&mut self, graph: &DeviceGraph<'_>) -> Result<Vec<DeviceLayer>, GpuError> {
         self.look(graph, 0, None)?;
         Ok(self.finished())
@@ -200,8 +223,8 @@ impl DeviceSampler {
         self.block.latest().at(OF_SPLIT)
     }
 
-    /// Reads the numbers of the launched layers, and `others`, in one copy; settles all layers except the last `open`
-    /// ones. Returns the numbers of the last layer.
+    /// Reads the numbers of the launched layers, and `others`, in one copy; settles all layers
+    /// except the last `open` ones. Returns the numbers of the last layer.
     fn look(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -237,20 +260,26 @@ impl DeviceSampler {
         let ids = if request.keep { Some(gpu.alloc(room)?) } else { None };
         let to = EdgeOutput { local: &slots, edges: ids.as_ref() };
         self.launch_of(request).draw_few(&indptr, &to)?;
-        let items = Items { slots: slots.slice(), rows: Some(len), width: request.draw.number() as usize };
+        let items =
+            Items { slots: slots.slice(), rows: Some(len), width: request.draw.number() as usize };
         let sums = Some((&mut indptr, numbers.at(EDGES)));
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], sums)?;
         let [local, targets] = [gpu.alloc(room)?, gpu.alloc(room)?];
         let kept = if request.keep { Some(gpu.alloc(room)?) } else { None };
         let table = self.numbering.table.arguments();
-        let from = EdgeSlots { slots: &slots, ids: ids.as_ref(), rows: len, width: request.draw.number() };
+        let from =
+            EdgeSlots { slots: &slots, ids: ids.as_ref(), rows: len, width: request.draw.number() };
         from.close(&gpu, table, &indptr, [&local, &targets], kept.as_ref())?;
         Ok(DeviceLayer { indptr, local, targets: Some(targets), edges: kept })
     }
 
-    /// Draws any number of edges per vertex, which are counted first: without `room` for the maximum, the host waits
-    /// for their number.
-    fn draw_counted(&mut self, request: &Request<'_>, room: Option<usize>) -> Result<DeviceLayer, GpuError> {
+    /// Draws any number of edges per vertex, which are counted first: without `room` for the
+    /// maximum, the host waits for their number.
+    fn draw_counted(
+        &mut self,
+        request: &Request<'_>,
+        room: Option<usize>,
+    ) -> Result<DeviceLayer, GpuError> {
         let (gpu, numbers) = (self.gpu.clone(), request.numbers);
         let (mut indptr, list) = self.launch_of(request).count()?;
         sums_before(&gpu, [(&indptr.slice_mut(), numbers.at(EDGES))])?;
@@ -278,7 +307,8 @@ impl DeviceSampler {
     }
 
     fn launch_of<'a>(&'a self, request: &'a Request<'a>) -> Launch<'a> {
-        let (frontier, len, table) = (self.mixed_frontier(), self.numbering.len(), self.numbering.table.arguments());
+        let (frontier, len, table) =
+            (self.mixed_frontier(), self.numbering.len(), self.numbering.table.arguments());
         Launch { gpu: &self.gpu, request, frontier, len, check: self.check, table }
     }
 
@@ -301,11 +331,15 @@ impl DeviceSampler {
         self.numbering.spoil();
         let (at, what) = ((!numbers[STATUS] >> 3) as usize, !numbers[STATUS] & 7);
         let gpu = &self.gpu;
-        let vertex = |of: DeviceSlice<'_, u32>| of.part(at, at + 1)?.to_vec(gpu).map(|found| found[0]);
+        let vertex =
+            |of: DeviceSlice<'_, u32>| of.part(at, at + 1)?.to_vec(gpu).map(|found| found[0]);
         let num_vertices = graph.num_vertices();
         Err(match what {
             0 => KernelError::NotHeld { vertex: vertex(self.mixed_frontier())? },
-            1 => KernelError::VertexOutOfRange { vertex: vertex(self.mixed_frontier())?, num_vertices },
+            1 => KernelError::VertexOutOfRange {
+                vertex: vertex(self.mixed_frontier())?,
+                num_vertices,
+            },
             2 => KernelError::RepeatedVertex { vertex: vertex(self.mixed_frontier())? },
             3 => {
                 let v = vertex(self.mixed_frontier())? as usize;
@@ -322,8 +356,8 @@ impl DeviceSampler {
         .into())
     }
 
-    /// Limits tables with a word for each vertex to `bytes`, and layers whose frontier is unknown to `most_places`
-    /// places. No result depends on it.
+    /// Limits tables with a word for each vertex to `bytes`, and layers whose frontier is unknown
+    /// to `most_places` places. No result depends on it.
     #[cfg(test)]
     pub(super) fn tuned(&mut self, bytes: usize, most_places: u64) {
         self.numbering.direct_up_to(bytes);

@@ -1,20 +1,23 @@
-//! Inputs and outputs of sampling on a GPU: the twins of [`Graph`](super::Graph), which has no weights here, of
-//! [`Draw`](super::Draw) and of [`SampledCsc`](super::SampledCsc).
+//! Inputs and outputs of sampling on a GPU: the twins of [`Graph`](super::Graph), which has no
+//! weights here, of [`Draw`](super::Draw) and of [`SampledCsc`](super::SampledCsc).
 
 use super::cuda::MODULE;
 use super::{DeviceSubgraph, ExcludedEdges, Fanout, graph};
 use crate::count::DeviceCounters;
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments};
+use crate::cuda::{
+    Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments,
+};
 use crate::error::KernelError;
 
 /// Threads per block.
 const THREADS: u32 = 256;
 
-/// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read
-/// over the bus. With a [`DeviceSubgraph`], only its vertices have in-edges and others may not be sampled.
+/// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped
+/// ([`Gpu::map_host`]) and read over the bus. With a [`DeviceSubgraph`], only its vertices have
+/// in-edges and others may not be sampled.
 ///
-/// `indptr` ascends, as the reader of the file has checked. A row that does not, or a source that is not a vertex, is
-/// an error of the layer that reads it.
+/// `indptr` ascends, as the reader of the file has checked. A row that does not, or a source that
+/// is not a vertex, is an error of the layer that reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceGraph<'a> {
     /// First in-edge of each vertex, and the number of edges at the end.
@@ -26,16 +29,22 @@ pub struct DeviceGraph<'a> {
 }
 
 impl<'a> DeviceGraph<'a> {
-    /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host waits.
+    /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host
+    /// waits.
     ///
     /// # Errors
     /// [`KernelError::Topology`] as in [`Graph::new`](super::Graph::new); errors of the GPU.
-    pub fn new(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, indices: DeviceSlice<'a, u32>) -> Result<Self, GpuError> {
+    pub fn new(
+        gpu: &Gpu,
+        indptr: DeviceSlice<'a, u64>,
+        indices: DeviceSlice<'a, u32>,
+    ) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, indices.len())?;
         Ok(Self { indptr, indices, num_edges: indices.len(), subgraph: None })
     }
 
-    /// Restricts a graph with this `indptr` to the vertices of `subgraph`: a frontier with other vertices is an error.
+    /// Restricts a graph with this `indptr` to the vertices of `subgraph`: a frontier with other
+    /// vertices is an error.
     ///
     /// # Errors
     /// Errors of [`DeviceGraph::new`]; [`KernelError::Length`] if the subgraph is of another graph.
@@ -45,8 +54,17 @@ impl<'a> DeviceGraph<'a> {
         subgraph: &'a DeviceSubgraph,
     ) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, subgraph.num_edges)?;
-        KernelError::check_len("vertices of a subgraph's graph", indptr.len() - 1, subgraph.num_vertices)?;
-        Ok(Self { indptr, indices: subgraph.indices.slice(), num_edges: subgraph.num_edges, subgraph: Some(subgraph) })
+        KernelError::check_len(
+            "vertices of a subgraph's graph",
+            indptr.len() - 1,
+            subgraph.num_vertices,
+        )?;
+        Ok(Self {
+            indptr,
+            indices: subgraph.indices.slice(),
+            num_edges: subgraph.num_edges,
+            subgraph: Some(subgraph),
+        })
     }
 
     /// Number of vertices.
@@ -59,8 +77,13 @@ impl<'a> DeviceGraph<'a> {
         self.num_edges
     }
 
-    /// Number of in-edges of each of `vertices`, sampled or not, in a subgraph or not; 0 for ids that are not vertices.
-    pub fn degrees(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<DeviceBuffer<u64>, GpuError> {
+    /// Number of in-edges of each of `vertices`, sampled or not, in a subgraph or not; 0 for ids
+    /// that are not vertices.
+    pub fn degrees(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+    ) -> Result<DeviceBuffer<u64>, GpuError> {
         let out = gpu.alloc(vertices.len())?;
         self.launch_degrees(gpu, "vertex_degrees", vertices, (&out).into())?;
         Ok(out)
@@ -87,14 +110,20 @@ impl<'a> DeviceGraph<'a> {
         vertices: DeviceSlice<'_, u32>,
         out: Argument,
     ) -> Result<(), GpuError> {
-        let of = arguments![self.words(self.indptr.address(), false), vertices, vertices.len(), out];
-        let shape = gpu.limit_zero_copy(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
+        let of =
+            arguments![self.words(self.indptr.address(), false), vertices, vertices.len(), out];
+        let shape =
+            gpu.limit_zero_copy(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
         gpu.launch(MODULE.kernel(name), shape, &of)
     }
 
-    /// The shape of a kernel for any number of blocks that draws edges; `ids` if it needs the edges' ids.
+    /// The shape of a kernel for any number of blocks that draws edges; `ids` if it needs the
+    /// edges' ids.
     pub(super) fn shape(&self, gpu: &Gpu, shape: Shape, ids: bool) -> Shape {
-        gpu.limit_zero_copy(gpu.limit_zero_copy(shape, self.drawn_indptr(ids)), self.indices.address())
+        gpu.limit_zero_copy(
+            gpu.limit_zero_copy(shape, self.drawn_indptr(ids)),
+            self.indices.address(),
+        )
     }
 
     /// The argument of kernels that draw edges; `ids` if they need the edges' ids.
@@ -102,14 +131,16 @@ impl<'a> DeviceGraph<'a> {
         self.words(self.drawn_indptr(ids), ids)
     }
 
-    /// Address of the `indptr` for drawing, or 0: a subgraph has its own, and needs the graph's only for ids.
+    /// Address of the `indptr` for drawing, or 0: a subgraph has its own, and needs the graph's
+    /// only for ids.
     fn drawn_indptr(&self, ids: bool) -> u64 {
         if ids || self.subgraph.is_none() { self.indptr.address() } else { 0 }
     }
 
     fn words(&self, indptr: u64, ids: bool) -> Argument {
-        let of_subgraph =
-            |subgraph: &DeviceSubgraph| [subgraph.held.slice().address(), subgraph.indptr.slice().address()];
+        let of_subgraph = |subgraph: &DeviceSubgraph| {
+            [subgraph.held.slice().address(), subgraph.indptr.slice().address()]
+        };
         let [held, subgraph_indptr] = self.subgraph.map_or([0; 2], of_subgraph);
         // Two numbers of 32 bits, the first in the lower half.
         let numbers = self.num_vertices() as u64 | u64::from(ids) << 32;
@@ -195,8 +226,8 @@ pub struct DeviceLayer {
     pub local: DeviceBuffer<u32>,
     /// The target of each edge, as a position in the frontier, where it is known.
     pub targets: Option<DeviceBuffer<u32>>,
-    /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; `None` unless
-    /// [kept](DeviceEdgeIds::Keep).
+    /// The id of each edge, its position in the graph's `indices`, ascending within a vertex;
+    /// `None` unless [kept](DeviceEdgeIds::Keep).
     pub edges: Option<DeviceBuffer<u64>>,
 }
 

@@ -1,5 +1,5 @@
-// Shared by the drawing kernels: the graph, the edges that may not be drawn, and the output of an edge. A file that
-// includes this has its own copy.
+// Shared by the drawing kernels: the graph, the edges that may not be drawn, and the output of an
+// edge. A file that includes this has its own copy.
 
 // The vertices of a subgraph, 64 per word, with the number of members before each word.
 struct alignas(16) Held {
@@ -23,7 +23,8 @@ struct Graph {
 #define GRAPH const Graph graph
 
 struct InEdges {
-    // Their sources, and the id of the first edge, if ids are needed or `sources` are not a subgraph's.
+    // Their sources, and the id of the first edge, if ids are needed or `sources` are not a
+    // subgraph's.
     const u32 *sources;
     u64 start;
     u32 degree;
@@ -76,8 +77,9 @@ __device__ __forceinline__ Excluded within(Excluded all, InEdges in) {
     return {edges, below_edge(edges, all.count - from, in.start + in.degree)};
 }
 
-// Turns a rank among the edges that are not excluded into the offset among all: skips the excluded edges whose rank is
-// at most this one, where the rank of an excluded edge is its offset minus the number of excluded ones before it.
+// Turns a rank among the edges that are not excluded into the offset among all: skips the excluded
+// edges whose rank is at most this one, where the rank of an excluded edge is its offset minus the
+// number of excluded ones before it.
 __device__ __forceinline__ u32 skip(u32 rank, u64 start, Excluded excluded) {
     u64 from = 0, to = excluded.count;
     while (from < to) {
@@ -101,7 +103,8 @@ struct Sampled {
 #define SAMPLED u32 *sampled_local, u64 *sampled_edges, u32 *sampled_counts, u64 *sampled_status
 #define SAMPLED_OF(name) const Sampled name = {sampled_local, sampled_edges, sampled_counts, sampled_status}
 
-// Stores edge number `offset` of `in` at place `at`. Sources are noted after the frontier, which has `frontier` vertices.
+// Stores edge number `offset` of `in` at place `at`. Sources are noted after the frontier, which
+// has `frontier` vertices.
 __device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sampled, u32 frontier, u32 at, InEdges in, u32 offset) {
     u32 source = in.sources[offset];
     if (source >= graph.num_vertices) {

@@ -6,8 +6,9 @@ use crate::id_map::IdMap;
 use crate::philox::StreamKey;
 use crate::prefetch::prefetch;
 
-/// Draw of the in-edges of each vertex, without replacement: with equal probability, by the graph's weights
-/// ([`Graph::with_weights`](super::Graph::with_weights)), or more often from a set of vertices.
+/// Draw of the in-edges of each vertex, without replacement: with equal probability, by the graph's
+/// weights ([`Graph::with_weights`](super::Graph::with_weights)), or more often from a set of
+/// vertices.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
     pub(super) fanout: Fanout,
@@ -24,8 +25,8 @@ pub(super) struct Preferred<'a> {
 }
 
 impl<'a> Draw<'a> {
-    /// Draws `fanout` distinct in-edges of each vertex, or all if there are no more; in a graph with weights, only
-    /// edges of positive weight.
+    /// Draws `fanout` distinct in-edges of each vertex, or all if there are no more; in a graph
+    /// with weights, only edges of positive weight.
     pub fn new(fanout: Fanout) -> Self {
         Self { fanout, excluded: None, preferred: None }
     }
@@ -35,9 +36,10 @@ impl<'a> Draw<'a> {
         Self { excluded: Some(excluded), ..self }
     }
 
-    /// Draws in-neighbours in `set` with `factor` times the probability of others, at least 1, and returns the factors
-    /// that correct sums ([`SampledCsc::factors`](super::SampledCsc::factors)): see `locality.rs`. With 1, all are
-    /// drawn alike. In a graph with weights only the weights count.
+    /// Draws in-neighbours in `set` with `factor` times the probability of others, at least 1, and
+    /// returns the factors that correct sums ([`SampledCsc::factors`](super::SampledCsc::factors)):
+    /// see `locality.rs`. With 1, all are drawn alike. In a graph with weights only the weights
+    /// count.
     pub fn prefer(self, set: &'a VertexSet, factor: f64) -> Self {
         Self { preferred: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
@@ -60,11 +62,17 @@ pub trait DrawVertex: Sync {
     /// Whether a draw reads the data of all in-edges of its vertex.
     const READS_ALL: bool;
 
-    /// Draws from the in-edges of `vertex`; appends the kept ones to the picks, ascending, unless all are kept.
-    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError>;
+    /// Draws from the in-edges of `vertex`; appends the kept ones to the picks, ascending, unless
+    /// all are kept.
+    fn draw(
+        &self,
+        vertex: Vertex,
+        key: &StreamKey,
+        scratch: &mut Scratch,
+    ) -> Result<Kept, KernelError>;
 
-    /// Calls [`draw`](Self::draw) for each of up to [`GROUP`] vertices, with results in `kept`. Begins to fetch the
-    /// picked parts of `indices`.
+    /// Calls [`draw`](Self::draw) for each of up to [`GROUP`] vertices, with results in `kept`.
+    /// Begins to fetch the picked parts of `indices`.
     #[inline]
     fn draw_group(
         &self,

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-/// A set of edges that no draw may use: for link prediction, the edges that are to be predicted (and their reverses,
-/// which are edges of their own). The edges of a vertex are drawn from its other edges, so it keeps `fanout` in-edges
-/// wherever `fanout` are left.
+/// A set of edges that no draw may use: for link prediction, the edges that are to be predicted
+/// (and their reverses, which are edges of their own). The edges of a vertex are drawn from its
+/// other edges, so it keeps `fanout` in-edges wherever `fanout` are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExcludedEdges {
     /// Ascending and distinct.
@@ -30,7 +30,9 @@ impl ExcludedEdges {
         let from = self.edges.partition_point(|&edge| edge < range.start);
         let rest = &self.edges[from..];
         match rest.first() {
-            Some(&edge) if edge < range.end => &rest[..rest.partition_point(|&edge| edge < range.end)],
+            Some(&edge) if edge < range.end => {
+                &rest[..rest.partition_point(|&edge| edge < range.end)]
+            }
             _ => &[],
         }
     }
@@ -40,7 +42,10 @@ impl ExcludedEdges {
 pub(super) fn skip(ranks: &mut [u32], start: u64, excluded: &[u64]) {
     let mut skipped = 0;
     for rank in ranks {
-        while excluded.get(skipped).is_some_and(|&edge| edge - start <= u64::from(*rank) + skipped as u64) {
+        while excluded
+            .get(skipped)
+            .is_some_and(|&edge| edge - start <= u64::from(*rank) + skipped as u64)
+        {
             skipped += 1;
         }
         *rank += skipped as u32;

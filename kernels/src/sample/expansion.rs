@@ -1,11 +1,13 @@
-//! Expansion-aware sampling: the vertices that a server of several reads for its seeds (GraNNDis, section 4.2).
+//! Expansion-aware sampling: the vertices that a server of several reads for its seeds (GraNNDis,
+//! section 4.2).
 //!
-//! Returns: a [`ReceptiveField`], the vertices and the edges among them. Input: the seeds of a server, which are its own. A
-//! server reads its own vertices up to as many hops before its seeds as there are layers; beyond them at most `hops`
-//! hops, and at each hop at most `fanout` in-neighbours of a vertex. Edges within a server are never left out.
+//! Returns: a [`ReceptiveField`], the vertices and the edges among them. Input: the seeds of a
+//! server, which are its own. A server reads its own vertices up to as many hops before its seeds
+//! as there are layers; beyond them at most `hops` hops, and at each hop at most `fanout`
+//! in-neighbours of a vertex. Edges within a server are never left out.
 //!
-//! Cost: a pass over the in-edges of the vertices reached; a byte for each vertex of the graph. The draws are a
-//! function of the key and the vertex.
+//! Cost: a pass over the in-edges of the vertices reached; a byte for each vertex of the graph. The
+//! draws are a function of the key and the vertex.
 
 use std::ops::Range;
 
@@ -46,8 +48,10 @@ impl Expansion<'_> {
         seeds.iter().for_each(|&v| hop[v as usize] = 0);
         let mut frontier = seeds.to_vec();
         for _ in 0..self.layers {
-            let found: Vec<Vec<(u32, u8)>> =
-                frontier.par_iter().map(|&v| self.read_for(graph, v, hop[v as usize], key)).collect();
+            let found: Vec<Vec<(u32, u8)>> = frontier
+                .par_iter()
+                .map(|&v| self.read_for(graph, v, hop[v as usize], key))
+                .collect();
             frontier.clear();
             for (u, at) in found.into_iter().flatten() {
                 if at < hop[u as usize] {
@@ -62,7 +66,8 @@ impl Expansion<'_> {
         ReceptiveField { hop }
     }
 
-    /// The in-neighbours that are read for `v`, itself `at` hops beyond the server, with their own hops beyond it.
+    /// The in-neighbours that are read for `v`, itself `at` hops beyond the server, with their own
+    /// hops beyond it.
     fn read_for(&self, graph: Graph<'_>, v: u32, at: u8, key: &StreamKey) -> Vec<(u32, u8)> {
         let edges = graph.in_edges(v);
         let sources = &graph.indices[edges.start as usize..edges.end as usize];
@@ -94,7 +99,8 @@ fn drawn(sources: &[u32], fanout: Fanout, key: &StreamKey, v: u32) -> Vec<u32> {
 /// The vertices that a server reads.
 #[derive(Clone, Debug)]
 pub struct ReceptiveField {
-    /// Number of hops beyond the server of each vertex; [`ReceptiveField::NOT`] for vertices that are not read.
+    /// Number of hops beyond the server of each vertex; [`ReceptiveField::NOT`] for vertices that
+    /// are not read.
     hop: Vec<u8>,
 }
 
@@ -116,7 +122,10 @@ impl ReceptiveField {
     pub fn edges(&self, graph: Graph<'_>) -> (Vec<u64>, Vec<u32>) {
         let of = |v: u32| {
             let edges = if self.reads(v) { graph.in_edges(v) } else { 0..0 };
-            graph.indices[edges.start as usize..edges.end as usize].iter().copied().filter(|&u| self.reads(u))
+            graph.indices[edges.start as usize..edges.end as usize]
+                .iter()
+                .copied()
+                .filter(|&u| self.reads(u))
         };
         let n = graph.num_vertices() as u32;
         let degrees: Vec<u64> = (0..n).into_par_iter().map(|v| of(v).count() as u64).collect();
@@ -185,7 +194,10 @@ mod tests {
         assert_eq!(read(&one), naive(&|_, v| own(v)));
         let few = of(2, Fanout::Take(2)).reach(graph, &seeds, &key);
         assert!(
-            read(&few).iter().zip(read(&of(2, Fanout::All).reach(graph, &seeds, &key))).all(|(few, all)| !few | all)
+            read(&few)
+                .iter()
+                .zip(read(&of(2, Fanout::All).reach(graph, &seeds, &key)))
+                .all(|(few, all)| !few | all)
         );
         assert!((0..n).all(|v| !few.reads(v) || own(v) == (few.hop[v as usize] == 0)));
         let [vertices, beyond] = few.counts();
@@ -195,7 +207,8 @@ mod tests {
         for v in 0..n {
             let edges = graph.in_edges(v);
             let whole = &indices[edges.start as usize..edges.end as usize];
-            let kept: Vec<u32> = whole.iter().copied().filter(|&u| few.reads(u) && few.reads(v)).collect();
+            let kept: Vec<u32> =
+                whole.iter().copied().filter(|&u| few.reads(u) && few.reads(v)).collect();
             assert_eq!(sources[ends[v as usize] as usize..ends[v as usize + 1] as usize], kept);
         }
     }
@@ -205,7 +218,8 @@ mod tests {
         let sources: Vec<u32> = (100..107).collect();
         let mut counts = [0u32; 7];
         for v in 0..7000 {
-            let mut picked = drawn(&sources, Fanout::Take(3), &StreamKey::new(1, Stream::Expansion), v);
+            let mut picked =
+                drawn(&sources, Fanout::Take(3), &StreamKey::new(1, Stream::Expansion), v);
             picked.sort_unstable();
             picked.dedup();
             assert_eq!(picked.len(), 3);
@@ -213,6 +227,9 @@ mod tests {
         }
         // 3000 expected; the deviation of a share of 3/7 of 7000 is 41.
         assert!(counts.iter().all(|&count| count.abs_diff(3000) < 210), "{counts:?}");
-        assert_eq!(drawn(&sources, Fanout::Take(9), &StreamKey::new(1, Stream::Expansion), 0), sources);
+        assert_eq!(
+            drawn(&sources, Fanout::Take(9), &StreamKey::new(1, Stream::Expansion), 0),
+            sources
+        );
     }
 }

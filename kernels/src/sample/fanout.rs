@@ -6,8 +6,8 @@ use std::str::FromStr;
 use crate::error::KernelError;
 use crate::philox::DRAWS_PER_ITEM;
 
-/// Number of in-neighbours that a vertex keeps at one layer. Parsed and printed like `15` or `all` (`-1` is read as
-/// `all`).
+/// Number of in-neighbours that a vertex keeps at one layer. Parsed and printed like `15` or `all`
+/// (`-1` is read as `all`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fanout {
     /// At most this many: from 1 to [`DRAWS_PER_ITEM`].
@@ -29,7 +29,9 @@ impl Fanout {
     /// Refuses invalid fanouts: 0, and more than one vertex has random words for.
     pub(crate) fn check(self) -> Result<(), KernelError> {
         match self {
-            Self::Take(n) if n == 0 || n > DRAWS_PER_ITEM => Err(KernelError::Fanout { got: n.to_string() }),
+            Self::Take(n) if n == 0 || n > DRAWS_PER_ITEM => {
+                Err(KernelError::Fanout { got: n.to_string() })
+            }
             _ => Ok(()),
         }
     }
@@ -42,7 +44,8 @@ impl FromStr for Fanout {
         if matches!(text, "all" | "-1") {
             return Ok(Self::All);
         }
-        let fanout = Self::Take(text.parse().map_err(|_| KernelError::Fanout { got: text.to_owned() })?);
+        let fanout =
+            Self::Take(text.parse().map_err(|_| KernelError::Fanout { got: text.to_owned() })?);
         fanout.check()?;
         Ok(fanout)
     }
@@ -84,7 +87,9 @@ mod tests {
 
     #[test]
     fn parses_and_prints() {
-        for (text, fanout) in [("15", Fanout::Take(15)), ("262144", Fanout::Take(1 << 18)), ("all", Fanout::All)] {
+        for (text, fanout) in
+            [("15", Fanout::Take(15)), ("262144", Fanout::Take(1 << 18)), ("all", Fanout::All)]
+        {
             assert_eq!(text.parse(), Ok(fanout));
             assert_eq!(fanout.to_string(), text);
         }

@@ -9,10 +9,12 @@ use super::Fanout;
 use crate::error::KernelError;
 use crate::prefetch::{is_scattered, read_ahead};
 
-/// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. In
-/// a graph with weights they are drawn by weight; in one with factors, sums over edges multiply the rows by these.
+/// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`,
+/// its in-neighbours. In a graph with weights they are drawn by weight; in one with factors, sums
+/// over edges multiply the rows by these.
 ///
-/// `indptr` ascends and `indices` are vertices: the reader of the file has checked that, and it is trusted here.
+/// `indptr` ascends and `indices` are vertices: the reader of the file has checked that, and it is
+/// trusted here.
 #[derive(Debug, Clone, Copy)]
 pub struct Graph<'a> {
     /// First in-edge of each vertex, and the number of edges at the end.
@@ -25,9 +27,11 @@ pub struct Graph<'a> {
     pub(super) drawable: Option<&'a [u32]>,
     /// Whether draws by weight return the factors that correct sums.
     pub(super) corrects: bool,
-    /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of each vertex.
+    /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of
+    /// each vertex.
     pub(super) factors: Option<(&'a [f32], &'a [f32])>,
-    /// The edges that draws read, if the system reads them ahead, and the flag that stops the reads.
+    /// The edges that draws read, if the system reads them ahead, and the flag that stops the
+    /// reads.
     pub(super) read_ahead: Option<(&'a [u32], Option<&'static AtomicBool>)>,
 }
 
@@ -35,19 +39,27 @@ impl<'a> Graph<'a> {
     /// Wraps the two arrays; checks their lengths and both ends of `indptr`, in constant time.
     ///
     /// # Errors
-    /// [`KernelError::Topology`] if `indptr` is empty, has more vertices than `u32` ids, does not start at 0, or does
-    /// not end at the number of edges.
+    /// [`KernelError::Topology`] if `indptr` is empty, has more vertices than `u32` ids, does not
+    /// start at 0, or does not end at the number of edges.
     pub fn new(indptr: &'a [u64], indices: &'a [u32]) -> Result<Self, KernelError> {
         check_ends(
             indptr.len(),
             indptr.first().zip(indptr.last()).map(|(&first, &last)| [first, last]),
             indices.len(),
         )?;
-        Ok(Self { indptr, indices, weights: None, drawable: None, corrects: false, factors: None, read_ahead: None })
+        Ok(Self {
+            indptr,
+            indices,
+            weights: None,
+            drawable: None,
+            corrects: false,
+            factors: None,
+            read_ahead: None,
+        })
     }
 
-    /// The graph with edges drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as
-    /// they are drawn.
+    /// The graph with edges drawn by `weights`, aligned with `indices`: finite and not negative,
+    /// which is checked as they are drawn.
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are fewer or more than edges.
@@ -71,14 +83,20 @@ impl<'a> Graph<'a> {
         Self { corrects: true, ..self }
     }
 
-    /// The graph with edges mapped from a file that is larger than memory. `drawn` are its `indices` in a mapping used only
-    /// for draws: a [`Sampler`](super::Sampler) asks the system for the pages that it will read, thousands of vertices ahead,
-    /// instead of waiting for one after another, and the system reads no pages around these. Passes over all `indices` read
-    /// ahead as always. Once `stop` is true, the sampler asks for no more pages and returns [`KernelError::Interrupted`].
+    /// The graph with edges mapped from a file that is larger than memory. `drawn` are its
+    /// `indices` in a mapping used only for draws: a [`Sampler`](super::Sampler) asks the system
+    /// for the pages that it will read, thousands of vertices ahead, instead of waiting for one
+    /// after another, and the system reads no pages around these. Passes over all `indices` read
+    /// ahead as always. Once `stop` is true, the sampler asks for no more pages and returns
+    /// [`KernelError::Interrupted`].
     ///
     /// # Errors
     /// [`KernelError::Length`] if `drawn` are fewer or more than edges.
-    pub fn reading_ahead(self, drawn: &'a [u32], stop: Option<&'static AtomicBool>) -> Result<Self, KernelError> {
+    pub fn reading_ahead(
+        self,
+        drawn: &'a [u32],
+        stop: Option<&'static AtomicBool>,
+    ) -> Result<Self, KernelError> {
         KernelError::check_len("edges for draws", self.num_edges(), drawn.len())?;
         is_scattered(drawn);
         [self.weights, self.factors()].into_iter().flatten().for_each(is_scattered);
@@ -99,26 +117,38 @@ impl<'a> Graph<'a> {
     /// Returns an error once it should stop.
     pub(super) fn check_stop(&self) -> Result<(), KernelError> {
         let stop = self.read_ahead.and_then(|(_, stop)| stop);
-        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) { Err(KernelError::Interrupted) } else { Ok(()) }
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            Err(KernelError::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 
     /// Requests the pages of the data of `edges`.
     pub(super) fn expect(&self, edges: Range<usize>) {
         read_ahead(self.drawn(), edges.clone());
-        [self.weights, self.factors()].into_iter().flatten().for_each(|values| read_ahead(values, edges.clone()));
+        [self.weights, self.factors()]
+            .into_iter()
+            .flatten()
+            .for_each(|values| read_ahead(values, edges.clone()));
     }
 
     /// Number of in-edges of each vertex whose weight is not 0; `None` if no weight is.
     pub fn num_drawable(&self) -> Option<Vec<u32>> {
-        let weights = self.weights.filter(|weights| weights.par_iter().any(|&weight| weight == 0.0))?;
+        let weights =
+            self.weights.filter(|weights| weights.par_iter().any(|&weight| weight == 0.0))?;
         let count = |ends: &[u64]| {
-            weights[ends[0] as usize..ends[1] as usize].iter().filter(|&&weight| weight != 0.0).count() as u32
+            weights[ends[0] as usize..ends[1] as usize]
+                .iter()
+                .filter(|&&weight| weight != 0.0)
+                .count() as u32
         };
         Some(self.indptr.par_windows(2).map(count).collect())
     }
 
-    /// The graph with a factor for each edge, by which sums over in-edges multiply its row. `factors` are aligned with
-    /// `indices`; `degrees` are the result of [`weighted_degrees`](Self::weighted_degrees) for them.
+    /// The graph with a factor for each edge, by which sums over in-edges multiply its row.
+    /// `factors` are aligned with `indices`; `degrees` are the result of
+    /// [`weighted_degrees`](Self::weighted_degrees) for them.
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are fewer or more than edges and vertices.
@@ -128,7 +158,8 @@ impl<'a> Graph<'a> {
         Ok(Self { factors: Some((factors, degrees)), ..self })
     }
 
-    /// Whether draws by weight with `fanout` return corrections of sums: if all edges are drawn there is nothing to correct.
+    /// Whether draws by weight with `fanout` return corrections of sums: if all edges are drawn
+    /// there is nothing to correct.
     pub(super) fn tells_correction(&self, fanout: Fanout) -> bool {
         self.weights.is_some() && self.corrects && fanout != Fanout::All
     }
@@ -194,8 +225,8 @@ impl<'a> Graph<'a> {
         self.drawable.map_or_else(|| self.degree(v), |drawable| drawable[v as usize].into())
     }
 
-    /// The degree of `v` if every vertex has an additional loop: one more than its in-edges that can be drawn, or than
-    /// the sum of their factors.
+    /// The degree of `v` if every vertex has an additional loop: one more than its in-edges that
+    /// can be drawn, or than the sum of their factors.
     #[inline]
     pub fn degree_with_loop(&self, v: u32) -> f32 {
         self.factors.map_or((self.drawable(v) + 1) as f32, |(_, degrees)| degrees[v as usize] + 1.0)
@@ -203,10 +234,16 @@ impl<'a> Graph<'a> {
 }
 
 /// Checks the length of an indptr and its first and last value, if it has any.
-pub(super) fn check_ends(len: usize, ends: Option<[u64; 2]>, edges: usize) -> Result<(), KernelError> {
+pub(super) fn check_ends(
+    len: usize,
+    ends: Option<[u64; 2]>,
+    edges: usize,
+) -> Result<(), KernelError> {
     let (expected, got) = match ends {
         None => ("an indptr with one element more than vertices", "an empty one".to_owned()),
-        Some(_) if len - 1 > u32::MAX as usize => ("at most 2^32 - 1 vertices", format!("{}", len - 1)),
+        Some(_) if len - 1 > u32::MAX as usize => {
+            ("at most 2^32 - 1 vertices", format!("{}", len - 1))
+        }
         Some([first, _]) if first != 0 => ("an indptr that starts at 0", format!("{first}")),
         Some([_, last]) if last != edges as u64 => {
             ("an indptr that ends at the number of edges", format!("{last} for {edges} edges"))
@@ -238,22 +275,33 @@ mod tests {
         assert_eq!([0, 1, 2].map(|v| graph.degree_with_loop(v)), [3.0, 1.0, 2.0]);
         assert_eq!([0, 1, 2].map(|v| weighted.degree_with_loop(v)), [5.5, 1.0, 1.25]);
         assert!(graph.weighted_degrees(&[1.0; 2]).is_err());
-        assert!(graph.with_factors(&[1.0; 4], &degrees).is_err() && graph.with_factors(&[1.0; 3], &[1.0]).is_err());
+        assert!(
+            graph.with_factors(&[1.0; 4], &degrees).is_err()
+                && graph.with_factors(&[1.0; 3], &[1.0]).is_err()
+        );
     }
 
     #[test]
     fn edges_of_weight_0_are_in_no_degree() {
         let graph = Graph::new(&[0, 2, 2, 3], &[1, 2, 0]).unwrap();
-        assert_eq!((graph.num_drawable(), graph.with_weights(&[1.0; 3]).unwrap().num_drawable()), (None, None));
+        assert_eq!(
+            (graph.num_drawable(), graph.with_weights(&[1.0; 3]).unwrap().num_drawable()),
+            (None, None)
+        );
         let drawn = graph.with_weights(&[0.0, 2.0, 0.0]).unwrap();
         let drawable = drawn.num_drawable().unwrap();
         assert_eq!(drawable, [1, 0, 0]);
         assert_eq!(drawn.weighted_degrees(&[0.5, 4.0, 0.25]).unwrap(), [4.0, 0.0, 0.0]);
         let drawn = drawn.with_drawable(&drawable).unwrap();
-        assert_eq!([0, 1, 2].map(|v| (drawn.degree(v), drawn.drawable(v))), [(2, 1), (0, 0), (1, 0)]);
+        assert_eq!(
+            [0, 1, 2].map(|v| (drawn.degree(v), drawn.drawable(v))),
+            [(2, 1), (0, 0), (1, 0)]
+        );
         assert_eq!([0, 1, 2].map(|v| drawn.degree_with_loop(v)), [2.0, 1.0, 1.0]);
         assert!(graph.with_drawable(&drawable[1..]).is_err());
-        let told = |graph: Graph<'_>| [Fanout::Take(3), Fanout::All].map(|fanout| graph.tells_correction(fanout));
+        let told = |graph: Graph<'_>| {
+            [Fanout::Take(3), Fanout::All].map(|fanout| graph.tells_correction(fanout))
+        };
         assert_eq!(
             [told(drawn), told(drawn.correcting()), told(graph.correcting())].concat(),
             [false, false, true, false, false, false]

@@ -28,7 +28,8 @@ pub(super) struct Request<'a> {
     /// Whether the ids of the edges are kept, and whether they are needed at all.
     pub keep: bool,
     pub ids: bool,
-    /// Address of the counts of edges, charged to frontier vertices, and of the counters of edges, or 0.
+    /// Address of the counts of edges, charged to frontier vertices, and of the counters of edges,
+    /// or 0.
     pub work: u64,
     pub edge: u64,
 }
@@ -72,7 +73,8 @@ pub(super) struct EdgeSlots<'a> {
 }
 
 impl EdgeSlots<'_> {
-    /// Makes contiguous lists of the edges, each vertex's at the positions in `indptr`: their sources and targets, and their ids.
+    /// Makes contiguous lists of the edges, each vertex's at the positions in `indptr`: their
+    /// sources and targets, and their ids.
     pub(super) fn close(
         &self,
         gpu: &Gpu,
@@ -90,11 +92,20 @@ impl EdgeSlots<'_> {
 
 impl Launch<'_> {
     /// Launches a kernel for any number of blocks that reads the graph and the frontier.
-    fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
+    fn launch(
+        &self,
+        name: &'static str,
+        shape: Shape,
+        arguments: &[&[Argument]],
+    ) -> Result<(), GpuError> {
         let (graph, check) = (self.request.graph.argument(self.request.ids), u32::from(self.check));
         let first = arguments![graph, self.frontier, self.len, self.frontier.len(), check];
         let arguments = [&first[..], &arguments.concat()].concat();
-        self.gpu.launch(MODULE.kernel(name), self.request.graph.shape(self.gpu, shape, self.request.ids), &arguments)
+        self.gpu.launch(
+            MODULE.kernel(name),
+            self.request.graph.shape(self.gpu, shape, self.request.ids),
+            &arguments,
+        )
     }
 
     /// As many blocks as are useful, each with `bytes` of memory.
@@ -107,15 +118,23 @@ impl Launch<'_> {
                 (0, blocks, Some(self.gpu.alloc(blocks * bytes)?))
             }
         };
-        Ok(Blocks { shape: Shape { blocks: blocks as u32, threads, shared: shared as u32 }, memory })
+        Ok(Blocks {
+            shape: Shape { blocks: blocks as u32, threads, shared: shared as u32 },
+            memory,
+        })
     }
 
     fn drawn(&self, to: &EdgeOutput<'_>) -> [Argument; 4] {
         arguments![to.local, to.edges, self.request.edge, self.request.numbers.at(STATUS)]
     }
 
-    /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places; stores their number in `counts`.
-    pub(super) fn draw_few(&self, counts: &DeviceBuffer<u32>, to: &EdgeOutput<'_>) -> Result<(), GpuError> {
+    /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places;
+    /// stores their number in `counts`.
+    pub(super) fn draw_few(
+        &self,
+        counts: &DeviceBuffer<u32>,
+        to: &EdgeOutput<'_>,
+    ) -> Result<(), GpuError> {
         let fanout = self.request.draw.number();
         let (name, lanes) = match fanout {
             ..=4 => ("sample_few_4", 4),
@@ -124,12 +143,18 @@ impl Launch<'_> {
             _ => ("sample_few_32", FEW as usize),
         };
         let rest = arguments![counts, self.request.work, self.request.key];
-        let arguments = [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest, &self.drawn(to)];
+        let arguments = [
+            &arguments![fanout][..],
+            &self.request.draw.excluded(),
+            &self.table,
+            &rest,
+            &self.drawn(to),
+        ];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
-    /// Counts the edges of each frontier vertex, with room for their sum, and lists the vertices that a separate kernel
-    /// has to draw for, if there may be any.
+    /// Counts the edges of each frontier vertex, with room for their sum, and lists the vertices
+    /// that a separate kernel has to draw for, if there may be any.
     pub(super) fn count(&self) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
         let (most, fanout) = (self.frontier.len(), self.request.draw.number());
         let counts = self.gpu.alloc(most + 1)?;
@@ -137,7 +162,8 @@ impl Launch<'_> {
         let list = listing.then(|| self.gpu.alloc::<u32>(most)).transpose()?;
         let [listed, status] = [LISTED, STATUS].map(|which| self.request.numbers.at(which));
         let rest = arguments![&counts, self.request.work, list.as_ref(), listed, status];
-        let arguments = [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest];
+        let arguments =
+            [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest];
         self.launch("sample_count", Shape::per_item(most, THREADS), &arguments)?;
         Ok((counts, list))
     }
@@ -151,12 +177,19 @@ impl Launch<'_> {
     ) -> Result<(), GpuError> {
         let (excluded, drawn) = (self.request.draw.excluded(), self.drawn(to));
         let shared = [&excluded[..], &self.table, &arguments![indptr], &drawn].concat();
-        let shape = Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
+        let shape =
+            Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
         self.launch("sample_copy", shape, &[&shared])?;
         let Some(list) = list else { return Ok(()) };
         let size = self.request.draw.number().next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
-        let rest = arguments![self.request.key, list, self.request.numbers.at(LISTED), size, blocks.memory.as_ref()];
+        let rest = arguments![
+            self.request.key,
+            list,
+            self.request.numbers.at(LISTED),
+            size,
+            blocks.memory.as_ref()
+        ];
         self.launch("sample_many", blocks.shape, &[&shared, &rest])
     }
 }

@@ -1,11 +1,13 @@
-//! The training sampler: a frontier's in-neighbours drawn, de-duplicated, renumbered and written as CSC, in one call a
-//! layer.
+//! The training sampler: a frontier's in-neighbours drawn, de-duplicated, renumbered and written as
+//! CSC, in one call a layer.
 //!
-//! Contract, on every device, of a graph without weights: a vertex of degree at most the fanout keeps all its in-edges.
-//! Any other one keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox sequence, one word
-//! per pick, and stored ascending. Draws by weight and by locality run only on the host (`weighted.rs`, `locality.rs`).
-//! The draws of a vertex are a function of (seed, epoch, step, layer, vertex), the graph and the preferred set, and of
-//! nothing else. The mixed frontier is the frontier, then every other source once, in order of first occurrence.
+//! Contract, on every device, of a graph without weights: a vertex of degree at most the fanout
+//! keeps all its in-edges. Any other one keeps `fanout` of them, drawn by Floyd's algorithm from
+//! the words of its own Philox sequence, one word per pick, and stored ascending. Draws by weight
+//! and by locality run only on the host (`weighted.rs`, `locality.rs`). The draws of a vertex are a
+//! function of (seed, epoch, step, layer, vertex), the graph and the preferred set, and of nothing
+//! else. The mixed frontier is the frontier, then every other source once, in order of first
+//! occurrence.
 //!
 //! ```text
 //! sampler.rs    a mini-batch: layer after layer            uniform.rs    all edges alike

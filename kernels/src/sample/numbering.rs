@@ -1,18 +1,19 @@
 //! Positions in the mixed frontier, for the sources that the segments drew.
 //!
-//! Returns: the mixed frontier extended by the new sources in order of first occurrence, and the position of every
-//! source.
-//! Input: segments in the order of the frontier, and the mixed frontier above them, of distinct vertices.
-//! Idea, for a layer with many edges compared with the vertices ([`Bits`]): a bitmap marks the vertices of the mixed
-//! frontier. Its bits, counted up to a vertex, give the vertex's rank, and `positions[rank]` its position: a hash table
-//! without collisions, whose size is that of the mixed frontier, below a bitmap that fits into the cache. Each segment
-//! has found its own first occurrences; one sweep over all bitmaps removes the ones that an earlier segment has, and
-//! counts the rest, so that every segment knows where its new vertices go. For a layer of few edges in a large graph
-//! ([`Sparse`]), where a sweep over the bitmap would take longer than everything else: a hash table, on one thread.
-//! Cost: [`Bits`] 3 bits per vertex of the graph and another for each segment; a cache hit and a miss to the
-//! third-level cache for each edge. [`Sparse`] about 10 ns per edge.
-//! Why not a hash table for all: with ten times the size of the positions it does not fit into the cache. Why not one
-//! position for each vertex of the graph: memory proportional to the graph for each worker.
+//! Returns: the mixed frontier extended by the new sources in order of first occurrence, and the
+//! position of every source. Input: segments in the order of the frontier, and the mixed frontier
+//! above them, of distinct vertices. Idea, for a layer with many edges compared with the vertices
+//! ([`Bits`]): a bitmap marks the vertices of the mixed frontier. Its bits, counted up to a vertex,
+//! give the vertex's rank, and `positions[rank]` its position: a hash table without collisions,
+//! whose size is that of the mixed frontier, below a bitmap that fits into the cache. Each segment
+//! has found its own first occurrences; one sweep over all bitmaps removes the ones that an earlier
+//! segment has, and counts the rest, so that every segment knows where its new vertices go. For a
+//! layer of few edges in a large graph ([`Sparse`]), where a sweep over the bitmap would take
+//! longer than everything else: a hash table, on one thread. Cost: [`Bits`] 3 bits per vertex of
+//! the graph and another for each segment; a cache hit and a miss to the third-level cache for each
+//! edge. [`Sparse`] about 10 ns per edge. Why not a hash table for all: with ten times the size of
+//! the positions it does not fit into the cache. Why not one position for each vertex of the graph:
+//! memory proportional to the graph for each worker.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -36,14 +37,16 @@ pub(super) struct Bits {
     members: Vec<u64>,
     /// For 32 vertices, the number of members before them (high half) and their bits.
     ranks: Vec<u64>,
-    /// Position in the mixed frontier by rank. Atomic so that segments write side by side; no two write the same place.
+    /// Position in the mixed frontier by rank. Atomic so that segments write side by side; no two
+    /// write the same place.
     positions: Vec<AtomicU32>,
     /// Number of vertices of the mixed frontier that are in `members`.
     known: usize,
 }
 
 impl Bits {
-    /// Forgets the vertices of `mixed_frontier`, the mixed frontier of the last mini-batch, and makes room for another graph.
+    /// Forgets the vertices of `mixed_frontier`, the mixed frontier of the last mini-batch, and
+    /// makes room for another graph.
     pub(super) fn restart(&mut self, mixed_frontier: &[u32], num_vertices: usize) {
         let words = num_vertices.div_ceil(64);
         let few = self.known < self.members.len() / 16;
@@ -60,7 +63,11 @@ impl Bits {
     }
 
     /// The bits of `mixed_frontier`, whose vertices must be below `num_vertices`.
-    pub(super) fn members(&mut self, mixed_frontier: &[u32], num_vertices: usize) -> Result<&[u64], KernelError> {
+    pub(super) fn members(
+        &mut self,
+        mixed_frontier: &[u32],
+        num_vertices: usize,
+    ) -> Result<&[u64], KernelError> {
         self.members.resize(num_vertices.div_ceil(64), 0);
         for &vertex in &mixed_frontier[self.known..] {
             if vertex as usize >= num_vertices {
@@ -78,7 +85,12 @@ impl Bits {
     }
 
     /// Extends `mixed_frontier` and writes the position of every source to `local`.
-    pub(super) fn number(&mut self, segments: &mut [Segment], mixed_frontier: &mut Vec<u32>, local: &mut [u32]) {
+    pub(super) fn number(
+        &mut self,
+        segments: &mut [Segment],
+        mixed_frontier: &mut Vec<u32>,
+        local: &mut [u32],
+    ) {
         let kept = self.sweep(segments);
         let frontier = mixed_frontier.len();
         let total = frontier + kept.iter().sum::<usize>();
@@ -132,17 +144,21 @@ impl Bits {
         });
     }
 
-    /// Leaves in each segment's bitmap only the vertices that no earlier segment has, adds them to the members, and
-    /// ranks the members. Returns the number left in each segment.
+    /// Leaves in each segment's bitmap only the vertices that no earlier segment has, adds them to
+    /// the members, and ranks the members. Returns the number left in each segment.
     fn sweep(&mut self, segments: &mut [Segment]) -> Vec<usize> {
         let num_segments = segments.len();
         let words = self.members.len();
         self.ranks.resize(2 * words, 0);
         // Each task sweeps the same range of all bitmaps.
         let portion = words.div_ceil(num_segments).max(1);
-        let mut tasks: Vec<_> = self.members.chunks_mut(portion).map(|members| (members, Vec::new())).collect();
+        let mut tasks: Vec<_> =
+            self.members.chunks_mut(portion).map(|members| (members, Vec::new())).collect();
         for segment in segments.iter_mut() {
-            tasks.iter_mut().zip(segment.seen.chunks_mut(portion)).for_each(|((_, seen), part)| seen.push(part));
+            tasks
+                .iter_mut()
+                .zip(segment.seen.chunks_mut(portion))
+                .for_each(|((_, seen), part)| seen.push(part));
         }
         let sweep = |(members, mut seen): (&mut [u64], Vec<&mut [u64]>)| {
             let mut kept = vec![0usize; num_segments];
@@ -179,8 +195,8 @@ impl Bits {
         (0..num_segments).map(|i| swept.iter().map(|(kept, _)| kept[i]).sum()).collect()
     }
 
-    /// Number of members before each of `members`. Prefetches bits; for the look-ups that use the ranks, the processor
-    /// has enough loads under way by itself.
+    /// Number of members before each of `members`. Prefetches bits; for the look-ups that use the
+    /// ranks, the processor has enough loads under way by itself.
     #[inline(always)]
     fn ranks_of(&self, members: &[u32]) -> impl Iterator<Item = usize> {
         let ranks = &self.ranks[..];
@@ -216,12 +232,20 @@ fn keep_first(segment: &Segment, kept: &mut [u32]) {
 
 /// Runs `task` on each of `tasks`, in parallel if there are several.
 fn each<T: Send>(tasks: Vec<T>, task: impl Fn(T) + Send + Sync) {
-    if tasks.len() == 1 { tasks.into_iter().for_each(task) } else { tasks.into_par_iter().for_each(task) }
+    if tasks.len() == 1 {
+        tasks.into_iter().for_each(task)
+    } else {
+        tasks.into_par_iter().for_each(task)
+    }
 }
 
 /// The results of [`each`].
 fn collect<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
-    if tasks.len() == 1 { tasks.into_iter().map(task).collect() } else { tasks.into_par_iter().map(task).collect() }
+    if tasks.len() == 1 {
+        tasks.into_iter().map(task).collect()
+    } else {
+        tasks.into_par_iter().map(task).collect()
+    }
 }
 
 /// Numbers vertices by a hash table.
@@ -240,7 +264,11 @@ impl Sparse {
     }
 
     /// Puts `mixed_frontier`, whose vertices are below `num_vertices`, into the table.
-    pub(super) fn add(&mut self, mixed_frontier: &[u32], num_vertices: usize) -> Result<(), KernelError> {
+    pub(super) fn add(
+        &mut self,
+        mixed_frontier: &[u32],
+        num_vertices: usize,
+    ) -> Result<(), KernelError> {
         for (position, &vertex) in (0..).zip(mixed_frontier).skip(self.known) {
             if vertex as usize >= num_vertices {
                 return Err(KernelError::VertexOutOfRange { vertex, num_vertices });
@@ -253,8 +281,14 @@ impl Sparse {
         Ok(())
     }
 
-    /// Extends `mixed_frontier`, which the table knows, and writes the position of every source to `local`.
-    pub(super) fn number(&mut self, segments: &[Segment], mixed_frontier: &mut Vec<u32>, local: &mut [u32]) {
+    /// Extends `mixed_frontier`, which the table knows, and writes the position of every source to
+    /// `local`.
+    pub(super) fn number(
+        &mut self,
+        segments: &[Segment],
+        mixed_frontier: &mut Vec<u32>,
+        local: &mut [u32],
+    ) {
         let mut rest = local;
         for Segment { sources, .. } in segments {
             let (local, others) = rest.split_at_mut(sources.len());

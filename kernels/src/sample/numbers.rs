@@ -1,4 +1,5 @@
-//! Numbers of layers that are being sampled: they stay on the GPU until the host reads several layers' numbers at once.
+//! Numbers of layers that are being sampled: they stay on the GPU until the host reads several
+//! layers' numbers at once.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError};
 

@@ -21,7 +21,12 @@ pub(super) trait Record {
     fn expect(&self, edge: u64);
 
     /// `edges` were drawn for `vertex`.
-    fn record(&mut self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>, kept: &mut Vec<u64>);
+    fn record(
+        &mut self,
+        vertex: u32,
+        edges: impl ExactSizeIterator<Item = u64>,
+        kept: &mut Vec<u64>,
+    );
 }
 
 /// [`EdgeIds::Drop`].

@@ -1,11 +1,10 @@
 //! A mini-batch, sampled layer after layer.
 //!
-//! Returns: each layer's edges as CSC, and the mixed frontier. Input: distinct seeds, vertices of the graph.
-//! Idea: the frontier is cut into one segment per thread, each is drawn by one thread ([`Segment`]), then all are
-//! numbered together. The frontier of a layer is the mixed frontier of the layer above, so the numbers given there
-//! stay.
-//! Cost: see the two parts. All memory is kept for the next layer and mini-batch: proportional to the largest one, and
-//! a few bits per vertex.
+//! Returns: each layer's edges as CSC, and the mixed frontier. Input: distinct seeds, vertices of
+//! the graph. Idea: the frontier is cut into one segment per thread, each is drawn by one thread
+//! ([`Segment`]), then all are numbered together. The frontier of a layer is the mixed frontier of
+//! the layer above, so the numbers given there stay. Cost: see the two parts. All memory is kept
+//! for the next layer and mini-batch: proportional to the largest one, and a few bits per vertex.
 
 use rayon::prelude::*;
 
@@ -27,11 +26,12 @@ pub struct SampledCsc {
     pub indptr: Vec<u32>,
     /// The source of each edge, as a position in the mixed frontier.
     pub local: Vec<u32>,
-    /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; empty unless
-    /// [kept](EdgeIds::Keep).
+    /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; empty
+    /// unless [kept](EdgeIds::Keep).
     pub edges: Vec<u64>,
-    /// Factor of each edge in sums over the edges: its factor in the graph ([`Graph::with_factors`]), times the correction of a
-    /// draw by locality ([`Draw::prefer`]) or by weight ([`Graph::correcting`]). Empty where all are 1.
+    /// Factor of each edge in sums over the edges: its factor in the graph
+    /// ([`Graph::with_factors`]), times the correction of a draw by locality ([`Draw::prefer`]) or
+    /// by weight ([`Graph::correcting`]). Empty where all are 1.
     pub factors: Vec<f32>,
 }
 
@@ -47,8 +47,8 @@ impl SampledCsc {
     }
 }
 
-/// Samples mini-batches, one after another; `sample/mod.rs` defines the samples. Results depend neither on the number
-/// of threads nor on earlier samples.
+/// Samples mini-batches, one after another; `sample/mod.rs` defines the samples. Results depend
+/// neither on the number of threads nor on earlier samples.
 ///
 /// ```
 /// use gsplit_kernels::schedule::Step;
@@ -81,7 +81,8 @@ pub struct Sampler {
 pub(super) struct Tuning {
     /// Number of edges that justify another thread.
     pub segment_edges: u64,
-    /// Vertices of the graph for each edge of a layer, up to which sweeping over their bits is worthwhile.
+    /// Vertices of the graph for each edge of a layer, up to which sweeping over their bits is
+    /// worthwhile.
     pub swept_per_edge: u64,
 }
 
@@ -99,7 +100,8 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// A sampler that uses up to `threads` threads of the present rayon pool; with 1, only the calling one.
+    /// A sampler that uses up to `threads` threads of the present rayon pool; with 1, only the
+    /// calling one.
     pub fn new(threads: usize) -> Self {
         Self {
             threads: threads.max(1),
@@ -125,19 +127,22 @@ impl Sampler {
         self.mixed_frontier.extend_from_slice(frontier);
     }
 
-    /// The frontier of the next layer: after a layer, its mixed frontier, which starts with that layer's frontier.
+    /// The frontier of the next layer: after a layer, its mixed frontier, which starts with that
+    /// layer's frontier.
     pub fn mixed_frontier(&self) -> &[u32] {
         &self.mixed_frontier
     }
 
     /// Samples the next layer into `layer`, and extends the mixed frontier.
     ///
-    /// `key` holds seed, epoch, step and layer, its stream is normally [`Stream::Sample`](crate::Stream::Sample).
+    /// `key` holds seed, epoch, step and layer, its stream is normally
+    /// [`Stream::Sample`](crate::Stream::Sample).
     ///
     /// # Errors
-    /// [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the frontier holds a vertex twice,
-    /// [`KernelError::TooManyEdges`] beyond `u32::MAX` edges, [`KernelError::Length`] for unsuitable counters and
-    /// [`KernelError::Weight`] for an unsuitable weight. The mini-batch is then lost: [`start`](Self::start) another.
+    /// [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`]
+    /// if the frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges,
+    /// [`KernelError::Length`] for unsuitable counters and [`KernelError::Weight`] for an
+    /// unsuitable weight. The mini-batch is then lost: [`start`](Self::start) another.
     pub fn layer(
         &mut self,
         graph: &Graph<'_>,
@@ -150,12 +155,24 @@ impl Sampler {
         let (to_draw, indices) = (*draw, graph.drawn());
         match (graph.weights(), draw.preferred) {
             (None, None) => self.layer_by(graph, fanout, &Uniform(to_draw), key, edges, layer),
-            (None, Some(preferred)) => {
-                self.layer_by(graph, fanout, &Locality { to_draw, preferred, indices }, key, edges, layer)
-            }
+            (None, Some(preferred)) => self.layer_by(
+                graph,
+                fanout,
+                &Locality { to_draw, preferred, indices },
+                key,
+                edges,
+                layer,
+            ),
             (Some(weights), _) => {
                 let corrects = graph.tells_correction(fanout);
-                self.layer_by(graph, fanout, &Weighted { to_draw, weights, corrects }, key, edges, layer)
+                self.layer_by(
+                    graph,
+                    fanout,
+                    &Weighted { to_draw, weights, corrects },
+                    key,
+                    edges,
+                    layer,
+                )
             }
         }
     }
@@ -175,7 +192,8 @@ impl Sampler {
             self.num_vertices = graph.num_vertices();
         }
         let expected = expected_edges(graph, &self.mixed_frontier, fanout)?;
-        let num_segments = (expected / self.tuning.segment_edges).clamp(1, self.threads as u64) as usize;
+        let num_segments =
+            (expected / self.tuning.segment_edges).clamp(1, self.threads as u64) as usize;
         let dense = expected.saturating_mul(self.tuning.swept_per_edge) >= self.num_vertices as u64;
         while self.segments.len() < num_segments {
             self.segments.push(Segment::default());
@@ -208,12 +226,14 @@ impl Sampler {
             }
             Ok(())
         };
-        // On a thread of the pool: any other would be put to sleep and woken again for each parallel part.
+        // On a thread of the pool: any other would be put to sleep and woken again for each
+        // parallel part.
         if num_segments > 1 { rayon::scope(|_| sample()) } else { sample() }
     }
 }
 
-/// Estimates the number of edges of a layer, whatever the number of threads; returns an error if there are more edges than positions.
+/// Estimates the number of edges of a layer, whatever the number of threads; returns an error if
+/// there are more edges than positions.
 fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result<u64, KernelError> {
     let most = match fanout {
         Fanout::Take(fanout) => (frontier.len() as u64).saturating_mul(u64::from(fanout)),
@@ -243,8 +263,13 @@ struct Frontier<'a, 'g, D> {
 }
 
 impl<D: DrawVertex> Frontier<'_, '_, D> {
-    /// Draws a part of the frontier into each segment. The first error in the order of the frontier is returned.
-    fn draw<R: Record>(&self, segments: &mut [Segment], record: impl Fn() -> R + Sync) -> Result<(), KernelError> {
+    /// Draws a part of the frontier into each segment. The first error in the order of the frontier
+    /// is returned.
+    fn draw<R: Record>(
+        &self,
+        segments: &mut [Segment],
+        record: impl Fn() -> R + Sync,
+    ) -> Result<(), KernelError> {
         let portion = self.mixed_frontier.len().div_ceil(segments.len()).max(1);
         let draw = |(i, segment): (usize, &mut Segment)| {
             let from = (i * portion).min(self.mixed_frontier.len());
@@ -262,7 +287,12 @@ impl<D: DrawVertex> Frontier<'_, '_, D> {
 }
 
 /// Writes everything of `layer` except the positions, for which it makes room.
-fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut SampledCsc) -> Result<(), KernelError> {
+fn write_edges(
+    segments: &[Segment],
+    frontier: usize,
+    keep: bool,
+    layer: &mut SampledCsc,
+) -> Result<(), KernelError> {
     let total: usize = segments.iter().map(|segment| segment.sources.len()).sum();
     u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;
     layer.indptr.clear();

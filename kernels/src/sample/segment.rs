@@ -1,13 +1,14 @@
 //! A contiguous part of the frontier, drawn by one thread.
 //!
-//! Returns: the number of edges of each vertex, their sources, and, on request, the sources that are not in the mixed
-//! frontier so far, once each, in order of first occurrence.
-//! Idea: vertices are processed in small groups. The edges of a whole group are drawn, and fetched into the cache,
-//! before the first is read; meanwhile the degrees of the next group are fetched, and the new sources of the previous
-//! group are found by one bit per vertex, without branches. For a graph that is read from disk
-//! ([`Graph::reading_ahead`]), the pages of thousands of vertices are requested before the first of these is drawn: a
-//! draw is a function of its vertex, so it is made an extra time to know them.
-//! Cost: one cache miss for each few edges of a vertex, most of which overlap.
+//! Returns: the number of edges of each vertex, their sources, and, on request, the sources that
+//! are not in the mixed frontier so far, once each, in order of first occurrence. Idea: vertices
+//! are processed in small groups. The edges of a whole group are drawn, and fetched into the cache,
+//! before the first is read; meanwhile the degrees of the next group are fetched, and the new
+//! sources of the previous group are found by one bit per vertex, without branches. For a graph
+//! that is read from disk ([`Graph::reading_ahead`]), the pages of thousands of vertices are
+//! requested before the first of these is drawn: a draw is a function of its vertex, so it is made
+//! an extra time to know them. Cost: one cache miss for each few edges of a vertex, most of which
+//! overlap.
 
 use super::Graph;
 use super::draw::{DrawVertex, GROUP, Kept, Scratch, Vertex};
@@ -45,8 +46,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Draws for `frontier`, a part of the layer's. `members` has a bit for each vertex of the mixed frontier so far,
-    /// if `seen` and `fresh` are wanted.
+    /// Draws for `frontier`, a part of the layer's. `members` has a bit for each vertex of the
+    /// mixed frontier so far, if `seen` and `fresh` are wanted.
     pub(super) fn draw(
         &mut self,
         graph: &Graph<'_>,
@@ -82,7 +83,11 @@ impl Segment {
         self.mark();
         match self.factors.is_empty() {
             true => std::mem::swap(&mut self.factors, &mut self.scratch.factors),
-            false => self.factors.iter_mut().zip(&self.scratch.factors).for_each(|(factor, draw)| *factor *= draw),
+            false => self
+                .factors
+                .iter_mut()
+                .zip(&self.scratch.factors)
+                .for_each(|(factor, draw)| *factor *= draw),
         }
         Ok(())
     }
@@ -106,7 +111,8 @@ impl Segment {
                 continue;
             }
             let mut asked = None;
-            for edge in self.scratch.picks.as_slice().iter().map(|&offset| start + offset as usize) {
+            for edge in self.scratch.picks.as_slice().iter().map(|&offset| start + offset as usize)
+            {
                 let page = Some(page_of(graph.drawn(), edge));
                 if page != asked {
                     graph.expect(edge..edge + 1);
@@ -128,12 +134,13 @@ impl Segment {
         key: &StreamKey,
         record: &mut impl Record,
     ) -> Result<(), KernelError> {
-        // Translating an address that is new to the processor can take as long as fetching its data. In a loop that
-        // does nothing else, several translations overlap.
+        // Translating an address that is new to the processor can take as long as fetching its
+        // data. In a loop that does nothing else, several translations overlap.
         let mut vertices = [Vertex::default(); GROUP];
         for (&v, vertex) in group.iter().zip(&mut vertices) {
             *vertex = look_up(graph, v)?;
-            for edge in [vertex.start, (vertex.start + u64::from(vertex.degree)).saturating_sub(1)] {
+            for edge in [vertex.start, (vertex.start + u64::from(vertex.degree)).saturating_sub(1)]
+            {
                 prefetch(graph.drawn(), edge as usize);
                 record.expect(edge);
             }
@@ -151,7 +158,8 @@ impl Segment {
         for (vertex, &kept) in vertices.iter().zip(&drawn) {
             let count = match kept {
                 Kept::All => {
-                    for offset in (LINE..vertex.degree.min(4 * LINE as u32) as usize).step_by(LINE) {
+                    for offset in (LINE..vertex.degree.min(4 * LINE as u32) as usize).step_by(LINE)
+                    {
                         prefetch(graph.drawn(), vertex.start as usize + offset);
                         record.expect(vertex.start + offset as u64);
                     }
@@ -173,19 +181,27 @@ impl Segment {
         let end = at + total;
         self.sources.resize(end + LINE, 0);
         let counts = &self.counts[self.counts.len() - group.len()..];
-        for ((&Vertex { id, start, .. }, &kept), &count) in vertices.iter().zip(&drawn).zip(counts) {
+        for ((&Vertex { id, start, .. }, &kept), &count) in vertices.iter().zip(&drawn).zip(counts)
+        {
             match kept {
                 Kept::All => {
                     let all = start as usize..start as usize + count as usize;
                     match graph.drawn()[all.start..].first_chunk::<LINE>() {
                         // A whole line, whatever the number, is copied without a branch.
-                        Some(line) if count as usize <= LINE => self.sources[at..][..LINE].copy_from_slice(line),
-                        _ => self.sources[at..][..count as usize].copy_from_slice(&graph.drawn()[all.clone()]),
+                        Some(line) if count as usize <= LINE => {
+                            self.sources[at..][..LINE].copy_from_slice(line)
+                        }
+                        _ => self.sources[at..][..count as usize]
+                            .copy_from_slice(&graph.drawn()[all.clone()]),
                     }
                     if let Some(factors) = graph.factors() {
                         self.factors.extend_from_slice(&factors[all]);
                     }
-                    record.record(id, (0..count).map(|offset| start + u64::from(offset)), &mut self.edges);
+                    record.record(
+                        id,
+                        (0..count).map(|offset| start + u64::from(offset)),
+                        &mut self.edges,
+                    );
                 }
                 Kept::Picked(_) => {
                     let (mine, others) = picks.split_at(count as usize);
@@ -197,7 +213,11 @@ impl Segment {
                         let factors = &factors[start as usize..];
                         self.factors.extend(mine.iter().map(|&offset| factors[offset as usize]));
                     }
-                    record.record(id, mine.iter().map(|&offset| start + u64::from(offset)), &mut self.edges);
+                    record.record(
+                        id,
+                        mine.iter().map(|&offset| start + u64::from(offset)),
+                        &mut self.edges,
+                    );
                     picks = others;
                 }
             }
@@ -240,9 +260,13 @@ impl Segment {
 pub(super) fn look_up(graph: &Graph<'_>, id: u32) -> Result<Vertex, KernelError> {
     let at = id as usize;
     let Some(&[start, end]) = graph.indptr.get(at..at + 2) else {
-        return Err(KernelError::VertexOutOfRange { vertex: id, num_vertices: graph.num_vertices() });
+        return Err(KernelError::VertexOutOfRange {
+            vertex: id,
+            num_vertices: graph.num_vertices(),
+        });
     };
     // The whole degree must fit: it bounds the draws.
-    let degree = u32::try_from(end - start).map_err(|_| KernelError::TooManyEdges { edges: end - start })?;
+    let degree =
+        u32::try_from(end - start).map_err(|_| KernelError::TooManyEdges { edges: end - start })?;
     Ok(Vertex { id, start, degree })
 }

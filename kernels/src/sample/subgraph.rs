@@ -1,15 +1,18 @@
 //! The in-edges of some vertices, in the memory of a GPU that has no room for all in-edges.
 //!
-//! Returns: the arrays that a [`DeviceGraph`](super::DeviceGraph) reads: the vertices' sources one after another,
-//! ascending by vertex, and the start of each vertex's sources. Input: the graph on the host, and a bit for each vertex.
-//! Idea: a vertex is found by its rank among the chosen ones, which is a count in a word of 16 bytes for 64 vertices and the bits
-//! before its own. All these words take a quarter of a byte per vertex, which stays in the second-level cache of a GPU up to some
-//! 100 million vertices; a chosen vertex then costs the same as in a whole graph, one read of a pair and one of each source.
-//! Cost: the host collects the sources, in pieces on all threads, and waits for each to be sent. On the GPU a quarter of a byte
-//! for every vertex of the graph, 8 bytes for a chosen one, 4 for each of its in-edges.
+//! Returns: the arrays that a [`DeviceGraph`](super::DeviceGraph) reads: the vertices' sources one
+//! after another, ascending by vertex, and the start of each vertex's sources. Input: the graph on
+//! the host, and a bit for each vertex. Idea: a vertex is found by its rank among the chosen ones,
+//! which is a count in a word of 16 bytes for 64 vertices and the bits before its own. All these
+//! words take a quarter of a byte per vertex, which stays in the second-level cache of a GPU up to
+//! some 100 million vertices; a chosen vertex then costs the same as in a whole graph, one read of
+//! a pair and one of each source. Cost: the host collects the sources, in pieces on all threads,
+//! and waits for each to be sent. On the GPU a quarter of a byte for every vertex of the graph, 8
+//! bytes for a chosen one, 4 for each of its in-edges.
 //!
-//! Why not a word for each vertex with the start of its sources: 8 bytes for vertices that are not chosen, which are
-//! most if the graph is split among 8 GPUs, and a read in addition to the one for the degree.
+//! Why not a word for each vertex with the start of its sources: 8 bytes for vertices that are not
+//! chosen, which are most if the graph is split among 8 GPUs, and a read in addition to the one for
+//! the degree.
 
 use rayon::prelude::*;
 
@@ -33,11 +36,13 @@ pub struct DeviceSubgraph {
 }
 
 impl DeviceSubgraph {
-    /// Copies the in-edges of the vertices of `graph` whose bits in `chosen`, 64 vertices per word, are 1. Returns when they have arrived.
+    /// Copies the in-edges of the vertices of `graph` whose bits in `chosen`, 64 vertices per word,
+    /// are 1. Returns when they have arrived.
     ///
     /// # Errors
-    /// [`KernelError::Length`] unless there is a bit for each vertex; [`KernelError::Topology`] and [`KernelError::TooManyEdges`] for a
-    /// vertex that cannot be sampled; [`GpuError::OutOfMemory`].
+    /// [`KernelError::Length`] unless there is a bit for each vertex; [`KernelError::Topology`] and
+    /// [`KernelError::TooManyEdges`] for a vertex that cannot be sampled;
+    /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu, graph: &Graph<'_>, chosen: &[u64]) -> Result<Self, GpuError> {
         let copied = Copied::new(graph, chosen)?;
         let indptr = gpu.upload(&copied.indptr)?;
@@ -45,25 +50,38 @@ impl DeviceSubgraph {
         let mut indices = gpu.alloc(total)?;
         let starts: Vec<usize> = (0..total).step_by(PIECE).collect();
         for starts in starts.chunks(rayon::current_num_threads()) {
-            let pieces: Vec<Vec<u32>> =
-                starts.par_iter().map(|&from| copied.piece(graph, from, total.min(from + PIECE))).collect();
+            let pieces: Vec<Vec<u32>> = starts
+                .par_iter()
+                .map(|&from| copied.piece(graph, from, total.min(from + PIECE)))
+                .collect();
             for (&from, piece) in starts.iter().zip(&pieces) {
                 indices.slice_mut().part(from, from + piece.len())?.upload(gpu, piece)?;
             }
         }
         let held = gpu.upload(&ranked(chosen))?;
         gpu.synchronise()?;
-        Ok(Self { held, indptr, indices, num_vertices: graph.num_vertices(), num_edges: graph.num_edges() })
+        Ok(Self {
+            held,
+            indptr,
+            indices,
+            num_vertices: graph.num_vertices(),
+            num_edges: graph.num_edges(),
+        })
     }
 
-    /// Bytes that it takes on the GPU, with `chosen` of `num_vertices` vertices, which have `edges` in-edges.
+    /// Bytes that it takes on the GPU, with `chosen` of `num_vertices` vertices, which have `edges`
+    /// in-edges.
     pub fn bytes(num_vertices: u64, chosen: u64, edges: u64) -> u64 {
         16 * num_vertices.div_ceil(64) + 8 * (chosen + 1) + 4 * edges
     }
 
     /// Bytes that this one takes.
     pub fn num_bytes(&self) -> u64 {
-        Self::bytes(self.num_vertices as u64, self.num_chosen() as u64, self.num_chosen_edges() as u64)
+        Self::bytes(
+            self.num_vertices as u64,
+            self.num_chosen() as u64,
+            self.num_chosen_edges() as u64,
+        )
     }
 
     /// Number of chosen vertices.
@@ -105,12 +123,18 @@ impl Copied {
                 let v = 64 * i + left.trailing_zeros() as usize;
                 left &= left - 1;
                 if v >= n {
-                    return Err(KernelError::VertexOutOfRange { vertex: v as u32, num_vertices: n });
+                    return Err(KernelError::VertexOutOfRange {
+                        vertex: v as u32,
+                        num_vertices: n,
+                    });
                 }
                 let (start, end) = (graph.indptr[v], graph.indptr[v + 1]);
                 if start > end || end > graph.num_edges() as u64 {
                     let expected = "an indptr that ascends to the number of edges";
-                    return Err(KernelError::Topology { expected, got: format!("another one at vertex {v}") });
+                    return Err(KernelError::Topology {
+                        expected,
+                        got: format!("another one at vertex {v}"),
+                    });
                 }
                 if end - start > u64::from(u32::MAX) {
                     return Err(KernelError::TooManyEdges { edges: end - start });

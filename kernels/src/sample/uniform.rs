@@ -1,14 +1,15 @@
 //! Draws in which every in-edge is equally likely.
 //!
 //! Returns: ascending offsets of the edges drawn. Input: a vertex of fewer than 2^32 in-edges.
-//! Idea: Floyd's algorithm needs one draw per pick, whatever the degree, and a set of the picks so far. For up to 16
-//! picks of up to 64 edges that set is one word, which also gives the picks in order; of up to 1024, sixteen words, and
-//! the picks are ordered by counting the smaller ones for each, without branches; of more, where a repeated pick is
-//! rare, the same count shows whether there is one. With AVX-512, random words are made, and sets of one word filled,
-//! for eight vertices side by side. Shorter vectors are filled by four blocks of words of one vertex, which is faster
-//! there. Beyond 16 picks the earlier ones are searched, beyond 64 in a hash table.
-//! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
-//! Cost: O(picks) for the usual fanouts.
+//! Idea: Floyd's algorithm needs one draw per pick, whatever the degree, and a set of the picks so
+//! far. For up to 16 picks of up to 64 edges that set is one word, which also gives the picks in
+//! order; of up to 1024, sixteen words, and the picks are ordered by counting the smaller ones for
+//! each, without branches; of more, where a repeated pick is rare, the same count shows whether
+//! there is one. With AVX-512, random words are made, and sets of one word filled, for eight
+//! vertices side by side. Shorter vectors are filled by four blocks of words of one vertex, which
+//! is faster there. Beyond 16 picks the earlier ones are searched, beyond 64 in a hash table.
+//! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987. Cost: O(picks) for the
+//! usual fanouts.
 
 use super::Fanout;
 use super::draw::{Draw, DrawVertex, GROUP, Kept, LANES, Picks, Scratch, Vertex, draw_each, fetch};
@@ -36,7 +37,12 @@ impl DrawVertex for Uniform<'_> {
     const READS_ALL: bool = false;
 
     #[inline(always)]
-    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError> {
+    fn draw(
+        &self,
+        vertex: Vertex,
+        key: &StreamKey,
+        scratch: &mut Scratch,
+    ) -> Result<Kept, KernelError> {
         let Self(to_draw) = self;
         let excluded = to_draw.excluded_of(vertex);
         let candidates = vertex.degree - excluded.len() as u32;
@@ -159,7 +165,12 @@ fn lowest(lanes: &[Lane; SIDE_BY_SIDE], count: usize) -> [u64; SIDE_BY_SIDE] {
 
 /// The first draw of each pick of Floyd's algorithm: pick `i` of lane `j` is `[i][j]`.
 #[inline(always)]
-fn draw_lanes(lanes: &[Lane; SIDE_BY_SIDE], count: usize, key: &StreamKey, drawn: &mut [[u64; SIDE_BY_SIDE]; LANES]) {
+fn draw_lanes(
+    lanes: &[Lane; SIDE_BY_SIDE],
+    count: usize,
+    key: &StreamKey,
+    drawn: &mut [[u64; SIDE_BY_SIDE]; LANES],
+) {
     let mut items = [0; SIDE_BY_SIDE];
     for lane in 0..SIDE_BY_SIDE {
         items[lane] = lanes[lane].id;
@@ -170,7 +181,8 @@ fn draw_lanes(lanes: &[Lane; SIDE_BY_SIDE], count: usize, key: &StreamKey, drawn
         for w in 0..4 {
             for lane in 0..SIDE_BY_SIDE {
                 last[lane] = last[lane].wrapping_add(1);
-                drawn[w][lane] = ((words[w][lane] & 0xFFFF_FFFF) * (last[lane] & 0xFFFF_FFFF)) >> 32;
+                drawn[w][lane] =
+                    ((words[w][lane] & 0xFFFF_FFFF) * (last[lane] & 0xFFFF_FFFF)) >> 32;
             }
         }
     }
@@ -184,7 +196,14 @@ fn below(word: u32, n: u32) -> u32 {
 
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.
 #[inline(always)]
-pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut Picks) {
+pub(super) fn floyd(
+    n: u32,
+    count: usize,
+    key: &StreamKey,
+    id: u32,
+    seen: &mut IdMap,
+    picks: &mut Picks,
+) {
     if count > LANES || n > MOST {
         return floyd_many(n, key, id, seen, picks.places(count));
     }
@@ -211,7 +230,8 @@ fn write_set(mut set: u64, places: &mut [u32]) {
     }
 }
 
-/// Writes the picks of `drawn` to `picks`, ascending; a repeated pick is replaced by its last candidate.
+/// Writes the picks of `drawn` to `picks`, ascending; a repeated pick is replaced by its last
+/// candidate.
 #[inline(always)]
 fn settle(mut drawn: [u32; LANES], n: u32, picks: &mut [u32]) {
     let lowest = n - picks.len() as u32;
@@ -287,10 +307,15 @@ mod tests {
     fn vertices_side_by_side_have_the_same_picks_as_one_after_another() {
         let degrees = [0, 1, 4, 15, 16, 17, 40, 63, 64, 65, 300, 1023, 1024, 1025, 5000, 70_000];
         for fanout in 1..=LANES as u32 {
-            for (num_vertices, key) in
-                [1, 7, 8, 9, GROUP].into_iter().zip((0..).map(|seed| StreamKey::new(seed, Stream::Sample)))
+            for (num_vertices, key) in [1, 7, 8, 9, GROUP]
+                .into_iter()
+                .zip((0..).map(|seed| StreamKey::new(seed, Stream::Sample)))
             {
-                let vertex = |id: u32| Vertex { id, start: 0, degree: degrees[(id + fanout) as usize % degrees.len()] };
+                let vertex = |id: u32| Vertex {
+                    id,
+                    start: 0,
+                    degree: degrees[(id + fanout) as usize % degrees.len()],
+                };
                 let vertices: Vec<Vertex> = (0..num_vertices as u32).map(vertex).collect();
                 let draw = Uniform(Draw::new(Fanout::Take(fanout)));
                 let (mut one, mut other) = (Scratch::default(), Picks::default());
@@ -298,7 +323,11 @@ mod tests {
                 draw_each(&draw, &[], &vertices, &key, &mut one, &mut kept).unwrap();
                 draw_side_by_side(fanout, &[], &vertices, &key, &mut other, &mut kept_other);
                 assert_eq!(kept, kept_other, "fanout {fanout}, {num_vertices} vertices, {key:?}");
-                assert_eq!(one.picks.as_slice(), other.as_slice(), "fanout {fanout}, {num_vertices} vertices, {key:?}");
+                assert_eq!(
+                    one.picks.as_slice(),
+                    other.as_slice(),
+                    "fanout {fanout}, {num_vertices} vertices, {key:?}"
+                );
             }
         }
     }

@@ -39,8 +39,8 @@ impl VertexSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// The set and every vertex of `graph` that has an in-neighbour in it. Cost: at most one look at each edge, fewer
-    /// if vertices have such in-neighbours early in their lists.
+    /// The set and every vertex of `graph` that has an in-neighbour in it. Cost: at most one look
+    /// at each edge, fewer if vertices have such in-neighbours early in their lists.
     pub fn with_targets(&self, graph: &Graph<'_>) -> Self {
         let reaches = |v: usize| {
             let list = &graph.indices[graph.indptr[v] as usize..graph.indptr[v + 1] as usize];
@@ -49,7 +49,9 @@ impl VertexSet {
         let word = |(at, &word): (usize, &u64)| {
             let (first, n) = (at * VERTICES, graph.num_vertices());
             let of_word = first..n.min(first + VERTICES);
-            of_word.filter(|&v| word >> (v - first) & 1 == 0 && reaches(v)).fold(word, |all, v| all | 1 << (v - first))
+            of_word
+                .filter(|&v| word >> (v - first) & 1 == 0 && reaches(v))
+                .fold(word, |all, v| all | 1 << (v - first))
         };
         Self { words: self.words.par_iter().enumerate().map(word).collect() }
     }
@@ -81,7 +83,8 @@ mod tests {
                 assert_eq!(set.is_empty(), !expected.contains(&true));
                 let before = expected.clone();
                 for v in 0..n {
-                    let list = &indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize];
+                    let list =
+                        &indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize];
                     expected[v as usize] |= list.iter().any(|&u| before[u as usize]);
                 }
                 set = set.with_targets(&graph);

@@ -1,15 +1,16 @@
 //! In-edges drawn by their weights.
 //!
-//! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph, finite and not negative.
-//! An edge of weight 0 is never drawn.
-//! Idea: each candidate gets an exponentially distributed time with its weight as rate, from a word of its own, and the
-//! first ones win. That equals drawing one after another, each time in proportion to the remaining weights. All
-//! arithmetic is in integers and in additions, products and quotients of floats in a fixed order (the logarithm is a
-//! series), so every machine gets the same bits.
+//! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph,
+//! finite and not negative. An edge of weight 0 is never drawn. Idea: each candidate gets an
+//! exponentially distributed time with its weight as rate, from a word of its own, and the first
+//! ones win. That equals drawing one after another, each time in proportion to the remaining
+//! weights. All arithmetic is in integers and in additions, products and quotients of floats in a
+//! fixed order (the logarithm is a series), so every machine gets the same bits.
 //!
-//! Correction: how likely an edge is among the drawn ones is a sum over all orders. But given the times of all others it is simple:
-//! an edge of weight w is drawn if its time is before the first one that loses, τ, so with probability p = 1 − e^(−w τ). With k of d
-//! candidates drawn, a drawn edge counts c = k / (d p) times. Then the mean over the drawn edges of c · x has the expectation
+//! Correction: how likely an edge is among the drawn ones is a sum over all orders. But given the
+//! times of all others it is simple: an edge of weight w is drawn if its time is before the first
+//! one that loses, τ, so with probability p = 1 − e^(−w τ). With k of d candidates drawn, a drawn
+//! edge counts c = k / (d p) times. Then the mean over the drawn edges of c · x has the expectation
 //!
 //! ```text
 //! E[ 1/k Σ_drawn c x ] = 1/d Σ_all x
@@ -17,9 +18,10 @@
 //!
 //! the mean over all candidates, whatever the weights are, as in `locality.rs`.
 //!
-//! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006; the correction is the rank conditioning estimator of
-//! Cohen, Kaplan, "Summarizing data using bottom-k sketches", PODC 2007.
-//! Cost: one random word and one logarithm for each in-edge of a vertex that has more than the fanout.
+//! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006; the correction
+//! is the rank conditioning estimator of Cohen, Kaplan, "Summarizing data using bottom-k sketches",
+//! PODC 2007. Cost: one random word and one logarithm for each in-edge of a vertex that has more
+//! than the fanout.
 
 use super::Fanout;
 use super::draw::{Draw, DrawVertex, Kept, Scratch, Vertex};
@@ -37,11 +39,16 @@ pub(super) struct Weighted<'a> {
 
 impl Weighted<'_> {
     /// Calls `visit` with the offset and weight of every candidate, and returns their number.
-    fn candidates(&self, vertex: Vertex, mut visit: impl FnMut(u32, f32)) -> Result<u32, KernelError> {
+    fn candidates(
+        &self,
+        vertex: Vertex,
+        mut visit: impl FnMut(u32, f32),
+    ) -> Result<u32, KernelError> {
         let Vertex { start, degree, .. } = vertex;
         let mut excluded = self.to_draw.excluded_of(vertex).iter().peekable();
         let mut count = 0;
-        for (offset, &weight) in (0..degree).zip(&self.weights[start as usize..][..degree as usize]) {
+        for (offset, &weight) in (0..degree).zip(&self.weights[start as usize..][..degree as usize])
+        {
             let edge = start + u64::from(offset);
             if !(0.0..f32::INFINITY).contains(&weight) {
                 return Err(KernelError::Weight { edge, got: weight });
@@ -66,7 +73,8 @@ impl Weighted<'_> {
         let mut words = Words::new(key, vertex.id);
         let count = self.candidates(vertex, |offset, weight| {
             let time = exponential(words.get(u64::from(offset))) / weight;
-            // Positive floats are ordered like their bits; of equal times the first edge's counts as earlier.
+            // Positive floats are ordered like their bits; of equal times the first edge's counts
+            // as earlier.
             keys.push(u64::from(time.to_bits()) << 32 | u64::from(offset));
         })?;
         let kept = count.min(fanout);
@@ -80,10 +88,13 @@ impl Weighted<'_> {
         match keys.get(kept as usize).filter(|_| self.corrects) {
             None => self.count_once(kept, factors),
             Some(first_to_lose) => {
-                let (time, weights) =
-                    (f32::from_bits((first_to_lose >> 32) as u32), &self.weights[vertex.start as usize..]);
+                let (time, weights) = (
+                    f32::from_bits((first_to_lose >> 32) as u32),
+                    &self.weights[vertex.start as usize..],
+                );
                 let fraction = kept as f32 / count as f32;
-                let correction = |offset: &u32| fraction / -exp_m1_below_zero(-time * weights[*offset as usize]);
+                let correction =
+                    |offset: &u32| fraction / -exp_m1_below_zero(-time * weights[*offset as usize]);
                 factors.extend(places.iter().map(correction));
             }
         }
@@ -100,9 +111,16 @@ impl Weighted<'_> {
 impl DrawVertex for Weighted<'_> {
     const READS_ALL: bool = true;
 
-    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError> {
+    fn draw(
+        &self,
+        vertex: Vertex,
+        key: &StreamKey,
+        scratch: &mut Scratch,
+    ) -> Result<Kept, KernelError> {
         let count = match self.to_draw.fanout {
-            Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, scratch)?,
+            Fanout::Take(fanout) if vertex.degree > fanout => {
+                self.race(vertex, fanout, key, scratch)?
+            }
             _ => {
                 let Scratch { keys, factors, picks, .. } = scratch;
                 keys.clear();
@@ -112,7 +130,10 @@ impl DrawVertex for Weighted<'_> {
                     return Ok(Kept::All);
                 }
                 let places = picks.places(count as usize);
-                places.iter_mut().zip(keys.iter()).for_each(|(place, &offset)| *place = offset as u32);
+                places
+                    .iter_mut()
+                    .zip(keys.iter())
+                    .for_each(|(place, &offset)| *place = offset as u32);
                 count
             }
         };
@@ -120,8 +141,9 @@ impl DrawVertex for Weighted<'_> {
     }
 }
 
-/// Words of one vertex's sequence by number, without limit. Words beyond [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) come
-/// from further sequences, whose seeds come from [`Stream::Pages`].
+/// Words of one vertex's sequence by number, without limit. Words beyond
+/// [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) come from further sequences, whose seeds come from
+/// [`Stream::Pages`].
 struct Words<'a> {
     key: &'a StreamKey,
     item: u32,
@@ -151,10 +173,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// An exponentially distributed time of rate 1 from a random word: −ln of (2^33 − (2 · word + 1)) / 2^33.
+/// An exponentially distributed time of rate 1 from a random word: −ln of (2^33 − (2 · word + 1)) /
+/// 2^33.
 ///
-/// With that number = m · 2^−e, m within a factor of √2 of 1, it is e · ln 2 − ln m, and ln m = 2 (s + s³/3 + s⁵/5 +
-/// ..) for s = (m − 1) / (m + 1). Times near 0, which decide the race, keep their full precision: m − 1 is exact there.
+/// With that number = m · 2^−e, m within a factor of √2 of 1, it is e · ln 2 − ln m, and ln m = 2
+/// (s + s³/3 + s⁵/5 + ..) for s = (m − 1) / (m + 1). Times near 0, which decide the race, keep
+/// their full precision: m − 1 is exact there.
 #[inline]
 fn exponential(word: u32) -> f32 {
     const ONE: i64 = 1 << 33;
@@ -170,6 +194,7 @@ fn exponential(word: u32) -> f32 {
     let difference = (mantissa - ONE) as f32 / ONE as f32;
     let s = difference / (2.0 + difference);
     let square = s * s;
-    let series = 1.0 + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
+    let series = 1.0
+        + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
     shift as f32 * std::f32::consts::LN_2 - 2.0 * s * series
 }

@@ -1,5 +1,6 @@
-// Exclusive sums of one list or two: replaces every number by the sum of those before it. Chunks are summed, the sums are summed by
-// one block, and every chunk is summed again from there. Sums of chunks have 64 bits, so that the caller can detect an overflow.
+// Exclusive sums of one list or two: replaces every number by the sum of those before it. Chunks
+// are summed, the sums are summed by one block, and every chunk is summed again from there. Sums of
+// chunks have 64 bits, so that the caller can detect an overflow.
 #include "device.cuh"
 
 #define THREADS 256

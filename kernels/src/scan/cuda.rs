@@ -1,8 +1,9 @@
 //! Exclusive sums on a GPU.
 //!
-//! Returns: positions, in place of the counts. Input: up to 2^42 counts. Cost: three launches that read the counts twice and write
-//! them once; one launch for up to 2048. Two lists share the launches of one. Why not one pass that looks back at the blocks before
-//! it: that saves a third of the traffic, which is small compared with sampling, and needs blocks that wait for each other.
+//! Returns: positions, in place of the counts. Input: up to 2^42 counts. Cost: three launches that
+//! read the counts twice and write them once; one launch for up to 2048. Two lists share the
+//! launches of one. Why not one pass that looks back at the blocks before it: that saves a third of
+//! the traffic, which is small compared with sampling, and needs blocks that wait for each other.
 
 use crate::cuda::{Argument, DeviceSliceMut, Gpu, GpuError, Module, Shape};
 use crate::error::KernelError;
@@ -13,8 +14,8 @@ const THREADS: u32 = 256;
 /// Numbers of one block.
 const CHUNK: usize = THREADS as usize * 8;
 
-/// Replaces every one of `values` except the last by the sum of those before it, and the last by the sum of all others,
-/// which `total` gets too; its 64 bits show an overflow.
+/// Replaces every one of `values` except the last by the sum of those before it, and the last by
+/// the sum of all others, which `total` gets too; its 64 bits show an overflow.
 pub(crate) fn sum_before(
     gpu: &Gpu,
     values: &mut DeviceSliceMut<'_, u32>,
@@ -30,7 +31,8 @@ pub(crate) fn sum_before(
     sums_before(gpu, [(values, total)])
 }
 
-/// Like [`sum_before`], for one or two lists in the same launches, each with the address of its total, or 0.
+/// Like [`sum_before`], for one or two lists in the same launches, each with the address of its
+/// total, or 0.
 pub(crate) fn sums_before<const N: usize>(
     gpu: &Gpu,
     lists: [(&DeviceSliceMut<'_, u32>, u64); N],
@@ -40,12 +42,16 @@ pub(crate) fn sums_before<const N: usize>(
     }
     let blocks = lists.each_ref().map(|(values, _)| (values.len() - 1).div_ceil(CHUNK).max(1));
     let all: usize = blocks.iter().sum();
-    let sums = if blocks.iter().any(|&blocks| blocks > 1) { Some(gpu.alloc::<u64>(all)?) } else { None };
+    let sums =
+        if blocks.iter().any(|&blocks| blocks > 1) { Some(gpu.alloc::<u64>(all)?) } else { None };
     let mut scans: [Argument; 2] = [[0; 8].into(); 2];
     let mut from = 0;
     for ((scan, (values, total)), blocks) in scans.iter_mut().zip(lists).zip(blocks) {
-        let at = sums.as_ref().map_or(0, |sums| sums.slice().address() + (from * size_of::<u64>()) as u64);
-        *scan = [values.address(), values.len() as u64 - 1, at, total, blocks as u64, 0, 0, 0].into();
+        let at = sums
+            .as_ref()
+            .map_or(0, |sums| sums.slice().address() + (from * size_of::<u64>()) as u64);
+        *scan =
+            [values.address(), values.len() as u64 - 1, at, total, blocks as u64, 0, 0, 0].into();
         from += blocks;
     }
     let shape = Shape { blocks: all as u32, threads: THREADS, shared: 0 };
@@ -73,7 +79,9 @@ mod tests {
             // Sums that sometimes exceed 32 bits.
             let most = if len.is_multiple_of(2) { 20 } else { 1 << 30 };
             let mut values: Vec<u32> = (0..len).map(|i| key.block(i, 0)[0] % most).collect();
-            let sums = values.iter().scan(0u64, |sum, &value| Some(std::mem::replace(sum, *sum + u64::from(value))));
+            let sums = values
+                .iter()
+                .scan(0u64, |sum, &value| Some(std::mem::replace(sum, *sum + u64::from(value))));
             let mut expected: Vec<u64> = sums.collect();
             let total = values.iter().map(|&value| u64::from(value)).sum::<u64>();
             expected.push(total);
@@ -84,11 +92,16 @@ mod tests {
             assert_eq!(sum.to_vec().unwrap(), [total], "{len} numbers");
             assert!(values.to_vec().unwrap() == expected, "{len} numbers");
             // Two lists at a time, one of them short.
-            let ([mut ones, mut others], totals) =
-                ([3, len as usize].map(|len| gpu.upload(&vec![1; len + 1]).unwrap()), gpu.zeros::<u64>(2).unwrap());
+            let ([mut ones, mut others], totals) = (
+                [3, len as usize].map(|len| gpu.upload(&vec![1; len + 1]).unwrap()),
+                gpu.zeros::<u64>(2).unwrap(),
+            );
             let at = totals.slice().address();
             sums_before(&gpu, [(&ones.slice_mut(), at), (&others.slice_mut(), at + 8)]).unwrap();
-            assert_eq!((ones.to_vec().unwrap(), totals.to_vec().unwrap()), (vec![0, 1, 2, 3], vec![3, len.into()]));
+            assert_eq!(
+                (ones.to_vec().unwrap(), totals.to_vec().unwrap()),
+                (vec![0, 1, 2, 3], vec![3, len.into()])
+            );
             assert!(others.to_vec().unwrap().into_iter().eq(0..=len), "{len} ones");
         }
     }

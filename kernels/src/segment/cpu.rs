@@ -20,14 +20,16 @@ pub(crate) fn softmax(values: &mut [f32], dim: usize) {
     }
 }
 
-/// An attention weight after dropout: 0 if it is dropped (it has a minus sign then), else multiplied by `keep`.
+/// An attention weight after dropout: 0 if it is dropped (it has a minus sign then), else
+/// multiplied by `keep`.
 #[inline(always)]
 pub(crate) fn kept(weight: f32, keep: f32) -> f32 {
     // A NaN passes.
     if weight < 0.0 { 0.0 } else { keep * weight }
 }
 
-/// Turns the gradient of the weights after [dropout](kept) into the gradient of the softmax's input, in place.
+/// Turns the gradient of the weights after [dropout](kept) into the gradient of the softmax's
+/// input, in place.
 #[inline(always)]
 pub(crate) fn softmax_backward(weights: &[f32], gradient: &mut [f32], dim: usize, keep: f32) {
     for column in 0..dim {

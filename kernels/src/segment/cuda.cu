@@ -1,15 +1,15 @@
-// Softmax over the rows of each segment, column by column, and its gradient; with the scores of attention and the dropout of its
-// weights, or without.
+// Softmax over the rows of each segment, column by column, and its gradient; with the scores of
+// attention and the dropout of its weights, or without.
 //
-// A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns (heads) of a row,
-// so memory is read contiguously; the lanes of one column exchange their sums.
+// A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns
+// (heads) of a row, so memory is read contiguously; the lanes of one column exchange their sums.
 #include "device.cuh"
 #include "rows.cuh"
 
 constexpr u32 BLOCK = 256, BIG_BLOCK = 512;
 
-// The values of segments: rows `indptr[s]` to `indptr[s + 1]` of `columns` values; with `own` one more for each
-// segment, before its others.
+// The values of segments: rows `indptr[s]` to `indptr[s + 1]` of `columns` values; with `own` one
+// more for each segment, before its others.
 struct Segments {
     const u32 *indptr;
     u64 count;
@@ -18,7 +18,8 @@ struct Segments {
     u64 unused_too[2];
 };
 
-// Terms of scores; there are none if `from_source` is null. Row s of `from_target` belongs to segment s.
+// Terms of scores; there are none if `from_source` is null. Row s of `from_target` belongs to
+// segment s.
 struct Scores {
     const u32 *sources;
     const float *from_source, *from_target;
@@ -77,7 +78,8 @@ static __device__ __forceinline__ u64 source_of(const Segments &segments, const 
     return i == 0 ? segment : scores.sources[range.edges + i - 1];
 }
 
-// The weights of one segment that dropout drops: weight n is dropped like feature n of the host's RowMask for `vertex`.
+// The weights of one segment that dropout drops: weight n is dropped like feature n of the host's
+// RowMask for `vertex`.
 struct Mask {
     const Key &key;
     u32 vertex, threshold;
@@ -130,8 +132,8 @@ static __device__ __forceinline__ void softmax(const Segments &segments, const S
     }
 }
 
-// Turns the gradient of the weights after dropout into the gradient of the softmax's input; with scores, into that of
-// the sums that the scores are made of, with their totals.
+// Turns the gradient of the weights after dropout into the gradient of the softmax's input; with
+// scores, into that of the sums that the scores are made of, with their totals.
 static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *weights, float keep, float *gradient, float *totals) {
     const Range range = range_of(segments, segment);
     const u32 columns = segments.columns, slots = team.size / team.columns;

@@ -1,8 +1,8 @@
 //! Softmax over segments on a GPU, with the scores and the dropout of attention or without.
 //!
-//! Returns the host's results, up to rounding: the lanes of a warp share a segment's rows; a block shares a segment of
-//! more than 512 rows. Cost: three passes over the values, which are in the nearest cache after the first if segments
-//! are short; the host does not wait.
+//! Returns the host's results, up to rounding: the lanes of a warp share a segment's rows; a block
+//! shares a segment of more than 512 rows. Cost: three passes over the values, which are in the
+//! nearest cache after the first if segments are short; the host does not wait.
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
 use crate::dropout::RowMask;
@@ -49,7 +49,11 @@ pub(crate) struct SegmentSoftmax<'a> {
 }
 
 impl SegmentSoftmax<'_> {
-    pub(crate) fn forward(&self, gpu: &Gpu, values: &DeviceSliceMut<'_, f32>) -> Result<(), GpuError> {
+    pub(crate) fn forward(
+        &self,
+        gpu: &Gpu,
+        values: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
         let Some((vertices, rate, key)) = self.dropout else {
             return self.launch(gpu, "segment_softmax", &arguments![values]);
         };
@@ -63,7 +67,8 @@ impl SegmentSoftmax<'_> {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
     }
 
-    /// Turns the gradient of the weights after dropout into that of the softmax's input; with scores, `totals` gets each segment's sum.
+    /// Turns the gradient of the weights after dropout into that of the softmax's input; with
+    /// scores, `totals` gets each segment's sum.
     pub(crate) fn backward(
         &self,
         gpu: &Gpu,
@@ -72,7 +77,11 @@ impl SegmentSoftmax<'_> {
         totals: Option<&DeviceSliceMut<'_, f32>>,
     ) -> Result<(), GpuError> {
         let totals = totals.map_or(0, |totals| totals.address());
-        self.launch(gpu, "segment_softmax_backward", &arguments![weights, self.keep(), gradient, totals])
+        self.launch(
+            gpu,
+            "segment_softmax_backward",
+            &arguments![weights, self.keep(), gradient, totals],
+        )
     }
 
     fn launch(&self, gpu: &Gpu, name: &'static str, rest: &[Argument]) -> Result<(), GpuError> {
@@ -81,17 +90,23 @@ impl SegmentSoftmax<'_> {
             return Ok(());
         }
         let pieces = segments.pieces(gpu)?;
-        let lists = pieces.map_or([0; 2], |found| [&found.counts, &found.heavy].map(|list| list.slice().address()));
+        let lists = pieces.map_or([0; 2], |found| {
+            [&found.counts, &found.heavy].map(|list| list.slice().address())
+        });
         let scores = scores.map_or([0; 8], |scores| scores.words());
         let run = |heavy: bool, shape: Shape| {
             let widths = columns as u64 | u64::from(own) << 32;
             let count = segments.count() as u64;
-            let words = [segments.slice().address(), count, lists[0], lists[1], widths, heavy.into(), 0, 0];
+            let words =
+                [segments.slice().address(), count, lists[0], lists[1], widths, heavy.into(), 0, 0];
             gpu.launch(MODULE.kernel(name), shape, &[&arguments![words, scores][..], rest].concat())
         };
         run(false, Shape::per_warp(segments.count(), THREADS))?;
         match pieces {
-            Some(_) => run(true, Shape { blocks: segments.most_heavy() as u32, threads: BIG_BLOCK, shared: 0 }),
+            Some(_) => run(
+                true,
+                Shape { blocks: segments.most_heavy() as u32, threads: BIG_BLOCK, shared: 0 },
+            ),
             None => Ok(()),
         }
     }
@@ -106,7 +121,13 @@ mod tests {
         let gpu = Gpu::under_test(2);
         let segments = DeviceSegments::new(gpu.upload(&[0u32, 3, 4]).unwrap(), 4).unwrap();
         let mut values = gpu.upload(&[1000.0f32, 999.0, -1000.0, 88.0]).unwrap();
-        let softmax = SegmentSoftmax { segments: &segments, columns: 1, own: false, scores: None, dropout: None };
+        let softmax = SegmentSoftmax {
+            segments: &segments,
+            columns: 1,
+            own: false,
+            scores: None,
+            dropout: None,
+        };
         softmax.forward(&gpu, &values.slice_mut()).unwrap();
         let values = values.to_vec().unwrap();
         assert!((values[0] - 0.731_058_6).abs() < 1e-6 && values[2] == 0.0 && values[3] == 1.0);

@@ -10,9 +10,10 @@ KERNEL_ENTRY void shuffle_select(const u32 *values, u64 len, const u32 *position
 }
 KERNEL(shuffle_select)
 
-// Computes the source of each mixed row, and the rows to read: first of the `*rows` vertices `ids` of the local frontier, then
-// of the `others` vertices `needed` of other ranks. `order` lists the mixed rows of the latter, then of this rank's own vertices;
-// `slots` are the table's slots of the own vertices, then of the vertices that other ranks asked for, whose rows become `asked_rows`.
+// Computes the source of each mixed row, and the rows to read: first of the `*rows` vertices `ids`
+// of the local frontier, then of the `others` vertices `needed` of other ranks. `order` lists the
+// mixed rows of the latter, then of this rank's own vertices; `slots` are the table's slots of the
+// own vertices, then of the vertices that other ranks asked for, whose rows become `asked_rows`.
 KERNEL_ENTRY void shuffle_index(const u32 *slots, u64 own, u64 asked, TABLE, const u64 *rows_at, const u32 *ids, const u32 *order,
                                 const u32 *needed, u64 others, u32 *source, u32 *asked_rows, u32 *read) {
     TABLE_OF(table);

@@ -1,10 +1,13 @@
-//! The shuffle of a layer that was sampled on a GPU: the vertices that each rank needs, and the places of their rows.
+//! The shuffle of a layer that was sampled on a GPU: the vertices that each rank needs, and the
+//! places of their rows.
 //!
-//! Returns: [`DeviceSplit`], with the vertices that other ranks are asked for, then [`DeviceShuffle`], the next local
-//! frontier with the index of the exchange. Idea: the mixed frontier is grouped by owner before the host knows its
-//! length, so that the host waits once for all numbers of the layer. This rank's own vertices, and the vertices that
-//! others ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
-//! written by the one item that knows it. Cost: a few numbers per vertex; ten launches, and a copy for each other rank.
+//! Returns: [`DeviceSplit`], with the vertices that other ranks are asked for, then
+//! [`DeviceShuffle`], the next local frontier with the index of the exchange. Idea: the mixed
+//! frontier is grouped by owner before the host knows its length, so that the host waits once for
+//! all numbers of the layer. This rank's own vertices, and the vertices that others ask for, are
+//! numbered in the sampler's table, where the next layer continues: nothing is copied. Each place
+//! is written by the one item that knows it. Cost: a few numbers per vertex; ten launches, and a
+//! copy for each other rank.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
@@ -34,7 +37,8 @@ pub fn select_on_device(
 pub struct DeviceSplit {
     /// Number of vertices that each rank owns.
     pub counts: Vec<usize>,
-    /// Positions in the mixed frontier: other ranks' vertices by rank, then own vertices; `ids` are the vertices there.
+    /// Positions in the mixed frontier: other ranks' vertices by rank, then own vertices; `ids` are
+    /// the vertices there.
     order: DeviceBuffer<u32>,
     ids: DeviceBuffer<u32>,
     others: usize,
@@ -43,8 +47,8 @@ pub struct DeviceSplit {
 /// The next local frontier and the index of the exchange that brings its rows to the layer above.
 #[derive(Debug)]
 pub struct DeviceShuffle {
-    /// The vertices whose rows the layer above reads: the local frontier, then the needed vertices of other ranks. The
-    /// length is a bound until the length of the local frontier is known.
+    /// The vertices whose rows the layer above reads: the local frontier, then the needed vertices
+    /// of other ranks. The length is a bound until the length of the local frontier is known.
     pub read: DeviceBuffer<u32>,
     /// For each vertex of the mixed frontier, its row in `read`.
     pub source: DeviceBuffer<u32>,
@@ -56,7 +60,8 @@ impl DeviceSplit {
     /// Splits `ids` by owner, a rank in `0..ranks`; this one is `me`. Waits once.
     ///
     /// # Errors
-    /// [`KernelError::Owner`] for the first vertex whose owner is not a rank, [`KernelError::VertexOutOfRange`] for one without an owner.
+    /// [`KernelError::Owner`] for the first vertex whose owner is not a rank,
+    /// [`KernelError::VertexOutOfRange`] for one without an owner.
     pub fn new(
         gpu: &Gpu,
         ids: DeviceSlice<'_, u32>,
@@ -67,7 +72,8 @@ impl DeviceSplit {
         let len = words.slice().address();
         let status = len + size_of::<u64>() as u64;
         let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(gpu)?;
-        let [words, starts] = gpu.read([words.slice().as_bytes(), groups.starts.slice().as_bytes()])?;
+        let [words, starts] =
+            gpu.read([words.slice().as_bytes(), groups.starts.slice().as_bytes()])?;
         check(gpu, ids, owners, ranks, words.values::<u64>()[1])?;
         Ok(Self::of(groups, &starts.values(), me))
     }
@@ -90,20 +96,28 @@ impl DeviceSplit {
         self.ids.slice().part(self.others, self.ids.len())
     }
 
-    /// The index if this rank is `asked` for vertices, and the number of vertices of the local frontier. Waits once.
+    /// The index if this rank is `asked` for vertices, and the number of vertices of the local
+    /// frontier. Waits once.
     ///
     /// # Errors
     /// [`KernelError::TooManyItems`]; errors of the GPU.
-    pub fn shuffle(&self, gpu: &Gpu, asked: DeviceSlice<'_, u32>) -> Result<(DeviceShuffle, usize), GpuError> {
+    pub fn shuffle(
+        &self,
+        gpu: &Gpu,
+        asked: DeviceSlice<'_, u32>,
+    ) -> Result<(DeviceShuffle, usize), GpuError> {
         let (mut numbering, words) = (DeviceNumbering::new(gpu)?, gpu.zeros::<u64>(3)?);
-        let [new, len, status] = [0, 1, 2].map(|word| words.slice().address() + (word * size_of::<u64>()) as u64);
-        numbering.restart(1 << 32, self.counts.iter().sum::<usize>() - self.others + asked.len())?;
+        let [new, len, status] =
+            [0, 1, 2].map(|word| words.slice().address() + (word * size_of::<u64>()) as u64);
+        numbering
+            .restart(1 << 32, self.counts.iter().sum::<usize>() - self.others + asked.len())?;
         let slots = numbering.start_with([self.own()?, asked], [new, len, status])?;
         let index = self.index(gpu, &numbering, &slots)?;
         Ok((index, words.to_vec()?[1] as usize))
     }
 
-    /// Builds the index, from the `slots` of own and asked vertices, and the numbering of the local frontier.
+    /// Builds the index, from the `slots` of own and asked vertices, and the numbering of the local
+    /// frontier.
     fn index(
         &self,
         gpu: &Gpu,
@@ -112,19 +126,27 @@ impl DeviceSplit {
     ) -> Result<DeviceShuffle, GpuError> {
         let own = self.order.len() - self.others;
         let most = slots.len() + self.others;
-        u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
-        let (read, source, asked) = (gpu.alloc(most)?, gpu.alloc(self.order.len())?, gpu.alloc(slots.len() - own)?);
+        u32::try_from(most)
+            .map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
+        let (read, source, asked) =
+            (gpu.alloc(most)?, gpu.alloc(self.order.len())?, gpu.alloc(slots.len() - own)?);
         let items = arguments![slots, own, asked.len()];
-        let rows = arguments![numbering.len(), numbering.ids(), &self.order, self.needed()?, self.others];
+        let rows =
+            arguments![numbering.len(), numbering.ids(), &self.order, self.needed()?, self.others];
         let out = arguments![&source, &asked, &read];
         let of = [&items[..], &numbering.table.arguments(), &rows, &out].concat();
-        gpu.launch(MODULE.kernel("shuffle_index"), Shape::per_item(slots.len().max(self.others), THREADS), &of)?;
+        gpu.launch(
+            MODULE.kernel("shuffle_index"),
+            Shape::per_item(slots.len().max(self.others), THREADS),
+            &of,
+        )?;
         Ok(DeviceShuffle { read, source, asked })
     }
 }
 
 impl DeviceSampler {
-    /// [`DeviceSampler::finish`], and the mixed frontier of the last layer split by owner, a rank in `0..ranks`; this one is `me`. Waits once.
+    /// [`DeviceSampler::finish`], and the mixed frontier of the last layer split by owner, a rank
+    /// in `0..ranks`; this one is `me`. Waits once.
     ///
     /// # Errors
     /// Errors of `finish`, and of [`DeviceSplit::new`].
@@ -142,8 +164,9 @@ impl DeviceSampler {
         Ok((read.layers, DeviceSplit::of(groups, &read.others.values(), me)))
     }
 
-    /// Continues with the next local frontier: the own vertices of `split`, then the vertices that this rank is `asked`
-    /// for and that are not among them. The host does not wait; it learns their number when the next layers are finished.
+    /// Continues with the next local frontier: the own vertices of `split`, then the vertices that
+    /// this rank is `asked` for and that are not among them. The host does not wait; it learns
+    /// their number when the next layers are finished.
     ///
     /// # Errors
     /// Errors of [`DeviceSplit::shuffle`].
@@ -163,7 +186,8 @@ mod tests {
     use super::*;
     use crate::philox::{Stream, StreamKey};
 
-    /// Each step of the host's shuffle, for random frontiers; ranks ask for some vertices that this one has and some that it has not.
+    /// Each step of the host's shuffle, for random frontiers; ranks ask for some vertices that this
+    /// one has and some that it has not.
     #[test]
     fn differential_indices_of_the_host() {
         let cases = [(1, 0, 0), (2, 0, 0), (3, 1, 900), (2, 900, 0), (4, 700, 1300), (5, 3, 2)];
@@ -172,8 +196,14 @@ mod tests {
             let vertices = crate::permute(3000, &StreamKey::new(case as u64, Stream::Split));
             let (me, owner) = (case % ranks, |v: u32| v as usize % ranks);
             let mixed_frontier = &vertices[..mixed_frontier];
-            let mut asked: Vec<u32> =
-                vertices.iter().rev().chain(mixed_frontier).copied().filter(|&v| owner(v) == me).take(asked).collect();
+            let mut asked: Vec<u32> = vertices
+                .iter()
+                .rev()
+                .chain(mixed_frontier)
+                .copied()
+                .filter(|&v| owner(v) == me)
+                .take(asked)
+                .collect();
             asked.extend_from_within(..asked.len() / 2);
             let (indptr, nothing) = (gpu.zeros(3001).unwrap(), gpu.alloc(0).unwrap());
             let graph = DeviceGraph::new(&gpu, indptr.slice(), nothing.slice()).unwrap();
@@ -205,7 +235,9 @@ mod tests {
             assert_eq!(found.read.slice().part(0, read.len()).unwrap().to_vec(&gpu).unwrap(), read);
             assert_eq!(found.asked.to_vec().unwrap(), positions[ours.len()..]);
             let mut source = vec![0; mixed_frontier.len()];
-            for (&at, row) in parts[me].iter().zip(positions).chain(others.iter().zip(frontier.len() as u32..)) {
+            for (&at, row) in
+                parts[me].iter().zip(positions).chain(others.iter().zip(frontier.len() as u32..))
+            {
                 source[at as usize] = row;
             }
             assert_eq!(found.source.to_vec().unwrap(), source, "case {case}");
@@ -215,14 +247,18 @@ mod tests {
             let (alone, rows) = split.shuffle(&gpu, asked_there.slice()).unwrap();
             assert_eq!((split.counts, rows), (expected.counts, frontier.len()));
             assert_eq!(alone.read.slice().part(0, read.len()).unwrap().to_vec(&gpu).unwrap(), read);
-            assert_eq!((alone.source.to_vec(), alone.asked.to_vec()), (found.source.to_vec(), found.asked.to_vec()));
+            assert_eq!(
+                (alone.source.to_vec(), alone.asked.to_vec()),
+                (found.source.to_vec(), found.asked.to_vec())
+            );
         }
     }
 
     #[test]
     fn values_are_selected() {
         let gpu = Gpu::under_test(2);
-        let (values, positions) = (gpu.upload(&[7u32, 8, 9]).unwrap(), gpu.upload(&[2u32, 0, 2, 3]).unwrap());
+        let (values, positions) =
+            (gpu.upload(&[7u32, 8, 9]).unwrap(), gpu.upload(&[2u32, 0, 2, 3]).unwrap());
         let found = select_on_device(&gpu, values.slice(), positions.slice()).unwrap();
         assert_eq!(found.to_vec().unwrap(), [9, 7, 9, u32::MAX]);
     }

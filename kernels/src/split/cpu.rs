@@ -1,8 +1,8 @@
 //! Splitting on the host.
 //!
-//! Returns: a [`Split`]. Input: at most `u32::MAX` ids, and owners that are ranks. Idea: look up the owners in
-//! parallel (that is where the cache misses are), then one stable counting sort. Cost: O(ids + ranks).
-//! Source: the online splitting of GSplit.
+//! Returns: a [`Split`]. Input: at most `u32::MAX` ids, and owners that are ranks. Idea: look up
+//! the owners in parallel (that is where the cache misses are), then one stable counting sort.
+//! Cost: O(ids + ranks). Source: the online splitting of GSplit.
 
 use rayon::prelude::*;
 
@@ -12,10 +12,18 @@ use crate::error::KernelError;
 /// Groups the positions of `ids` by `owner`, a function from vertex to rank in `0..ranks`.
 ///
 /// # Errors
-/// [`KernelError::Owner`] for the first vertex whose owner is not a rank; [`KernelError::TooManyItems`].
-pub fn split_by_owner(ids: &[u32], ranks: usize, owner: impl Fn(u32) -> usize + Sync) -> Result<Split, KernelError> {
+/// [`KernelError::Owner`] for the first vertex whose owner is not a rank;
+/// [`KernelError::TooManyItems`].
+pub fn split_by_owner(
+    ids: &[u32],
+    ranks: usize,
+    owner: impl Fn(u32) -> usize + Sync,
+) -> Result<Split, KernelError> {
     if u32::try_from(ids.len()).is_err() {
-        return Err(KernelError::TooManyItems { what: "vertices to split by owner", got: ids.len() });
+        return Err(KernelError::TooManyItems {
+            what: "vertices to split by owner",
+            got: ids.len(),
+        });
     }
     let owners: Vec<usize> = ids.par_iter().with_min_len(4096).map(|&v| owner(v)).collect();
 
@@ -65,7 +73,10 @@ mod tests {
 
     #[test]
     fn empty_lists() {
-        assert_eq!(split_by_owner(&[], 3, |_| 0).unwrap(), Split { counts: vec![0; 3], order: vec![] });
+        assert_eq!(
+            split_by_owner(&[], 3, |_| 0).unwrap(),
+            Split { counts: vec![0; 3], order: vec![] }
+        );
         assert_eq!(split_by_owner(&[], 0, |_| 0).unwrap(), Split::default());
     }
 

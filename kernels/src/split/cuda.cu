@@ -1,6 +1,7 @@
-// A stable counting sort by owner. A warp goes through a stretch of the vertices, 32 at a time: it first counts the
-// vertices of each rank. These counts are summed up by rank, then by stretch; then the warp goes through the vertices
-// again and puts each vertex's position into its place. No other warp touches a stretch's counts.
+// A stable counting sort by owner. A warp goes through a stretch of the vertices, 32 at a time: it
+// first counts the vertices of each rank. These counts are summed up by rank, then by stretch; then
+// the warp goes through the vertices again and puts each vertex's position into its place. No other
+// warp touches a stretch's counts.
 #include "device.cuh"
 
 #define OUT_OF_RANGE 1

@@ -1,8 +1,10 @@
 //! Splitting on a GPU.
 //!
-//! Returns: the host's [`Split`](super::Split), but with the vertices of one rank after all others'. Input: fewer than 2^32 ids, whose number
-//! is on the GPU, and the owner of every vertex. Idea: a counting sort in which each warp has a stretch of the ids and its own counts. Cost:
-//! two reads of the ids and of their owners, which are at random places; 4 bytes for each rank and stretch. The host does not wait.
+//! Returns: the host's [`Split`](super::Split), but with the vertices of one rank after all
+//! others'. Input: fewer than 2^32 ids, whose number is on the GPU, and the owner of every vertex.
+//! Idea: a counting sort in which each warp has a stretch of the ids and its own counts. Cost: two
+//! reads of the ids and of their owners, which are at random places; 4 bytes for each rank and
+//! stretch. The host does not wait.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
@@ -11,7 +13,8 @@ use crate::scan::cuda::sum_before;
 pub(crate) static MODULE: Module = Module { name: "split", source: include_str!("cuda.cu") };
 
 const THREADS: u32 = 256;
-/// Ids per warp; more if there are enough ranks that their counts would take more memory than the ids.
+/// Ids per warp; more if there are enough ranks that their counts would take more memory than the
+/// ids.
 const STRETCH: usize = 512;
 
 /// Owners of vertices.
@@ -64,9 +67,12 @@ impl ByOwner<'_> {
     pub(crate) fn group(&self, gpu: &Gpu) -> Result<Groups, GpuError> {
         let Self { ids, len, owners, ranks, last, status } = *self;
         if last >= ranks || ranks > u32::MAX as usize {
-            return Err(
-                KernelError::Length { what: "ranks to split vertices by", expected: last + 1, got: ranks }.into()
-            );
+            return Err(KernelError::Length {
+                what: "ranks to split vertices by",
+                expected: last + 1,
+                got: ranks,
+            }
+            .into());
         }
         let (listed, num_vertices) = owners.listed();
         let stretch = STRETCH.max(ranks.next_multiple_of(32));
@@ -74,7 +80,8 @@ impl ByOwner<'_> {
         let mut counts = gpu.alloc::<u32>(ranks * stretches + 1)?;
         let (order, grouped) = (gpu.alloc::<u32>(ids.len())?, gpu.alloc::<u32>(ids.len())?);
         let starts = gpu.alloc::<u32>(ranks + 1)?;
-        let of_ranks = arguments![ids, len, listed, num_vertices, ranks as u32, last as u32, stretch as u32];
+        let of_ranks =
+            arguments![ids, len, listed, num_vertices, ranks as u32, last as u32, stretch as u32];
         let shared = [&of_ranks[..], &arguments![stretches, status, &counts]].concat();
         let shape = Shape::per_warp(stretches, THREADS);
         gpu.launch(MODULE.kernel("split_count"), shape, &shared)?;
@@ -87,7 +94,8 @@ impl ByOwner<'_> {
 
 /// The number of vertices of each rank, given the starts of the groups.
 pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
-    let mut counts: Vec<usize> = starts.windows(2).map(|ends| (ends[1] - ends[0]) as usize).collect();
+    let mut counts: Vec<usize> =
+        starts.windows(2).map(|ends| (ends[1] - ends[0]) as usize).collect();
     if let Some(of_last) = counts.pop() {
         counts.insert(last, of_last);
     }
@@ -97,7 +105,8 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
 /// Checks `ids`; `status` is the address of the error code.
 ///
 /// # Errors
-/// [`KernelError::Owner`] for the first vertex whose owner is not a rank, [`KernelError::VertexOutOfRange`] for one without an owner.
+/// [`KernelError::Owner`] for the first vertex whose owner is not a rank,
+/// [`KernelError::VertexOutOfRange`] for one without an owner.
 pub(crate) fn check(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,
@@ -134,20 +143,27 @@ mod tests {
     use crate::philox::{Draws, Stream, StreamKey};
     use crate::{Split, split_by_owner};
 
-    /// Splits `ids` by `owners`, and moves the vertices of rank `last` back to where the host has them; or the error.
-    fn split(gpu: &Gpu, ids: &[u32], owners: DeviceOwners<'_>, [ranks, last]: [usize; 2]) -> Result<Split, GpuError> {
+    /// Splits `ids` by `owners`, and moves the vertices of rank `last` back to where the host has
+    /// them; or the error.
+    fn split(
+        gpu: &Gpu,
+        ids: &[u32],
+        owners: DeviceOwners<'_>,
+        [ranks, last]: [usize; 2],
+    ) -> Result<Split, GpuError> {
         let words = gpu.upload(&[ids.len() as u64, 0])?;
         let at = words.slice().address();
         // Room for more ids than there are.
         let on_gpu = gpu.upload(&[ids, &[u32::MAX; 700]].concat())?;
         let waits = gpu.counts().waits;
-        let by_owner = ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };
+        let by_owner =
+            ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };
         let Groups { order, ids: grouped, starts } = by_owner.group(gpu)?;
         assert_eq!(gpu.counts().waits, waits);
         check(gpu, on_gpu.slice(), owners, ranks, words.to_vec()?[1])?;
         let counts = counts(&starts.to_vec()?, last);
-        let [mut order, grouped] =
-            [order, grouped].map(|list| list.slice().part(0, ids.len()).unwrap().to_vec(gpu).unwrap());
+        let [mut order, grouped] = [order, grouped]
+            .map(|list| list.slice().part(0, ids.len()).unwrap().to_vec(gpu).unwrap());
         assert!(order.iter().map(|&at| ids[at as usize]).eq(grouped));
         let of_last = order.split_off(ids.len() - counts[last]);
         let before: usize = counts[..last].iter().sum();
@@ -157,17 +173,29 @@ mod tests {
 
     #[test]
     fn groups_are_those_of_the_host() {
-        let cases = [(0, 3), (1, 1), (33, 2), (5000, 4), (3000, 1000), (700, 40_000), (40_000, 9), (512, 70_000)];
+        let cases = [
+            (0, 3),
+            (1, 1),
+            (33, 2),
+            (5000, 4),
+            (3000, 1000),
+            (700, 40_000),
+            (40_000, 9),
+            (512, 70_000),
+        ];
         for (case, (len, ranks)) in cases.into_iter().enumerate() {
             let gpu = Gpu::under_test(case as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(6, Stream::Generate), case as u32);
             let ids: Vec<u32> = (0..len).map(|_| draws.below(1000)).collect();
             // Rank 1 owns nothing, where there are others.
-            let owners: Vec<u16> =
-                (0..1000).map(|v| v * 7 % ranks.min(65_000)).map(|r| if r == 1 { 0 } else { r as u16 }).collect();
+            let owners: Vec<u16> = (0..1000)
+                .map(|v| v * 7 % ranks.min(65_000))
+                .map(|r| if r == 1 { 0 } else { r as u16 })
+                .collect();
             let on_gpu = gpu.upload(&owners).unwrap();
             for last in [0, ranks / 2, ranks - 1] {
-                let found = split(&gpu, &ids, DeviceOwners::Map(on_gpu.slice()), [ranks, last]).unwrap();
+                let found =
+                    split(&gpu, &ids, DeviceOwners::Map(on_gpu.slice()), [ranks, last]).unwrap();
                 let expected = split_by_owner(&ids, ranks, |v| owners[v as usize].into()).unwrap();
                 assert!(found == expected, "{len} ids, {ranks} ranks");
                 let found = split(&gpu, &ids, DeviceOwners::InTurn, [ranks, last]).unwrap();
@@ -181,9 +209,17 @@ mod tests {
     fn owners_that_are_no_ranks_are_refused() {
         let gpu = Gpu::under_test(0);
         let owners = gpu.upload(&[0u16, 1, 2, 9]).unwrap();
-        let error = |ids: &[u32], ranks| split(&gpu, ids, DeviceOwners::Map(owners.slice()), [ranks, 0]).err().unwrap();
-        assert_eq!(error(&[0, 2, 3], 3), GpuError::Input(KernelError::Owner { vertex: 3, owner: 9, ranks: 3 }));
-        assert_eq!(error(&[0, 2, 3], 2), GpuError::Input(KernelError::Owner { vertex: 2, owner: 2, ranks: 2 }));
+        let error = |ids: &[u32], ranks| {
+            split(&gpu, ids, DeviceOwners::Map(owners.slice()), [ranks, 0]).err().unwrap()
+        };
+        assert_eq!(
+            error(&[0, 2, 3], 3),
+            GpuError::Input(KernelError::Owner { vertex: 3, owner: 9, ranks: 3 })
+        );
+        assert_eq!(
+            error(&[0, 2, 3], 2),
+            GpuError::Input(KernelError::Owner { vertex: 2, owner: 2, ranks: 2 })
+        );
         let beyond = KernelError::VertexOutOfRange { vertex: u32::MAX, num_vertices: 4 };
         assert_eq!(error(&[0, u32::MAX, 9], 3), GpuError::Input(beyond));
         let none = split(&gpu, &[1], DeviceOwners::InTurn, [0, 0]).err().unwrap();

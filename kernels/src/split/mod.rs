@@ -1,6 +1,7 @@
 //! Vertices of a batch grouped by the rank that owns them.
 //!
-//! Contract, on every device: a stable sort by owner, so that each rank receives its vertices in the sender's order.
+//! Contract, on every device: a stable sort by owner, so that each rank receives its vertices in
+//! the sender's order.
 
 mod cpu;
 pub(crate) mod cuda;
@@ -13,7 +14,8 @@ pub use cuda::DeviceOwners;
 pub struct Split {
     /// Number of vertices that each rank owns.
     pub counts: Vec<usize>,
-    /// Positions in the list: first the positions of rank 0 in their order, then of rank 1, and so on.
+    /// Positions in the list: first the positions of rank 0 in their order, then of rank 1, and so
+    /// on.
     pub order: Vec<u32>,
 }
 

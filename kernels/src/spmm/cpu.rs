@@ -1,9 +1,10 @@
 //! Sums and means of rows on the host.
 //!
-//! Returns: one row per target; backwards, one row per source or one value per edge. Input: checked [`HostEdges`],
-//! matrices of matching sizes. Idea: forwards a task owns a range of targets, backwards a range of sources with the
-//! edges grouped by source, so nothing is scattered and nothing is atomic; ranges have equal numbers of edges. Rows are
-//! prefetched a few edges ahead. Cost: one read of a row for each edge, one write of each output row.
+//! Returns: one row per target; backwards, one row per source or one value per edge. Input: checked
+//! [`HostEdges`], matrices of matching sizes. Idea: forwards a task owns a range of targets,
+//! backwards a range of sources with the edges grouped by source, so nothing is scattered and
+//! nothing is atomic; ranges have equal numbers of edges. Rows are prefetched a few edges ahead.
+//! Cost: one read of a row for each edge, one write of each output row.
 
 use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
@@ -29,21 +30,26 @@ pub struct Aggregation<'a> {
     pub reduce: Reduce,
     /// A factor for the row of each edge, in the order of [`HostEdges::sources`]; 1 when `None`.
     pub weights: Option<&'a [f32]>,
-    /// Whether the target's own row comes first: output rows are then twice as wide. Row `t` of the sources is target
-    /// `t`'s own.
+    /// Whether the target's own row comes first: output rows are then twice as wide. Row `t` of the
+    /// sources is target `t`'s own.
     pub concat_self: bool,
 }
 
 impl Aggregation<'_> {
-    /// [`Aggregation::forward`] for the rows of a matrix, each of `dim` values. It is not generic, so it is optimised with this crate
-    /// where the tests do not optimise the crate that calls it.
+    /// [`Aggregation::forward`] for the rows of a matrix, each of `dim` values. It is not generic,
+    /// so it is optimised with this crate where the tests do not optimise the crate that calls it.
     ///
     /// # Errors
     /// Errors of [`Aggregation::forward`].
     ///
     /// # Panics
     /// If `rows` does not have a row for each source.
-    pub fn forward_f32(&self, rows: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
+    pub fn forward_f32(
+        &self,
+        rows: &[f32],
+        dim: usize,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
         self.forward(
             #[inline(always)]
             |source| &rows[source as usize * dim..][..dim],
@@ -52,12 +58,13 @@ impl Aggregation<'_> {
         )
     }
 
-    /// Sets row `t` of `out` (targets × [`Aggregation::out_dim`]) to the aggregate of `rows(source)` over the edges
-    /// into `t`, widened to `f32`. `rows` returns row `source`, `dim` values in any memory.
+    /// Sets row `t` of `out` (targets × [`Aggregation::out_dim`]) to the aggregate of
+    /// `rows(source)` over the edges into `t`, widened to `f32`. `rows` returns row `source`, `dim`
+    /// values in any memory.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
-    /// of its own.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
+    /// a target has no row of its own.
     ///
     /// # Panics
     /// If `rows` gives a row that is not `dim` wide.
@@ -69,39 +76,59 @@ impl Aggregation<'_> {
     ) -> Result<(), KernelError> {
         let Self { edges, .. } = *self;
         self.check()?;
-        KernelError::check_matrix("output of aggregation", edges.num_targets(), self.out_dim(dim), out.len())?;
+        KernelError::check_matrix(
+            "output of aggregation",
+            edges.num_targets(),
+            self.out_dim(dim),
+            out.len(),
+        )?;
         if dim == 0 {
             return Ok(());
         }
         let sources = edges.sources();
-        for_balanced_rows!(edges.indptr(), dim, Part::rows(out, self.out_dim(dim)), |targets, out| {
-            for (target, out) in targets.zip(out.values.chunks_exact_mut(self.out_dim(dim))) {
-                let (own, sum) = out.split_at_mut(self.own_dim(dim));
-                if self.concat_self {
-                    rows(target as u32).write_to(own);
-                }
-                sum.fill(0.0);
-                let scale = self.scale(target);
-                for edge in edges.of(target) {
-                    if let Some(&next) = sources.get(edge + ahead(dim)) {
-                        prefetch_all(rows(next).bytes());
+        for_balanced_rows!(
+            edges.indptr(),
+            dim,
+            Part::rows(out, self.out_dim(dim)),
+            |targets, out| {
+                for (target, out) in targets.zip(out.values.chunks_exact_mut(self.out_dim(dim))) {
+                    let (own, sum) = out.split_at_mut(self.own_dim(dim));
+                    if self.concat_self {
+                        rows(target as u32).write_to(own);
                     }
-                    rows(sources[edge]).add_to(self.factor(edge, scale), sum);
+                    sum.fill(0.0);
+                    let scale = self.scale(target);
+                    for edge in edges.of(target) {
+                        if let Some(&next) = sources.get(edge + ahead(dim)) {
+                            prefetch_all(rows(next).bytes());
+                        }
+                        rows(sources[edge]).add_to(self.factor(edge, scale), sum);
+                    }
                 }
             }
-        });
+        );
         Ok(())
     }
 
-    /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets ×
-    /// [`Aggregation::out_dim`]) is the gradient of the output.
+    /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient`
+    /// (targets × [`Aggregation::out_dim`]) is the gradient of the output.
     ///
     /// # Errors
     /// Errors of [`Aggregation::forward`].
-    pub fn backward(&self, gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
+    pub fn backward(
+        &self,
+        gradient: &[f32],
+        dim: usize,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
-        KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        KernelError::check_matrix(
+            "gradient of aggregation",
+            edges.num_targets(),
+            stride,
+            gradient.len(),
+        )?;
         KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
         if dim == 0 {
             return Ok(());
@@ -118,7 +145,8 @@ impl Aggregation<'_> {
                     if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
                         prefetch_all(row(next));
                     }
-                    let (target, edge) = (by_source.targets[place], by_source.edges[place] as usize);
+                    let (target, edge) =
+                        (by_source.targets[place], by_source.edges[place] as usize);
                     row(target).add_to(self.factor(edge, self.scale(target as usize)), out);
                 }
             }
@@ -126,8 +154,8 @@ impl Aggregation<'_> {
         Ok(())
     }
 
-    /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
-    /// divided by the number of edges for the mean.
+    /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its
+    /// target's gradient, divided by the number of edges for the mean.
     ///
     /// # Errors
     /// Errors of [`Aggregation::forward`].
@@ -141,7 +169,12 @@ impl Aggregation<'_> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
         KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
-        KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        KernelError::check_matrix(
+            "gradient of aggregation",
+            edges.num_targets(),
+            stride,
+            gradient.len(),
+        )?;
         KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
         let row = |source: u32| &rows[source as usize * dim..][..dim];
         for_balanced_rows!(edges.indptr(), dim, Part::edges(out, 1, 0), |targets, out| {

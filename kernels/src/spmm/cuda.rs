@@ -1,13 +1,18 @@
 //! Sums, means and maxima of rows over edges on a GPU.
 //!
-//! Inputs and results are those of the functions for the host, in memory of the device. Idea: `rows.cuh`; each column of a row is
-//! summed in the order of its edges, so that results are the host's bit for bit, except for rows of more than 512 edges, which are
-//! summed in pieces. Rows of bf16 and f16 are summed in f32 too, and sums may be rounded to either as they are written: half the bytes.
-//! A load takes 16 bytes of a row where its width and address are multiples of that; in rows of 16-bit values of which only four are
-//! aligned (100 columns, for example) a thread still sums eight columns, by two loads. Backwards the edges are grouped by source
-//! (once), so nothing is scattered. Cost: one read of a row for each edge, one write of each output row; the host does not wait.
+//! Inputs and results are those of the functions for the host, in memory of the device. Idea:
+//! `rows.cuh`; each column of a row is summed in the order of its edges, so that results are the
+//! host's bit for bit, except for rows of more than 512 edges, which are summed in pieces. Rows of
+//! bf16 and f16 are summed in f32 too, and sums may be rounded to either as they are written: half
+//! the bytes. A load takes 16 bytes of a row where its width and address are multiples of that; in
+//! rows of 16-bit values of which only four are aligned (100 columns, for example) a thread still
+//! sums eight columns, by two loads. Backwards the edges are grouped by source (once), so nothing
+//! is scattered. Cost: one read of a row for each edge, one write of each output row; the host does
+//! not wait.
 
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
+use crate::cuda::{
+    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments,
+};
 use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
@@ -18,7 +23,8 @@ use super::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
 
 pub(crate) static MODULE: Module = Module { name: "spmm", source: include_str!("cuda.cu") };
 /// Sums that are rounded.
-pub(crate) static NARROW: Module = Module { name: "spmm_narrow", source: include_str!("narrow.cu") };
+pub(crate) static NARROW: Module =
+    Module { name: "spmm_narrow", source: include_str!("narrow.cu") };
 /// Maxima.
 pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!("max.cu") };
 
@@ -27,8 +33,8 @@ pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!(
 pub enum DeviceRows<'a, T> {
     /// The rows of the sources, one after the other.
     Matrix(DeviceSlice<'a, T>),
-    /// The row of the table at the position of each source, as if it were gathered: values are multiplied by the scale
-    /// of the row, and rounded to the type of the output.
+    /// The row of the table at the position of each source, as if it were gathered: values are
+    /// multiplied by the scale of the row, and rounded to the type of the output.
     At(DeviceTable<'a, T>, DeviceSlice<'a, u32>),
 }
 
@@ -52,12 +58,13 @@ pub struct DeviceAggregation<'a> {
 }
 
 impl DeviceAggregation<'_> {
-    /// Sets row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) to the aggregate of the rows of the sources of
-    /// the edges into `t`, widened to `f32`; the result is rounded to the type of `out`. A missing row counts as NaNs.
+    /// Sets row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) to the aggregate of the
+    /// rows of the sources of the edges into `t`, widened to `f32`; the result is rounded to the
+    /// type of `out`. A missing row counts as NaNs.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
-    /// of its own; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
+    /// a target has no row of its own; errors of the GPU.
     pub fn forward<'r, T: DeviceValue, O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -82,8 +89,8 @@ impl DeviceAggregation<'_> {
         sum.launch(gpu, out, [stride, self.own_dim(dim)])
     }
 
-    /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets ×
-    /// [`DeviceAggregation::out_dim`]) is the gradient of the output.
+    /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient`
+    /// (targets × [`DeviceAggregation::out_dim`]) is the gradient of the output.
     ///
     /// # Errors
     /// Errors of [`DeviceAggregation::forward`].
@@ -97,8 +104,9 @@ impl DeviceAggregation<'_> {
         self.backward_of(gpu, gradient, None, dim, out)
     }
 
-    /// Like [`DeviceAggregation::backward`], if `rows`, the source rows, are the output of ReLU and of dropout, which
-    /// multiplied the kept values by `keep`: sets `out` to the gradient of the input of ReLU.
+    /// Like [`DeviceAggregation::backward`], if `rows`, the source rows, are the output of ReLU and
+    /// of dropout, which multiplied the kept values by `keep`: sets `out` to the gradient of the
+    /// input of ReLU.
     ///
     /// # Errors
     /// Errors of [`DeviceAggregation::forward`].
@@ -125,7 +133,12 @@ impl DeviceAggregation<'_> {
     ) -> Result<(), GpuError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
-        KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        KernelError::check_matrix(
+            "gradient of aggregation",
+            edges.num_targets(),
+            stride,
+            gradient.len(),
+        )?;
         KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
         if dim == 0 {
             return Ok(());
@@ -133,15 +146,18 @@ impl DeviceAggregation<'_> {
         let sum = SumRows {
             over: Over::Sources(edges.by_source(gpu)?, edges.indptr()),
             kernel: O::of(T::SUM_BY_SOURCE),
-            table: RowTable { offset: self.own_dim(dim), ..RowTable::matrix(gradient, edges.num_targets(), stride) },
+            table: RowTable {
+                offset: self.own_dim(dim),
+                ..RowTable::matrix(gradient, edges.num_targets(), stride)
+            },
             factors: Factors { relu, ..self.factors(edges.num_targets()) },
             dim,
         };
         sum.launch(gpu, out, [dim, 0])
     }
 
-    /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
-    /// divided by the number of edges for the mean.
+    /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its
+    /// target's gradient, divided by the number of edges for the mean.
     ///
     /// # Errors
     /// Errors of [`DeviceAggregation::forward`].
@@ -156,9 +172,20 @@ impl DeviceAggregation<'_> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
         KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
-        KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        KernelError::check_matrix(
+            "gradient of aggregation",
+            edges.num_targets(),
+            stride,
+            gradient.len(),
+        )?;
         KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
-        let ends = EndProducts { edges, heads: 1, head_dim: dim, own: false, mean: self.reduce == Reduce::Mean };
+        let ends = EndProducts {
+            edges,
+            heads: 1,
+            head_dim: dim,
+            own: false,
+            mean: self.reduce == Reduce::Mean,
+        };
         let aligned = [rows.address(), gradient.address(), self.own_dim(dim) as u64 * 4];
         let rest = arguments![rows, gradient, stride, self.own_dim(dim)];
         ends.launch(gpu, products_of::<f32>(), &aligned, &rest, out)
@@ -188,7 +215,11 @@ impl DeviceAggregation<'_> {
 }
 
 /// `rows`, one for each of `sources` sources, as the kernel takes them.
-fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize) -> Result<RowTable, KernelError> {
+fn table_of<T: DeviceValue>(
+    rows: DeviceRows<'_, T>,
+    sources: usize,
+    dim: usize,
+) -> Result<RowTable, KernelError> {
     match rows {
         DeviceRows::Matrix(values) => {
             KernelError::check_matrix("rows to aggregate", sources, dim, values.len())?;
@@ -224,8 +255,8 @@ pub(crate) struct EndProducts<'a> {
 }
 
 impl EndProducts<'_> {
-    /// Runs `kernel`, whose arguments are `Ends` and `rest`; `aligned` are the addresses, with bytes per value, that
-    /// decide whether it may load four values at once.
+    /// Runs `kernel`, whose arguments are `Ends` and `rest`; `aligned` are the addresses, with
+    /// bytes per value, that decide whether it may load four values at once.
     pub(crate) fn launch(
         &self,
         gpu: &Gpu,
@@ -235,7 +266,8 @@ impl EndProducts<'_> {
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let Self { edges, heads, head_dim, own, mean } = *self;
-        let wide = head_dim.is_multiple_of(4) && aligned.iter().all(|address| address.is_multiple_of(16));
+        let wide =
+            head_dim.is_multiple_of(4) && aligned.iter().all(|address| address.is_multiple_of(16));
         let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let words = [
@@ -254,7 +286,8 @@ impl EndProducts<'_> {
     }
 }
 
-/// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima have the rows' type: each is a value of a row.
+/// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima have the rows' type: each is a value of
+/// a row.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
@@ -272,11 +305,20 @@ pub fn aggregate_max_on_device<T: DeviceRow>(
     let wide = dim.is_multiple_of(4)
         && [rows.address(), out.address(), picked.address()].iter().all(|at| at.is_multiple_of(16));
     let width = if wide { 4 } else { 1 };
-    let rest = arguments![rows, edges.num_sources(), dim, edges.sources(), &*out, &*picked, u32::from(wide)];
+    let rest = arguments![
+        rows,
+        edges.num_sources(),
+        dim,
+        edges.sources(),
+        &*out,
+        &*picked,
+        u32::from(wide)
+    ];
     edges.by_target().sum(gpu, row_kernel!(MAX, "max_forward", T), dim / width, 8 * width, &rest)
 }
 
-/// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded once to the gradient's type.
+/// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded
+/// once to the gradient's type.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
@@ -292,7 +334,9 @@ pub fn aggregate_max_backward_on_device<T: DeviceRow>(
     KernelError::check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
     KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
     let wide = dim.is_multiple_of(4)
-        && [picked.address(), gradient.address(), out.address()].iter().all(|at| at.is_multiple_of(16));
+        && [picked.address(), gradient.address(), out.address()]
+            .iter()
+            .all(|at| at.is_multiple_of(16));
     let width = if wide { 4 } else { 1 };
     let by = edges.by_source(gpu)?;
     let rest = arguments![picked, gradient, dim, &by.targets, &by.edges, &*out, u32::from(wide)];

@@ -1,4 +1,5 @@
-// Maxima of rows over edges, and their gradients: the first of equal values, and any NaN; in the type of the rows.
+// Maxima of rows over edges, and their gradients: the first of equal values, and any NaN; in the
+// type of the rows.
 #include "device.cuh"
 #include "rows.cuh"
 

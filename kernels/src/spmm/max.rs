@@ -1,8 +1,9 @@
 //! The largest value of each column among the rows of a target's sources, on the host.
 //!
-//! Returns: the maxima, and for each of them the edge it came from (the first, among equals). Backwards each gradient goes
-//! to that edge's source, so a source that is drawn twice is not counted twice. A NaN wins. Cost: as a sum, with one
-//! `u32` more written for each value, and read again for each edge.
+//! Returns: the maxima, and for each of them the edge it came from (the first, among equals).
+//! Backwards each gradient goes to that edge's source, so a source that is drawn twice is not
+//! counted twice. A NaN wins. Cost: as a sum, with one `u32` more written for each value, and read
+//! again for each edge.
 
 use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
@@ -12,8 +13,8 @@ use crate::simd::ahead;
 /// The edge of a maximum over no values.
 const NONE: u32 = u32::MAX;
 
-/// Sets row `t` of `out` (targets × `dim`) to the maxima over the rows of `t`'s sources, zeros without edges; and row
-/// `t` of `picked`, of the same size, to the edges they came from.
+/// Sets row `t` of `out` (targets × `dim`) to the maxima over the rows of `t`'s sources, zeros
+/// without edges; and row `t` of `picked`, of the same size, to the edges they came from.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -59,8 +60,8 @@ fn raise(best: &mut [f32], picked: &mut [u32], row: &[f32], edge: u32) {
     }
 }
 
-/// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets × `dim`) is the
-/// gradient of the maxima, `picked` the edges that [`aggregate_max`] returned.
+/// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets ×
+/// `dim`) is the gradient of the maxima, `picked` the edges that [`aggregate_max`] returned.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has the wrong length.
@@ -82,7 +83,8 @@ pub fn aggregate_max_backward(
         for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
             out.fill(0.0);
             for place in by_source.of(source) {
-                let (target, edge) = (by_source.targets[place] as usize * dim, by_source.edges[place]);
+                let (target, edge) =
+                    (by_source.targets[place] as usize * dim, by_source.edges[place]);
                 let (picked, gradient) = (&picked[target..][..dim], &gradient[target..][..dim]);
                 for ((sum, &from), &value) in out.iter_mut().zip(picked).zip(gradient) {
                     *sum += if from == edge { value } else { 0.0 };

@@ -1,11 +1,12 @@
-// Weighted sums of rows over edges, from rows of any stored type to rows of f32, bf16 or f16. Each file that includes
-// this has the kernels of some types: a run needs few of them, and they take long to compile.
+// Weighted sums of rows over edges, from rows of any stored type to rows of f32, bf16 or f16. Each
+// file that includes this has the kernels of some types: a run needs few of them, and they take
+// long to compile.
 #include "device.cuh"
 #include "rows.cuh"
 
-// Rows of `stride` values; columns from `offset` on count. If there are `positions`, row i is row positions[i] of the
-// table, and its values count as if they were gathered: multiplied by the row's scale, and rounded to the type of rows.
-// Without values, all values count as ones.
+// Rows of `stride` values; columns from `offset` on count. If there are `positions`, row i is row
+// positions[i] of the table, and its values count as if they were gathered: multiplied by the row's
+// scale, and rounded to the type of rows. Without values, all values count as ones.
 struct Table {
     const void *values;
     u64 rows;
@@ -17,10 +18,12 @@ struct Table {
 // Part of a target's own row in its sum.
 constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
 
-// Factors of an edge's row: a weight for each edge and head, and with `mean` one over the number of the target's edges. With
-// self-loops the weight of the target's own row precedes the weights of its edges. `edges` has the edge of each place. With
-// `keep` weights come from attention, after dropout. `relu` are rows of the output's shape and type, the output of ReLU and
-// of dropout, which multiplied by `relu_keep`: sums by source, their gradients, then become gradients of the input of ReLU.
+// Factors of an edge's row: a weight for each edge and head, and with `mean` one over the number of
+// the target's edges. With self-loops the weight of the target's own row precedes the weights of
+// its edges. `edges` has the edge of each place. With `keep` weights come from attention, after
+// dropout. `relu` are rows of the output's shape and type, the output of ReLU and of dropout, which
+// multiplied by `relu_keep`: sums by source, their gradients, then become gradients of the input of
+// ReLU.
 struct Factors {
     const float *weights;
     const u32 *edges, *indptr;
@@ -30,7 +33,8 @@ struct Factors {
     const void *relu;
 };
 
-// W values as they are stored, in words of 32 bits. As values of 16 bits they would take a register each.
+// W values as they are stored, in words of 32 bits. As values of 16 bits they would take a register
+// each.
 template <typename T, int W> struct Raw {
     u32 word[(W * sizeof(T) + 3) / 4];
 
@@ -46,14 +50,16 @@ template <typename T, int W> struct Raw {
     }
 };
 
-// Sums rows of T in f32 to rows of O: W columns of a row at once, PART of them per load or store. Rows of a multiple of
-// PART columns may end within a chunk. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
+// Sums rows of T in f32 to rows of O: W columns of a row at once, PART of them per load or store.
+// Rows of a multiple of PART columns may end within a chunk. PLAIN is for rows of a matrix without
+// weights, whose kernel needs fewer registers.
 template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> struct Sum {
     typedef Chunk<W> Acc;
     struct Found {
         u32 position, edge;
     };
-    // In the stored type: widened 16-bit values would take twice the registers while their loads are under way.
+    // In the stored type: widened 16-bit values would take twice the registers while their loads
+    // are under way.
     struct Term {
         Raw<T, W> values;
         float scale, factor;
@@ -87,8 +93,8 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
         return i < table.count ? table.positions[i] : ~0u;
     }
 
-    // Loads W columns of the row at a position, from a column of the table's rows on, for `value_of`. The term's factor
-    // becomes NaN if there is no such row.
+    // Loads W columns of the row at a position, from a column of the table's rows on, for
+    // `value_of`. The term's factor becomes NaN if there is no such row.
     __device__ __forceinline__ void fetch(Term &term, u64 at, u64 column) const {
         if (!PLAIN && !table.values) return;
         if (at >= table.rows) {
@@ -176,7 +182,8 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
     }
 };
 
-// The registers of a thread are limited, so that a multiprocessor holds three blocks of sums of f32 rows without weights, and two of others.
+// The registers of a thread are limited, so that a multiprocessor holds three blocks of sums of f32
+// rows without weights, and two of others.
 #define SUM(name, T, O, BY_SOURCE, PLAIN)                                                                                     \
     KERNEL_ENTRY void __launch_bounds__(256, PLAIN && sizeof(T) == 4 ? 3 : 2) name(Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 part) { \
         constexpr int W = sizeof(T) < 4 ? 8 : 4;                                                                              \

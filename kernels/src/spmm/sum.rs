@@ -1,7 +1,7 @@
 //! The kernel behind every weighted sum of rows over edges on a GPU: its arguments, and its launch.
 //!
-//! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they
-//! differ in the sources of factors and rows.
+//! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over
+//! the edges of `r`; they differ in the sources of factors and rows.
 
 use bytemuck::Pod;
 
@@ -30,11 +30,19 @@ impl RowTable {
     /// `rows` rows of `dim` values, one after the other.
     pub(crate) fn matrix<T: Pod>(values: DeviceSlice<'_, T>, rows: usize, dim: usize) -> Self {
         let value_bytes = size_of::<T>();
-        Self { values: values.address(), value_bytes, rows, count: rows, stride: dim, ..Self::default() }
+        Self {
+            values: values.address(),
+            value_bytes,
+            rows,
+            count: rows,
+            stride: dim,
+            ..Self::default()
+        }
     }
 
     fn words(&self, dim: usize) -> [u64; 8] {
-        let [rows, count, stride, offset] = [self.rows, self.count, self.stride, self.offset].map(|n| n as u64);
+        let [rows, count, stride, offset] =
+            [self.rows, self.count, self.stride, self.offset].map(|n| n as u64);
         [self.values, rows, self.scales, self.positions, count, stride, offset, dim as u64]
     }
 }
@@ -66,8 +74,8 @@ pub(crate) struct Factors {
     pub mean: bool,
     /// Factor of weights that come from attention, where negative ones are dropped; else 0.
     pub keep: f32,
-    /// Address of the output rows of ReLU, and the factor of the dropout after it, if sums by source are to become the
-    /// gradient of the input of ReLU.
+    /// Address of the output rows of ReLU, and the factor of the dropout after it, if sums by
+    /// source are to become the gradient of the input of ReLU.
     pub relu: Option<(u64, f32)>,
 }
 
@@ -101,24 +109,45 @@ impl SumRows<'_> {
     ) -> Result<(), GpuError> {
         let Self { table, factors, dim, .. } = *self;
         let (rows, list, edges, indptr) = match self.over {
-            Over::Targets(rows, list) => (rows, list.map_or(0, |list| list.address()), 0, rows.slice()),
-            Over::Sources(by, indptr) => (&by.rows, by.targets.slice().address(), by.edges.slice().address(), indptr),
+            Over::Targets(rows, list) => {
+                (rows, list.map_or(0, |list| list.address()), 0, rows.slice())
+            }
+            Over::Sources(by, indptr) => {
+                (&by.rows, by.targets.slice().address(), by.edges.slice().address(), indptr)
+            }
         };
         let heads = factors.heads.max(1);
         let head_dim = dim / heads;
         let value_bytes = if table.value_bytes == 0 { size_of::<f32>() } else { table.value_bytes };
-        // Columns of a chunk, which has one head. 16-bit rows whose width is a multiple of four but not of eight are loaded in fours.
+        // Columns of a chunk, which has one head. 16-bit rows whose width is a multiple of four but
+        // not of eight are loaded in fours.
         let wide = if value_bytes < size_of::<f32>() { 8 } else { 4 };
         let columns = [dim, table.stride, table.offset, stride, offset];
         let (relu, relu_keep) = factors.relu.unwrap_or_default();
         let to = (out.address(), size_of::<O>());
         let part = match heads == 1 || head_dim.is_multiple_of(wide) {
-            true => values_at_once(&columns, &[(table.values, value_bytes)], &[to, (relu, size_of::<O>())]),
+            true => values_at_once(
+                &columns,
+                &[(table.values, value_bytes)],
+                &[to, (relu, size_of::<O>())],
+            ),
             false => 1,
         };
-        let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
+        let (heads, own) = (
+            heads as u64 | (head_dim as u64) << 32,
+            factors.own as u64 | u64::from(factors.mean) << 32,
+        );
         let keep = u64::from(factors.keep.to_bits()) | u64::from(relu_keep.to_bits()) << 32;
-        let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, keep, relu];
+        let words = [
+            factors.weights,
+            edges,
+            indptr.address(),
+            factors.num_own as u64,
+            heads,
+            own,
+            keep,
+            relu,
+        ];
         let rest = arguments![table.words(dim), words, list, out, stride, offset, part as u32];
         let width = if part == 1 { 1 } else { wide };
         let plain = table.values != 0 && [table.positions, table.scales, factors.weights] == [0; 3];
@@ -141,7 +170,8 @@ impl SumRows<'_> {
     }
 }
 
-/// The largest power of 2, at most a warp, that has no more lanes than `chunks`, or enough for all of them.
+/// The largest power of 2, at most a warp, that has no more lanes than `chunks`, or enough for all
+/// of them.
 pub(crate) fn lanes(chunks: usize) -> usize {
     chunks.next_power_of_two().clamp(1, 32)
 }

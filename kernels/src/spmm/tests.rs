@@ -1,5 +1,5 @@
-//! Every aggregation against loops in f64, its gradients against finite differences of those loops, and against itself on
-//! other numbers of threads.
+//! Every aggregation against loops in f64, its gradients against finite differences of those loops,
+//! and against itself on other numbers of threads.
 
 pub mod device;
 
@@ -72,7 +72,10 @@ pub fn assert_close(found: &[f32], expected: &[f64], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1e-3, |largest: f64, value| largest.max(value.abs()));
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert!((f64::from(*found) - expected).abs() <= 1e-5 * scale, "{what}, {i}: {found}, expected {expected}");
+        assert!(
+            (f64::from(*found) - expected).abs() <= 1e-5 * scale,
+            "{what}, {i}: {found}, expected {expected}"
+        );
     }
 }
 
@@ -91,9 +94,14 @@ pub fn on_any_threads<T: PartialEq + std::fmt::Debug + Send>(body: impl Fn() -> 
 /// The shapes that operators are tested on: edges and width.
 pub fn cases() -> Vec<(String, HostEdges, usize)> {
     let mut cases = Vec::new();
-    for (targets, sources, degree, hub) in
-        [(1, 1, 0, 0), (3, 7, 0, 0), (40, 90, 6, 0), (40, 40, 2, 0), (300, 900, 9, 4000), (1, 2, 0, 5)]
-    {
+    for (targets, sources, degree, hub) in [
+        (1, 1, 0, 0),
+        (3, 7, 0, 0),
+        (40, 90, 6, 0),
+        (40, 40, 2, 0),
+        (300, 900, 9, 4000),
+        (1, 2, 0, 5),
+    ] {
         for dim in [1, 5, 16, 33, 256] {
             let seed = cases.len() as u32;
             let name = format!("{targets} targets, {sources} sources, hub {hub}, width {dim}");
@@ -108,7 +116,9 @@ pub fn cases() -> Vec<(String, HostEdges, usize)> {
 
 fn kinds() -> Vec<(Reduce, bool, bool)> {
     let both = [false, true];
-    let pairs = [Reduce::Sum, Reduce::Mean].into_iter().flat_map(|reduce| both.map(|weighted| (reduce, weighted)));
+    let pairs = [Reduce::Sum, Reduce::Mean]
+        .into_iter()
+        .flat_map(|reduce| both.map(|weighted| (reduce, weighted)));
     pairs.flat_map(|(reduce, weighted)| both.map(|own| (reduce, weighted, own))).collect()
 }
 
@@ -141,7 +151,12 @@ fn for_each_case(body: impl Fn(&str, &Aggregation<'_>, &[f32], usize)) {
             }
             let weights = weighted.then_some(&weights[..]);
             let op = Aggregation { edges: &edges, reduce, weights, concat_self };
-            body(&format!("{name}, {reduce:?}, weighted {weighted}, beside own {concat_self}"), &op, &rows, dim);
+            body(
+                &format!("{name}, {reduce:?}, weighted {weighted}, beside own {concat_self}"),
+                &op,
+                &rows,
+                dim,
+            );
         }
     }
 }
@@ -168,7 +183,11 @@ fn oracle_gradients_are_the_finite_differences_of_the_definition() {
     for_each_case(|name, op, rows, dim| {
         let gradient = values(3, op.edges.num_targets() * op.out_dim(dim));
         let objective = |rows: &[f64], weights: Option<&[f64]>| -> f64 {
-            naive(op, rows, weights, dim).iter().zip(&gradient).map(|(out, g)| out * f64::from(*g)).sum()
+            naive(op, rows, weights, dim)
+                .iter()
+                .zip(&gradient)
+                .map(|(out, g)| out * f64::from(*g))
+                .sum()
         };
         let found = on_any_threads(|| {
             let mut out = vec![f32::NAN; rows.len()];
@@ -234,7 +253,8 @@ fn oracle_maxima_and_their_gradients() {
                 assert_eq!(out[at], best.map_or(0.0, value), "{name}");
                 assert_eq!(picked[at], best.map_or(u32::MAX, |edge| edge as u32), "{name}");
                 if let Some(edge) = best {
-                    expected[edges.sources()[edge] as usize * dim + column] += f64::from(gradient[at]);
+                    expected[edges.sources()[edge] as usize * dim + column] +=
+                        f64::from(gradient[at]);
                 }
             }
         }
@@ -262,7 +282,8 @@ fn the_first_of_equals_and_any_nan_is_the_maximum() {
 fn stored_rows_are_aggregated_where_they_lie() {
     let (edges, dim) = (edges(4, 30, 50, 6, 0), 19);
     let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, concat_self: true };
-    let numbers: Vec<f32> = values(5, 200 * dim).iter().map(|value| (value * 250.0).round()).collect();
+    let numbers: Vec<f32> =
+        values(5, 200 * dim).iter().map(|value| (value * 250.0).round()).collect();
     // Row s of the layer is vertex 3s + 1 of the table.
     let at = |source: u32| (3 * source as usize + 1) * dim;
     let rows: Vec<f64> = (0..50).flat_map(|s| wide(&numbers[at(s)..][..dim])).collect();
@@ -281,7 +302,8 @@ fn stored_rows_are_aggregated_where_they_lie() {
     check(&mut out, "f16");
     op.forward(|s| &brains[at(s)..][..dim], dim, &mut out).unwrap();
     check(&mut out, "bf16");
-    op.forward(|s| ScaledRow { scale: 1.0, values: &bytes[at(s)..][..dim] }, dim, &mut out).unwrap();
+    op.forward(|s| ScaledRow { scale: 1.0, values: &bytes[at(s)..][..dim] }, dim, &mut out)
+        .unwrap();
     check(&mut out, "int8");
 }
 
@@ -289,7 +311,8 @@ fn stored_rows_are_aggregated_where_they_lie() {
 fn wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 1, 2], vec![0, 0], 1).unwrap();
     let op = Aggregation { edges: &edges, reduce: Reduce::Sum, weights: None, concat_self: false };
-    let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+    let length =
+        |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
     let row = |_| &[1.0f32, 2.0][..];
     assert!(length(op.forward(row, 2, &mut [0.0; 3])));
     assert!(length(op.backward(&[0.0; 3], 2, &mut [0.0; 2])));

@@ -1,12 +1,14 @@
 //! Relabelling on the host.
 //!
-//! Returns: distinct ids in order of first occurrence, and positions. Input: ids that take at most 2^32 - 1 distinct
-//! values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash table from id to position.
-//! Cost: one table look-up per id; memory for the distinct ids. Sequential: ranks run in parallel.
+//! Returns: distinct ids in order of first occurrence, and positions. Input: ids that take at most
+//! 2^32 - 1 distinct values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash
+//! table from id to position. Cost: one table look-up per id; memory for the distinct ids.
+//! Sequential: ranks run in parallel.
 
 use crate::id_map::IdMap;
 
-/// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list after list.
+/// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list
+/// after list.
 pub fn unique(lists: &[&[u32]]) -> (Vec<u32>, Vec<u32>) {
     let (mut table, mut ids) = (IdMap::default(), Vec::new());
     let mut positions = Vec::with_capacity(lists.iter().map(|list| list.len()).sum());

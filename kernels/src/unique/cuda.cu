@@ -1,5 +1,6 @@
-// Numbers ids in order of first occurrence: every id is noted in a table at the positions where it occurs, and the smallest
-// one stays. An item that finds its own position there is the first; these are counted, and take the next numbers.
+// Numbers ids in order of first occurrence: every id is noted in a table at the positions where it
+// occurs, and the smallest one stays. An item that finds its own position there is the first; these
+// are counted, and take the next numbers.
 #include "device.cuh"
 #include "table.cuh"
 

@@ -1,13 +1,13 @@
 //! Relabelling on a GPU.
 //!
-//! Returns: the same numbers as on the host, whatever the order of threads. Input: fewer than 2^32 - 1 ids.
-//! Idea: a table keeps the smallest position at which each id occurs. An item that finds its own position there is its
-//! id's first; counting the firsts gives the numbers, which replace the positions in the table, and every item looks up
-//! its own.
-//! Cost: for each item an atomic maximum and three look-ups in the table, which for graphs of up to some ten million
-//! vertices stays in the second-level cache. The table has a word for each vertex while that takes up to
-//! [`DIRECT_BYTES`], and is a hash table of the mini-batch's size beyond. Only the GPU knows the number of ids: the
-//! host knows a bound, and does not wait.
+//! Returns: the same numbers as on the host, whatever the order of threads. Input: fewer than 2^32 -
+//! 1 ids. Idea: a table keeps the smallest position at which each id occurs. An item that finds its
+//! own position there is its id's first; counting the firsts gives the numbers, which replace the
+//! positions in the table, and every item looks up its own. Cost: for each item an atomic maximum
+//! and three look-ups in the table, which for graphs of up to some ten million vertices stays in
+//! the second-level cache. The table has a word for each vertex while that takes up to
+//! [`DIRECT_BYTES`], and is a hash table of the mini-batch's size beyond. Only the GPU knows the
+//! number of ids: the host knows a bound, and does not wait.
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
@@ -53,7 +53,8 @@ impl Items<'_> {
     }
 }
 
-/// Numbers ids from 0, in order of first occurrence; the numbers of a mixed frontier stay from layer to layer.
+/// Numbers ids from 0, in order of first occurrence; the numbers of a mixed frontier stay from
+/// layer to layer.
 #[derive(Debug)]
 pub(crate) struct DeviceNumbering {
     gpu: Gpu,
@@ -103,7 +104,9 @@ impl DeviceNumbering {
         let (most, spoilt) = (std::mem::take(&mut self.most), std::mem::take(&mut self.spoilt));
         match &mut self.table {
             // Zeroing the whole table costs as much as zeroing a few scattered words.
-            DeviceIdMap::Direct(words) if spoilt || most * 8 > words.len() => words.slice_mut().zero(&self.gpu),
+            DeviceIdMap::Direct(words) if spoilt || most * 8 > words.len() => {
+                words.slice_mut().zero(&self.gpu)
+            }
             DeviceIdMap::Direct(words) => {
                 let of = arguments![&self.ids, self.len, self.limit, &*words];
                 self.gpu.launch(MODULE.kernel("number_forget"), Shape::per_item(most, THREADS), &of)
@@ -113,7 +116,8 @@ impl DeviceNumbering {
         }
     }
 
-    /// Marks the table to be cleared before the next restart, unless [`DeviceNumbering::settle`] comes first.
+    /// Marks the table to be cleared before the next restart, unless [`DeviceNumbering::settle`]
+    /// comes first.
     pub(crate) fn spoil(&mut self) {
         self.spoilt = true;
     }
@@ -149,28 +153,47 @@ impl DeviceNumbering {
         self.gpu.launch(MODULE.kernel("number_again"), Shape::per_item(self.most, THREADS), &of)
     }
 
-    /// Sets the ids to `ids` after a restart. The word at `len` gets their number; invalid ids are reported to
-    /// `status`, except repeated ones.
-    pub(crate) fn know(&mut self, ids: DeviceSlice<'_, u32>, [len, status]: [u64; 2]) -> Result<(), GpuError> {
+    /// Sets the ids to `ids` after a restart. The word at `len` gets their number; invalid ids are
+    /// reported to `status`, except repeated ones.
+    pub(crate) fn know(
+        &mut self,
+        ids: DeviceSlice<'_, u32>,
+        [len, status]: [u64; 2],
+    ) -> Result<(), GpuError> {
         let lists = arguments![ids, ids.len(), &self.ids, len, self.limit];
         let of = [&lists[..], &self.table.arguments(), &arguments![status]].concat();
-        self.gpu.launch(MODULE.kernel("number_known"), Shape::per_item(ids.len().max(1), THREADS), &of)?;
+        self.gpu.launch(
+            MODULE.kernel("number_known"),
+            Shape::per_item(ids.len().max(1), THREADS),
+            &of,
+        )?;
         (self.len, self.most) = (len, ids.len());
         Ok(())
     }
 
-    /// Notes the ids of both lists, one after the other, and returns their slots. Invalid ids are reported to `status`, and get no slot.
-    fn note(&mut self, lists: [DeviceSlice<'_, u32>; 2], status: u64) -> Result<DeviceBuffer<u32>, GpuError> {
+    /// Notes the ids of both lists, one after the other, and returns their slots. Invalid ids are
+    /// reported to `status`, and get no slot.
+    fn note(
+        &mut self,
+        lists: [DeviceSlice<'_, u32>; 2],
+        status: u64,
+    ) -> Result<DeviceBuffer<u32>, GpuError> {
         self.spoil();
         let slots = self.gpu.alloc(lists[0].len() + lists[1].len())?;
         let lists = lists.map(|list| arguments![list, list.len()]).concat();
-        let of = [&lists[..], &self.table.arguments(), &arguments![self.limit, &slots, status]].concat();
-        self.gpu.launch(MODULE.kernel("number_note"), Shape::per_item(slots.len(), THREADS), &of)?;
+        let of =
+            [&lists[..], &self.table.arguments(), &arguments![self.limit, &slots, status]].concat();
+        self.gpu.launch(
+            MODULE.kernel("number_note"),
+            Shape::per_item(slots.len(), THREADS),
+            &of,
+        )?;
         Ok(slots)
     }
 
-    /// Numbers `items`. The words at `new` and `len` get the number of new ids and of all. The same launches replace each element
-    /// of `also`, except the last, by the sum of those before it; the last, and the word at the address, get the sum of all.
+    /// Numbers `items`. The words at `new` and `len` get the number of new ids and of all. The same
+    /// launches replace each element of `also`, except the last, by the sum of those before it; the
+    /// last, and the word at the address, get the sum of all.
     pub(crate) fn number(
         &mut self,
         items: &Items<'_>,
@@ -187,7 +210,9 @@ impl DeviceNumbering {
         let of = [&shared[..], &arguments![words]].concat();
         gpu.launch(MODULE.kernel("number_first"), Shape::per_item(room, THREADS), &of)?;
         match also {
-            Some((values, total)) => sums_before(gpu, [(&before.slice_mut(), new), (&values.slice_mut(), total)])?,
+            Some((values, total)) => {
+                sums_before(gpu, [(&before.slice_mut(), new), (&values.slice_mut(), total)])?
+            }
             None => sums_before(gpu, [(&before.slice_mut(), new)])?,
         }
         let of = [&shared[..], &arguments![&self.ids, new, len]].concat();
@@ -196,8 +221,8 @@ impl DeviceNumbering {
         Ok(())
     }
 
-    /// Sets the ids to those of both lists, each once, after a restart. The words get the number of new ids (all of
-    /// them), the total, and the error code of invalid ids. Returns their slots.
+    /// Sets the ids to those of both lists, each once, after a restart. The words get the number of
+    /// new ids (all of them), the total, and the error code of invalid ids. Returns their slots.
     pub(crate) fn start_with(
         &mut self,
         lists: [DeviceSlice<'_, u32>; 2],
@@ -212,7 +237,11 @@ impl DeviceNumbering {
     /// Replaces numbered slots by numbers.
     pub(crate) fn look_up(&self, items: &Items<'_>) -> Result<(), GpuError> {
         let of = [items.arguments(), self.table.arguments()].concat();
-        self.gpu.launch(MODULE.kernel("number_all"), Shape::per_item(items.slots.len(), THREADS), &of)
+        self.gpu.launch(
+            MODULE.kernel("number_all"),
+            Shape::per_item(items.slots.len(), THREADS),
+            &of,
+        )
     }
 
     /// States that there are `len` ids, and that the table holds exactly these.
@@ -257,13 +286,17 @@ mod tests {
     use super::*;
     use crate::philox::{Draws, Stream, StreamKey};
 
-    /// Distinct ids of both lists, in order of first occurrence, and the position of every item, list after list.
+    /// Distinct ids of both lists, in order of first occurrence, and the position of every item,
+    /// list after list.
     fn unique(gpu: &Gpu, lists: [&[u32]; 2]) -> (Vec<u32>, Vec<u32>) {
-        let (mut numbering, words) = (DeviceNumbering::new(gpu).unwrap(), gpu.zeros::<u64>(3).unwrap());
+        let (mut numbering, words) =
+            (DeviceNumbering::new(gpu).unwrap(), gpu.zeros::<u64>(3).unwrap());
         let [new, len, status] = [0, 8, 16].map(|at| words.slice().address() + at);
         let on_gpu = lists.map(|list| gpu.upload(list).unwrap());
         numbering.restart(1 << 32, lists.concat().len()).unwrap();
-        let slots = numbering.start_with(on_gpu.each_ref().map(|list| list.slice()), [new, len, status]).unwrap();
+        let slots = numbering
+            .start_with(on_gpu.each_ref().map(|list| list.slice()), [new, len, status])
+            .unwrap();
         numbering.look_up(&Items { slots: slots.slice(), rows: None, width: slots.len() }).unwrap();
         let words = words.to_vec().unwrap();
         assert_eq!((words[0], words[2]), (words[1], 0));
@@ -281,9 +314,13 @@ mod tests {
             let gpu = Gpu::under_test(order as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), len);
             // Includes the largest ids.
-            let mut ids = || (0..len).map(|_| draws.below(range).wrapping_sub(3)).collect::<Vec<u32>>();
+            let mut ids =
+                || (0..len).map(|_| draws.below(range).wrapping_sub(3)).collect::<Vec<u32>>();
             let (one, other) = (ids(), [ids(), vec![u32::MAX, 0]].concat());
-            assert!(unique(&gpu, [&one, &other]) == crate::unique(&[&one, &other]), "{len} ids below {range}");
+            assert!(
+                unique(&gpu, [&one, &other]) == crate::unique(&[&one, &other]),
+                "{len} ids below {range}"
+            );
         }
         assert_eq!(unique(&Gpu::under_test(0), [&[], &[]]), (vec![], vec![]));
     }

@@ -25,7 +25,9 @@ fn oracle_pairs(topology: &Topology, counts: Option<&[u32]>) -> BTreeMap<(u32, u
 fn pairs(adjacency: &Adjacency) -> Vec<((u32, u32), i64)> {
     let row = |row: usize| {
         let vertices = adjacency.vertices();
-        adjacency.neighbours(row).map(move |(other, weight)| ((vertices[row], vertices[other]), weight))
+        adjacency
+            .neighbours(row)
+            .map(move |(other, weight)| ((vertices[row], vertices[other]), weight))
     };
     (0..adjacency.num_rows()).flat_map(row).collect()
 }
@@ -39,7 +41,8 @@ fn oracle_every_pair_in_both_rows_with_the_summed_count() {
             let built = Adjacency::build(topology, counts.as_deref()).unwrap();
             let weight = |count: u64| counts.as_ref().map_or(1, |_| 1 + count as i64);
             let expected = oracle_pairs(topology, counts.as_deref());
-            let expected: Vec<_> = expected.into_iter().map(|(pair, count)| (pair, weight(count))).collect();
+            let expected: Vec<_> =
+                expected.into_iter().map(|(pair, count)| (pair, weight(count))).collect();
             assert_eq!(pairs(&built), expected, "{}", graph.name);
         }
     }

@@ -1,10 +1,11 @@
 //! Expectations of a mini-batch, computed from the presample, and compared with the measurement.
 //!
-//! GSplit, section 4: a mini-batch has as many cross edges on average as the pre-sampled counts of the edges between parts,
-//! divided by the number of pre-sampled mini-batches. That holds for a map chosen without looking at these counters. A map
-//! made to cut few of them does cut edges that just happened not to be drawn, so fresh mini-batches cross more than it
-//! promised: the more so the fewer epochs were pre-sampled and the rarer edges are drawn.
-//! Cost: a pass over edges and counters for each map.
+//! GSplit, section 4: a mini-batch has as many cross edges on average as the pre-sampled counts of
+//! the edges between parts, divided by the number of pre-sampled mini-batches. That holds for a map
+//! chosen without looking at these counters. A map made to cut few of them does cut edges that just
+//! happened not to be drawn, so fresh mini-batches cross more than it promised: the more so the
+//! fewer epochs were pre-sampled and the rarer edges are drawn. Cost: a pass over edges and
+//! counters for each map.
 
 use gsplit_store::{Presample, Progress, Topology, Unit};
 use rayon::prelude::*;
@@ -27,7 +28,8 @@ pub struct Expectation {
     pub measured_cross_share: f64,
     /// Heaviest part over the mean, by pre-sampled work.
     pub expected_work_balance: f64,
-    /// Heaviest part over the mean, by the sampled edges of all mini-batches together. A single mini-batch is less even.
+    /// Heaviest part over the mean, by the sampled edges of all mini-batches together. A single
+    /// mini-batch is less even.
     pub measured_work_balance: f64,
 }
 
@@ -55,7 +57,10 @@ pub(super) fn expect(
         let of_vertex = |v: u32| {
             let counts = &presample.edge()[topology.indptr()[v as usize] as usize..];
             let edges = topology.in_neighbours(v).iter().zip(counts);
-            edges.filter(|&(&u, _)| part(u) != part(v)).map(|(_, &count)| u64::from(count)).sum::<u64>()
+            edges
+                .filter(|&(&u, _)| part(u) != part(v))
+                .map(|(_, &count)| u64::from(count))
+                .sum::<u64>()
         };
         let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(1024);
         let cross = vertices.map(of_vertex).sum();
@@ -65,8 +70,10 @@ pub(super) fn expect(
     let cross = cross.collect();
     let total = presample.edge().par_iter().map(|&count| u64::from(count)).sum();
     let work = |v: usize| u64::from(presample.work()[v]);
-    let work_balance =
-        candidates.iter().map(|candidate| max_over_target(&candidate.assignment, candidate.layout, &work)).collect();
+    let work_balance = candidates
+        .iter()
+        .map(|candidate| max_over_target(&candidate.assignment, candidate.layout, &work))
+        .collect();
     Expected { num_batches: presample.meta().num_batches.max(1), total, cross, work_balance }
 }
 
@@ -82,7 +89,11 @@ impl Expected {
             expected_cross_share: ratio(self.cross[i], self.total, 0.0),
             measured_cross_share: ratio(cross, edges, 0.0),
             expected_work_balance: self.work_balance[i],
-            measured_work_balance: imbalance(work.iter().copied().max().unwrap_or(0), work.iter().sum(), parts),
+            measured_work_balance: imbalance(
+                work.iter().copied().max().unwrap_or(0),
+                work.iter().sum(),
+                parts,
+            ),
         }
     }
 }

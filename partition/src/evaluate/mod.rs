@@ -1,4 +1,5 @@
-//! Is this partition good? Split-parallel training simulated on fresh mini-batches, its costs counted for several maps.
+//! Is this partition good? Split-parallel training simulated on fresh mini-batches, its costs
+//! counted for several maps.
 //!
 //! ```text
 //! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
@@ -8,16 +9,17 @@
 //! presample ─▶ expectation ──────────────▶ report
 //! ```
 //!
-//! Returns: an [`Evaluation`], for every map and for a random partition with as many parts. Input: maps and presample of the
-//! dataset, which has a training split.
-//! Idea: a vertex's draws depend on (seed, epoch, step, layer, vertex) and not on the rank, so the union of the ranks' samples
-//! is the sample of a single rank: each mini-batch is sampled once, and every edge and row attributed to the ranks that the
-//! map, or data parallelism, gives it to. All counts are integers of one mini-batch, put in order before anything is
-//! averaged: the same for any number of threads.
-//! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1: redundancy).
-//! Cost: a mini-batch costs its sampling, two passes over its edges for each map and one for each map and layer (more for every 64
-//! parts); the expectation is one pass over the graph for each map. Memory: 2 bytes a vertex for each random partition, one
-//! shuffled training split and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
+//! Returns: an [`Evaluation`], for every map and for a random partition with as many parts. Input:
+//! maps and presample of the dataset, which has a training split. Idea: a vertex's draws depend on
+//! (seed, epoch, step, layer, vertex) and not on the rank, so the union of the ranks' samples is
+//! the sample of a single rank: each mini-batch is sampled once, and every edge and row attributed
+//! to the ranks that the map, or data parallelism, gives it to. All counts are integers of one
+//! mini-batch, put in order before anything is averaged: the same for any number of threads.
+//! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1:
+//! redundancy). Cost: a mini-batch costs its sampling, two passes over its edges for each map and
+//! one for each map and layer (more for every 64 parts); the expectation is one pass over the graph
+//! for each map. Memory: 2 bytes a vertex for each random partition, one shuffled training split
+//! and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
 
 mod cooperative;
 mod expectation;
@@ -42,7 +44,9 @@ use crate::{Layout, Result};
 pub use cooperative::{Cooperative, cooperative};
 pub use expectation::Expectation;
 pub use options::{Options, Setting};
-pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Work};
+pub use report::{
+    BatchSize, Evaluation, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Work,
+};
 
 /// A partition to be measured.
 struct MeasuredMap<'a> {
@@ -52,11 +56,12 @@ struct MeasuredMap<'a> {
     assignment: Cow<'a, [u16]>,
 }
 
-/// Measures `maps`, and after them a random partition for every number of parts they have, on the mini-batches of
-/// `setting`. Where `presample` was made with the same fanouts and batch size, its expectations are compared with the
-/// measurements.
+/// Measures `maps`, and after them a random partition for every number of parts they have, on the
+/// mini-batches of `setting`. Where `presample` was made with the same fanouts and batch size, its
+/// expectations are compared with the measurements.
 ///
-/// Fails on a dataset without training vertices, on a setting without sense, and on a damaged topology.
+/// Fails on a dataset without training vertices, on a setting without sense, and on a damaged
+/// topology.
 pub fn evaluate(
     dataset: &Dataset,
     maps: &[PartitionMap],
@@ -67,13 +72,18 @@ pub fn evaluate(
     setting.check()?;
     let train = dataset.split(Split::Train)?;
     if train.is_empty() {
-        let remedy = "its training split is empty; convert or generate it with a split that has some".to_string();
+        let remedy =
+            "its training split is empty; convert or generate it with a split that has some"
+                .to_string();
         let what = "training vertices to draw mini-batches from".to_string();
-        return Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into());
+        return Err(
+            gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into()
+        );
     }
     let topology = dataset.topology();
     topology.check_indices()?;
-    let weights = setting.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+    let weights =
+        setting.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;
@@ -81,7 +91,8 @@ pub fn evaluate(
 
     let candidates = candidates(dataset, maps, setting.seed);
     let fitting = presample.filter(|presample| setting.is_of(presample));
-    let expected = fitting.map(|presample| expectation::expect(topology, presample, &candidates, progress));
+    let expected =
+        fitting.map(|presample| expectation::expect(topology, presample, &candidates, progress));
     let measured = schedule::measure(&graph, &train, setting, &candidates, progress)?;
     Ok(report::report(setting, fitting, &candidates, expected.as_ref(), &measured))
 }

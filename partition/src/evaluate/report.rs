@@ -20,7 +20,8 @@ pub struct Evaluation {
     pub presample: Option<String>,
     /// Contents of a mini-batch, whoever computes it.
     pub batch: BatchSize,
-    /// The maps in the order in which they were given, then a random partition for each number of parts.
+    /// The maps in the order in which they were given, then a random partition for each number of
+    /// parts.
     pub maps: Vec<MapEvaluation>,
 }
 
@@ -63,7 +64,8 @@ pub struct MapEvaluation {
     pub input_imbalance: f64,
     /// Work of data parallelism on as many ranks.
     pub data: Work,
-    /// Work of `--split-layers`, from 0 (`--parallelism owned`) to all layers (split parallelism, which does everything once).
+    /// Work of `--split-layers`, from 0 (`--parallelism owned`) to all layers (split parallelism,
+    /// which does everything once).
     pub split_layers: Vec<Work>,
     /// Expectation compared with the measurement, where there is a presample of such mini-batches.
     pub expectation: Option<Expectation>,
@@ -76,7 +78,8 @@ impl MapEvaluation {
     }
 }
 
-/// Effect of a map on one layer, or on all together, as means over mini-batches (GSplit's Figure 5).
+/// Effect of a map on one layer, or on all together, as means over mini-batches (GSplit's Figure
+/// 5).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerEvaluation {
     /// Share of the sampled edges whose ends are in different parts; 0 of a layer without edges.
@@ -84,7 +87,8 @@ pub struct LayerEvaluation {
     /// Share of the sampled edges whose ends are on different servers, where the map has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_server_share: Option<f64>,
-    /// Most sampled edges of a rank over the mean; an edge is charged to the owner of its destination.
+    /// Most sampled edges of a rank over the mean; an edge is charged to the owner of its
+    /// destination.
     pub edge_imbalance: f64,
     /// Most vertices that a rank computes over the mean.
     pub vertex_imbalance: f64,
@@ -132,8 +136,10 @@ impl Work {
     /// Means over the mini-batches of `counts`, each the work of `parts` ranks.
     pub(super) fn of<'a>(counts: impl Iterator<Item = &'a Counts> + Clone, parts: u32) -> Self {
         let batches = counts.clone().count() as u64;
-        let mean = |each: &dyn Fn(&Counts) -> u64| ratio(counts.clone().map(each).sum(), batches, 0.0);
-        let over = |most: f64, all: f64| if all > 0.0 { most * f64::from(parts) / all } else { 1.0 };
+        let mean =
+            |each: &dyn Fn(&Counts) -> u64| ratio(counts.clone().map(each).sum(), batches, 0.0);
+        let over =
+            |most: f64, all: f64| if all > 0.0 { most * f64::from(parts) / all } else { 1.0 };
         let layers = counts.clone().next().map_or(0, |first| first.layers.len());
         let layer = |layer: usize| LayerWork {
             vertices: mean(&|counts| counts.layers[layer].vertices),
@@ -158,7 +164,8 @@ pub(super) fn report(
     expected: Option<&Expected>,
     measured: &Measured,
 ) -> Evaluation {
-    let over = |of: &dyn Fn(&Record) -> u64| mean(measured.records.iter().map(|record| of(record) as f64));
+    let over =
+        |of: &dyn Fn(&Record) -> u64| mean(measured.records.iter().map(|record| of(record) as f64));
     let layers = (0..setting.fanouts.len()).map(|layer| LayerSize {
         vertices: over(&|record| record.layers[layer].vertices),
         edges: over(&|record| record.layers[layer].edges),
@@ -181,7 +188,12 @@ pub(super) fn report(
 }
 
 /// Map `i`, without its expectation.
-fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: usize) -> MapEvaluation {
+fn map(
+    setting: &Setting,
+    candidate: &MeasuredMap<'_>,
+    records: &[Record],
+    i: usize,
+) -> MapEvaluation {
     let (parts, servers) = (candidate.layout.parts(), candidate.layout.servers());
     let work = |of: &dyn Fn(&Record) -> &Counts| Work::of(records.iter().map(of), parts);
     MapEvaluation {
@@ -201,20 +213,32 @@ fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: us
         layers: (0..setting.fanouts.len())
             .map(|layer| {
                 LayerEvaluation::of(records, candidate.layout, &|record| {
-                    (record.split[i].layers[layer], record.whole(i).layers[layer].exchanged, record.layers[layer])
+                    (
+                        record.split[i].layers[layer],
+                        record.whole(i).layers[layer].exchanged,
+                        record.layers[layer],
+                    )
                 })
             })
             .collect(),
-        input_imbalance: mean(records.iter().map(|record| imbalance(record.whole(i).most_rows, record.input, parts))),
+        input_imbalance: mean(
+            records.iter().map(|record| imbalance(record.whole(i).most_rows, record.input, parts)),
+        ),
         data: work(&|record| &record.data[i]),
-        split_layers: (0..=setting.fanouts.len()).map(|layers| work(&|record| &record.in_part[i][layers])).collect(),
+        split_layers: (0..=setting.fanouts.len())
+            .map(|layers| work(&|record| &record.in_part[i][layers]))
+            .collect(),
         expectation: None,
     }
 }
 
 impl LayerEvaluation {
     /// `of` returns a layer's counts, the rows that it exchanges, and its size.
-    fn of(records: &[Record], layout: Layout, of: &dyn Fn(&Record) -> (SplitLayer, u64, Size)) -> Self {
+    fn of(
+        records: &[Record],
+        layout: Layout,
+        of: &dyn Fn(&Record) -> (SplitLayer, u64, Size),
+    ) -> Self {
         let over = |measure: &dyn Fn(SplitLayer, u64, Size) -> f64| {
             mean(records.iter().map(|record| {
                 let (counts, exchanged, size) = of(record);
@@ -227,7 +251,9 @@ impl LayerEvaluation {
                 .then(|| over(&|counts, _, size| ratio(counts.cross_servers, size.edges, 0.0))),
             cross_share: over(&|counts, _, size| ratio(counts.cross, size.edges, 0.0)),
             edge_imbalance: over(&|counts, _, size| imbalance(counts.max_edges, size.edges, parts)),
-            vertex_imbalance: over(&|counts, _, size| imbalance(counts.max_vertices, size.vertices, parts)),
+            vertex_imbalance: over(&|counts, _, size| {
+                imbalance(counts.max_vertices, size.vertices, parts)
+            }),
             rows_exchanged: over(&|_, exchanged, _| exchanged as f64),
         }
     }

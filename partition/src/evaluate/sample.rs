@@ -1,4 +1,5 @@
-//! The mini-batch that a single rank would sample, which is also the union of the samples of all ranks.
+//! The mini-batch that a single rank would sample, which is also the union of the samples of all
+//! ranks.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
@@ -9,8 +10,8 @@ use crate::Result;
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     csc: SampledCsc,
-    /// Mixed frontier: the vertices that this layer computes, then the others that it reads. It is the frontier of the layer
-    /// below.
+    /// Mixed frontier: the vertices that this layer computes, then the others that it reads. It is
+    /// the frontier of the layer below.
     pub mixed_frontier: Vec<u32>,
 }
 

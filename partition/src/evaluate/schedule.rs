@@ -1,8 +1,8 @@
 //! Schedule of the mini-batches that are drawn; their counts are put in order.
 //!
-//! The mini-batches are the same as in training: consecutive runs of the batch size in each epoch's order, epochs numbered
-//! from 1. Epochs and mini-batches are spread over threads. Records come back in their order, and only integers are summed
-//! in between.
+//! The mini-batches are the same as in training: consecutive runs of the batch size in each epoch's
+//! order, epochs numbered from 1. Epochs and mini-batches are spread over threads. Records come
+//! back in their order, and only integers are summed in between.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -71,7 +71,8 @@ pub(super) struct Measured {
     pub work: Vec<Vec<u64>>,
 }
 
-/// Samples the mini-batches of `setting`, one after another on each thread, and counts them for all `candidates`.
+/// Samples the mini-batches of `setting`, one after another on each thread, and counts them for all
+/// `candidates`.
 pub(super) fn measure(
     graph: &Graph<'_>,
     train: &[u32],
@@ -79,7 +80,8 @@ pub(super) fn measure(
     candidates: &[MeasuredMap<'_>],
     progress: &dyn Progress,
 ) -> Result<Measured> {
-    let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
+    let work: Vec<Vec<AtomicU64>> =
+        candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
     let records = for_each_batch(train, setting, progress, |sampler, seeds, step| {
         let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step)?;
         Ok(count(&batch, candidates, &work))
@@ -106,7 +108,8 @@ pub(super) fn for_each_batch<T: Send>(
         let visited = steps.map_init(
             || Sampler::new(1),
             |sampler, (step, seeds)| {
-                let visited = visit(sampler, seeds, Step { seed: setting.seed, epoch, step: step as u32 });
+                let visited =
+                    visit(sampler, seeds, Step { seed: setting.seed, epoch, step: step as u32 });
                 stage.advance(1);
                 visited
             },
@@ -130,11 +133,19 @@ fn count(batch: &MiniBatch, candidates: &[MeasuredMap<'_>], work: &[Vec<AtomicU6
         split.push(counts);
         let (layout, parts) = (candidate.layout, candidate.layout.parts());
         let same = candidates[..i].iter().position(|earlier| earlier.layout.parts() == parts);
-        data.push(same.map_or_else(|| volume::count(batch, layout, Sharing::Equal), |earlier| data[earlier].clone()));
-        let of = |split_layers| volume::count(batch, layout, Sharing::Owned(&candidate.assignment, split_layers));
+        data.push(same.map_or_else(
+            || volume::count(batch, layout, Sharing::Equal),
+            |earlier| data[earlier].clone(),
+        ));
+        let of = |split_layers| {
+            volume::count(batch, layout, Sharing::Owned(&candidate.assignment, split_layers))
+        };
         in_part.push((0..=batch.layers.len()).map(of).collect());
     }
-    let size = |layer: &Layer| Size { vertices: layer.num_vertices() as u64, edges: layer.num_edges() as u64 };
+    let size = |layer: &Layer| Size {
+        vertices: layer.num_vertices() as u64,
+        edges: layer.num_edges() as u64,
+    };
     Record {
         seeds: batch.num_seeds() as u64,
         layers: batch.layers.iter().map(size).collect(),

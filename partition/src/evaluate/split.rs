@@ -1,7 +1,9 @@
-//! Cross edges of split parallelism on a mini-batch under one map, and how even the ranks' work is at each layer.
+//! Cross edges of split parallelism on a mini-batch under one map, and how even the ranks' work is
+//! at each layer.
 //!
-//! Returns: counts of one mini-batch; [`volume`](super::volume) has those of rows, and of all layers together. Idea: a vertex is
-//! computed by its owner at every layer that it is in, with all of its sampled in-edges. Cost: O(edges).
+//! Returns: counts of one mini-batch; [`volume`](super::volume) has those of rows, and of all
+//! layers together. Idea: a vertex is computed by its owner at every layer that it is in, with all
+//! of its sampled in-edges. Cost: O(edges).
 
 use super::sample::MiniBatch;
 use crate::Layout;
@@ -29,12 +31,17 @@ pub(super) struct SplitCounts {
 }
 
 /// Counts `batch` under `assignment`, and the sampled edges of each part over all layers.
-pub(super) fn split_parallel(batch: &MiniBatch, assignment: &[u16], layout: Layout) -> (SplitCounts, Vec<u64>) {
+pub(super) fn split_parallel(
+    batch: &MiniBatch,
+    assignment: &[u16],
+    layout: Layout,
+) -> (SplitCounts, Vec<u64>) {
     let zeros = vec![0u64; layout.parts() as usize];
     let (mut all_edges, mut all_vertices) = (zeros.clone(), zeros.clone());
     let mut counts = SplitCounts::default();
     for layer in &batch.layers {
-        let owner: Vec<u16> = layer.mixed_frontier.iter().map(|&v| assignment[v as usize]).collect();
+        let owner: Vec<u16> =
+            layer.mixed_frontier.iter().map(|&v| assignment[v as usize]).collect();
         let (mut edges, mut vertices) = (zeros.clone(), zeros.clone());
         let (mut cross, mut cross_servers) = (0, 0);
         for (i, &mine) in owner[..layer.num_vertices()].iter().enumerate() {
@@ -43,7 +50,8 @@ pub(super) fn split_parallel(batch: &MiniBatch, assignment: &[u16], layout: Layo
             vertices[mine as usize] += 1;
             cross += sources.iter().filter(|&&u| owner[u as usize] != mine).count() as u64;
             let here = layout.siblings(mine);
-            cross_servers += sources.iter().filter(|&&u| !here.contains(&owner[u as usize])).count() as u64;
+            cross_servers +=
+                sources.iter().filter(|&&u| !here.contains(&owner[u as usize])).count() as u64;
         }
         add(&mut all_edges, &edges);
         add(&mut all_vertices, &vertices);

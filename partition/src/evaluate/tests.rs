@@ -47,7 +47,12 @@ fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, step: Step) -> (Set
     (layers, frontier)
 }
 
-fn edges_of(graph: &Graph<'_>, frontier: &BTreeSet<u32>, fanout: Fanout, key: &StreamKey) -> Vec<(u32, u32)> {
+fn edges_of(
+    graph: &Graph<'_>,
+    frontier: &BTreeSet<u32>,
+    fanout: Fanout,
+    key: &StreamKey,
+) -> Vec<(u32, u32)> {
     let mut edges = Vec::new();
     for &v in frontier {
         let (mut sampler, mut sampled) = (Sampler::new(1), SampledCsc::default());
@@ -82,14 +87,22 @@ fn oracle_split(layers: &Sets, part: &[u16], layout: Layout) -> SplitCounts {
 }
 
 /// Every rank samples its share of the seeds on its own.
-fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, step: Step) -> Counts {
-    let mut counts = Counts { layers: vec![LayerCounts::default(); fanouts.len()], ..Counts::default() };
+fn oracle_data(
+    graph: &Graph<'_>,
+    seeds: &[u32],
+    ranks: usize,
+    fanouts: &Fanouts,
+    step: Step,
+) -> Counts {
+    let mut counts =
+        Counts { layers: vec![LayerCounts::default(); fanouts.len()], ..Counts::default() };
     for rank in 0..ranks {
         let mine = &seeds[seeds.len() * rank / ranks..seeds.len() * (rank + 1) / ranks];
         let (layers, input) = sets(graph, mine, fanouts, step);
         counts.rows += input.len() as u64;
         counts.most_rows = counts.most_rows.max(input.len() as u64);
-        counts.most_edges = counts.most_edges.max(layers.iter().map(|layer| layer.1.len() as u64).sum());
+        counts.most_edges =
+            counts.most_edges.max(layers.iter().map(|layer| layer.1.len() as u64).sum());
         for (sums, layer) in counts.layers.iter_mut().zip(&layers) {
             sums.vertices += layer.0.len() as u64;
             sums.edges += layer.1.len() as u64;
@@ -120,10 +133,13 @@ fn oracle_in_part(
             frontier.extend(edges.iter().map(|edge| edge.0));
         }
         if fanouts.len() - depth <= split_layers {
-            let asked = (0..).zip(&frontiers).flat_map(|(rank, all)| all.iter().map(move |&v| (v, rank)));
+            let asked =
+                (0..).zip(&frontiers).flat_map(|(rank, all)| all.iter().map(move |&v| (v, rank)));
             let asked: Vec<(u32, u32)> = asked.filter(|&(v, rank)| !is_own(v, rank)).collect();
             sums.exchanged += asked.len() as u64;
-            let abroad = asked.iter().filter(|&&(v, rank)| server(u32::from(part[v as usize])) != server(rank));
+            let abroad = asked
+                .iter()
+                .filter(|&&(v, rank)| server(u32::from(part[v as usize])) != server(rank));
             sums.abroad += abroad.count() as u64;
             let needed: BTreeSet<u32> = frontiers.iter().flatten().copied().collect();
             let own = |rank| needed.iter().copied().filter(|&v| is_own(v, rank)).collect();
@@ -144,7 +160,8 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
     let candidates: Vec<MeasuredMap<'_>> = parts
         .iter()
         .map(|&parts| {
-            // The number of servers is the least prime factor: one part per server if the number of parts is prime.
+            // The number of servers is the least prime factor: one part per server if the number of
+            // parts is prime.
             let servers = (2..=parts).find(|&servers| parts % servers == 0).unwrap_or(1);
             let layout = Layout::new(parts, servers);
             MeasuredMap { key: None, layout, assignment: deal(n, 3, |i| (i % parts) as u16).into() }
@@ -161,15 +178,23 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
         let seeds = order.chunks(setting.batch_size as usize).nth(step).unwrap();
         let step = Step { seed: setting.seed, epoch, step: step as u32 };
         let (layers, input) = sets(&graph, seeds, &setting.fanouts, step);
-        let size =
-            |layer: &(BTreeSet<u32>, Vec<_>)| Size { vertices: layer.0.len() as u64, edges: layer.1.len() as u64 };
+        let size = |layer: &(BTreeSet<u32>, Vec<_>)| Size {
+            vertices: layer.0.len() as u64,
+            edges: layer.1.len() as u64,
+        };
         let sizes: Vec<Size> = layers.iter().map(size).collect();
         assert_eq!((record.seeds, &record.layers), (seeds.len() as u64, &sizes), "{what}");
         assert_eq!(record.input, input.len() as u64, "{what}");
         for (c, candidate) in candidates.iter().enumerate() {
             let split = oracle_split(&layers, &candidate.assignment, candidate.layout);
             assert_eq!(record.split[c], split, "{what}");
-            let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, step);
+            let data = oracle_data(
+                &graph,
+                seeds,
+                candidate.layout.parts() as usize,
+                &setting.fanouts,
+                step,
+            );
             assert_eq!(record.data[c], data, "{what}");
             for (split_layers, found) in record.in_part[c].iter().enumerate() {
                 let sharing = (&*candidate.assignment, candidate.layout, split_layers);
@@ -208,7 +233,10 @@ fn oracle_counts_of_the_full_graph() {
         let fixture = random_graph(seed);
         let dataset = fixture.dataset();
         let train = dataset.split(Split::Train).unwrap();
-        let choice = PartitionOptions { servers: 2, ..options(Method::Multilevel, Some(Weights::Degree), 4) };
+        let choice = PartitionOptions {
+            servers: 2,
+            ..options(Method::Multilevel, Some(Weights::Degree), 4)
+        };
         let made = partition(&dataset, None, &choice, &NoProgress).unwrap();
         let map = save(&dataset, "servers", None, &choice, &made);
         let layers = 3;
@@ -216,13 +244,19 @@ fn oracle_counts_of_the_full_graph() {
         let found = cooperative(&dataset, &map, of).unwrap();
         let mut frontier: BTreeSet<u32> = train.iter().copied().collect();
         for layer in &found.layers {
-            let edges = edges_of(&graph(&dataset), &frontier, Fanout::All, &Expansion::key(seed, 0));
+            let edges =
+                edges_of(&graph(&dataset), &frontier, Fanout::All, &Expansion::key(seed, 0));
             let part = |v: u32| made.assignment[v as usize];
             let read: BTreeSet<(u32, u16)> = edges.iter().map(|&(u, v)| (u, part(v))).collect();
             let crossing = read.iter().filter(|&&(u, reader)| part(u) != reader);
             let abroad = crossing.clone().filter(|&&(u, reader)| part(u) / 2 != reader / 2).count();
-            let expected = [frontier.len(), edges.len(), crossing.count(), abroad].map(|count| count as f64);
-            assert_eq!([layer.vertices, layer.edges, layer.rows_exchanged, layer.rows_abroad], expected, "seed {seed}");
+            let expected =
+                [frontier.len(), edges.len(), crossing.count(), abroad].map(|count| count as f64);
+            assert_eq!(
+                [layer.vertices, layer.edges, layer.rows_exchanged, layer.rows_abroad],
+                expected,
+                "seed {seed}"
+            );
             frontier.extend(edges.iter().map(|edge| edge.0));
         }
         assert_eq!(found.rows_loaded, frontier.len() as f64, "seed {seed}");
@@ -234,7 +268,8 @@ fn one_part_has_nothing_to_exchange_and_is_even() {
     let fixture = communities(4, 50);
     let dataset = fixture.dataset();
     let maps = [stored(&dataset, None, (Method::Random, None), 1)];
-    let evaluation = evaluate(&dataset, &maps, None, &setting("5,5", 20, 8, 0), &NoProgress).unwrap();
+    let evaluation =
+        evaluate(&dataset, &maps, None, &setting("5,5", 20, 8, 0), &NoProgress).unwrap();
     assert_eq!(evaluation.maps.len(), 2);
     for map in &evaluation.maps {
         for layer in map.layers.iter().chain([&map.all]) {
@@ -256,7 +291,8 @@ fn a_random_partition_crosses_k_minus_1_of_k_sampled_edges() {
     let fixture = communities(10, 300);
     let dataset = fixture.dataset();
     let maps = [2, 4, 8].map(|parts| stored(&dataset, None, (Method::Hash, None), parts));
-    let evaluation = evaluate(&dataset, &maps, None, &setting("5,5", 100, 40, 0), &NoProgress).unwrap();
+    let evaluation =
+        evaluate(&dataset, &maps, None, &setting("5,5", 100, 40, 0), &NoProgress).unwrap();
     let parts: Vec<u32> = evaluation.maps.iter().map(|map| map.parts).collect();
     assert_eq!(parts, [2, 4, 8, 2, 4, 8]);
     for map in &evaluation.maps {
@@ -276,7 +312,8 @@ fn the_random_column_is_the_random_partitioner() {
     let dataset = fixture.dataset();
     let map = stored(&dataset, None, (Method::Random, None), 5);
     assert_eq!(map.assignment(), deal(dataset.num_vertices(), 0, |i| (i % 5) as u16));
-    let evaluation = evaluate(&dataset, &[map], None, &setting("5", 10, 4, 0), &NoProgress).unwrap();
+    let evaluation =
+        evaluate(&dataset, &[map], None, &setting("5", 10, 4, 0), &NoProgress).unwrap();
     let [stored, random] = &evaluation.maps[..] else { panic!("{evaluation:?}") };
     assert_eq!((stored.key.as_deref(), &random.key), (Some("random-k5"), &None));
     assert_eq!(MapEvaluation { key: None, ..stored.clone() }, *random);
@@ -287,25 +324,41 @@ fn expectations_are_those_of_the_stored_report() {
     for fixture in [communities(6, 100), random_graph(5), random_graph(8)] {
         let (dataset, presample) = fixture.presampled();
         let choices = [(Method::Metis, Some(Weights::Presampled)), (Method::Hash, None)];
-        let maps: Vec<PartitionMap> =
-            choices.into_iter().map(|choice| stored(&dataset, Some(&presample), choice, 2)).collect();
-        let defaults = Options { batches: 6, fanouts: None, batch_size: None, seed: None, draw_by: None };
+        let maps: Vec<PartitionMap> = choices
+            .into_iter()
+            .map(|choice| stored(&dataset, Some(&presample), choice, 2))
+            .collect();
+        let defaults =
+            Options { batches: 6, fanouts: None, batch_size: None, seed: None, draw_by: None };
         let setting = defaults.setting(Some(&presample)).unwrap();
         assert_eq!(setting, self::setting("5,5", 10, 6, 1));
-        let evaluation = evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap();
+        let evaluation =
+            evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap();
         assert_eq!(evaluation.presample.as_deref(), Some("test"));
         for (map, found) in maps.iter().zip(&evaluation.maps) {
             let (report, found) = (&map.meta().report, found.expectation.as_ref().unwrap());
-            assert_eq!(Some(found.expected_cross_edges), report.expected_cross_edges, "{}", fixture.name);
+            assert_eq!(
+                Some(found.expected_cross_edges),
+                report.expected_cross_edges,
+                "{}",
+                fixture.name
+            );
             assert_eq!(found.expected_cross_share, report.expected_cross_share, "{}", fixture.name);
             let balance = report.balance.work.unwrap();
             assert!((found.expected_work_balance - balance).abs() < 1e-12, "{}", fixture.name);
             let [share, all] = [found.measured_cross_edges, evaluation.batch.edges];
-            assert!((found.measured_cross_share - share / all.max(1.0)).abs() < 1e-9, "{}", fixture.name);
+            assert!(
+                (found.measured_cross_share - share / all.max(1.0)).abs() < 1e-9,
+                "{}",
+                fixture.name
+            );
         }
         let other = self::setting("5,4", 10, 6, 1);
         let evaluation = evaluate(&dataset, &maps, Some(&presample), &other, &NoProgress).unwrap();
-        assert!(evaluation.presample.is_none() && evaluation.maps.iter().all(|map| map.expectation.is_none()));
+        assert!(
+            evaluation.presample.is_none()
+                && evaluation.maps.iter().all(|map| map.expectation.is_none())
+        );
     }
 }
 
@@ -316,7 +369,9 @@ fn differential_one_thread_and_four_agree() {
     let maps = [stored(&dataset, Some(&presample), (Method::Metis, None), 4)];
     let run = |threads| {
         let setting = setting("5,5", 10, 50, 9);
-        on_threads(threads, || evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap())
+        on_threads(threads, || {
+            evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap()
+        })
     };
     let (one, four) = (run(1), run(4));
     assert_eq!(one, four);
@@ -327,8 +382,13 @@ fn differential_one_thread_and_four_agree() {
 fn bad_input_is_one_clear_line() {
     let fixture = communities(2, 20);
     let dataset = fixture.dataset();
-    let wanted =
-        Options { batches: 5, fanouts: Some("3".parse().unwrap()), batch_size: Some(4), seed: None, draw_by: None };
+    let wanted = Options {
+        batches: 5,
+        fanouts: Some("3".parse().unwrap()),
+        batch_size: Some(4),
+        seed: None,
+        draw_by: None,
+    };
     let cases = [
         (Options { fanouts: None, ..wanted.clone() }, "--fanouts"),
         (Options { batch_size: None, ..wanted.clone() }, "--batch-size: no presample"),
@@ -345,8 +405,12 @@ fn bad_input_is_one_clear_line() {
     let zero = Setting { batch_size: 0, ..setting.clone() };
     assert!(evaluate(&dataset, &[], None, &zero, &NoProgress).is_err());
     let empty = Fixture::new("empty", 0, &[]);
-    let error = evaluate(&empty.dataset(), &[], None, &setting, &NoProgress).unwrap_err().to_string();
+    let error =
+        evaluate(&empty.dataset(), &[], None, &setting, &NoProgress).unwrap_err().to_string();
     assert!(error.contains("training split is empty"), "{error}");
     let damaged = Fixture::raw("damaged", vec![0, 1, 2], vec![1, 7]);
-    assert!(matches!(evaluate(&damaged.dataset(), &[], None, &setting, &NoProgress), Err(Error::Store(_))));
+    assert!(matches!(
+        evaluate(&damaged.dataset(), &[], None, &setting, &NoProgress),
+        Err(Error::Store(_))
+    ));
 }

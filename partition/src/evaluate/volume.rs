@@ -1,12 +1,13 @@
 //! Work of all ranks together on a mini-batch, where they may do some of it several times.
 //!
-//! Returns: rows loaded, and for each layer vertices and edges computed and rows exchanged, summed over the ranks; and
-//! the busiest rank's share of them. Idea: a vertex draws the same in-edges on every rank, as in `gsplit train`, so a
-//! rank computes everything that its seeds reach in the mini-batch. Every vertex carries the set of ranks that have it,
-//! as bits of a word, 64 ranks at a time, and passes it on to its sampled in-neighbours; where the layer is split only
-//! its owner keeps it, and sends its row to the others. If each rank draws its own in-edges, as in DGL, the expectation
-//! is the same: a single micro-batch cannot show the difference. Cost: O(edges) for every 64 ranks; 16 bytes per
-//! vertex.
+//! Returns: rows loaded, and for each layer vertices and edges computed and rows exchanged, summed
+//! over the ranks; and the busiest rank's share of them. Idea: a vertex draws the same in-edges on
+//! every rank, as in `gsplit train`, so a rank computes everything that its seeds reach in the
+//! mini-batch. Every vertex carries the set of ranks that have it, as bits of a word, 64 ranks at a
+//! time, and passes it on to its sampled in-neighbours; where the layer is split only its owner
+//! keeps it, and sends its row to the others. If each rank draws its own in-edges, as in DGL, the
+//! expectation is the same: a single micro-batch cannot show the difference. Cost: O(edges) for
+//! every 64 ranks; 16 bytes per vertex.
 
 use super::sample::MiniBatch;
 use crate::Layout;
@@ -16,8 +17,8 @@ use crate::Layout;
 pub(super) enum Sharing<'a> {
     /// Each has an equal share of the seeds and computes all they need: data parallelism.
     Equal,
-    /// Each rank has the seeds that it owns by this map, and this number of lowest layers reads rows from their owners
-    /// (`--split-layers`).
+    /// Each rank has the seeds that it owns by this map, and this number of lowest layers reads
+    /// rows from their owners (`--split-layers`).
     Owned(&'a [u16], usize),
 }
 
@@ -66,17 +67,22 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 /// Counts `batch` on one rank for each part of `layout`.
 pub(super) fn count(batch: &MiniBatch, layout: Layout, sharing: Sharing<'_>) -> Counts {
     let ranks = layout.parts();
-    let mut counts = Counts { layers: vec![LayerCounts::default(); batch.layers.len()], ..Counts::default() };
+    let mut counts =
+        Counts { layers: vec![LayerCounts::default(); batch.layers.len()], ..Counts::default() };
     for first in (0..ranks).step_by(64) {
         let here = first..ranks.min(first + 64);
-        let bit_of = |owner: u16| if here.contains(&owner.into()) { 1u64 << (u32::from(owner) - first) } else { 0 };
-        let server_of = |owner: u16| layout.siblings(owner).fold(0, |bits, rank| bits | bit_of(rank));
+        let bit_of = |owner: u16| {
+            if here.contains(&owner.into()) { 1u64 << (u32::from(owner) - first) } else { 0 }
+        };
+        let server_of =
+            |owner: u16| layout.siblings(owner).fold(0, |bits, rank| bits | bit_of(rank));
         let servers: Vec<u64> = (0..=u16::MAX).take(ranks as usize).map(server_of).collect();
         let mut having = vec![0u64; batch.num_seeds()];
         let (mut edges, mut rows) = ([0u64; 64], [0u64; 64]);
         match sharing {
             Sharing::Equal => {
-                let from = |rank: u32| (having.len() as u64 * u64::from(rank) / u64::from(ranks)) as usize;
+                let from =
+                    |rank: u32| (having.len() as u64 * u64::from(rank) / u64::from(ranks)) as usize;
                 let shares: Vec<_> = here.clone().map(|rank| from(rank)..from(rank + 1)).collect();
                 (0..).zip(shares).for_each(|(bit, share)| having[share].fill(1 << bit));
             }
@@ -101,7 +107,8 @@ pub(super) fn count(batch: &MiniBatch, layout: Layout, sharing: Sharing<'_>) -> 
                     for (ranks, &v) in below.iter_mut().zip(&layer.mixed_frontier) {
                         let owner = bit_of(map[v as usize]);
                         sums.exchanged += u64::from((*ranks & !owner).count_ones());
-                        sums.abroad += u64::from((*ranks & !servers[map[v as usize] as usize]).count_ones());
+                        sums.abroad +=
+                            u64::from((*ranks & !servers[map[v as usize] as usize]).count_ones());
                         *ranks = owner;
                     }
                 }

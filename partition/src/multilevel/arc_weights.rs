@@ -1,8 +1,9 @@
 //! Weights of arcs in one byte each, made of the counters of both directions.
 //!
-//! The weight of a pair {u, v} is 1 + s · count, where count sums the counters of u→v and v→u, duplicates included, and s
-//! is at most 1, smaller where the largest weight would pass [`MAX`]. A byte is a number of four binary digits after the
-//! first and four of exponent: exact up to 31, else off by at most 1/32. The cut that the report states is exact.
+//! The weight of a pair {u, v} is 1 + s · count, where count sums the counters of u→v and v→u,
+//! duplicates included, and s is at most 1, smaller where the largest weight would pass [`MAX`]. A
+//! byte is a number of four binary digits after the first and four of exponent: exact up to 31,
+//! else off by at most 1/32. The cut that the report states is exact.
 
 use rayon::prelude::*;
 

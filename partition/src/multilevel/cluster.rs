@@ -1,16 +1,17 @@
 //! Clusters of vertices that belong together; one step of coarsening contracts them.
 //!
-//! Returns a label for each vertex, below the number of vertices; vertices of one label are one cluster. No cluster weighs
-//! more than the limit unless it is one vertex. With a partition to respect, no cluster reaches over two parts.
-//! Idea: size-constrained label propagation (Meyerhenke, Sanders, Schulz, "Partitioning complex networks via
-//! size-constrained clustering", 2014): in some rounds, every vertex joins the cluster with room to which it has most
-//! arc weight. Then single vertices that want to join the same full cluster are put together, like in two-hop matching
-//! (LaSalle et al., 2015): otherwise the leaves of a hub would never shrink.
-//! Every thread count gives the same clusters: vertices are handled in batches, whose members all see the state before
-//! the batch and then join in order. A batch takes short runs of vertices, with gaps, because neighbours in the input's
-//! order are often neighbours in the graph, and two that move at once may swap.
-//! Cost: O(m) per round, parallel except for joining, which is O(n); 8 bytes per vertex, 12 on a small level, and 4
-//! for each constraint.
+//! Returns a label for each vertex, below the number of vertices; vertices of one label are one
+//! cluster. No cluster weighs more than the limit unless it is one vertex. With a partition to
+//! respect, no cluster reaches over two parts. Idea: size-constrained label propagation
+//! (Meyerhenke, Sanders, Schulz, "Partitioning complex networks via size-constrained clustering",
+//! 2014): in some rounds, every vertex joins the cluster with room to which it has most arc weight.
+//! Then single vertices that want to join the same full cluster are put together, like in two-hop
+//! matching (LaSalle et al., 2015): otherwise the leaves of a hub would never shrink. Every thread
+//! count gives the same clusters: vertices are handled in batches, whose members all see the state
+//! before the batch and then join in order. A batch takes short runs of vertices, with gaps,
+//! because neighbours in the input's order are often neighbours in the graph, and two that move at
+//! once may swap. Cost: O(m) per round, parallel except for joining, which is O(n); 8 bytes per
+//! vertex, 12 on a small level, and 4 for each constraint.
 
 use rayon::prelude::*;
 
@@ -42,8 +43,8 @@ pub(super) struct Clustering<'a, G> {
     pub limits: Vec<u64>,
     /// Rounds of label propagation.
     pub rounds: usize,
-    /// Whether vertices choose by degree and never swap clusters. On large levels of an R-MAT graph of 16 million edges that
-    /// made the cut half a percent larger.
+    /// Whether vertices choose by degree and never swap clusters. On large levels of an R-MAT graph
+    /// of 16 million edges that made the cut half a percent larger.
     pub small: bool,
     pub seed: u64,
     /// Parts that clusters must not join.
@@ -68,7 +69,12 @@ impl<G: Graph> Clustering<'_, G> {
         let pool = Pool::default();
         let order = self.order();
         for round in 0..self.rounds {
-            let moved = self.round(&mut state, self.seed.wrapping_add(scramble(round as u64)), &order, &pool);
+            let moved = self.round(
+                &mut state,
+                self.seed.wrapping_add(scramble(round as u64)),
+                &order,
+                &pool,
+            );
             if moved * SETTLED < n {
                 break;
             }
@@ -77,8 +83,9 @@ impl<G: Graph> Clustering<'_, G> {
         state.labels
     }
 
-    /// The vertices as they choose: on a small graph by degree, in powers of two, so that a vertex with few neighbours joins
-    /// the cluster that it has before a hub takes the room. Empty on a larger one, whose rows are read in order.
+    /// The vertices as they choose: on a small graph by degree, in powers of two, so that a vertex
+    /// with few neighbours joins the cluster that it has before a hub takes the room. Empty on a
+    /// larger one, whose rows are read in order.
     fn order(&self) -> Vec<u32> {
         if !self.small {
             return Vec::new();
@@ -91,7 +98,13 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// Lets every vertex choose once; how many moved.
-    fn round(&self, state: &mut Clusters, seed: u64, order: &[u32], pool: &Pool<LabelWeights>) -> usize {
+    fn round(
+        &self,
+        state: &mut Clusters,
+        seed: u64,
+        order: &[u32],
+        pool: &Pool<LabelWeights>,
+    ) -> usize {
         let n = state.labels.len();
         let stretch = STRETCH.min(n).next_multiple_of(STRIDE * RUN);
         let mut stretches: Vec<usize> = (0..n.div_ceil(stretch)).collect();
@@ -127,20 +140,29 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// The cluster that `v` prefers at the moment: its own unless another is better.
-    fn choose(&self, state: &Clusters, v: u32, seed: u64, by_label: &mut InRuns<LabelWeights>) -> u32 {
+    fn choose(
+        &self,
+        state: &Clusters,
+        v: u32,
+        seed: u64,
+        by_label: &mut InRuns<LabelWeights>,
+    ) -> u32 {
         let own = state.labels[v as usize];
         self.gather(state, v, by_label);
         let salt = (scramble(seed ^ u64::from(v)) >> 32) as u32;
-        let rank = |(label, weight): (u32, u32)| (weight, (label ^ salt).wrapping_mul(0x9e37_79b1), label);
+        let rank =
+            |(label, weight): (u32, u32)| (weight, (label ^ salt).wrapping_mul(0x9e37_79b1), label);
         let ranks = || by_label.iter().map(rank);
         let fits = |label| label == own || self.fits(state, v, label);
         let first = ranks().max().unwrap_or((0, 0, own));
-        // Mostly the first fits: then one load is read, not that of every label that is the best so far.
+        // Mostly the first fits: then one load is read, not that of every label that is the best so
+        // far.
         if fits(first.2) {
             return first.2;
         }
-        let better =
-            |best, rank: (u32, u32, u32)| if rank > best && rank < first && fits(rank.2) { rank } else { best };
+        let better = |best, rank: (u32, u32, u32)| {
+            if rank > best && rank < first && fits(rank.2) { rank } else { best }
+        };
         ranks().fold((0, 0, own), better).2
     }
 
@@ -167,7 +189,8 @@ impl<G: Graph> Clustering<'_, G> {
     #[inline]
     fn fits(&self, state: &Clusters, v: u32, label: u32) -> bool {
         let sums = self.load(state, label).iter().zip(self.weights.of(v)).zip(&self.limits);
-        sums.into_iter().all(|((&load, &weight), &limit)| u64::from(load) + u64::from(weight) <= limit)
+        sums.into_iter()
+            .all(|((&load, &weight), &limit)| u64::from(load) + u64::from(weight) <= limit)
     }
 
     /// Moves `v` if there is still room.
@@ -176,7 +199,8 @@ impl<G: Graph> Clustering<'_, G> {
         if from == to {
             return false;
         }
-        // The other vertex may have moved meanwhile, perhaps to the cluster of `v`: two that swap are still apart.
+        // The other vertex may have moved meanwhile, perhaps to the cluster of `v`: two that swap
+        // are still apart.
         let left = self.small && state.labels[to as usize] != to;
         let empty = left && self.load(state, to).iter().all(|&load| load == 0);
         if empty || !self.fits(state, v, to) {
@@ -200,7 +224,8 @@ impl<G: Graph> Clustering<'_, G> {
         if clusters as f64 <= MANY_LEFT * n as f64 {
             return;
         }
-        let alone = |v: u32| sizes[state.labels[v as usize] as usize] == 1 && self.graph.degree(v) > 0;
+        let alone =
+            |v: u32| sizes[state.labels[v as usize] as usize] == 1 && self.graph.degree(v) > 0;
         let favourite = |by_label: &mut InRuns<LabelWeights>, v: u32| {
             if !alone(v) {
                 return None;
@@ -210,13 +235,16 @@ impl<G: Graph> Clustering<'_, G> {
             best.map(|(label, weight)| (weight, label)).max().map(|(_, label)| (label, v))
         };
         let vertices = (0..n as u32).into_par_iter().with_min_len(TASK);
-        let mut pairs: Vec<(u32, u32)> = vertices.map_init(InRuns::default, favourite).flatten().collect();
+        let mut pairs: Vec<(u32, u32)> =
+            vertices.map_init(InRuns::default, favourite).flatten().collect();
         pairs.par_sort_unstable();
         let mut open: Option<(u32, u32, u32)> = None;
         for (favourite, v) in pairs {
             open = match open {
                 Some((label, of, size))
-                    if of == favourite && size < TWO_HOP_SIZE && self.joins_same(state, v, label) =>
+                    if of == favourite
+                        && size < TWO_HOP_SIZE
+                        && self.joins_same(state, v, label) =>
                 {
                     Some((label, of, size + 1))
                 }

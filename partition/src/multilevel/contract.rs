@@ -1,15 +1,17 @@
 //! Contraction: every cluster becomes a vertex of the next coarser graph.
 //!
-//! Returns the coarse graph, its vertex weights, and the coarse vertex of each vertex. A coarse pair weighs the sum of the
-//! arcs between its clusters; arcs inside a cluster disappear. Vertices without a neighbour have no coarse vertex
-//! ([`NONE`]): they cost no cut wherever they go. Coarse vertices are numbered by their clusters' labels.
-//! Idea: one pass; each task sums the arcs of a run of clusters in a table and appends them to a segment of its own.
-//! Where the coarse graph would exceed its limit of arcs, pairs are sampled, with a probability in proportion to their
-//! weight up to a threshold, and sampled pairs below it get that weight: the expectation of every cut is unchanged (edge
-//! sparsification as in Goranci et al., and for partitioning Gottesbüren et al., "Linear-time multilevel graph
-//! partitioning via edge sparsification", 2025). So a graph without clusters cannot fill the memory.
-//! A graph that memory does not hold is read in order instead ([`in_order`](super::in_order)).
-//! Cost: O(m), parallel; 8 bytes per arc of the coarse graph, and 12 per vertex.
+//! Returns the coarse graph, its vertex weights, and the coarse vertex of each vertex. A coarse
+//! pair weighs the sum of the arcs between its clusters; arcs inside a cluster disappear. Vertices
+//! without a neighbour have no coarse vertex ([`NONE`]): they cost no cut wherever they go. Coarse
+//! vertices are numbered by their clusters' labels. Idea: one pass; each task sums the arcs of a
+//! run of clusters in a table and appends them to a segment of its own. Where the coarse graph
+//! would exceed its limit of arcs, pairs are sampled, with a probability in proportion to their
+//! weight up to a threshold, and sampled pairs below it get that weight: the expectation of every
+//! cut is unchanged (edge sparsification as in Goranci et al., and for partitioning Gottesbüren et
+//! al., "Linear-time multilevel graph partitioning via edge sparsification", 2025). So a graph
+//! without clusters cannot fill the memory. A graph that memory does not hold is read in order
+//! instead ([`in_order`](super::in_order)). Cost: O(m), parallel; 8 bytes per arc of the coarse
+//! graph, and 12 per vertex.
 
 use rayon::prelude::*;
 
@@ -39,8 +41,8 @@ pub(super) struct Level {
     pub coarse_of: Vec<u32>,
 }
 
-/// Contracts the clusters that `labels` names, one label below n for each vertex. The coarse graph has about `max_arcs`
-/// arcs at most; which ones depends on `seed`.
+/// Contracts the clusters that `labels` names, one label below n for each vertex. The coarse graph
+/// has about `max_arcs` arcs at most; which ones depends on `seed`.
 pub(super) fn contract<G: Graph>(
     graph: &G,
     weights: &VertexWeights,
@@ -56,11 +58,22 @@ pub(super) fn contract<G: Graph>(
     }
     let (starts, members) = group(&coarse_of, clusters);
     let rows_log2 = segment_log2(clusters);
-    let contraction =
-        Contraction { graph, coarse_of: &coarse_of, starts, members, rows_log2, pool: Pool::default(), seed };
+    let contraction = Contraction {
+        graph,
+        coarse_of: &coarse_of,
+        starts,
+        members,
+        rows_log2,
+        pool: Pool::default(),
+        seed,
+    };
     let threshold = if graph.num_arcs() <= max_arcs { 1 } else { contraction.probe(max_arcs) };
     let firsts: Vec<usize> = contraction.firsts().collect();
-    let segments = firsts.into_par_iter().with_max_len(1).map(|first| contraction.segment(first, threshold)).collect();
+    let segments = firsts
+        .into_par_iter()
+        .with_max_len(1)
+        .map(|first| contraction.segment(first, threshold))
+        .collect();
     drop(contraction);
     Level { graph: Coarse::new(rows_log2, segments), weights, coarse_of }
 }
@@ -100,11 +113,14 @@ impl<G: Graph> Contraction<'_, G> {
     fn fill(&self, first: usize, threshold: u32, by_label: &mut InRuns<LabelWeights>) -> Segment {
         let mut segment = Segment::default();
         for cluster in first..self.num_clusters().min(first + (1 << self.rows_log2)) {
-            let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
-            by_label.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
+            let members =
+                &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
+            by_label
+                .clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
             by_label.fill(|runs| {
                 for (i, &v) in members.iter().enumerate() {
-                    self.graph.fetch_ahead(members.get(i + 1).copied().unwrap_or(NONE), self.coarse_of);
+                    self.graph
+                        .fetch_ahead(members.get(i + 1).copied().unwrap_or(NONE), self.coarse_of);
                     self.graph.for_each(v, |u, weight| {
                         let other = self.coarse_of[u as usize];
                         if other != cluster as u32 {
@@ -115,9 +131,11 @@ impl<G: Graph> Contraction<'_, G> {
             });
             match threshold {
                 1 => segment.arcs.extend(by_label.iter()),
-                _ => segment.arcs.extend(
-                    by_label.iter().filter_map(|arc| sample(cluster as u32, arc.0, arc.1, threshold, self.seed)),
-                ),
+                _ => {
+                    segment.arcs.extend(by_label.iter().filter_map(|arc| {
+                        sample(cluster as u32, arc.0, arc.1, threshold, self.seed)
+                    }))
+                }
             }
             segment.ends.push(segment.arcs.len() as u32);
         }
@@ -133,19 +151,30 @@ impl<G: Graph> Contraction<'_, G> {
     }
 }
 
-/// The arc from `cluster`, if it is kept under a threshold and a seed, with the weight that it then has; the same for both ends of a pair.
-pub(super) fn sample(cluster: u32, other: u32, weight: u32, threshold: u32, seed: u64) -> Option<(u32, u32)> {
+/// The arc from `cluster`, if it is kept under a threshold and a seed, with the weight that it then
+/// has; the same for both ends of a pair.
+pub(super) fn sample(
+    cluster: u32,
+    other: u32,
+    weight: u32,
+    threshold: u32,
+    seed: u64,
+) -> Option<(u32, u32)> {
     let pair = u64::from(cluster.min(other)) << 32 | u64::from(cluster.max(other));
     let draw = scramble(pair ^ seed) >> 32;
     let kept = weight >= threshold || draw * u64::from(threshold) < u64::from(weight) << 32;
     kept.then_some((other, weight.max(threshold)))
 }
 
-/// The least threshold that leaves about `max_arcs` arcs of a graph with this number of clusters, estimated from some of its rows.
+/// The least threshold that leaves about `max_arcs` arcs of a graph with this number of clusters,
+/// estimated from some of its rows.
 pub(super) fn threshold(probes: &[Segment], clusters: usize, max_arcs: u64) -> u32 {
     let (mut counts, mut rows) = (vec![0u64; MAX_THRESHOLD + 1], 0);
     for segment in probes {
-        segment.arcs.iter().for_each(|&(_, weight)| counts[MAX_THRESHOLD.min(weight as usize)] += 1);
+        segment
+            .arcs
+            .iter()
+            .for_each(|&(_, weight)| counts[MAX_THRESHOLD.min(weight as usize)] += 1);
         rows += segment.ends.len();
     }
     let allowed = max_arcs as f64 * rows as f64 / clusters.max(1) as f64;
@@ -156,7 +185,8 @@ pub(super) fn threshold(probes: &[Segment], clusters: usize, max_arcs: u64) -> u
             .map(|(weight, &count)| count as f64 * f64::min(1.0, weight as f64 / threshold as f64));
         kept.sum::<f64>()
     };
-    (1..MAX_THRESHOLD).find(|&threshold| expected(threshold) <= allowed).unwrap_or(MAX_THRESHOLD) as u32
+    (1..MAX_THRESHOLD).find(|&threshold| expected(threshold) <= allowed).unwrap_or(MAX_THRESHOLD)
+        as u32
 }
 
 /// Numbers the clusters that have a vertex with a neighbour, in place of their labels.

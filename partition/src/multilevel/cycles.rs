@@ -24,13 +24,15 @@ use crate::{Layout, VertexWeights};
 pub(super) struct Effort {
     /// Rounds of clustering on each level.
     cluster_rounds: usize,
-    /// Vertices per part at which coarsening ends, and at which bundles are cut once a level has them, unless parts are small.
+    /// Vertices per part at which coarsening ends, and at which bundles are cut once a level has
+    /// them, unless parts are small.
     coarsest_per_part: usize,
     /// Rounds of label propagation refinement on each level.
     pub refine_rounds: usize,
     /// Initial cuts.
     tries: u64,
-    /// FM refines levels where vertices times parts, [`FM_PARTS`] at most, are at most this many ...
+    /// FM refines levels where vertices times parts, [`FM_PARTS`] at most, are at most this many
+    /// ...
     fm_size: usize,
     /// ... and arcs at most this many.
     fm_arcs: u64,
@@ -56,7 +58,9 @@ impl Effort {
             cycles: 0,
         };
         match quality {
-            Quality::Fast => Self { refine_rounds: 2, tries: 1, fm_size: 1 << 16, fm_passes: 1, ..default },
+            Quality::Fast => {
+                Self { refine_rounds: 2, tries: 1, fm_size: 1 << 16, fm_passes: 1, ..default }
+            }
             Quality::Default => default,
             Quality::High => Self {
                 cluster_rounds: 3,
@@ -75,39 +79,43 @@ impl Effort {
 
 /// Arcs of a small level, at most: its vertices choose in the order of their degrees.
 const SMALL: u64 = 1 << 23;
-/// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's, where there is room.
+/// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's, where there is
+/// room.
 const MAX_COARSE_ARCS: u64 = 1 << 27;
 /// Coarsening does not go below this many vertices.
 const COARSEST: usize = 3000;
-/// A thin graph has this many arcs a vertex at most: paths, trees, meshes, roads. Its clusters are uneven and its cuts follow lines of
-/// many vertices, so that they have to be moved on many levels.
+/// A thin graph has this many arcs a vertex at most: paths, trees, meshes, roads. Its clusters are
+/// uneven and its cuts follow lines of many vertices, so that they have to be moved on many levels.
 const THIN_ARCS: u64 = 6;
 /// Clusters of a thin graph weigh this many times the mean vertex of their level at most.
 pub(super) const THIN_GROWTH: f64 = 3.0;
 /// FM takes a vertex to touch this many parts at most ...
 const FM_PARTS: usize = 8;
-/// ... and of small parts this many, so that it refines levels of twice the size: it is a smaller share of the time there.
+/// ... and of small parts this many, so that it refines levels of twice the size: it is a smaller
+/// share of the time there.
 const FM_SMALL_PARTS: usize = 4;
-/// Passes of FM over a thin graph, or between small parts, at least: there they cost little. (On ogbn-arxiv in 64 parts eight took half as long
-/// again as two, for 0.1 % of the cut.)
+/// Passes of FM over a thin graph, or between small parts, at least: there they cost little. (On
+/// ogbn-arxiv in 64 parts eight took half as long again as two, for 0.1 % of the cut.)
 const FM_CHEAP_PASSES: usize = 8;
 /// A small part has fewer vertices than this in the end.
 const SMALL_PART: usize = 100;
-/// Bundles of small parts are cut where a level has this many vertices a part: so more levels than the finest move vertices between the
-/// parts themselves. The cuts of com-DBLP and a grid in 4,096 are 0.5 % smaller.
+/// Bundles of small parts are cut where a level has this many vertices a part: so more levels than
+/// the finest move vertices between the parts themselves. The cuts of com-DBLP and a grid in 4,096
+/// are 0.5 % smaller.
 const VERTICES_PER_SMALL_PART: usize = 60;
 /// Parts of the coarsest graph, where there are more in the end.
 const FIRST_PARTS: u32 = 16;
 /// Coarsening ends when a level keeps more than this share of the vertices.
 pub(super) const LEAST_SHRINKAGE: f64 = 0.95;
-/// A cluster may weigh this many times ε of a part. Larger clusters make fewer levels and find more of what belongs
-/// together; smaller ones are easier to balance.
+/// A cluster may weigh this many times ε of a part. Larger clusters make fewer levels and find more
+/// of what belongs together; smaller ones are easier to balance.
 const CLUSTER_SHARE: f64 = 2.0;
-/// The same factor on small levels, whose further levels cost little: the cut of com-DBLP is 1 % smaller.
+/// The same factor on small levels, whose further levels cost little: the cut of com-DBLP is 1 %
+/// smaller.
 const SMALL_CLUSTER_SHARE: f64 = 1.0;
-/// Share of ε that may be used above the finest level of a graph, unless it is thin or refined by Jet, which passes
-/// through full parts. The rest lets the finest level make its moves, which are the most valuable: on an R-MAT graph
-/// with counters this by itself lowers the cut by 2 %.
+/// Share of ε that may be used above the finest level of a graph, unless it is thin or refined by
+/// Jet, which passes through full parts. The rest lets the finest level make its moves, which are
+/// the most valuable: on an R-MAT graph with counters this by itself lowers the cut by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
 /// Most arcs of a coarse graph that is made of one of `arcs`, where there is room.
@@ -142,8 +150,14 @@ pub(super) struct Cycles<'a> {
 }
 
 impl<'a> Cycles<'a> {
-    /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and at least one cycle.
-    pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights, start: Option<&[u16]>) -> Vec<u16> {
+    /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and at
+    /// least one cycle.
+    pub fn partition<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        start: Option<&[u16]>,
+    ) -> Vec<u16> {
         let cycles = self.effort.cycles;
         match start {
             Some(start) => self.improve(graph, weights, start.to_vec(), cycles.max(1)),
@@ -152,41 +166,65 @@ impl<'a> Cycles<'a> {
     }
 
     /// The part of each vertex, on the server that `servers` names.
-    pub fn partition_within<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: &[u16]) -> Vec<u16> {
+    pub fn partition_within<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        servers: &[u16],
+    ) -> Vec<u16> {
         self.improve(graph, weights, self.first(graph, weights, Some(servers)), self.effort.cycles)
     }
 
     /// Coarsens, cuts, and carries back; with `servers`, each within its own.
-    fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: Option<&[u16]>) -> Vec<u16> {
+    fn first<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        servers: Option<&[u16]>,
+    ) -> Vec<u16> {
         let levels = self.coarsen(graph, weights, servers, 0);
         let servers = servers.map(|servers| carry_down_all(servers, &levels));
         let loose = self.thin || graph.num_arcs() <= self.effort.jet_arcs;
         let tight = if loose { self.epsilon } else { COARSE_EPSILON * self.epsilon };
-        let layout = self.layout_of(levels.last().map_or(graph.num_vertices(), |level| level.weights.len()));
+        let layout =
+            self.layout_of(levels.last().map_or(graph.num_vertices(), |level| level.weights.len()));
         let coarsest = match levels.last() {
-            Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), layout, tight),
+            Some(level) => {
+                self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), layout, tight)
+            }
             None => self.cut_coarsest(graph, weights, servers.as_deref(), layout, self.epsilon),
         };
         self.carry_back(graph, weights, levels, coarsest, layout, tight)
     }
 
-    /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too small.
+    /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too
+    /// small.
     fn layout_of(&self, size: usize) -> Layout<'a> {
         let (servers, all) = (self.layout.servers(), self.layout.per_server());
-        let per_part = if self.small_parts { VERTICES_PER_SMALL_PART } else { self.effort.coarsest_per_part };
+        let per_part =
+            if self.small_parts { VERTICES_PER_SMALL_PART } else { self.effort.coarsest_per_part };
         let fitting = (size / per_part) as u32 / servers;
         let most = fitting.max(FIRST_PARTS);
         self.layout.bundles(if most >= all { all } else { 1 << most.ilog2() })
     }
 
     /// V-cycles: coarsens `parts` with the graph, and carries them back.
-    fn improve<G: Graph>(&self, graph: &G, weights: &VertexWeights, mut parts: Vec<u16>, cycles: usize) -> Vec<u16> {
+    fn improve<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        mut parts: Vec<u16>,
+        cycles: usize,
+    ) -> Vec<u16> {
         for cycle in 0..cycles {
             let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
             let coarsest = carry_down_all(&parts, &levels);
-            let improved = self.carry_back(graph, weights, levels, coarsest, self.layout, self.epsilon);
+            let improved =
+                self.carry_back(graph, weights, levels, coarsest, self.layout, self.epsilon);
             // A coarse graph that was sampled may have promised too much.
-            if self.rank(graph, weights, self.layout, &improved) < self.rank(graph, weights, self.layout, &parts) {
+            if self.rank(graph, weights, self.layout, &improved)
+                < self.rank(graph, weights, self.layout, &parts)
+            {
                 parts = improved;
             }
         }
@@ -194,7 +232,13 @@ impl<'a> Cycles<'a> {
     }
 
     /// Rank of a partition, less is better: first its distance from balance, then its cut.
-    fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout<'a>, parts: &[u16]) -> (f64, u64) {
+    fn rank<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        layout: Layout<'a>,
+        parts: &[u16],
+    ) -> (f64, u64) {
         let loads = Loads::of(layout, weights, parts);
         (loads.total_excess(&loads.capacities(self.epsilon)), cut(graph, parts))
     }
@@ -218,13 +262,22 @@ impl<'a> Cycles<'a> {
             let held = levels.iter().map(|level| level.graph.num_arcs()).sum::<u64>();
             let max_arcs = self.max_arcs.saturating_sub(held) / 2;
             let size = levels.last().map_or(graph.num_vertices(), |level| level.weights.len());
-            let stage = (size > enough).then(|| self.stage(&format!("coarsen level {}", levels.len()), size));
+            let stage = (size > enough)
+                .then(|| self.stage(&format!("coarsen level {}", levels.len()), size));
             let (before, level) = match levels.last() {
-                None if graph.num_vertices() > enough => {
-                    (graph.num_vertices(), self.step(graph, weights, within.as_deref(), seed, enough, max_arcs))
-                }
+                None if graph.num_vertices() > enough => (
+                    graph.num_vertices(),
+                    self.step(graph, weights, within.as_deref(), seed, enough, max_arcs),
+                ),
                 Some(last) if last.weights.len() > enough => {
-                    let step = self.step(&last.graph, &last.weights, within.as_deref(), seed, enough, max_arcs);
+                    let step = self.step(
+                        &last.graph,
+                        &last.weights,
+                        within.as_deref(),
+                        seed,
+                        enough,
+                        max_arcs,
+                    );
                     (last.weights.len(), step)
                 }
                 _ => break,
@@ -240,7 +293,8 @@ impl<'a> Cycles<'a> {
         levels
     }
 
-    /// One level down: to about `enough` vertices where that can be, and to `max_arcs` arcs at most.
+    /// One level down: to about `enough` vertices where that can be, and to `max_arcs` arcs at
+    /// most.
     fn step<G: Graph>(
         &self,
         graph: &G,
@@ -252,21 +306,34 @@ impl<'a> Cycles<'a> {
     ) -> Level {
         let small = graph.num_arcs() <= SMALL;
         let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
-        // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
-        // is small enough next time.
+        // A cluster is a small share of a part, so that parts of equal weight can be made of them;
+        // and of a graph that is small enough next time.
         let layout = self.layout_of(graph.num_vertices());
         let parts = f64::from(layout.parts());
-        let smallest = (0..layout.parts() as u16).map(|part| layout.target(part)).fold(1.0, f64::min);
+        let smallest =
+            (0..layout.parts() as u16).map(|part| layout.target(part)).fold(1.0, f64::min);
         let smallest = if layout.targets().is_some() { smallest } else { 1.0 };
         let share = |&total: &u64| {
             let of_part = cluster_share * self.epsilon * smallest * total as f64 / parts;
             let of_coarsest = 2.0 * total as f64 / enough as f64;
-            let grown = if self.thin { THIN_GROWTH * total as f64 / graph.num_vertices() as f64 } else { f64::MAX };
+            let grown = if self.thin {
+                THIN_GROWTH * total as f64 / graph.num_vertices() as f64
+            } else {
+                f64::MAX
+            };
             (of_part.max(of_coarsest).min(grown) as u64).clamp(1, u64::from(u32::MAX))
         };
         let limits = weights.totals().iter().map(share).collect();
-        let labels =
-            Clustering { graph, weights, limits, rounds: self.effort.cluster_rounds, small, seed, within }.run();
+        let labels = Clustering {
+            graph,
+            weights,
+            limits,
+            rounds: self.effort.cluster_rounds,
+            small,
+            seed,
+            within,
+        }
+        .run();
         contract(graph, weights, labels, default_max_arcs(graph.num_arcs()).min(max_arcs), seed)
     }
 
@@ -294,7 +361,8 @@ impl<'a> Cycles<'a> {
     ) -> Vec<u16> {
         let capacities = self.capacities_of_one(weights);
         let halving = self.halving(layout.parts(), &capacities, initial::TRIES);
-        let stage = self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
+        let stage =
+            self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
         let tries = (0..self.effort.tries).into_par_iter().map(|attempt| {
             let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
             let mut parts = halving.run(graph, weights, seed);
@@ -302,7 +370,8 @@ impl<'a> Cycles<'a> {
             stage.advance(1);
             (self.rank(graph, weights, layout, &parts), attempt, parts)
         });
-        let best = tries.min_by(|(a, i, _), (b, j, _)| a.0.total_cmp(&b.0).then((a.1, i).cmp(&(b.1, j))));
+        let best =
+            tries.min_by(|(a, i, _), (b, j, _)| a.0.total_cmp(&b.0).then((a.1, i).cmp(&(b.1, j))));
         best.map(|(_, _, parts)| parts).unwrap_or_default()
     }
 
@@ -317,8 +386,9 @@ impl<'a> Cycles<'a> {
         weights.totals().iter().map(|&total| capacity(total as f64 * share, self.epsilon)).collect()
     }
 
-    /// From the coarsest level's parts to the finest's, refined on every level, above the finest to `coarse_epsilon`. Bundles are cut
-    /// as soon as a level has the vertices for it. Levels go as they are done.
+    /// From the coarsest level's parts to the finest's, refined on every level, above the finest to
+    /// `coarse_epsilon`. Bundles are cut as soon as a level has the vertices for it. Levels go as
+    /// they are done.
     fn carry_back<G: Graph>(
         &self,
         graph: &G,
@@ -330,7 +400,8 @@ impl<'a> Cycles<'a> {
     ) -> Vec<u16> {
         let mut known = String::new();
         while let Some(Level { graph: coarse, weights: loads, coarse_of }) = levels.pop() {
-            let stage = self.stage(&format!("refine level {}{known}", levels.len() + 1), parts.len());
+            let stage =
+                self.stage(&format!("refine level {}{known}", levels.len() + 1), parts.len());
             self.refine(&coarse, &loads, layout, &mut parts, coarse_epsilon);
             let next = self.layout_of(parts.len());
             layout = self.unbundle(&coarse, &loads, &mut parts, layout, next, coarse_epsilon);
@@ -351,7 +422,8 @@ impl<'a> Cycles<'a> {
         parts
     }
 
-    /// Cuts the bundles of a layout into the bundles of the next, and refines; returns the new layout of `parts`.
+    /// Cuts the bundles of a layout into the bundles of the next, and refines; returns the new
+    /// layout of `parts`.
     fn unbundle<G: Graph>(
         &self,
         graph: &G,
@@ -377,7 +449,8 @@ impl<'a> Cycles<'a> {
         self.progress.stage(name, Some(vertices as u64), Unit::Items("vertices"))
     }
 
-    /// Makes `parts` of `layout` balanced and its cut small, by single moves; moves that lower the cut fill no part above 1 + `epsilon`.
+    /// Makes `parts` of `layout` balanced and its cut small, by single moves; moves that lower the
+    /// cut fill no part above 1 + `epsilon`.
     fn refine<G: Graph>(
         &self,
         graph: &G,
@@ -396,14 +469,21 @@ impl<'a> Cycles<'a> {
             Jet::new(graph, weights, &capacities, parts, &mut loads).run();
         }
         let touched = if self.small_parts { FM_SMALL_PARTS } else { FM_PARTS };
-        if parts.len() * (layout.parts() as usize).min(touched) <= fm_size && graph.num_arcs() <= fm_arcs {
-            let passes = if self.thin || self.small_parts { fm_passes.max(FM_CHEAP_PASSES) } else { fm_passes };
+        if parts.len() * (layout.parts() as usize).min(touched) <= fm_size
+            && graph.num_arcs() <= fm_arcs
+        {
+            let passes = if self.thin || self.small_parts {
+                fm_passes.max(FM_CHEAP_PASSES)
+            } else {
+                fm_passes
+            };
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(passes);
         }
     }
 
-    /// Most that each part may carry. An `epsilon` tighter than that of the whole is one over the mean of its server: above
-    /// the finest level a server that carries a little more than the others keeps room to move in.
+    /// Most that each part may carry. An `epsilon` tighter than that of the whole is one over the
+    /// mean of its server: above the finest level a server that carries a little more than the
+    /// others keeps room to move in.
     pub fn capacities(&self, loads: &Loads, epsilon: f64) -> Vec<u64> {
         let layout = loads.layout();
         if epsilon >= self.epsilon || layout.servers() == 1 {
@@ -414,7 +494,10 @@ impl<'a> Cycles<'a> {
             let all: f64 = layout.parts_of(server).map(|part| loads.target(part)).sum();
             let of_part = |part: u16| {
                 let share = loads.target(part) / all;
-                totals.iter().map(|&total| capacity(total as f64 * share, epsilon)).collect::<Vec<u64>>()
+                totals
+                    .iter()
+                    .map(|&total| capacity(total as f64 * share, epsilon))
+                    .collect::<Vec<u64>>()
             };
             layout.parts_of(server).flat_map(of_part).collect::<Vec<u64>>()
         };
@@ -440,11 +523,18 @@ fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
     coarse
 }
 
-/// The parts of the finer graph, which weighs `weights`; vertices without a coarse vertex are spread.
-pub(super) fn carry_up(layout: Layout<'_>, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
+/// The parts of the finer graph, which weighs `weights`; vertices without a coarse vertex are
+/// spread.
+pub(super) fn carry_up(
+    layout: Layout<'_>,
+    coarse_of: &[u32],
+    weights: &VertexWeights,
+    coarse: &[u16],
+) -> Vec<u16> {
     let part = |&of: &u32| if of == NONE { 0 } else { coarse[of as usize] };
     let mut parts: Vec<u16> = coarse_of.par_iter().with_min_len(4096).map(part).collect();
-    let mut left: Vec<u32> = (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();
+    let mut left: Vec<u32> =
+        (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();
     if !left.is_empty() {
         let mut loads = Loads::empty(layout, weights);
         let placed = (0..).zip(coarse_of).filter(|&(_, &of)| of != NONE);

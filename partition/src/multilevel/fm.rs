@@ -1,11 +1,13 @@
 //! Refinement by moves that may first cost something: Fiduccia and Mattheyses (1982), for k parts.
 //!
-//! Input as for label propagation; the cut never grows, no part grows beyond its capacity, and no vertex leaves its server.
-//! Idea: always make the move that gains most, even if it loses, each vertex at most once; when nothing better was seen for
-//! a while go back to the best state. The next pass begins there. A move into a full part waits until a vertex leaves it. It climbs out of local optima that label propagation
-//! stays in. Sequential, so it is kept for graphs with few vertices; how much of each vertex's arc weight leads to each part
-//! is kept in a table, for those parts that it touches.
-//! Cost: O(m + moved arcs · parts that their ends touch) a pass, 8 bytes an arc at most.
+//! Input as for label propagation; the cut never grows, no part grows beyond its capacity, and no
+//! vertex leaves its server. Idea: always make the move that gains most, even if it loses, each
+//! vertex at most once; when nothing better was seen for a while go back to the best state. The
+//! next pass begins there. A move into a full part waits until a vertex leaves it. It climbs out of
+//! local optima that label propagation stays in. Sequential, so it is kept for graphs with few
+//! vertices; how much of each vertex's arc weight leads to each part is kept in a table, for those
+//! parts that it touches. Cost: O(m + moved arcs · parts that their ends touch) a pass, 8 bytes an
+//! arc at most.
 
 use std::collections::BinaryHeap;
 
@@ -56,8 +58,11 @@ impl TieTable {
             *end += graph.degree(v).min(num_parts);
             Some(*end)
         }));
-        let mut table =
-            Self { slots: vec![0; starts.last().copied().unwrap_or(0)], starts, taken: vec![0; parts.len()] };
+        let mut table = Self {
+            slots: vec![0; starts.last().copied().unwrap_or(0)],
+            starts,
+            taken: vec![0; parts.len()],
+        };
         (0..n).for_each(|v| graph.for_each(v, |u, weight| table.add(v, parts[u as usize], weight)));
         table
     }
@@ -129,7 +134,8 @@ impl<'a, G: Graph> Fm<'a, G> {
     fn pass(&mut self) -> i64 {
         self.moved.fill(false);
         let mut queue = self.near_moves();
-        // The most that an entry of each vertex promises: one that promises enough is put right when it is taken.
+        // The most that an entry of each vertex promises: one that promises enough is put right
+        // when it is taken.
         let mut promised = vec![i64::MIN; self.parts.len()];
         queue.iter().for_each(|entry| promised[entry.vertex() as usize] = entry.gain());
         // The vertices that wait for room in each part.
@@ -160,7 +166,9 @@ impl<'a, G: Graph> Fm<'a, G> {
             log.push((v, from));
             self.moved[v as usize] = true;
             self.shift(v, to, |fm, u| {
-                if let Some((gain, part)) = fm.hope(u, from, to).filter(|&(gain, _)| gain > promised[u as usize]) {
+                if let Some((gain, part)) =
+                    fm.hope(u, from, to).filter(|&(gain, _)| gain > promised[u as usize])
+                {
                     promised[u as usize] = gain;
                     queue.push(Entry::new(gain, u, part));
                 }
@@ -179,7 +187,8 @@ impl<'a, G: Graph> Fm<'a, G> {
         best_sum
     }
 
-    /// The best moves of vertices that are tied to another part at least half as much as to their own.
+    /// The best moves of vertices that are tied to another part at least half as much as to their
+    /// own.
     fn near_moves(&self) -> BinaryHeap<Entry> {
         let vertices = (0..self.parts.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
         let moves = vertices.filter_map(|v| {
@@ -231,7 +240,10 @@ impl<'a, G: Graph> Fm<'a, G> {
             let (tie, part) = ((slot >> 16) as i64, slot as u16);
             if part == own {
                 inside = tie;
-            } else if (tie > most || tie == most && part < best) && siblings.contains(&part) && is_open(part) {
+            } else if (tie > most || tie == most && part < best)
+                && siblings.contains(&part)
+                && is_open(part)
+            {
                 (most, best) = (tie, part);
             }
         }

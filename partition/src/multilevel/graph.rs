@@ -1,12 +1,14 @@
 //! Interface of a level of the multilevel scheme: an undirected graph with weighted arcs.
 //!
-//! A pair {u, v} is an arc in both of its ends' rows, with one weight. Rows have no loops and name every neighbour once.
+//! A pair {u, v} is an arc in both of its ends' rows, with one weight. Rows have no loops and name
+//! every neighbour once.
 
 use gsplit_kernels::prefetch;
 
 use crate::repair::Neighbours;
 
-/// Rows up to this length are fetched ahead; of longer ones the first reads would be forgotten before the last.
+/// Rows up to this length are fetched ahead; of longer ones the first reads would be forgotten
+/// before the last.
 const LONGEST_AHEAD: usize = 512;
 
 /// An undirected graph with weights.
@@ -23,7 +25,8 @@ pub(super) trait Graph: Sync {
     /// Visits every neighbour of `v` with the weight of its arc.
     fn for_each(&self, v: u32, visit: impl FnMut(u32, u32));
 
-    /// Whether rows are to be read in the order of the vertices, since memory does not hold all of them.
+    /// Whether rows are to be read in the order of the vertices, since memory does not hold all of
+    /// them.
     fn is_read_in_order(&self) -> bool {
         false
     }
@@ -37,7 +40,8 @@ pub(super) trait Graph: Sync {
     }
 }
 
-/// A level below the finest: rows of (neighbour, weight), in segments that tasks filled side by side.
+/// A level below the finest: rows of (neighbour, weight), in segments that tasks filled side by
+/// side.
 #[derive(Debug, Default)]
 pub(super) struct Coarse {
     /// Rows per segment (except the last): 2 to this power.

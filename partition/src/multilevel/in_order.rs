@@ -1,10 +1,12 @@
-//! Contraction of a graph that does not fit into memory: its rows are read in the order of the vertices.
+//! Contraction of a graph that does not fit into memory: its rows are read in the order of the
+//! vertices.
 //!
-//! Returns the coarse graph, as [`contract`](super::contract::contract) does: the same pairs and weights, where none is sampled.
-//! Idea: the members of a cluster are scattered, and a page fault for each would read more than the graph. So all vertices are passed
-//! in order, once for some segments of the coarse graph at a time: arcs from these segments' clusters are scattered into rows, which are
-//! sorted and summed.
-//! Cost: a pass over the graph for every `max_arcs` arcs that it has, and one to probe; 8 bytes an arc of these, and 8 a cluster.
+//! Returns the coarse graph, as [`contract`](super::contract::contract) does: the same pairs and
+//! weights, where none is sampled. Idea: the members of a cluster are scattered, and a page fault
+//! for each would read more than the graph. So all vertices are passed in order, once for some
+//! segments of the coarse graph at a time: arcs from these segments' clusters are scattered into
+//! rows, which are sorted and summed. Cost: a pass over the graph for every `max_arcs` arcs that it
+//! has, and one to probe; 8 bytes an arc of these, and 8 a cluster.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -27,7 +29,8 @@ pub(super) struct InOrder<'a, G> {
 }
 
 impl<'a, G: Graph> InOrder<'a, G> {
-    /// Vertices belong to the `clusters` clusters that `coarse_of` names. Which pairs are sampled depends on `seed`.
+    /// Vertices belong to the `clusters` clusters that `coarse_of` names. Which pairs are sampled
+    /// depends on `seed`.
     pub fn new(graph: &'a G, coarse_of: &'a [u32], clusters: usize, seed: u64) -> Self {
         let mut arcs = vec![0u32; clusters];
         for (v, &cluster) in (0..).zip(coarse_of).filter(|&(_, &cluster)| cluster != NONE) {
@@ -84,21 +87,28 @@ impl<'a, G: Graph> InOrder<'a, G> {
         }
         let filled: Vec<AtomicU32> = starts.iter().map(|_| AtomicU32::new(0)).collect();
         let slots: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
-        (0..self.coarse_of.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK).for_each(|v| {
-            let cluster = self.coarse_of[v as usize];
-            let place = if cluster == NONE { NONE } else { places[(cluster >> self.rows_log2) as usize] };
-            if place == NONE {
-                return;
-            }
-            let row = (place + (cluster & ((1 << self.rows_log2) - 1))) as usize;
-            self.graph.for_each(v, |u, weight| {
-                let other = self.coarse_of[u as usize];
-                if other != cluster {
-                    let at = starts[row] + u64::from(filled[row].fetch_add(1, Relaxed));
-                    slots[at as usize].store(u64::from(other) << 32 | u64::from(weight), Relaxed);
+        (0..self.coarse_of.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK).for_each(
+            |v| {
+                let cluster = self.coarse_of[v as usize];
+                let place = if cluster == NONE {
+                    NONE
+                } else {
+                    places[(cluster >> self.rows_log2) as usize]
+                };
+                if place == NONE {
+                    return;
                 }
-            });
-        });
+                let row = (place + (cluster & ((1 << self.rows_log2) - 1))) as usize;
+                self.graph.for_each(v, |u, weight| {
+                    let other = self.coarse_of[u as usize];
+                    if other != cluster {
+                        let at = starts[row] + u64::from(filled[row].fetch_add(1, Relaxed));
+                        slots[at as usize]
+                            .store(u64::from(other) << 32 | u64::from(weight), Relaxed);
+                    }
+                });
+            },
+        );
         let mut slots: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
         let (mut tasks, mut rest) = (Vec::with_capacity(wanted.len()), &mut slots[..]);
         for &segment in wanted {
@@ -110,7 +120,12 @@ impl<'a, G: Graph> InOrder<'a, G> {
             let (mut merged, mut start) = (Segment::default(), 0);
             for (row, cluster) in (places[segment] as usize..).zip(self.clusters(segment)) {
                 let length = filled[row].load(Relaxed) as usize;
-                self.merge(cluster as u32, &mut slots[start..start + length], threshold, &mut merged);
+                self.merge(
+                    cluster as u32,
+                    &mut slots[start..start + length],
+                    threshold,
+                    &mut merged,
+                );
                 start += self.arcs[cluster] as usize;
             }
             merged.arcs.shrink_to_fit();
@@ -119,7 +134,8 @@ impl<'a, G: Graph> InOrder<'a, G> {
         merged.collect()
     }
 
-    /// Adds the row of `cluster`, whose arcs are in no order, each another cluster and below it a weight, to `segment`.
+    /// Adds the row of `cluster`, whose arcs are in no order, each another cluster and below it a
+    /// weight, to `segment`.
     fn merge(&self, cluster: u32, arcs: &mut [u64], threshold: u32, segment: &mut Segment) {
         arcs.sort_unstable();
         for same in arcs.chunk_by(|a, b| a >> 32 == b >> 32) {

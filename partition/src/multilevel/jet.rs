@@ -1,13 +1,15 @@
-//! Refinement by many moves at once, some of which lose at first and overload parts: Jet (Gilbert et al., "Jet: Multilevel graph
-//! partitioning on graphics processing units", 2023).
+//! Refinement by many moves at once, some of which lose at first and overload parts: Jet (Gilbert
+//! et al., "Jet: Multilevel graph partitioning on graphics processing units", 2023).
 //!
-//! Input as for label propagation. The result has less excess over the capacities, or as much and no larger cut; no vertex leaves its
-//! server.
-//! Idea: every vertex considers the other part that pulls it most, even if that is full. Vertices that lose little by moving there are
-//! candidates. Each is evaluated again as if the candidates with a larger gain had moved, and moves if it gains then. Overloaded parts
-//! give away the vertices that cost least. A vertex that has moved by its own choice stays for one round. So whole regions change
-//! sides, where single moves end at a full part: the core of a social network gathers in one or two parts: soc-Slashdot0902 in 4 is cut
-//! 43 % less. The result does not depend on the number of threads. Cost: O(arcs near a move) per round, and O(n); [`BYTES`] per vertex.
+//! Input as for label propagation. The result has less excess over the capacities, or as much and
+//! no larger cut; no vertex leaves its server. Idea: every vertex considers the other part that
+//! pulls it most, even if that is full. Vertices that lose little by moving there are candidates.
+//! Each is evaluated again as if the candidates with a larger gain had moved, and moves if it gains
+//! then. Overloaded parts give away the vertices that cost least. A vertex that has moved by its
+//! own choice stays for one round. So whole regions change sides, where single moves end at a full
+//! part: the core of a social network gathers in one or two parts: soc-Slashdot0902 in 4 is cut 43
+//! % less. The result does not depend on the number of threads. Cost: O(arcs near a move) per
+//! round, and O(n); [`BYTES`] per vertex.
 
 use rayon::prelude::*;
 
@@ -46,7 +48,8 @@ impl Pull {
     }
 
     fn is_candidate(&self, temperature: f64) -> bool {
-        self.outside > 0 && (self.gain() >= 0 || ((-self.gain()) as f64) < temperature * self.inside as f64)
+        self.outside > 0
+            && (self.gain() >= 0 || ((-self.gain()) as f64) < temperature * self.inside as f64)
     }
 }
 
@@ -78,7 +81,8 @@ impl<'a, G: Graph> Jet<'a, G> {
             graph.for_each(v, |_, weight| sum += u64::from(weight));
             sum
         };
-        let arc_weight = (0..parts.len() as u32).into_par_iter().with_min_len(TASK).map(arc_weight).sum();
+        let arc_weight =
+            (0..parts.len() as u32).into_par_iter().with_min_len(TASK).map(arc_weight).sum();
         let (pulls, stale) = (vec![Pull::default(); parts.len()], vec![true; parts.len()]);
         let mut jet = Self { graph, weights, capacities, parts, loads, arc_weight, pulls, stale };
         jet.look();
@@ -132,14 +136,20 @@ impl<'a, G: Graph> Jet<'a, G> {
 
     /// Rank of a state, less is better: its excess, then its cut.
     fn rank(&self) -> (f64, u64) {
-        let inside = self.pulls.par_iter().with_min_len(LIGHT_TASK).map(|pull| pull.inside as u64).sum::<u64>();
+        let inside = self
+            .pulls
+            .par_iter()
+            .with_min_len(LIGHT_TASK)
+            .map(|pull| pull.inside as u64)
+            .sum::<u64>();
         (self.loads.total_excess(self.capacities), (self.arc_weight - inside) / 2)
     }
 
     /// The vertices that go to the parts that pull them, none that `stays`.
     fn going(&self, stays: &[bool], temperature: f64) -> Vec<u32> {
         let pulls = self.pulls.par_iter().zip(stays).with_min_len(LIGHT_TASK);
-        let candidates: Vec<bool> = pulls.map(|(pull, stays)| !stays && pull.is_candidate(temperature)).collect();
+        let candidates: Vec<bool> =
+            pulls.map(|(pull, stays)| !stays && pull.is_candidate(temperature)).collect();
         let goes = |&v: &u32| {
             if !candidates[v as usize] {
                 return false;
@@ -174,7 +184,9 @@ impl<'a, G: Graph> Jet<'a, G> {
         let (graph, parts, loads) = (self.graph, &*self.parts, &*self.loads);
         let pull = |v: u32, ties: &mut InRuns<Ties>| {
             ties.clear();
-            ties.fill(|runs| graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight)));
+            ties.fill(|runs| {
+                graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight))
+            });
             let own = parts[v as usize];
             let siblings = loads.siblings(own);
             let mut pull = Pull::default();
@@ -187,21 +199,28 @@ impl<'a, G: Graph> Jet<'a, G> {
             }
             pull
         };
-        self.pulls.par_chunks_mut(TASK).zip(self.stale.par_chunks_mut(TASK)).enumerate().for_each_init(
-            || InRuns::new(Ties::new(loads.num_parts())),
-            |ties, (task, (pulls, stale))| {
-                for (v, (known, stale)) in ((task * TASK) as u32..).zip(pulls.iter_mut().zip(stale)) {
-                    if std::mem::take(stale) {
-                        *known = pull(v, ties);
+        self.pulls
+            .par_chunks_mut(TASK)
+            .zip(self.stale.par_chunks_mut(TASK))
+            .enumerate()
+            .for_each_init(
+                || InRuns::new(Ties::new(loads.num_parts())),
+                |ties, (task, (pulls, stale))| {
+                    for (v, (known, stale)) in
+                        ((task * TASK) as u32..).zip(pulls.iter_mut().zip(stale))
+                    {
+                        if std::mem::take(stale) {
+                            *known = pull(v, ties);
+                        }
                     }
-                }
-            },
-        );
+                },
+            );
     }
 
-    /// Moves vertices out of overloaded parts, those first that cost least for their weight as things stood before, to parts with room:
-    /// the one that pulls most, or else the lightest. [`repair`](crate::repair) keeps prices exact after every move, which took nine tenths
-    /// of the time here for half a percent of the cut.
+    /// Moves vertices out of overloaded parts, those first that cost least for their weight as
+    /// things stood before, to parts with room: the one that pulls most, or else the lightest.
+    /// [`repair`](crate::repair) keeps prices exact after every move, which took nine tenths of the
+    /// time here for half a percent of the cut.
     fn relieve(&mut self) {
         let all = 0..self.loads.num_parts() as u16;
         let over: Vec<bool> = all.map(|part| self.loads.is_over(part, self.capacities)).collect();
@@ -220,16 +239,22 @@ impl<'a, G: Graph> Jet<'a, G> {
         let mut ties = Ties::new(self.loads.num_parts());
         for (_, v) in offers {
             let (from, weight) = (self.parts[v as usize], self.weights.of(v));
-            if !self.loads.is_over(from, self.capacities) || self.loads.sizes()[from as usize] == 1 {
+            if !self.loads.is_over(from, self.capacities) || self.loads.sizes()[from as usize] == 1
+            {
                 continue;
             }
             ties.clear();
             self.graph.for_each(v, |u, weight| ties.add(u32::from(self.parts[u as usize]), weight));
             let siblings = self.loads.siblings(from);
             let is_open = |part: u16| {
-                part != from && siblings.contains(&part) && self.loads.has_room(part, weight, self.capacities)
+                part != from
+                    && siblings.contains(&part)
+                    && self.loads.has_room(part, weight, self.capacities)
             };
-            let near = ties.iter().filter(|&(part, _)| is_open(part)).max_by_key(|&(part, sum)| (sum, part));
+            let near = ties
+                .iter()
+                .filter(|&(part, _)| is_open(part))
+                .max_by_key(|&(part, sum)| (sum, part));
             let server = self.loads.layout().server_of(from);
             let any = || lightest.on(server..server + 1).filter(|&part| is_open(part));
             if let Some(to) = near.map(|near| near.0).or_else(any) {

@@ -1,7 +1,9 @@
-//! Arrays that are written once, in order, and read from then on: in memory, or in a file where they do not fit.
+//! Arrays that are written once, in order, and read from then on: in memory, or in a file where
+//! they do not fit.
 //!
-//! The file has no name, so nothing is left of it however the process ends. It is in the dataset's folder: a folder for
-//! temporary files is often in memory. The system caches as much of it as there is room for, as for the mapped graph.
+//! The file has no name, so nothing is left of it however the process ends. It is in the dataset's
+//! folder: a folder for temporary files is often in memory. The system caches as much of it as
+//! there is room for, as for the mapped graph.
 
 use std::fs::File;
 use std::io::Write;
@@ -43,7 +45,8 @@ impl<T: NoUninit + AnyBitPattern> Keeper<T> {
         match self {
             Self::Memory(kept) => kept.extend_from_slice(values),
             Self::File(folder, file) => {
-                file.write_all(cast_slice(values)).map_err(gsplit_store::Error::io(folder.as_path()))?;
+                file.write_all(cast_slice(values))
+                    .map_err(gsplit_store::Error::io(folder.as_path()))?;
             }
         }
         Ok(())

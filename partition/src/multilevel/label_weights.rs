@@ -3,13 +3,14 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-/// Sums by label: a hash table while few of all labels are expected, else an array of all. It is emptied in the time that
-/// it took to fill it. Sums end at 2^32 - 1.
+/// Sums by label: a hash table while few of all labels are expected, else an array of all. It is
+/// emptied in the time that it took to fill it. Sums end at 2^32 - 1.
 #[derive(Default)]
 pub(super) struct LabelWeights {
     /// Label and sum; a slot is taken where its label is not [`FREE`].
     slots: Vec<(u32, u32)>,
-    /// Slots in use, less one: a power of two that fits the current counts, so that small counts stay in the cache.
+    /// Slots in use, less one: a power of two that fits the current counts, so that small counts
+    /// stay in the cache.
     mask: usize,
     /// Sums of all labels.
     array: Vec<u32>,
@@ -50,7 +51,9 @@ impl LabelWeights {
     /// Labels and their sums, in the order of first mention.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.taken.iter().map(|&at| if self.is_array { (at, self.array[at as usize]) } else { self.slots[at as usize] })
+        self.taken.iter().map(|&at| {
+            if self.is_array { (at, self.array[at as usize]) } else { self.slots[at as usize] }
+        })
     }
 }
 
@@ -88,8 +91,9 @@ pub(super) trait Sums {
     fn add(&mut self, label: u32, weight: u32);
 }
 
-/// Sums that items are added to some at a time: for labels that are read all over the memory. Whatever an addition branches on waits
-/// for the item's label; the labels of a run wait for nothing, so that the processor reads many of them at once.
+/// Sums that items are added to some at a time: for labels that are read all over the memory.
+/// Whatever an addition branches on waits for the item's label; the labels of a run wait for
+/// nothing, so that the processor reads many of them at once.
 pub(super) struct InRuns<S> {
     sums: S,
     run: [(u32, u32); RUN],

@@ -1,13 +1,14 @@
 //! The edges by their source, and the weights of the arcs that they make.
 //!
-//! Returns, for every vertex u, the heads v of its out-edges u→v, ascending and distinct, without loops and without those
-//! where v→u is an edge too: the in-neighbours of u name these. With counts, also a weight for each arc, of the topology's
-//! own edges and of the outward ones: see [`arc_weights`](super::arc_weights).
-//! Idea: a range of sources at a time, as many as their edges fit the memory: all edges are read in order, those from the range
-//! are scattered into its rows, each row is sorted and merged with the in-neighbours of its vertex. So an edge and the one
-//! the other way meet, and nothing is looked up out of order but the rows of the range.
-//! Cost: O(m) a range and sorting rows, parallel; 8 bytes an edge of the range and 8 a vertex while at work, 4 a one-way edge, a byte an arc
-//! with counts and 8 a vertex to keep.
+//! Returns, for every vertex u, the heads v of its out-edges u→v, ascending and distinct, without
+//! loops and without those where v→u is an edge too: the in-neighbours of u name these. With
+//! counts, also a weight for each arc, of the topology's own edges and of the outward ones: see
+//! [`arc_weights`](super::arc_weights). Idea: a range of sources at a time, as many as their edges
+//! fit the memory: all edges are read in order, those from the range are scattered into its rows,
+//! each row is sorted and merged with the in-neighbours of its vertex. So an edge and the one the
+//! other way meet, and nothing is looked up out of order but the rows of the range. Cost: O(m) a
+//! range and sorting rows, parallel; 8 bytes an edge of the range and 8 a vertex while at work, 4 a
+//! one-way edge, a byte an arc with counts and 8 a vertex to keep.
 
 use std::ops::Range;
 use std::path::Path;
@@ -34,8 +35,8 @@ pub(super) struct OneWayEdges {
 }
 
 impl OneWayEdges {
-    /// Reverses the one-way edges of `topology`, in about `memory` bytes besides the result, which is in a file in
-    /// `folder` if that is given.
+    /// Reverses the one-way edges of `topology`, in about `memory` bytes besides the result, which
+    /// is in a file in `folder` if that is given.
     pub fn turn(
         topology: &Topology,
         counts: Option<&EdgeCounts<'_>>,
@@ -43,8 +44,9 @@ impl OneWayEdges {
         folder: Option<&Path>,
     ) -> Result<Self> {
         let mut heads = Keeper::new(folder)?;
-        let mut weights =
-            counts.map(|_| Ok::<_, crate::Error>((Keeper::new(folder)?, Keeper::new(folder)?))).transpose()?;
+        let mut weights = counts
+            .map(|_| Ok::<_, crate::Error>((Keeper::new(folder)?, Keeper::new(folder)?)))
+            .transpose()?;
         let mut starts = Vec::with_capacity(topology.num_vertices() + 1);
         starts.push(0);
         let mut end = 0;
@@ -61,7 +63,8 @@ impl OneWayEdges {
                 }));
             }
         }
-        let weights = weights.map(|(inward, outward)| Ok::<_, crate::Error>((inward.finish()?, outward.finish()?)));
+        let weights = weights
+            .map(|(inward, outward)| Ok::<_, crate::Error>((inward.finish()?, outward.finish()?)));
         Ok(Self { starts, heads: heads.finish()?, weights: weights.transpose()? })
     }
 
@@ -83,7 +86,8 @@ impl OneWayEdges {
     }
 }
 
-/// Ranges of sources whose edges take at most `memory` bytes, if it is not one source, with the out-degrees of each.
+/// Ranges of sources whose edges take at most `memory` bytes, if it is not one source, with the
+/// out-degrees of each.
 fn ranges(topology: &Topology, memory: u64) -> impl Iterator<Item = (Range<usize>, Vec<u32>)> {
     let most = (memory / BYTES_AT_WORK).min(u64::from(u32::MAX));
     let degrees = out_degrees(topology.num_vertices(), topology.indices());
@@ -118,12 +122,15 @@ struct Turned {
 }
 
 impl Turning<'_> {
-    /// The rows of all sources of the range, which have at most this number of out-edges each, in order.
+    /// The rows of all sources of the range, which have at most this number of out-edges each, in
+    /// order.
     fn rows(&self, degrees: &[u32]) -> Vec<Turned> {
         let (ends, mut edges) = self.scatter(degrees);
         let mut tasks = Vec::with_capacity(ends.len() / ROWS_PER_TASK + 1);
         let (mut rest, mut start) = (&mut edges[..], 0);
-        for (task, (ends, degrees)) in ends.chunks(ROWS_PER_TASK).zip(degrees.chunks(ROWS_PER_TASK)).enumerate() {
+        for (task, (ends, degrees)) in
+            ends.chunks(ROWS_PER_TASK).zip(degrees.chunks(ROWS_PER_TASK)).enumerate()
+        {
             let slots = degrees.iter().map(|&degree| degree as usize).sum::<usize>();
             let (mine, others) = rest.split_at_mut(slots);
             tasks.push((self.range.start + task * ROWS_PER_TASK, start, ends, degrees, mine));
@@ -143,7 +150,8 @@ impl Turning<'_> {
         turned.collect()
     }
 
-    /// The edges from the range by their sources, each a head and above it the edge's count, and the end of each source's.
+    /// The edges from the range by their sources, each a head and above it the edge's count, and
+    /// the end of each source's.
     fn scatter(&self, degrees: &[u32]) -> (Vec<u32>, Vec<u64>) {
         let mut total = 0;
         let start = |&degree: &u32| {
@@ -153,7 +161,8 @@ impl Turning<'_> {
         };
         let cursors: Vec<AtomicU32> = degrees.iter().map(start).collect();
         let slots: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
-        let vertices = (0..self.topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
+        let vertices =
+            (0..self.topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
         vertices.for_each(|v| {
             let first = self.topology.indptr()[v as usize] as usize;
             for (e, &u) in (first..).zip(self.topology.in_neighbours(v)) {
@@ -184,7 +193,8 @@ impl Turning<'_> {
                 turned.outward.extend(self.counts.map(|counts| counts.weigh(count)));
             }
         };
-        let (row, start) = (self.topology.in_neighbours(u), self.topology.indptr()[u as usize] as usize);
+        let (row, start) =
+            (self.topology.in_neighbours(u), self.topology.indptr()[u as usize] as usize);
         let mut i = 0;
         while i < row.len() {
             let (w, first) = (row[i], i);
@@ -226,8 +236,8 @@ mod tests {
             for (memory, folder) in [(u64::MAX, None), (40, Some(folder.path()))] {
                 let reversed = OneWayEdges::turn(topology, None, memory, folder).unwrap();
                 for u in 0..topology.num_vertices() as u32 {
-                    let heads =
-                        (0..topology.num_vertices() as u32).filter(|&v| u != v && is_edge(u, v) && !is_edge(v, u));
+                    let heads = (0..topology.num_vertices() as u32)
+                        .filter(|&v| u != v && is_edge(u, v) && !is_edge(v, u));
                     let expected: Vec<u32> = heads.collect::<BTreeSet<_>>().into_iter().collect();
                     assert_eq!(reversed.of(u), expected, "{}", graph.name);
                 }

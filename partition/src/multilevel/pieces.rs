@@ -1,9 +1,10 @@
 //! Disconnected pieces of parts: each that fits is moved to a part that it touches.
 //!
-//! Input as for label propagation; the cut falls with every move, no part grows beyond its capacity, no vertex leaves its server.
-//! Idea: a piece has no arc to the rest of its part, so it costs nothing to take it away, and whatever part it goes to gains its
-//! arcs. Single moves do not see that where each vertex is tied to its piece. The heaviest piece of a part stays
-//! (METIS's EliminateComponents). Cost: O(m), and the arcs of the moved vertices.
+//! Input as for label propagation; the cut falls with every move, no part grows beyond its
+//! capacity, no vertex leaves its server. Idea: a piece has no arc to the rest of its part, so it
+//! costs nothing to take it away, and whatever part it goes to gains its arcs. Single moves do not
+//! see that where each vertex is tied to its piece. The heaviest piece of a part stays (METIS's
+//! EliminateComponents). Cost: O(m), and the arcs of the moved vertices.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,9 @@ pub(super) fn join_pieces<G: Graph>(
         });
     });
     let mut sizes: Vec<f64> = vec![0.0; parts.len()];
-    (0..).zip(&pieces).for_each(|(v, &piece)| sizes[piece as usize] += loads.portion(weights.of(v)));
+    (0..)
+        .zip(&pieces)
+        .for_each(|(v, &piece)| sizes[piece as usize] += loads.portion(weights.of(v)));
     let mut heaviest = vec![None; loads.num_parts()];
     let firsts = || (0u32..).zip(&pieces).filter(|&(v, &piece)| v == piece).map(|(v, _)| v);
     for piece in firsts() {
@@ -40,26 +43,37 @@ pub(super) fn join_pieces<G: Graph>(
         }
     }
     let stays = |piece: u32| heaviest[state[piece as usize] as usize] == Some(piece);
-    let mut apart: Vec<(u32, u32)> =
-        (0u32..).zip(&pieces).filter(|&(_, &piece)| !stays(piece)).map(|(v, &piece)| (piece, v)).collect();
+    let mut apart: Vec<(u32, u32)> = (0u32..)
+        .zip(&pieces)
+        .filter(|&(_, &piece)| !stays(piece))
+        .map(|(v, &piece)| (piece, v))
+        .collect();
     apart.par_sort_unstable();
     for members in apart.chunk_by(|a, b| a.0 == b.0) {
         let from = parts[members[0].1 as usize];
         let members = || members.iter().map(|&(_, v)| v);
-        let (mut ties, mut weight) = (BTreeMap::<u16, u64>::new(), vec![0u32; weights.constraints()]);
+        let (mut ties, mut weight) =
+            (BTreeMap::<u16, u64>::new(), vec![0u32; weights.constraints()]);
         for v in members() {
             graph.for_each(v, |u, tie| {
                 if pieces[u as usize] != pieces[v as usize] {
                     *ties.entry(parts[u as usize]).or_default() += u64::from(tie);
                 }
             });
-            weight.iter_mut().zip(weights.of(v)).for_each(|(sum, &weight)| *sum = sum.saturating_add(weight));
+            weight
+                .iter_mut()
+                .zip(weights.of(v))
+                .for_each(|(sum, &weight)| *sum = sum.saturating_add(weight));
         }
         let siblings = loads.siblings(from);
-        let open = |part: u16| siblings.contains(&part) && loads.has_room(part, &weight, capacities);
+        let open =
+            |part: u16| siblings.contains(&part) && loads.has_room(part, &weight, capacities);
         // Another piece may have come to touch this one in its own part.
         let own = ties.remove(&from).unwrap_or(0);
-        let best = ties.into_iter().filter(|&(part, tie)| tie > own && open(part)).max_by_key(|&(_, tie)| tie);
+        let best = ties
+            .into_iter()
+            .filter(|&(part, tie)| tie > own && open(part))
+            .max_by_key(|&(_, tie)| tie);
         if let Some((to, _)) = best {
             for v in members() {
                 loads.move_weight(from, to, weights.of(v));

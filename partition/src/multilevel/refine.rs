@@ -1,11 +1,13 @@
-//! Refinement by label propagation: rounds of single moves, each to the part that most of a vertex's arc weight leads to.
+//! Refinement by label propagation: rounds of single moves, each to the part that most of a
+//! vertex's arc weight leads to.
 //!
-//! Input: a part for each vertex, and the loads of the parts. No part grows beyond its capacity, no vertex leaves its server, and the cut
-//! never grows.
-//! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves.
-//! Candidates are found in parallel, batch by batch; then each is checked again, in order, with the parts at that
-//! moment. So every move is a true gain, and the result does not depend on the number of threads. From the second round
-//! on, only neighbours of moved vertices are checked. Cost: O(m) in the first round; 1 byte per vertex.
+//! Input: a part for each vertex, and the loads of the parts. No part grows beyond its capacity, no
+//! vertex leaves its server, and the cut never grows. Idea: in rounds, each vertex that has
+//! something to gain (or that makes the parts more even at no cost) moves. Candidates are found in
+//! parallel, batch by batch; then each is checked again, in order, with the parts at that moment.
+//! So every move is a true gain, and the result does not depend on the number of threads. From the
+//! second round on, only neighbours of moved vertices are checked. Cost: O(m) in the first round; 1
+//! byte per vertex.
 
 use rayon::prelude::*;
 
@@ -21,8 +23,14 @@ const TASK: usize = 512;
 /// A round that gains less than one part in this many of what all rounds gained is the last.
 const SETTLED: u64 = 50;
 
-/// Moves vertices in `parts` and keeps `loads` up to date, in at most `rounds` rounds. Returns by how much the cut fell.
-pub(super) fn move_in_rounds<G: Graph>(moves: &Cut<'_, G>, rounds: usize, parts: &mut [u16], loads: &mut Loads) -> u64 {
+/// Moves vertices in `parts` and keeps `loads` up to date, in at most `rounds` rounds. Returns by
+/// how much the cut fell.
+pub(super) fn move_in_rounds<G: Graph>(
+    moves: &Cut<'_, G>,
+    rounds: usize,
+    parts: &mut [u16],
+    loads: &mut Loads,
+) -> u64 {
     let mut active = vec![true; parts.len()];
     let mut wanted = vec![false; BATCH.min(parts.len())];
     let mut own = InRuns::new(Ties::new(moves.parts));
@@ -48,7 +56,11 @@ pub(super) fn move_in_rounds<G: Graph>(moves: &Cut<'_, G>, rounds: usize, parts:
                 );
             });
             active[batch].fill(false);
-            for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
+            for v in (0..)
+                .zip(&*wanted)
+                .filter(|&(_, &wanted)| wanted)
+                .map(|(i, _): (u32, _)| first as u32 + i)
+            {
                 if let Some((to, gain)) = moves.best(v, parts, loads, &mut own) {
                     let from = std::mem::replace(&mut parts[v as usize], to);
                     loads.move_weight(from, to, moves.weights.of(v));
@@ -108,9 +120,17 @@ impl Sums for Ties {
 
 impl<G: Graph> Cut<'_, G> {
     /// The best part for `v` to go to, and by how much the cut falls.
-    fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut InRuns<Ties>) -> Option<(u16, u64)> {
+    fn best(
+        &self,
+        v: u32,
+        parts: &[u16],
+        loads: &Loads,
+        ties: &mut InRuns<Ties>,
+    ) -> Option<(u16, u64)> {
         ties.clear();
-        ties.fill(|runs| self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight)));
+        ties.fill(|runs| {
+            self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight))
+        });
         let own = parts[v as usize];
         let inside = ties.sums[own as usize];
         let weight = self.weights.of(v);

@@ -1,9 +1,11 @@
-//! Memory of the multilevel scheme: which arrays are in memory or in a file, and how large coarse graphs may be.
+//! Memory of the multilevel scheme: which arrays are in memory or in a file, and how large coarse
+//! graphs may be.
 //!
-//! If everything fits, arrays of the finest level are in memory and coarse graphs have any size. Otherwise the arrays are in a file,
-//! which is read in order, and coarse graphs are sampled until they fit; the cut may then be a little larger. Input: the memory that
-//! `--memory` leaves, by default four fifths of the free memory. The mapped graph and counters do not count: the system caches as much of
-//! them as it can.
+//! If everything fits, arrays of the finest level are in memory and coarse graphs have any size.
+//! Otherwise the arrays are in a file, which is read in order, and coarse graphs are sampled until
+//! they fit; the cut may then be a little larger. Input: the memory that `--memory` leaves, by
+//! default four fifths of the free memory. The mapped graph and counters do not count: the system
+//! caches as much of them as it can.
 
 use std::path::Path;
 
@@ -16,7 +18,8 @@ use super::jet;
 use crate::symmetric::is_symmetric;
 use crate::{Error, Problem, Result};
 
-/// Bytes of a vertex, at most at once: weights, labels, loads of clusters, members, parts and coarse vertices of all levels.
+/// Bytes of a vertex, at most at once: weights, labels, loads of clusters, members, parts and
+/// coarse vertices of all levels.
 const VERTEX: u64 = 36;
 /// Bytes of a vertex for each weight that is balanced.
 const WEIGHT: u64 = 12;
@@ -44,7 +47,12 @@ impl<'a> Room<'a> {
     }
 
     /// The same for a process that already holds `held` of `budget` bytes.
-    fn within(problem: &Problem<'a>, held: u64, budget: u64, progress: &dyn Progress) -> Result<Self> {
+    fn within(
+        problem: &Problem<'a>,
+        held: u64,
+        budget: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let left = budget.saturating_sub(held);
         let (n, m) = (problem.topology.num_vertices() as u64, problem.topology.num_edges() as u64);
         let one_way = if is_symmetric(problem.topology) { 0 } else { m };
@@ -55,20 +63,26 @@ impl<'a> Room<'a> {
         let arcs = m + one_way;
         let coarse = ARC * (default_max_arcs(arcs) + 3 * default_max_arcs(0)).min(2 * arcs);
         if of_vertices + kept + coarse <= left {
-            return Ok(Self { at_work: left - of_vertices - kept, folder: None, max_arcs: u64::MAX });
+            return Ok(Self {
+                at_work: left - of_vertices - kept,
+                folder: None,
+                max_arcs: u64::MAX,
+            });
         }
         let least = of_vertices + ARC * LEAST_ARCS * n;
         if least > left {
             let (least, budget) = ((held + least).div_ceil(1 << 20), shown(budget));
             return Err(Error::Option(format!(
-                "--memory: to partition {n} vertices takes {} besides the graph, and {budget} are the budget: pass --memory {least}MiB or \
+                "--memory: to partition {n} vertices takes {} besides the graph, and {budget} are \
+                 the budget: pass --memory {least}MiB or \
                  more, or --partitioner range, which needs a few bytes a vertex",
                 shown(least << 20),
             )));
         }
         let room = left - of_vertices;
         progress.note(&format!(
-            "note: arrays of the graph's size lie in a file of {} in the dataset's folder while parts are made, and coarse graphs are sampled to \
+            "note: arrays of the graph's size lie in a file of {} in the dataset's folder while \
+             parts are made, and coarse graphs are sampled to \
              {}: more memory may make the cut smaller",
             shown(kept),
             shown(room.min(coarse)),
@@ -90,8 +104,11 @@ mod tests {
         let dataset = graph.dataset();
         let counts = vec![1; dataset.topology().num_edges()];
         let n = dataset.num_vertices() as u64;
-        let problem =
-            Problem { edge_counts: Some(&counts), folder: dataset.path(), ..Problem::of(dataset.topology(), 4) };
+        let problem = Problem {
+            edge_counts: Some(&counts),
+            folder: dataset.path(),
+            ..Problem::of(dataset.topology(), 4)
+        };
         let (held, vertices, notes) = (1 << 30, n * (VERTEX + WEIGHT), Notes::default());
         let within = |left: u64| Room::within(&problem, held, held + left, &notes);
         let all = within(1 << 40).unwrap();
@@ -102,6 +119,9 @@ mod tests {
         assert!(notes.lines()[0].contains("lie in a file of"), "{:?}", notes.lines());
         let line = within(least - 1).err().unwrap().to_string();
         let enough = (held + least).div_ceil(1 << 20);
-        assert!(line.starts_with("--memory: ") && line.contains(&format!("pass --memory {enough}MiB")), "{line}");
+        assert!(
+            line.starts_with("--memory: ") && line.contains(&format!("pass --memory {enough}MiB")),
+            "{line}"
+        );
     }
 }

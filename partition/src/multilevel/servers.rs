@@ -1,14 +1,14 @@
 //! Parts on several servers: cut for the servers first, then within each.
 //!
-//! Returns a part for each vertex; part p is on server p / (parts per server).
-//! Idea: the scheme runs first only for the servers, and then once more for all parts, with clusters and moves that stay on
-//! their server, as a V-cycle's stay in their part. So the second run reads the same finest graph, and no server's part of
-//! it is copied; only the coarsest graph is taken apart, to cut each server's own. Each run may use the square
-//! root of 1 + ε, so that a server above its target does not keep its parts from 1 + ε.
-//! Cost: twice that of one server.
-//! Why not one run for all parts, and then servers made of the parts that belong together: of com-DBLP and ogbn-arxiv in
-//! eight parts the best two servers have a cut between them that is 9 to 16 % larger (unit and pre-sampled weights), and the
-//! cut in all is within 6 % either way.
+//! Returns a part for each vertex; part p is on server p / (parts per server). Idea: the scheme
+//! runs first only for the servers, and then once more for all parts, with clusters and moves that
+//! stay on their server, as a V-cycle's stay in their part. So the second run reads the same finest
+//! graph, and no server's part of it is copied; only the coarsest graph is taken apart, to cut each
+//! server's own. Each run may use the square root of 1 + ε, so that a server above its target does
+//! not keep its parts from 1 + ε. Cost: twice that of one server. Why not one run for all parts,
+//! and then servers made of the parts that belong together: of com-DBLP and ogbn-arxiv in eight
+//! parts the best two servers have a cut between them that is 9 to 16 % larger (unit and
+//! pre-sampled weights), and the cut in all is within 6 % either way.
 
 use rayon::prelude::*;
 
@@ -25,8 +25,9 @@ use crate::{Layout, Problem, VertexWeights};
 pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles<'_>) -> Vec<u16> {
     let (weights, layout) = (&problem.weights, cycles.layout);
     let epsilon = each_run(problem.epsilon);
-    let targets: Option<Vec<f64>> =
-        layout.targets().map(|_| (0..layout.servers() as u16).map(|server| layout.server_target(server)).collect());
+    let targets: Option<Vec<f64>> = layout
+        .targets()
+        .map(|_| (0..layout.servers() as u16).map(|server| layout.server_target(server)).collect());
     let across = Layout::new(layout.servers(), 1).with_targets(targets.as_deref());
     let outer = Cycles { layout: across, epsilon, ..*cycles };
     let start: Option<Vec<u16>> =
@@ -37,7 +38,9 @@ pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles
     let inner = Cycles { seed: scramble(!problem.seed), ..*cycles };
     match problem.start {
         None => inner.partition_within(graph, weights, &servers),
-        Some(parts) => inner.partition(graph, weights, Some(&settle(graph, weights, layout, parts, &servers))),
+        Some(parts) => {
+            inner.partition(graph, weights, Some(&settle(graph, weights, layout, parts, &servers)))
+        }
     }
 }
 
@@ -46,7 +49,8 @@ fn each_run(epsilon: f64) -> f64 {
     (1.0 + epsilon).sqrt() - 1.0
 }
 
-/// `parts`, but that a vertex whose server has changed takes that part of its new one which it is tied to most.
+/// `parts`, but that a vertex whose server has changed takes that part of its new one which it is
+/// tied to most.
 fn settle<G: Graph>(
     graph: &G,
     weights: &VertexWeights,
@@ -68,8 +72,12 @@ fn settle<G: Graph>(
                 ties.get_mut(at as usize).into_iter().for_each(|tie| *tie += u64::from(weight));
             }
         });
-        let rank =
-            |part: &u16| (ties[(part - range.start) as usize], std::cmp::Reverse(loads.fullness(*part).to_bits()));
+        let rank = |part: &u16| {
+            (
+                ties[(part - range.start) as usize],
+                std::cmp::Reverse(loads.fullness(*part).to_bits()),
+            )
+        };
         let Some(new) = range.clone().max_by_key(rank) else { continue };
         loads.move_weight(old, new, weights.of(v));
         parts[v as usize] = new;
@@ -77,7 +85,8 @@ fn settle<G: Graph>(
     parts
 }
 
-/// The best of several cuts of each server's part of the coarsest graph, to `layout`, refined to `epsilon`.
+/// The best of several cuts of each server's part of the coarsest graph, to `layout`, refined to
+/// `epsilon`.
 pub(super) fn initial_within<G: Graph>(
     cycles: &Cycles<'_>,
     graph: &G,
@@ -99,13 +108,23 @@ pub(super) fn initial_within<G: Graph>(
         let of_server = alone.layout.bundles(layout.per_server());
         let found = alone.best_initial(&subgraph, &weights, of_server, epsilon.min(alone.epsilon));
         let first = layout.parts_of(server).start;
-        members.of(server).iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
+        members
+            .of(server)
+            .iter()
+            .zip(found)
+            .for_each(|(&v, part)| parts[v as usize] = first + part);
     }
     parts
 }
 
 /// The subgraph of the `members` of `server`, which are numbered by `local`.
-pub(super) fn subgraph_of<G: Graph>(graph: &G, servers: &[u16], server: u16, members: &[u32], local: &[u32]) -> Coarse {
+pub(super) fn subgraph_of<G: Graph>(
+    graph: &G,
+    servers: &[u16],
+    server: u16,
+    members: &[u32],
+    local: &[u32],
+) -> Coarse {
     let rows_log2 = segment_log2(members.len());
     let segments = members.par_chunks(1 << rows_log2).map(|members| {
         let mut segment = Segment::default();

@@ -16,7 +16,9 @@ use super::jet::Jet;
 use super::refine::{Cut, move_in_rounds};
 use super::undirected::Undirected;
 use crate::loads::Loads;
-use crate::tests::{Fixture, check_made, communities, draws, graphs, on_threads, options, random_graph, save};
+use crate::tests::{
+    Fixture, check_made, communities, draws, graphs, on_threads, options, random_graph, save,
+};
 use crate::{Layout, Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
 
 /// The finest level of `topology`, in memory.
@@ -28,7 +30,9 @@ fn finest<'a>(topology: &'a Topology, counts: Option<&[u32]>) -> Undirected<'a> 
 fn arcs(graph: &impl Graph) -> BTreeMap<(u32, u32), u64> {
     let mut arcs = BTreeMap::new();
     for v in 0..graph.num_vertices() as u32 {
-        graph.for_each(v, |u, weight| assert!(arcs.insert((v, u), u64::from(weight)).is_none(), "{v} names {u} twice"));
+        graph.for_each(v, |u, weight| {
+            assert!(arcs.insert((v, u), u64::from(weight)).is_none(), "{v} names {u} twice")
+        });
     }
     arcs
 }
@@ -44,7 +48,8 @@ fn oracle_the_finest_level_names_each_pair_twice_with_one_weight() {
     for (graph, scale) in cases() {
         let dataset = graph.dataset();
         let topology = dataset.topology();
-        let counts: Vec<u32> = graph.presample(&dataset).edge().iter().map(|&count| count * scale).collect();
+        let counts: Vec<u32> =
+            graph.presample(&dataset).edge().iter().map(|&count| count * scale).collect();
         let counts = (scale > 0).then_some(&counts[..]);
         let found = arcs(&finest(topology, counts));
         // The same with a few edges at a time, in a file.
@@ -65,7 +70,12 @@ fn oracle_the_finest_level_names_each_pair_twice_with_one_weight() {
         for (&(u, v), &weight) in &found {
             assert_eq!(weight, found[&(v, u)], "{}: {u} and {v}", graph.name);
             let error = weight.abs_diff(expected[&(u, v)]) as f64;
-            assert!(error <= expected[&(u, v)] as f64 / 12.0, "{}: {weight} for {}", graph.name, expected[&(u, v)]);
+            assert!(
+                error <= expected[&(u, v)] as f64 / 12.0,
+                "{}: {weight} for {}",
+                graph.name,
+                expected[&(u, v)]
+            );
         }
     }
 }
@@ -78,7 +88,8 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
         let finest = finest(dataset.topology(), counts.as_deref());
         let n = dataset.num_vertices();
         let mut draws = draws(seed);
-        let weights = VertexWeights::new(n, &[(0..n).map(|_| draws.below(4)).collect(), vec![1; n]]);
+        let weights =
+            VertexWeights::new(n, &[(0..n).map(|_| draws.below(4)).collect(), vec![1; n]]);
         let within: Vec<u16> = (0..n).map(|_| draws.below(2) as u16).collect();
         let limits = vec![7; weights.constraints()];
         let clustering = Clustering {
@@ -96,19 +107,33 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
         (0..).zip(&labels).for_each(|(v, &label)| clusters.entry(label).or_default().push(v));
         for members in clusters.values() {
             let load = |c: usize| members.iter().map(|&v| weights.of(v)[c]).sum::<u32>();
-            assert!((0..weights.constraints()).all(|c| load(c) <= 7), "{}: {members:?}", graph.name);
-            assert!(members.iter().all(|&v| within[v as usize] == within[members[0] as usize]), "{}", graph.name);
+            assert!(
+                (0..weights.constraints()).all(|c| load(c) <= 7),
+                "{}: {members:?}",
+                graph.name
+            );
+            assert!(
+                members.iter().all(|&v| within[v as usize] == within[members[0] as usize]),
+                "{}",
+                graph.name
+            );
         }
 
         let level = contract(&finest, &weights, labels.clone(), u64::MAX, 0);
-        let filed = Undirected::new(dataset.topology(), counts.as_deref(), 64, Some(dataset.path())).unwrap();
+        let filed =
+            Undirected::new(dataset.topology(), counts.as_deref(), 64, Some(dataset.path()))
+                .unwrap();
         let in_order = contract(&filed, &weights, labels.clone(), u64::MAX, 0);
         assert_eq!(arcs(&in_order.graph), arcs(&level.graph), "{}", graph.name);
         assert_eq!(in_order.coarse_of, level.coarse_of, "{}", graph.name);
         // A few arcs at a time; they are sampled where there are more.
         let few = contract(&filed, &weights, labels, 40, 0);
         let sampled = arcs(&few.graph);
-        assert!(sampled.iter().all(|(&(u, v), weight)| sampled.get(&(v, u)) == Some(weight)), "{}", graph.name);
+        assert!(
+            sampled.iter().all(|(&(u, v), weight)| sampled.get(&(v, u)) == Some(weight)),
+            "{}",
+            graph.name
+        );
         assert!(sampled.keys().all(|pair| arcs(&level.graph).contains_key(pair)), "{}", graph.name);
         let mut parts = vec![0; level.weights.len()];
         let mut expected: BTreeMap<(u32, u32), u64> = BTreeMap::new();
@@ -123,7 +148,12 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
         assert_eq!(cut(&level.graph, &parts), cut(&finest, &within), "{}", graph.name);
         let placed = (0..n as u32).filter(|&v| level.coarse_of[v as usize] != NONE);
         let sum = |c: usize| placed.clone().map(|v| u64::from(weights.of(v)[c])).sum::<u64>();
-        assert_eq!(level.weights.totals(), (0..weights.constraints()).map(sum).collect::<Vec<_>>(), "{}", graph.name);
+        assert_eq!(
+            level.weights.totals(),
+            (0..weights.constraints()).map(sum).collect::<Vec<_>>(),
+            "{}",
+            graph.name
+        );
     }
 }
 
@@ -148,13 +178,27 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
                     before.saturating_sub(cut(&finest, &parts))
                 }
                 _ => {
-                    let moves = Cut { graph: &finest, weights: &weights, capacities: &capacities, parts: k };
+                    let moves = Cut {
+                        graph: &finest,
+                        weights: &weights,
+                        capacities: &capacities,
+                        parts: k,
+                    };
                     move_in_rounds(&moves, 5, &mut parts, &mut loads)
                 }
             };
             assert_eq!(before - cut(&finest, &parts), gained, "{} {way}", graph.name);
-            assert_eq!(Loads::of((k as u32).into(), &weights, &parts).sizes(), loads.sizes(), "{}", graph.name);
-            assert!(loads.sizes().iter().all(|&size| size <= capacities[0]), "{}: {loads:?}", graph.name);
+            assert_eq!(
+                Loads::of((k as u32).into(), &weights, &parts).sizes(),
+                loads.sizes(),
+                "{}",
+                graph.name
+            );
+            assert!(
+                loads.sizes().iter().all(|&size| size <= capacities[0]),
+                "{}: {loads:?}",
+                graph.name
+            );
         }
     }
 }
@@ -164,23 +208,33 @@ fn jet_gathers_a_core_that_single_moves_leave_torn() {
     let (core, n, parts) = (300, 3000, 4);
     for seed in 0..4 {
         let mut draws = draws(seed);
-        let inside: Vec<(u32, u32)> = (0..20 * core).map(|_| (draws.below(core), draws.below(core))).collect();
+        let inside: Vec<(u32, u32)> =
+            (0..20 * core).map(|_| (draws.below(core), draws.below(core))).collect();
         let leaves = (core..n).flat_map(|v| [0, 1].map(|_| (draws.below(core), v)));
-        let edges: Vec<(u32, u32)> = leaves.chain(inside.into_iter().filter(|(u, v)| u != v)).collect();
+        let edges: Vec<(u32, u32)> =
+            leaves.chain(inside.into_iter().filter(|(u, v)| u != v)).collect();
         let graph = Fixture::new(&format!("core and leaves, seed {seed}"), n, &edges);
         let dataset = graph.dataset();
         let run = |quality| {
-            let wanted =
-                PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(Weights::Unit), parts) };
+            let wanted = PartitionOptions {
+                quality: Some(quality),
+                ..options(Method::Multilevel, Some(Weights::Unit), parts)
+            };
             partition(&dataset, None, &wanted, &NoProgress).unwrap().report.cut
         };
-        // The core and as many leaves as fit are in part 0: the cut consists of the edges of the other leaves.
+        // The core and as many leaves as fit are in part 0: the cut consists of the edges of the
+        // other leaves.
         let room = (1.03 * f64::from(n / parts)) as u32;
-        let assignment: Vec<u16> = (0..n).map(|v| if v < room { 0 } else { 1 + (v % 3) as u16 }).collect();
+        let assignment: Vec<u16> =
+            (0..n).map(|v| if v < room { 0 } else { 1 + (v % 3) as u16 }).collect();
         let gathered = cut(&finest(dataset.topology(), None), &assignment);
         let (default, high) = (run(Quality::Default), run(Quality::High));
         println!("{}: gathered {gathered}, default {default}, high {high}", graph.name);
-        assert!(high <= gathered && high < default, "{}: gathered {gathered}, {default}, {high}", graph.name);
+        assert!(
+            high <= gathered && high < default,
+            "{}: gathered {gathered}, {default}, {high}",
+            graph.name
+        );
     }
 }
 
@@ -209,7 +263,16 @@ fn jet_keeps_every_vertex_on_its_server_and_relieves_full_parts() {
 fn cycles(layout: Layout<'static>, max_arcs: u64) -> Cycles<'static> {
     let effort = Effort::of(Quality::Default);
     let (thin, small_parts) = (false, false);
-    Cycles { layout, epsilon: 0.03, seed: 1, effort, max_arcs, thin, small_parts, progress: &NoProgress }
+    Cycles {
+        layout,
+        epsilon: 0.03,
+        seed: 1,
+        effort,
+        max_arcs,
+        thin,
+        small_parts,
+        progress: &NoProgress,
+    }
 }
 
 #[test]
@@ -234,7 +297,8 @@ fn a_cycle_improves_parts_of_few_vertices_each() {
 /// The least cut of all balanced partitions into two parts.
 fn least_cut(graph: &impl Graph, capacity: usize) -> u64 {
     let n = graph.num_vertices();
-    let halves = (1u32..1 << n).filter(|half| (n - capacity..=capacity).contains(&(half.count_ones() as usize)));
+    let halves = (1u32..1 << n)
+        .filter(|half| (n - capacity..=capacity).contains(&(half.count_ones() as usize)));
     let cuts = halves.map(|half| {
         let parts: Vec<u16> = (0..n).map(|v| (half >> v & 1) as u16).collect();
         cut(graph, &parts)
@@ -258,7 +322,8 @@ fn brute_force_tiny_graphs_are_cut_as_well_as_possible_nearly_always() {
         };
         let made = partition(&dataset, None, &wanted, &NoProgress).unwrap();
         let capacity = (f64::from(n) / 2.0 * 1.2) as usize;
-        let least = least_cut(&finest(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
+        let least =
+            least_cut(&finest(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
         assert!(made.report.cut >= least, "{}: {} {least}", graph.name, made.report.cut);
         best += usize::from(made.report.cut == least);
         all += 1;
@@ -271,14 +336,20 @@ fn large_graphs_take_several_levels_and_more_work_cuts_less() {
     let graph = communities(40, 500);
     let dataset = graph.dataset();
     let run = |quality| {
-        let wanted = PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(Weights::Unit), 4) };
+        let wanted = PartitionOptions {
+            quality: Some(quality),
+            ..options(Method::Multilevel, Some(Weights::Unit), 4)
+        };
         partition(&dataset, None, &wanted, &NoProgress).unwrap().report.cut
     };
     let metis = options(Method::Metis, Some(Weights::Unit), 4);
     let metis = partition(&dataset, None, &metis, &NoProgress).unwrap().report.cut;
     let (fast, default, high) = (run(Quality::Fast), run(Quality::Default), run(Quality::High));
     println!("cut by METIS {metis}, fast {fast}, default {default}, high {high}");
-    assert!(high <= default && default * 100 <= metis * 103, "METIS {metis}, default {default}, high {high}");
+    assert!(
+        high <= default && default * 100 <= metis * 103,
+        "METIS {metis}, default {default}, high {high}"
+    );
 }
 
 #[test]
@@ -288,11 +359,18 @@ fn a_stored_partition_is_refined_and_stays() {
     let random = options(Method::Random, None, 4);
     let made = partition(&dataset, None, &random, &NoProgress).unwrap();
     save(&dataset, "r", None, &random, &made);
-    let wanted = PartitionOptions { refine: Some("r".into()), ..options(Method::Multilevel, Some(Weights::Unit), 4) };
+    let wanted = PartitionOptions {
+        refine: Some("r".into()),
+        ..options(Method::Multilevel, Some(Weights::Unit), 4)
+    };
     assert_eq!(wanted.default_key(), "multilevel_from_r-unit-k4");
     let refined = partition(&dataset, None, &wanted, &NoProgress).unwrap();
     let cut = made.report.cut;
-    assert!(refined.report.cut < cut && refined.report.imbalance <= 1.03, "{cut}: {:?}", refined.report);
+    assert!(
+        refined.report.cut < cut && refined.report.imbalance <= 1.03,
+        "{cut}: {:?}",
+        refined.report
+    );
     assert_eq!(PartitionMap::open(&dataset, "r").unwrap().assignment(), made.assignment);
     let other = PartitionOptions { parts: 5, ..wanted.clone() };
     let line = partition(&dataset, None, &other, &NoProgress).unwrap_err().to_string();
@@ -309,12 +387,19 @@ fn coarse_graphs_together_keep_to_their_room() {
     let weights = VertexWeights::unit(dataset.num_vertices());
     let cut_within = |max_arcs| {
         let cycles = cycles(4.into(), max_arcs);
-        let held: u64 = cycles.coarsen(&finest, &weights, None, 0).iter().map(|level| level.graph.num_arcs()).sum();
+        let held: u64 = cycles
+            .coarsen(&finest, &weights, None, 0)
+            .iter()
+            .map(|level| level.graph.num_arcs())
+            .sum();
         (held, cut(&finest, &cycles.partition(&finest, &weights, None)))
     };
     let (all, best) = cut_within(u64::MAX);
     let (held, cut) = cut_within(all / 4);
-    assert!(held as f64 <= 1.1 * (all / 4) as f64 && cut as f64 <= 1.5 * best as f64, "{held} of {all}, {cut} {best}");
+    assert!(
+        held as f64 <= 1.1 * (all / 4) as f64 && cut as f64 <= 1.5 * best as f64,
+        "{held} of {all}, {cut} {best}"
+    );
 }
 
 #[test]
@@ -330,7 +415,10 @@ fn a_coarse_graph_that_is_too_large_is_sampled_without_bias() {
     for seed in 0..20 {
         let level = contract(&finest, &weights, (0..n as u32).collect(), max_arcs, seed);
         let found = arcs(&level.graph);
-        assert!(found.iter().all(|(&(u, v), weight)| found.get(&(v, u)) == Some(weight)), "seed {seed}");
+        assert!(
+            found.iter().all(|(&(u, v), weight)| found.get(&(v, u)) == Some(weight)),
+            "seed {seed}"
+        );
         let size = level.graph.num_arcs() as f64 / max_arcs as f64;
         assert!((0.7..1.3).contains(&size), "seed {seed}: {size}");
         sums += found.values().sum::<u64>() as f64;
@@ -339,20 +427,23 @@ fn a_coarse_graph_that_is_too_large_is_sampled_without_bias() {
     assert!((0.98..1.02).contains(&mean), "{mean}");
 }
 
-/// Shapes that are hard to coarsen, large enough to need it: thousands of components, hubs, one-way and repeated edges,
-/// vertices without a neighbour.
+/// Shapes that are hard to coarsen, large enough to need it: thousands of components, hubs, one-way
+/// and repeated edges, vertices without a neighbour.
 fn large_shapes() -> Vec<Fixture> {
     let n = 12_000;
     let mut draws = draws(5);
     let star: Vec<(u32, u32)> = (1..n).map(|v| (v, 0)).collect();
-    let triangles: Vec<(u32, u32)> =
-        (0..n / 3).flat_map(|t| [(3 * t, 3 * t + 1), (3 * t + 1, 3 * t + 2), (3 * t + 2, 3 * t)]).collect();
+    let triangles: Vec<(u32, u32)> = (0..n / 3)
+        .flat_map(|t| [(3 * t, 3 * t + 1), (3 * t + 1, 3 * t + 2), (3 * t + 2, 3 * t)])
+        .collect();
     let path: Vec<(u32, u32)> = (1..n).flat_map(|v| [(v - 1, v), (v, v - 1)]).collect();
-    let one_way: Vec<(u32, u32)> = (0..4 * n).map(|_| (draws.below(n / 2), draws.below(n))).collect();
+    let one_way: Vec<(u32, u32)> =
+        (0..4 * n).map(|_| (draws.below(n / 2), draws.below(n))).collect();
     // A third of all edges lead into one vertex.
     let hub: Vec<(u32, u32)> =
         (0..3 * n).map(|e| (draws.below(n), if e % 3 == 0 { 7 } else { draws.below(n) })).collect();
-    let repeated: Vec<(u32, u32)> = (0..2 * n).map(|_| (draws.below(300), draws.below(n / 10))).collect();
+    let repeated: Vec<(u32, u32)> =
+        (0..2 * n).map(|_| (draws.below(300), draws.below(n / 10))).collect();
     let shapes = [
         ("large star", star),
         ("thousands of triangles", triangles),
@@ -384,29 +475,40 @@ fn promises_are_kept_on_large_hard_shapes(kinds: usize) {
             [(2, Quality::High), (7, Quality::Fast), (64, Quality::Default)].into_iter().enumerate()
         {
             for weights in all.into_iter().cycle().skip((i + j) % 3).take(kinds) {
-                let wanted =
-                    PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(weights), parts) };
+                let wanted = PartitionOptions {
+                    quality: Some(quality),
+                    ..options(Method::Multilevel, Some(weights), parts)
+                };
                 check_made(&graph, &dataset, &presample, &wanted);
             }
         }
     }
 }
 
-/// On the way some level has the vertices for more bundles than at first and for fewer than all parts.
+/// On the way some level has the vertices for more bundles than at first and for fewer than all
+/// parts.
 #[test]
 fn bundles_become_all_parts_whatever_their_number_and_targets() {
     let side = 245;
-    let pairs = |v: u32| [(!v.is_multiple_of(side)).then(|| (v - 1, v)), (v >= side).then(|| (v - side, v))];
+    let pairs = |v: u32| {
+        [(!v.is_multiple_of(side)).then(|| (v - 1, v)), (v >= side).then(|| (v - side, v))]
+    };
     let edges: Vec<(u32, u32)> =
         (0..side * side).flat_map(pairs).flatten().flat_map(|(u, v)| [(u, v), (v, u)]).collect();
     let graph = Fixture::new("grid", side * side, &edges);
     let dataset = graph.dataset();
     let unequal = (0..63).map(|part| f64::from(part % 3 + 1)).collect();
     for (parts, targets) in [(63, vec![]), (100, vec![]), (63, unequal)] {
-        let wanted = PartitionOptions { targets, ..options(Method::Multilevel, Some(Weights::Unit), parts) };
+        let wanted =
+            PartitionOptions { targets, ..options(Method::Multilevel, Some(Weights::Unit), parts) };
         let report = partition(&dataset, None, &wanted, &NoProgress).unwrap().report;
         assert_eq!(report.part_sizes.len(), parts as usize);
-        assert!(report.imbalance <= 1.031, "{parts} parts, {:?}: {}", wanted.targets, report.imbalance);
+        assert!(
+            report.imbalance <= 1.031,
+            "{parts} parts, {:?}: {}",
+            wanted.targets,
+            report.imbalance
+        );
         // A square of this number of vertices has a border of about as many.
         let border = 2.0 * (f64::from(side * side * parts)).sqrt();
         assert!((report.cut as f64) < 1.4 * border, "{parts} parts: cut {}", report.cut);
@@ -419,7 +521,9 @@ fn differential_one_thread_and_three_agree_on_graphs_that_are_coarsened() {
         let (dataset, presample) = graph.presampled();
         let wanted = options(Method::Multilevel, Some(Weights::Presampled), 5);
         let run = |threads| {
-            on_threads(threads, || partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap().assignment)
+            on_threads(threads, || {
+                partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap().assignment
+            })
         };
         assert!(run(1) == run(3), "{}", graph.name);
     }

@@ -1,10 +1,12 @@
 //! The finest level, undirected: the mapped topology, read from both ends.
 //!
-//! A topology holds the in-neighbours of each vertex. Where it is symmetric these are all neighbours, and nothing is
-//! copied. Else the edges whose other direction is missing are kept a second time, by their source: 4 bytes each.
+//! A topology holds the in-neighbours of each vertex. Where it is symmetric these are all
+//! neighbours, and nothing is copied. Else the edges whose other direction is missing are kept a
+//! second time, by their source: 4 bytes each.
 //!
-//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`arc_weights`](super::arc_weights) says.
-//! A topology may repeat an edge: of equal neighbours in a row all but the first weigh nothing.
+//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as
+//! [`arc_weights`](super::arc_weights) says. A topology may repeat an edge: of equal neighbours in
+//! a row all but the first weigh nothing.
 
 use std::path::Path;
 
@@ -20,21 +22,34 @@ use crate::symmetric::is_symmetric;
 pub(super) struct Undirected<'a> {
     indptr: &'a [u64],
     indices: &'a [u32],
-    /// For each vertex the heads of its out-edges that have no edge the other way, and the weights of all arcs; `None`
-    /// if all edges have one the other way and weigh 1.
+    /// For each vertex the heads of its out-edges that have no edge the other way, and the weights
+    /// of all arcs; `None` if all edges have one the other way and weigh 1.
     turned: Option<OneWayEdges>,
     /// Whether they are in a file.
     is_filed: bool,
 }
 
 impl<'a> Undirected<'a> {
-    /// Reads `topology` from both ends. `counts` holds a number for each edge, in the order of the topology's indices. Works in about
-    /// `memory` bytes, and keeps data that is not part of the topology in a file in `folder`, if that is given.
-    pub fn new(topology: &'a Topology, counts: Option<&[u32]>, memory: u64, folder: Option<&Path>) -> Result<Self> {
+    /// Reads `topology` from both ends. `counts` holds a number for each edge, in the order of the
+    /// topology's indices. Works in about `memory` bytes, and keeps data that is not part of the
+    /// topology in a file in `folder`, if that is given.
+    pub fn new(
+        topology: &'a Topology,
+        counts: Option<&[u32]>,
+        memory: u64,
+        folder: Option<&Path>,
+    ) -> Result<Self> {
         let counts = counts.map(EdgeCounts::new);
         let as_it_is = counts.is_none() && is_symmetric(topology);
-        let turned = (!as_it_is).then(|| OneWayEdges::turn(topology, counts.as_ref(), memory, folder)).transpose()?;
-        Ok(Self { indptr: topology.indptr(), indices: topology.indices(), turned, is_filed: folder.is_some() })
+        let turned = (!as_it_is)
+            .then(|| OneWayEdges::turn(topology, counts.as_ref(), memory, folder))
+            .transpose()?;
+        Ok(Self {
+            indptr: topology.indptr(),
+            indices: topology.indices(),
+            turned,
+            is_filed: folder.is_some(),
+        })
     }
 
     /// The in-neighbours of `v` and where they begin.

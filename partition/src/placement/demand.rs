@@ -9,7 +9,8 @@ use crate::Result;
 /// Counters from here on are turned into loads whenever they are met; those below once.
 const TABLE: u32 = 1 << 16;
 
-/// The row loads to be expected of training, by rows and by devices. Loads are counted over all mini-batches of the presample.
+/// The row loads to be expected of training, by rows and by devices. Loads are counted over all
+/// mini-batches of the presample.
 #[derive(Debug)]
 pub struct Demand<'a> {
     parallelism: Readers,
@@ -29,8 +30,8 @@ pub struct Demand<'a> {
 impl<'a> Demand<'a> {
     /// The demand of `dataset` with one device for each part of `map`.
     ///
-    /// Fails when the presample has no mini-batch or claims more loads of a row than mini-batches, and when a cache order does not
-    /// hold its part's vertices.
+    /// Fails when the presample has no mini-batch or claims more loads of a row than mini-batches,
+    /// and when a cache order does not hold its part's vertices.
     pub fn new(
         dataset: &Dataset,
         presample: &'a Presample,
@@ -41,9 +42,11 @@ impl<'a> Demand<'a> {
         let most = input.par_iter().max().copied().unwrap_or(0);
         if batches == 0 || u64::from(most) > batches {
             let problem = format!("a row is loaded in {most} of {batches} mini-batches");
-            return Err(
-                gsplit_store::Error::Corrupt { path: Presample::folder(dataset, presample.key()), problem }.into()
-            );
+            return Err(gsplit_store::Error::Corrupt {
+                path: Presample::folder(dataset, presample.key()),
+                problem,
+            }
+            .into());
         }
         map.check_cache_order()?;
         let order = hottest_rows(input, input.len());
@@ -52,7 +55,8 @@ impl<'a> Demand<'a> {
             Readers::Data => Vec::new(),
         };
         let all = Ranking::default();
-        let mut demand = Self { parallelism, map, input, batches, table: Vec::new(), order, all, parts };
+        let mut demand =
+            Self { parallelism, map, input, batches, table: Vec::new(), order, all, parts };
         demand.table = (0..=most.min(TABLE)).map(|count| demand.loads_of(count)).collect();
         demand.rank();
         Ok(demand)
@@ -71,7 +75,8 @@ impl<'a> Demand<'a> {
         (self.all, self.parts) = (all, parts);
     }
 
-    /// Expected loads, by each of its readers, of a row that is loaded in `count` pre-sampled mini-batches.
+    /// Expected loads, by each of its readers, of a row that is loaded in `count` pre-sampled
+    /// mini-batches.
     fn loads_of(&self, count: u32) -> f64 {
         match self.parallelism {
             Readers::Split => f64::from(count),

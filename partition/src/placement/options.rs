@@ -9,7 +9,8 @@ use super::Bandwidth;
 use crate::options::value_name;
 use crate::{Error, Result};
 
-/// Cost of a peer access over a host access unless the user says: the value of Song & Jiang's example.
+/// Cost of a peer access over a host access unless the user says: the value of Song & Jiang's
+/// example.
 const DEFAULT_ALPHA: f64 = 0.3;
 
 /// Rule by which rows are cached.
@@ -33,7 +34,8 @@ pub enum PlacementRule {
 impl PlacementRule {
     /// The rules that make sense with `parallelism`.
     pub fn of(parallelism: Readers) -> &'static [Self] {
-        let all = &[Self::Partitioned, Self::Replicated, Self::Peer, Self::Optimised, Self::SongJiang];
+        let all =
+            &[Self::Partitioned, Self::Replicated, Self::Peer, Self::Optimised, Self::SongJiang];
         match parallelism {
             Readers::Data => all,
             Readers::Split => &all[..4],
@@ -66,12 +68,16 @@ pub struct PlaceOptions {
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub parallelism: Readers,
     /// Placement to store
-    #[cfg_attr(feature = "cli", arg(long = "rule", value_enum, value_name = "RULE", default_value_t))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long = "rule", value_enum, value_name = "RULE", default_value_t)
+    )]
     pub placement: PlacementRule,
     /// Cost of reading a row from a peer, where reading it from the host costs 1 [default: 0.3]
     #[cfg_attr(feature = "cli", arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"]))]
     pub alpha: Option<f64>,
-    /// Bytes per second that a device reads from host memory, e.g. 25GB; with --peer-bandwidth, replaces --alpha
+    /// Bytes per second that a device reads from host memory, e.g. 25GB; with --peer-bandwidth,
+    /// replaces --alpha
     #[cfg_attr(feature = "cli", arg(long, value_name = "BYTES", requires = "peer_bandwidth"))]
     pub host_bandwidth: Option<Bandwidth>,
     /// Bytes per second that a device reads from its peers, e.g. 300GB
@@ -107,7 +113,8 @@ impl PlaceOptions {
         }
     }
 
-    /// The key under which the result is stored unless the user names one, e.g. `optimised-split-4GiB-metis-presampled-k4`.
+    /// The key under which the result is stored unless the user names one, e.g.
+    /// `optimised-split-4GiB-metis-presampled-k4`.
     pub fn default_key(&self, partition: &str) -> String {
         let cache = self.cache.to_string().replace('%', "pct");
         let key = format!("{}-{}-{cache}", self.placement.name(), self.parallelism);

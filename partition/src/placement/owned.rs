@@ -1,14 +1,17 @@
 //! Choice of the rows to cache when only its owner loads a row (split parallelism).
 //!
-//! Returns how many of each part's hottest rows are on their own device, and how many of the next ones on other devices. Input:
-//! each part's rows by falling loads, devices with room for C rows each, alpha.
+//! Returns how many of each part's hottest rows are on their own device, and how many of the next
+//! ones on other devices. Input: each part's rows by falling loads, devices with room for C rows
+//! each, alpha.
 //!
-//! Idea: a row on its own device saves its loads, on another device (1 − alpha) times that, and nothing with alpha ≥ 1. Of
-//! each part the hottest C rows are candidates for their own device, those behind for the room that other parts leave. The
-//! k · C rows that save most are taken. No placement costs less in expectation, summed over the devices: whatever set of rows
-//! is cached, it is best to have each part's hottest C of them at home, and a part with more rows than that leaves its own
-//! device full, so that the others find room elsewhere.
-//! Why not Song & Jiang's Algorithm 1: it supposes that all devices load a row equally often; here a second copy is never read.
+//! Idea: a row on its own device saves its loads, on another device (1 − alpha) times that, and
+//! nothing with alpha ≥ 1. Of each part the hottest C rows are candidates for their own device,
+//! those behind for the room that other parts leave. The k · C rows that save most are taken. No
+//! placement costs less in expectation, summed over the devices: whatever set of rows is cached, it
+//! is best to have each part's hottest C of them at home, and a part with more rows than that
+//! leaves its own device full, so that the others find room elsewhere. Why not Song & Jiang's
+//! Algorithm 1: it supposes that all devices load a row equally often; here a second copy is never
+//! read.
 //!
 //! Cost: O(k log n) a step of a binary search over the counters, which are integers.
 
@@ -36,7 +39,9 @@ impl Candidates<'_> {
     fn counted(&self, part: &Ranking, pays: impl Fn(f64) -> bool) -> (usize, usize) {
         let home = part.count_while(&pays).min(self.capacity);
         let away = match self.discount > 0.0 {
-            true => part.count_while(|loads| pays(self.discount * loads)).saturating_sub(self.capacity),
+            true => {
+                part.count_while(|loads| pays(self.discount * loads)).saturating_sub(self.capacity)
+            }
             false => 0,
         };
         (home, away)
@@ -77,7 +82,8 @@ pub(crate) fn choose(parts: &[Ranking], capacity: usize, alpha: f64) -> Taken {
     let threshold = candidates.threshold(slots);
     let (mut home, mut away) = unzip(&|saved| saved > threshold);
     let (most_home, most_away) = unzip(&|saved| saved >= threshold);
-    // Among rows that save exactly the threshold, rows at home come first: they cost the peers nothing.
+    // Among rows that save exactly the threshold, rows at home come first: they cost the peers
+    // nothing.
     let mut left = slots - home.iter().chain(&away).sum::<usize>();
     for (taken, most) in home.iter_mut().zip(most_home).chain(away.iter_mut().zip(most_away)) {
         let more = (most - *taken).min(left);

@@ -1,7 +1,8 @@
 //! Rows by falling expected loads, as runs of rows that are loaded equally often.
 //!
-//! There are at most as many runs as there are different counters, which are far fewer than rows: the sum over any first
-//! rows, and the number of rows loaded at least a given number of times, take a binary search, and no array of all rows is kept.
+//! There are at most as many runs as there are different counters, which are far fewer than rows:
+//! the sum over any first rows, and the number of rows loaded at least a given number of times,
+//! take a binary search, and no array of all rows is kept.
 
 /// How often each row is loaded, hottest first.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +54,8 @@ impl Ranking {
         self.sum(self.rows)
     }
 
-    /// How many of the first rows fulfil `holds`, which holds for no row behind one for which it does not.
+    /// How many of the first rows fulfil `holds`, which holds for no row behind one for which it
+    /// does not.
     pub(crate) fn count_while(&self, holds: impl Fn(f64) -> bool) -> usize {
         let runs = self.runs.partition_point(|run| holds(run.loads));
         self.runs.get(runs).map_or(self.rows, |run| run.start)
@@ -61,7 +63,10 @@ impl Ranking {
 
     /// The run of row `i`, which must be there.
     fn run(&self, i: usize) -> Option<&Run> {
-        self.runs.partition_point(|run| run.start <= i).checked_sub(1).and_then(|run| self.runs.get(run))
+        self.runs
+            .partition_point(|run| run.start <= i)
+            .checked_sub(1)
+            .and_then(|run| self.runs.get(run))
     }
 }
 
@@ -73,7 +78,10 @@ mod tests {
     fn oracle_sums_and_counts() {
         let values = [7.0, 7.0, 5.0, 2.0, 2.0, 2.0, 0.0, 0.0];
         let mut ranking = Ranking::default();
-        assert_eq!((ranking.sum(3), ranking.loads(0), ranking.count_while(|_| true)), (0.0, 0.0, 0));
+        assert_eq!(
+            (ranking.sum(3), ranking.loads(0), ranking.count_while(|_| true)),
+            (0.0, 0.0, 0)
+        );
         values.iter().for_each(|&value| ranking.push(value));
         assert_eq!(ranking.len(), 8);
         for rows in 0..10 {

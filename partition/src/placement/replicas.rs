@@ -1,22 +1,26 @@
 //! How many copies a row deserves when every device loads it equally often (data parallelism).
 //!
-//! Returns how many rows replace copies of hotter ones, and the rows on each device. Input: the rows by falling probability
-//! p of being loaded by a device, k devices with room for C rows each, alpha.
+//! Returns how many rows replace copies of hotter ones, and the rows on each device. Input: the
+//! rows by falling probability p of being loaded by a device, k devices with room for C rows each,
+//! alpha.
 //!
-//! Idea (Song & Jiang, Algorithm 1): let every device hold the C hottest rows; then give up copies, of the coldest first, for
-//! rows that nobody holds, the hottest first. A row always keeps one copy, so that slot C − 1 takes k − 1 new rows, then slot
-//! C − 2, until a new row is not worth the copy. The criteria:
+//! Idea (Song & Jiang, Algorithm 1): let every device hold the C hottest rows; then give up copies,
+//! of the coldest first, for rows that nobody holds, the hottest first. A row always keeps one
+//! copy, so that slot C − 1 takes k − 1 new rows, then slot C − 2, until a new row is not worth the
+//! copy. The criteria:
 //!
-//! * [`Criterion::Published`]: p(new) > alpha · p(old), the gain of the device that holds them. Devices take turns by the
-//!   least probability gained so far.
-//! * [`Criterion::AllDevices`]: also counts the gain of the others, which read the new row from a peer instead of the host:
-//!   (alpha + k (1 − alpha)) p(new) > alpha · p(old). No placement costs less in expectation, summed over the devices: the
-//!   first copy of a row saves p(alpha + k (1 − alpha)), each further one p · alpha; this rule keeps the k · C copies
-//!   that save most. The rows of a slot are dealt so that the probabilities on two devices never differ by more than the
+//! * [`Criterion::Published`]: p(new) > alpha · p(old), the gain of the device that holds them.
+//!   Devices take turns by the least probability gained so far.
+//! * [`Criterion::AllDevices`]: also counts the gain of the others, which read the new row from a
+//!   peer instead of the host: (alpha + k (1 − alpha)) p(new) > alpha · p(old). No placement costs
+//!   less in expectation, summed over the devices: the first copy of a row saves p(alpha + k (1 −
+//!   alpha)), each further one p · alpha; this rule keeps the k · C copies that save most. The rows
+//!   of a slot are dealt so that the probabilities on two devices never differ by more than the
 //!   hottest row's, so that no device costs more than the mean by more than alpha times that.
 //!
-//! Why not only the published criterion: with 8 devices it costs up to a third more, because it counts only one device's gain.
-//! Why not the authors' code: it mixes periods of k and k − 1 rows, so that for k ≥ 3 rows that were placed are overwritten.
+//! Why not only the published criterion: with 8 devices it costs up to a third more, because it
+//! counts only one device's gain. Why not the authors' code: it mixes periods of k and k − 1 rows,
+//! so that for k ≥ 3 rows that were placed are overwritten.
 //!
 //! Cost: O(log² n) for the number of rows, O(C · k log k) for the devices.
 
@@ -45,7 +49,13 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// The copies that pay on `devices` devices with room for `capacity` rows each.
-    pub(crate) fn choose(ranking: &Ranking, devices: usize, capacity: usize, alpha: f64, criterion: Criterion) -> Self {
+    pub(crate) fn choose(
+        ranking: &Ranking,
+        devices: usize,
+        capacity: usize,
+        alpha: f64,
+        criterion: Criterion,
+    ) -> Self {
         let slots = capacity.min(ranking.len());
         let candidates = ranking.len().min(slots.saturating_mul(devices)) - slots;
         let others = devices.saturating_sub(1).max(1);
@@ -53,7 +63,9 @@ impl Copies {
             Criterion::Published => 1.0,
             Criterion::AllDevices => alpha + devices as f64 * (1.0 - alpha),
         };
-        let pays = |i: usize| worth * ranking.loads(slots + i) > alpha * ranking.loads(slots - 1 - i / others);
+        let pays = |i: usize| {
+            worth * ranking.loads(slots + i) > alpha * ranking.loads(slots - 1 - i / others)
+        };
         // A peer that is not cheaper than the host is not read.
         let replaced = if alpha < 1.0 { first_without(candidates, pays) } else { 0 };
         Self { devices, slots, replaced }
@@ -119,7 +131,8 @@ impl Copies {
             }
         }
         // Old rows were given up coldest first.
-        let hottest_first = |(kept, new): (Vec<u32>, Vec<u32>)| kept.into_iter().rev().chain(new).collect();
+        let hottest_first =
+            |(kept, new): (Vec<u32>, Vec<u32>)| kept.into_iter().rev().chain(new).collect();
         let own = kept.into_iter().zip(new).map(hottest_first).collect();
         CachedRows { shared: order[..self.shared()].to_vec(), own }
     }

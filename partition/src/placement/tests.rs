@@ -26,17 +26,29 @@ fn oracle_every_point_of_every_curve_is_what_counting_gives() {
             for alpha in ALPHAS {
                 for point in curve(&demand, rules, &sizes, alpha) {
                     for (&rule, predicted) in rules.iter().zip(&point.loads) {
-                        let what = format!("{}: {rule:?} {parallelism:?} {alpha} {}", case.name, point.rows);
+                        let what = format!(
+                            "{}: {rule:?} {parallelism:?} {alpha} {}",
+                            case.name, point.rows
+                        );
                         let rows = place(&demand, rule, point.rows, alpha);
                         let caches = caches(&rows);
                         assert!(caches.iter().all(|cache| cache.len() <= point.rows), "{what}");
                         let counted = case.count(parallelism, &caches, alpha);
                         let total = sum(&counted);
-                        assert!(close(predicted, &total), "{what}: {predicted:?}, counted {total:?}");
+                        assert!(
+                            close(predicted, &total),
+                            "{what}: {predicted:?}, counted {total:?}"
+                        );
                         let of_devices = expected_loads(&demand, &rows, alpha).unwrap();
-                        assert!(of_devices.iter().zip(&counted).all(|(a, b)| close(a, b)), "{what}");
+                        assert!(
+                            of_devices.iter().zip(&counted).all(|(a, b)| close(a, b)),
+                            "{what}"
+                        );
                         let all = total.local + total.peer + total.host;
-                        assert!((all - demand.loads_per_batch()).abs() <= 1e-9 * (1.0 + all), "{what}");
+                        assert!(
+                            (all - demand.loads_per_batch()).abs() <= 1e-9 * (1.0 + all),
+                            "{what}"
+                        );
                     }
                 }
             }
@@ -67,35 +79,55 @@ fn brute_force_no_placement_costs_less_than_the_optimised_one() {
     for seed in 0..25 {
         let case = Case::random(1000 + seed, 6, 3);
         for capacity in 1..3 {
-            let placements = all_placements(case.input.len() as u32, case.map.num_parts(), capacity);
+            let placements =
+                all_placements(case.input.len() as u32, case.map.num_parts(), capacity);
             for parallelism in BOTH {
                 let demand = case.demand(parallelism);
                 for alpha in [0.0, 0.2, 0.7, 1.0, 3.0] {
-                    let counted: Vec<Vec<RowLoads>> =
-                        placements.iter().map(|caches| case.count(parallelism, caches, alpha)).collect();
-                    let least = counted.iter().map(|loads| cost(&sum(loads), alpha)).fold(f64::MAX, f64::min);
-                    let slowest = |loads: &[RowLoads]| loads.iter().map(|loads| cost(loads, alpha)).fold(0.0, f64::max);
-                    let least_slowest = counted.iter().map(|loads| slowest(loads)).fold(f64::MAX, f64::min);
+                    let counted: Vec<Vec<RowLoads>> = placements
+                        .iter()
+                        .map(|caches| case.count(parallelism, caches, alpha))
+                        .collect();
+                    let least = counted
+                        .iter()
+                        .map(|loads| cost(&sum(loads), alpha))
+                        .fold(f64::MAX, f64::min);
+                    let slowest = |loads: &[RowLoads]| {
+                        loads.iter().map(|loads| cost(loads, alpha)).fold(0.0, f64::max)
+                    };
+                    let least_slowest =
+                        counted.iter().map(|loads| slowest(loads)).fold(f64::MAX, f64::min);
 
                     let of_rule = |rule| {
                         let rows = place(&demand, rule, capacity, alpha);
                         expected_loads(&demand, &rows, alpha).unwrap()
                     };
-                    let what = format!("{}: {parallelism:?}, {capacity} rows, alpha {alpha}", case.name);
+                    let what =
+                        format!("{}: {parallelism:?}, {capacity} rows, alpha {alpha}", case.name);
                     let found = of_rule(PlacementRule::Optimised);
-                    assert!((cost(&sum(&found), alpha) - least).abs() < 1e-9, "{what}: {found:?}, least {least}");
+                    assert!(
+                        (cost(&sum(&found), alpha) - least).abs() < 1e-9,
+                        "{what}: {found:?}, least {least}"
+                    );
                     if parallelism == Readers::Data {
-                        let hottest = (0..case.input.len()).map(|v| case.loads(parallelism, v, 0)).fold(0.0, f64::max);
-                        assert!(slowest(&found) <= least_slowest + alpha.min(1.0) * hottest + 1e-9, "{what}");
+                        let hottest = (0..case.input.len())
+                            .map(|v| case.loads(parallelism, v, 0))
+                            .fold(0.0, f64::max);
+                        assert!(
+                            slowest(&found) <= least_slowest + alpha.min(1.0) * hottest + 1e-9,
+                            "{what}"
+                        );
                         if least_slowest > 1e-9 {
-                            published.push(slowest(&of_rule(PlacementRule::SongJiang)) / least_slowest);
+                            published
+                                .push(slowest(&of_rule(PlacementRule::SongJiang)) / least_slowest);
                         }
                     }
                 }
             }
         }
     }
-    // Song & Jiang claim the optimum; their criterion and whole rows keep them from it on tiny cases.
+    // Song & Jiang claim the optimum; their criterion and whole rows keep them from it on tiny
+    // cases.
     let mean = published.iter().sum::<f64>() / published.len() as f64;
     assert!(published.iter().all(|&ratio| ratio > 1.0 - 1e-9) && mean < 1.05, "mean {mean}");
 }
@@ -116,7 +148,8 @@ fn algorithm_1_on_three_devices_by_hand() {
     // Nobody gave up more than device 2, which kept its copy: it is the first to give up the next.
     assert_eq!(rows, CachedRows { shared: vec![0], own: vec![vec![1, 3], vec![1, 4], vec![2, 5]] });
     assert_eq!(rows.homes(8).unwrap(), [65_534, 0, 2, 0, 1, 2, HOST, HOST]);
-    // All devices together gain by row 6 and lose little by the last copy but one of row 1; slot 0 then takes row 7 not.
+    // All devices together gain by row 6 and lose little by the last copy but one of row 1; slot 0
+    // then takes row 7 not.
     let rows = place(&case.demand(Readers::Data), PlacementRule::Optimised, 3, 0.3);
     assert_eq!(rows.own.iter().map(Vec::len).sum::<usize>() + 3 * rows.shared.len(), 9);
     assert_eq!(rows.shared, [0]);
@@ -130,7 +163,8 @@ fn invariant_9_alpha_from_replication_to_distinct_rows() {
         // Rows that are never loaded are not worth a copy.
         case.input.iter_mut().for_each(|count| *count = (*count).max(1));
         case.presample = save_presample(&case.dataset, "test", case.batches, &case.input);
-        case.map = save_map(&case.dataset, &case.presample, case.map.num_parts() as u32, &case.owners);
+        case.map =
+            save_map(&case.dataset, &case.presample, case.map.num_parts() as u32, &case.owners);
         let demand = case.demand(Readers::Data);
         let (n, devices) = (case.input.len(), case.map.num_parts());
         for rule in [PlacementRule::SongJiang, PlacementRule::Optimised] {
@@ -141,14 +175,24 @@ fn invariant_9_alpha_from_replication_to_distinct_rows() {
                 }
                 let rows = place(&demand, rule, capacity, 0.0);
                 let distinct: BTreeSet<u32> = caches(&rows).into_iter().flatten().collect();
-                assert_eq!(distinct.len(), n.min(devices * capacity), "{}: {rule:?} {capacity}", case.name);
+                assert_eq!(
+                    distinct.len(),
+                    n.min(devices * capacity),
+                    "{}: {rule:?} {capacity}",
+                    case.name
+                );
             }
         }
         // Only the owner reads: alpha says whether rows away from home are worth their room.
         let demand = case.demand(Readers::Split);
         for capacity in [0, 1, 3, 10, n, n + 5] {
             let own = place(&demand, PlacementRule::Partitioned, capacity, 1.0);
-            assert_eq!(place(&demand, PlacementRule::Optimised, capacity, 1.0), own, "{}", case.name);
+            assert_eq!(
+                place(&demand, PlacementRule::Optimised, capacity, 1.0),
+                own,
+                "{}",
+                case.name
+            );
             let rows = place(&demand, PlacementRule::Optimised, capacity, 0.0);
             let distinct: BTreeSet<u32> = caches(&rows).into_iter().flatten().collect();
             assert_eq!(distinct.len(), n.min(devices * capacity), "{}: {capacity}", case.name);
@@ -167,14 +211,29 @@ fn the_hottest_rows_stay_and_devices_carry_alike() {
                     let rows = place(&demand, rule, capacity, alpha);
                     let caches = caches(&rows);
                     let hottest = &demand.order[..capacity.min(case.input.len())];
-                    assert!(hottest.iter().all(|v| caches.iter().any(|cache| cache.contains(v))), "{}", case.name);
+                    assert!(
+                        hottest.iter().all(|v| caches.iter().any(|cache| cache.contains(v))),
+                        "{}",
+                        case.name
+                    );
                     let rank = |v: &u32| demand.order.iter().position(|u| u == v).unwrap();
-                    assert!(rows.own.iter().all(|own| own.is_sorted_by_key(rank)), "{}: hottest first", case.name);
+                    assert!(
+                        rows.own.iter().all(|own| own.is_sorted_by_key(rank)),
+                        "{}: hottest first",
+                        case.name
+                    );
                     if rule == PlacementRule::Optimised {
-                        let loads = |cache: &BTreeSet<u32>| cache.iter().map(|&v| demand.loads(v)).sum::<f64>();
+                        let loads = |cache: &BTreeSet<u32>| {
+                            cache.iter().map(|&v| demand.loads(v)).sum::<f64>()
+                        };
                         let carried = caches.iter().map(loads);
-                        let (least, most) = (carried.clone().fold(f64::MAX, f64::min), carried.fold(0.0, f64::max));
-                        assert!(most - least <= demand.all.loads(0) * (1.0 + 1e-9), "{}: {least} {most}", case.name);
+                        let (least, most) =
+                            (carried.clone().fold(f64::MAX, f64::min), carried.fold(0.0, f64::max));
+                        assert!(
+                            most - least <= demand.all.loads(0) * (1.0 + 1e-9),
+                            "{}: {least} {most}",
+                            case.name
+                        );
                     }
                 }
             }
@@ -188,14 +247,22 @@ fn the_devices_of_algorithm_1_gain_alike() {
         let case = Case::random(4000 + seed, 200, 6);
         let demand = case.demand(Readers::Data);
         let slots = 12.min(case.input.len());
-        let copies = Copies::choose(&demand.all, demand.devices(), slots, 0.2, Criterion::Published);
+        let copies =
+            Copies::choose(&demand.all, demand.devices(), slots, 0.2, Criterion::Published);
         let rows = copies.deal(&demand.order, &demand.all, Criterion::Published);
         let hottest: BTreeSet<u32> = demand.order[..slots].iter().copied().collect();
-        let gained =
-            |own: &Vec<u32>| own.iter().filter(|v| !hottest.contains(v)).map(|&v| demand.loads(v)).sum::<f64>();
-        let (least, most) =
-            (rows.own.iter().map(gained).fold(f64::MAX, f64::min), rows.own.iter().map(gained).fold(0.0, f64::max));
-        assert!(most - least <= demand.all.loads(slots) * (1.0 + 1e-9), "{}: {least} {most}", case.name);
+        let gained = |own: &Vec<u32>| {
+            own.iter().filter(|v| !hottest.contains(v)).map(|&v| demand.loads(v)).sum::<f64>()
+        };
+        let (least, most) = (
+            rows.own.iter().map(gained).fold(f64::MAX, f64::min),
+            rows.own.iter().map(gained).fold(0.0, f64::max),
+        );
+        assert!(
+            most - least <= demand.all.loads(slots) * (1.0 + 1e-9),
+            "{}: {least} {most}",
+            case.name
+        );
     }
 }
 
@@ -212,24 +279,38 @@ fn more_memory_never_costs_and_nothing_beats_the_optimised_placement() {
                 let slack = 1e-9 * (1.0 + demand.loads_per_batch());
                 for pair in points.windows(2) {
                     for (i, &rule) in rules.iter().enumerate() {
-                        let what = format!("{}: {rule:?} {parallelism:?} {alpha} {}", case.name, pair[1].rows);
+                        let what = format!(
+                            "{}: {rule:?} {parallelism:?} {alpha} {}",
+                            case.name, pair[1].rows
+                        );
                         let [before, after] = [&pair[0].loads[i], &pair[1].loads[i]];
                         let hits = |loads: &RowLoads| loads.local + loads.peer;
                         // Algorithm 1 is not optimal, so more memory may mislead it.
                         if rule != PlacementRule::SongJiang {
-                            assert!(cost(after, alpha.min(1.0)) <= cost(before, alpha.min(1.0)) + slack, "{what}");
+                            assert!(
+                                cost(after, alpha.min(1.0)) <= cost(before, alpha.min(1.0)) + slack,
+                                "{what}"
+                            );
                         }
                         // Copies of hot rows may be worth more than a colder row.
                         if ![PlacementRule::Optimised, PlacementRule::SongJiang].contains(&rule) {
                             assert!(hits(after) >= hits(before) - slack, "{what}");
                         }
-                        let best =
-                            &pair[1].loads[rules.iter().position(|&rule| rule == PlacementRule::Optimised).unwrap()];
-                        assert!(cost(best, alpha) <= cost(after, alpha) + slack, "{what}: {best:?} {after:?}");
+                        let best = &pair[1].loads[rules
+                            .iter()
+                            .position(|&rule| rule == PlacementRule::Optimised)
+                            .unwrap()];
+                        assert!(
+                            cost(best, alpha) <= cost(after, alpha) + slack,
+                            "{what}: {best:?} {after:?}"
+                        );
                     }
                 }
                 let whole = points.last().unwrap().loads[1];
-                assert!(whole.host.abs() < slack && whole.peer.abs() < slack, "everything on every device: {whole:?}");
+                assert!(
+                    whole.host.abs() < slack && whole.peer.abs() < slack,
+                    "everything on every device: {whole:?}"
+                );
             }
         }
     }
@@ -243,8 +324,10 @@ fn any_number_of_threads_gives_the_same() {
             BOTH.map(|parallelism| {
                 let demand = case.demand(parallelism);
                 let rules = PlacementRule::of(parallelism);
-                let rows: Vec<CachedRows> = rules.iter().map(|&rule| place(&demand, rule, 300, 0.3)).collect();
-                let expected: Vec<_> = rows.iter().map(|rows| expected_loads(&demand, rows, 0.3).unwrap()).collect();
+                let rows: Vec<CachedRows> =
+                    rules.iter().map(|&rule| place(&demand, rule, 300, 0.3)).collect();
+                let expected: Vec<_> =
+                    rows.iter().map(|rows| expected_loads(&demand, rows, 0.3).unwrap()).collect();
                 (curve(&demand, rules, &cache_sizes(case.input.len(), 300), 0.3), rows, expected)
             })
         })
@@ -278,15 +361,27 @@ fn what_cannot_be_placed_is_one_line() {
     let case = Case::random(5, 20, 3);
     for (batches, expected) in [(0, "of 0 mini-batches"), (2, "is loaded in 3 of 2 mini-batches")] {
         let presample = save_presample(&case.dataset, "bad", batches, &vec![3; case.input.len()]);
-        let line = Demand::new(&case.dataset, &presample, &case.map, Readers::Data).unwrap_err().to_string();
-        assert!(line.contains(expected) && line.contains("presample/bad") && line.contains("gsplit verify"), "{line}");
+        let line = Demand::new(&case.dataset, &presample, &case.map, Readers::Data)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            line.contains(expected)
+                && line.contains("presample/bad")
+                && line.contains("gsplit verify"),
+            "{line}"
+        );
     }
     let file = PartitionMap::folder(&case.dataset, "test").join("cache_order.npy");
     for bad in [u32::MAX, case.input.len() as u32] {
         write_npy(&file, &vec![bad; case.input.len()]).unwrap();
         let map = PartitionMap::open(&case.dataset, "test").unwrap();
-        let line = Demand::new(&case.dataset, &case.presample, &map, Readers::Split).unwrap_err().to_string();
-        assert!(line.contains(&format!("cache order of part 0: vertex {bad} is not its own")), "{line}");
+        let line = Demand::new(&case.dataset, &case.presample, &map, Readers::Split)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            line.contains(&format!("cache order of part 0: vertex {bad} is not its own")),
+            "{line}"
+        );
     }
     drop(case.fixture);
 }
@@ -303,7 +398,13 @@ fn options_that_make_no_sense() {
     };
     let (best, published) = (PlacementRule::Optimised, PlacementRule::SongJiang);
     for alpha in [-0.1, f64::NAN, f64::INFINITY] {
-        assert!(options(alpha, best, Readers::Split).check().unwrap_err().to_string().contains("--alpha"));
+        assert!(
+            options(alpha, best, Readers::Split)
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("--alpha")
+        );
     }
     let line = options(0.3, published, Readers::Split).check().unwrap_err().to_string();
     assert!(line.contains("--parallelism data"), "{line}");

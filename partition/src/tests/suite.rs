@@ -8,7 +8,11 @@ use super::{Fixture, communities, graphs, on_threads, random_graph, save};
 use crate::{Error, Load, Method, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
 /// The default options except for these.
-pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
+pub(crate) fn options(
+    partitioner: Method,
+    weights: Option<Weights>,
+    parts: u32,
+) -> PartitionOptions {
     PartitionOptions {
         parts,
         targets: Vec::new(),
@@ -36,7 +40,8 @@ fn choices() -> Vec<PartitionOptions> {
     for method in WEIGHING {
         let all = [Weights::Presampled, Weights::Unit, Weights::Vertex, Weights::Degree];
         // The others tell weights apart by nothing but their number.
-        let weights = if matches!(method, Method::Multilevel | Method::Metis) { &all[..] } else { &all[..2] };
+        let weights =
+            if matches!(method, Method::Multilevel | Method::Metis) { &all[..] } else { &all[..2] };
         choices.extend(weights.iter().map(|&weights| options(method, Some(weights), 1)));
         let balance = vec![Quantity::Work, Quantity::Vertices, Quantity::Targets, Quantity::Edges];
         choices.push(PartitionOptions { balance, ..options(method, None, 1) });
@@ -57,7 +62,11 @@ fn oracle_pieces(dataset: &Dataset, assignment: &[u16]) -> u64 {
     loop {
         let before = labels.clone();
         for v in 0..assignment.len() as u32 {
-            for &u in topology.in_neighbours(v).iter().filter(|&&u| assignment[u as usize] == assignment[v as usize]) {
+            for &u in topology
+                .in_neighbours(v)
+                .iter()
+                .filter(|&&u| assignment[u as usize] == assignment[v as usize])
+            {
                 let least = labels[u as usize].min(labels[v as usize]);
                 (labels[u as usize], labels[v as usize]) = (least, least);
             }
@@ -69,7 +78,11 @@ fn oracle_pieces(dataset: &Dataset, assignment: &[u16]) -> u64 {
 }
 
 /// Cut, adjacent pairs, weighted cut and total weight, straight from their definitions.
-fn oracle_cut(dataset: &Dataset, presample: &Presample, assignment: &[u16]) -> (u64, u64, u64, u64) {
+fn oracle_cut(
+    dataset: &Dataset,
+    presample: &Presample,
+    assignment: &[u16],
+) -> (u64, u64, u64, u64) {
     let (mut pairs, mut weighted, mut total, mut e) = (BTreeSet::new(), 0, 0, 0);
     for v in 0..dataset.num_vertices() as u32 {
         for &u in dataset.topology().in_neighbours(v) {
@@ -82,7 +95,8 @@ fn oracle_cut(dataset: &Dataset, presample: &Presample, assignment: &[u16]) -> (
             }
         }
     }
-    let cut = pairs.iter().filter(|(u, v)| assignment[*u as usize] != assignment[*v as usize]).count();
+    let cut =
+        pairs.iter().filter(|(u, v)| assignment[*u as usize] != assignment[*v as usize]).count();
     (cut as u64, pairs.len() as u64, weighted, total)
 }
 
@@ -112,7 +126,8 @@ fn balanced(dataset: &Dataset, presample: &Presample, options: &PartitionOptions
         Weights::Presampled | Weights::Vertex => vec![counted],
         Weights::Own => own_weights(dataset),
     };
-    let used: Vec<Vec<u64>> = lists.into_iter().filter(|list| list.iter().sum::<u64>() > 0).collect();
+    let used: Vec<Vec<u64>> =
+        lists.into_iter().filter(|list| list.iter().sum::<u64>() > 0).collect();
     if used.is_empty() { vec![unit] } else { used }
 }
 
@@ -128,7 +143,8 @@ fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
     made
 }
 
-/// Partitions twice, and checks every promise against its definition, except storing, which takes the disk far longer.
+/// Partitions twice, and checks every promise against its definition, except storing, which takes
+/// the disk far longer.
 pub(crate) fn check_made(
     graph: &Fixture,
     dataset: &Dataset,
@@ -136,7 +152,10 @@ pub(crate) fn check_made(
     options: &PartitionOptions,
 ) -> Partitioned {
     let what = format!("{}: {options:?}", graph.name);
-    let run = || partition(dataset, Some(presample), options, &NoProgress).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let run = || {
+        partition(dataset, Some(presample), options, &NoProgress)
+            .unwrap_or_else(|e| panic!("{what}: {e}"))
+    };
     let made = run();
     let (n, parts) = (dataset.num_vertices(), options.parts);
     assert_eq!(made.assignment.len(), n, "{what}");
@@ -149,17 +168,30 @@ pub(crate) fn check_made(
     let report = &made.report;
     let reported = (report.cut, report.adjacent_pairs, report.weighted_cut, report.total_weight);
     assert_eq!(reported, oracle_cut(dataset, presample, &made.assignment), "{what}");
-    let pieces = Pieces { parts: oracle_pieces(dataset, &made.assignment), graph: oracle_pieces(dataset, &vec![0; n]) };
+    let pieces = Pieces {
+        parts: oracle_pieces(dataset, &made.assignment),
+        graph: oracle_pieces(dataset, &vec![0; n]),
+    };
     assert_eq!(report.pieces, Some(pieces), "{what}");
 
     let lists = balanced(dataset, presample, options);
-    let found: Vec<(f64, f64)> = lists.iter().map(|list| oracle_imbalance(list, &made.assignment, parts)).collect();
+    let found: Vec<(f64, f64)> =
+        lists.iter().map(|list| oracle_imbalance(list, &made.assignment, parts)).collect();
     let imbalance = found.iter().map(|pair| pair.0).fold(0.0, f64::max);
-    assert!((report.imbalance - imbalance).abs() < 1e-9, "{what}: {} {imbalance}", report.imbalance);
+    assert!(
+        (report.imbalance - imbalance).abs() < 1e-9,
+        "{what}: {} {imbalance}",
+        report.imbalance
+    );
     match options.partitioner {
-        Method::Random => assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{what}: {sizes:?}"),
+        Method::Random => assert!(
+            sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1,
+            "{what}: {sizes:?}"
+        ),
         // With one constraint: within ε, or not above the limit that the heaviest vertex sets.
-        Method::Range if found.len() == 1 => assert!(imbalance <= 1.0 + found[0].1 + 1e-9, "{what}: {imbalance}"),
+        Method::Range if found.len() == 1 => {
+            assert!(imbalance <= 1.0 + found[0].1 + 1e-9, "{what}: {imbalance}")
+        }
         method if method.weighs() && found.len() == 1 => {
             let promised = f64::max(1.0 + options.epsilon, 1.0 + found[0].1);
             assert!(imbalance <= promised + 1e-9, "{what}: {imbalance} {promised}");
@@ -168,11 +200,20 @@ pub(crate) fn check_made(
     }
 
     let again = run();
-    assert_eq!((made.assignment.clone(), &made.cache_order), (again.assignment, &again.cache_order), "{what}");
+    assert_eq!(
+        (made.assignment.clone(), &made.cache_order),
+        (again.assignment, &again.cache_order),
+        "{what}"
+    );
     made
 }
 
-fn check_stored(dataset: &Dataset, presample: &Presample, options: &PartitionOptions, made: &Partitioned) {
+fn check_stored(
+    dataset: &Dataset,
+    presample: &Presample,
+    options: &PartitionOptions,
+    made: &Partitioned,
+) {
     let stored = save(dataset, &options.default_key(), Some(presample), options, made);
     for part in 0..options.parts as usize {
         let mut its = stored.cache_order(part).iter();
@@ -215,14 +256,23 @@ fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
 fn oracle_weights_that_came_with_the_graph_are_balanced_on_every_shape() {
     for graph in graphs().into_iter().map(Fixture::weighted) {
         let (dataset, presample) = graph.presampled();
-        for parts in [2, 3, 7].into_iter().filter(|&parts| parts as usize <= dataset.num_vertices()) {
+        for parts in [2, 3, 7].into_iter().filter(|&parts| parts as usize <= dataset.num_vertices())
+        {
             for method in WEIGHING {
                 let options = options(method, Some(Weights::Own), parts);
                 let report = check_made(&graph, &dataset, &presample, &options).report;
                 let own = report.own_weights.unwrap();
                 let worst = own.vertices.values().copied().fold(0.0, f64::max);
-                assert!((worst - report.imbalance).abs() < 1e-9, "{}: {options:?}: {own:?}", graph.name);
-                assert!(own.unused.is_empty() && own.cut <= own.total, "{}: {options:?}: {own:?}", graph.name);
+                assert!(
+                    (worst - report.imbalance).abs() < 1e-9,
+                    "{}: {options:?}: {own:?}",
+                    graph.name
+                );
+                assert!(
+                    own.unused.is_empty() && own.cut <= own.total,
+                    "{}: {options:?}: {own:?}",
+                    graph.name
+                );
             }
         }
     }
@@ -238,29 +288,45 @@ fn oracle_parts_keep_to_their_targets_on_every_shape() {
         {
             let parts = targets.len() as u32;
             for method in [Method::Multilevel, Method::Metis] {
-                if parts as usize > dataset.num_vertices() || servers > 1 && method == Method::Metis {
+                if parts as usize > dataset.num_vertices() || servers > 1 && method == Method::Metis
+                {
                     continue;
                 }
                 let weights = [Weights::Unit, Weights::Presampled][turn as usize % 2];
-                let options =
-                    PartitionOptions { targets: targets.clone(), servers, ..options(method, Some(weights), parts) };
+                let options = PartitionOptions {
+                    targets: targets.clone(),
+                    servers,
+                    ..options(method, Some(weights), parts)
+                };
                 let made = partition(&dataset, Some(&presample), &options, &NoProgress).unwrap();
                 let weights = balanced(&dataset, &presample, &options).remove(0);
-                let (total, sum) = (weights.iter().sum::<u64>() as f64, targets.iter().sum::<f64>());
+                let (total, sum) =
+                    (weights.iter().sum::<u64>() as f64, targets.iter().sum::<f64>());
                 let heaviest = *weights.iter().max().unwrap() as f64;
                 let over = (0..).zip(&targets).map(|(part, target)| {
-                    let members = made.assignment.iter().zip(&weights).filter(|(its, _)| **its == part);
+                    let members =
+                        made.assignment.iter().zip(&weights).filter(|(its, _)| **its == part);
                     let load = members.map(|(_, weight)| *weight).sum::<u64>() as f64;
                     let target = target / sum * total;
                     let most = f64::max(1.03 * target, target + heaviest) + 1e-9;
-                    assert!(load <= most, "{}: {options:?}: part {part} has {load} of {target}", graph.name);
+                    assert!(
+                        load <= most,
+                        "{}: {options:?}: part {part} has {load} of {target}",
+                        graph.name
+                    );
                     load / target
                 });
                 let over: Vec<f64> = over.collect();
                 let said = made.report.of_target.unwrap();
                 let close = said.iter().zip(&over).all(|(said, found)| (said - found).abs() < 1e-9);
-                assert!(close && said.len() == over.len(), "{}: {options:?}: {said:?} {over:?}", graph.name);
-                assert!((made.report.imbalance - over.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
+                assert!(
+                    close && said.len() == over.len(),
+                    "{}: {options:?}: {said:?} {over:?}",
+                    graph.name
+                );
+                assert!(
+                    (made.report.imbalance - over.iter().copied().fold(0.0, f64::max)).abs() < 1e-9
+                );
             }
         }
     }
@@ -286,8 +352,8 @@ fn communities_are_found_and_several_constraints_balanced() {
     }
 }
 
-/// DESIGN, invariant 8. Whether one edge crosses is independent of whether another does, so the share of cross edges is
-/// within a few standard deviations of (k - 1)/k.
+/// DESIGN, invariant 8. Whether one edge crosses is independent of whether another does, so the
+/// share of cross edges is within a few standard deviations of (k - 1)/k.
 #[test]
 fn a_random_partition_cuts_k_minus_1_of_k_edges() {
     let graph = communities(10, 300);
@@ -297,7 +363,10 @@ fn a_random_partition_cuts_k_minus_1_of_k_edges() {
             let expected = f64::from(parts - 1) / f64::from(parts);
             let deviation = (expected * (1.0 - expected) / report.adjacent_pairs as f64).sqrt();
             let share = report.cut as f64 / report.adjacent_pairs as f64;
-            assert!((share - expected).abs() < 5.0 * deviation, "{method:?} {parts}: {share}, expected {expected}");
+            assert!(
+                (share - expected).abs() < 5.0 * deviation,
+                "{method:?} {parts}: {share}, expected {expected}"
+            );
         }
     }
 }
@@ -322,7 +391,9 @@ fn differential_one_thread_and_four_agree() {
     let (dataset, presample) = graph.presampled();
     for options in choices_for(4) {
         let run = |threads| {
-            let made = on_threads(threads, || partition(&dataset, Some(&presample), &options, &NoProgress).unwrap());
+            let made = on_threads(threads, || {
+                partition(&dataset, Some(&presample), &options, &NoProgress).unwrap()
+            });
             (made.assignment, made.cache_order, made.report)
         };
         assert_eq!(run(1), run(4), "{options:?}");
@@ -380,7 +451,10 @@ fn bad_input_is_one_clear_line() {
             (|options| options.epsilon = f64::NAN, "--epsilon NaN"),
             (|options| options.epsilon = 2.0, "at most 1"),
             (|options| options.weights = None, "gsplit presample"),
-            (|options| options.partitioner = Method::Hash, "--weights: --partitioner hash weighs nothing"),
+            (
+                |options| options.partitioner = Method::Hash,
+                "--weights: --partitioner hash weighs nothing",
+            ),
             (|options| options.balance = vec![Quantity::Work], "gsplit presample"),
             (|options| options.targets = vec![1.0, 0.0], "--targets: number 2 is 0: expected"),
             (|options| options.targets = vec![-1.0, 2.0], "--targets: number 1 is -1: expected"),
@@ -400,28 +474,40 @@ fn bad_input_is_one_clear_line() {
     all_refused(
         &edges,
         &[
-            (|options| (options.weights, options.partitioner) = (None, Method::Hash), "--balance: --partitioner hash"),
+            (
+                |options| (options.weights, options.partitioner) = (None, Method::Hash),
+                "--balance: --partitioner hash",
+            ),
             (|options| options.weights = Some(Weights::Degree), "--weights degree says already"),
             (|options| options.weights = Some(Weights::Vertex), "presampled, unit or own"),
             (|options| options.load = Load::Appear, "--load appear"),
-            (|options| options.balance.extend([Quantity::Vertices, Quantity::Edges]), "edges is named twice"),
+            (
+                |options| options.balance.extend([Quantity::Vertices, Quantity::Edges]),
+                "edges is named twice",
+            ),
         ],
     );
     let multilevel = PartitionOptions { partitioner: Method::Multilevel, ..unit.clone() };
     let contiguous = PartitionOptions { contiguous: true, ..multilevel.clone() };
     refused(&contiguous, "--contiguous: --partitioner multilevel has no such option");
-    for (servers, parts, expected) in
-        [(0, 2, "--servers 0: expected at least 1"), (2, 3, "--parts 3 is not a multiple of it"), (2, 4, "3 vertices")]
-    {
+    for (servers, parts, expected) in [
+        (0, 2, "--servers 0: expected at least 1"),
+        (2, 3, "--parts 3 is not a multiple of it"),
+        (2, 4, "3 vertices"),
+    ] {
         refused(&PartitionOptions { servers, parts, ..multilevel.clone() }, expected);
     }
     let apart = Fixture::new("two paths", 4, &[(0, 1), (2, 3)]).dataset();
     let contiguous = PartitionOptions { contiguous: true, ..unit.clone() };
     let message = partition(&apart, None, &contiguous, &NoProgress).unwrap_err().to_string();
-    assert!(message.contains("--contiguous: the graph is not connected, it has 2 components"), "{message}");
+    assert!(
+        message.contains("--contiguous: the graph is not connected, it has 2 components"),
+        "{message}"
+    );
     let damaged = Fixture::raw("damaged", vec![0, 1, 2], vec![1, 7]).dataset();
     for (method, weights) in [(Method::Metis, Some(Weights::Unit)), (Method::Random, None)] {
-        let error = partition(&damaged, None, &options(method, weights, 2), &NoProgress).unwrap_err();
+        let error =
+            partition(&damaged, None, &options(method, weights, 2), &NoProgress).unwrap_err();
         assert!(matches!(error, Error::Store(_)), "{error}");
     }
     let empty = Fixture::new("empty", 0, &[]).dataset();
@@ -432,19 +518,40 @@ fn bad_input_is_one_clear_line() {
 fn keys_name_what_is_not_a_default() {
     let presampled = options(Method::Metis, None, 4);
     assert_eq!(presampled.default_key(), "metis-presampled-k4");
-    assert_eq!(PartitionOptions { load: Load::Appear, ..presampled }.default_key(), "metis-presampled-appear-k4");
-    assert_eq!(PartitionOptions { seed: 1, ..options(Method::Random, None, 8) }.default_key(), "random-k8_s1");
+    assert_eq!(
+        PartitionOptions { load: Load::Appear, ..presampled }.default_key(),
+        "metis-presampled-appear-k4"
+    );
+    assert_eq!(
+        PartitionOptions { seed: 1, ..options(Method::Random, None, 8) }.default_key(),
+        "random-k8_s1"
+    );
     let unit = options(Method::Metis, Some(Weights::Unit), 4);
     let balance = vec![Quantity::Targets, Quantity::Vertices];
     let keys = [
         (PartitionOptions { tries: 8, seed: 2, ..unit.clone() }, "metis_t8-unit-k4_s2"),
         (PartitionOptions { contiguous: true, ..unit.clone() }, "metis_contiguous-unit-k4"),
-        (PartitionOptions { balance: balance.clone(), ..unit.clone() }, "metis-unit-vertices-targets-k4"),
-        (PartitionOptions { balance, ..options(Method::Range, None, 4) }, "range-unit-vertices-targets-k4"),
+        (
+            PartitionOptions { balance: balance.clone(), ..unit.clone() },
+            "metis-unit-vertices-targets-k4",
+        ),
+        (
+            PartitionOptions { balance, ..options(Method::Range, None, 4) },
+            "range-unit-vertices-targets-k4",
+        ),
         (options(Method::Range, Some(Weights::Presampled), 4), "range-presampled-k4"),
-        (PartitionOptions { targets: vec![2.0, 0.5], ..options(Method::Random, None, 2) }, "random-k2_t2-0.5"),
-        (PartitionOptions { targets: vec![1.5; 40], ..options(Method::Hash, None, 40) }, "hash-k40_t1698951c055a763a"),
-        (PartitionOptions { servers: 2, ..options(Method::Multilevel, None, 8) }, "multilevel-presampled-k2x4"),
+        (
+            PartitionOptions { targets: vec![2.0, 0.5], ..options(Method::Random, None, 2) },
+            "random-k2_t2-0.5",
+        ),
+        (
+            PartitionOptions { targets: vec![1.5; 40], ..options(Method::Hash, None, 40) },
+            "hash-k40_t1698951c055a763a",
+        ),
+        (
+            PartitionOptions { servers: 2, ..options(Method::Multilevel, None, 8) },
+            "multilevel-presampled-k2x4",
+        ),
     ];
     for (options, expected) in keys {
         options.check().unwrap();

@@ -1,7 +1,8 @@
-//! Thin shapes, whose best cuts are known or that METIS cuts well: paths, trees, grids, roads, stars, cliques.
+//! Thin shapes, whose best cuts are known or that METIS cuts well: paths, trees, grids, roads,
+//! stars, cliques.
 //!
-//! Paths and stars are cut as well as can be, into parts of a few vertices by quality `high` within a 32nd. Another cut may be an eighth
-//! larger than METIS's, all together are not larger.
+//! Paths and stars are cut as well as can be, into parts of a few vertices by quality `high` within
+//! a 32nd. Another cut may be an eighth larger than METIS's, all together are not larger.
 
 use gsplit_store::NoProgress;
 
@@ -21,7 +22,13 @@ fn shuffled(n: u32, seed: u64) -> Vec<u32> {
     order
 }
 
-fn shape(name: &str, n: u32, pairs: Vec<(u32, u32)>, seed: u64, optimum: Option<fn(u32, u32) -> u64>) -> Shape {
+fn shape(
+    name: &str,
+    n: u32,
+    pairs: Vec<(u32, u32)>,
+    seed: u64,
+    optimum: Option<fn(u32, u32) -> u64>,
+) -> Shape {
     let order = shuffled(n, seed);
     let edges: Vec<(u32, u32)> = pairs
         .into_iter()
@@ -53,7 +60,13 @@ fn shapes(seed: u64) -> Vec<Shape> {
         shape("grid", side * side, grid, seed, None),
         shape("road", side * side, road, seed, None),
         // The hub's part is full, and all others are leaves.
-        shape("star", n, star, seed, Some(|n, parts| u64::from(n) - (1.03 * f64::from(n) / f64::from(parts)) as u64)),
+        shape(
+            "star",
+            n,
+            star,
+            seed,
+            Some(|n, parts| u64::from(n) - (1.03 * f64::from(n) / f64::from(parts)) as u64),
+        ),
         shape("cliques", n / 10 * 10, cliques, seed, None),
     ]
 }
@@ -77,16 +90,19 @@ fn thin_shapes_are_cut_well(seeds: std::ops::Range<u64>) {
             for parts in [2, 3, 8, 31, 100, 316, 1000] {
                 let few = parts <= 31;
                 let cut = |method, quality| {
-                    let wanted = PartitionOptions { quality, ..options(method, Some(Weights::Unit), parts) };
+                    let wanted =
+                        PartitionOptions { quality, ..options(method, Some(Weights::Unit), parts) };
                     partition(&dataset, None, &wanted, &NoProgress).unwrap().report.cut
                 };
                 let quality = if few { Quality::Default } else { Quality::High };
-                let (ours, metis) = (cut(Method::Multilevel, Some(quality)), cut(Method::Metis, None));
+                let (ours, metis) =
+                    (cut(Method::Multilevel, Some(quality)), cut(Method::Metis, None));
                 println!("{}, {parts} parts: {ours}, METIS {metis}", graph.name);
                 sums = (sums.0 + ours, sums.1 + metis);
                 let known = optimum.map(|optimum| optimum(dataset.num_vertices() as u32, parts));
-                let allowed = known
-                    .map_or(metis + 2 + metis / 8, |known| metis.max(if few { known } else { known + known / 32 }));
+                let allowed = known.map_or(metis + 2 + metis / 8, |known| {
+                    metis.max(if few { known } else { known + known / 32 })
+                });
                 if ours > allowed {
                     worse.push(format!("{}, {parts} parts: {ours} above {allowed}", graph.name));
                 }

@@ -1,7 +1,7 @@
 //! Detects whether each row of an edge table means an edge in both directions.
 //!
-//! One pass over the edges counts a sample of the pairs of vertices, chosen by their hashes: at most 2^20 pairs and
-//! 2^20 vertices are in memory.
+//! One pass over the edges counts a sample of the pairs of vertices, chosen by their hashes: at
+//! most 2^20 pairs and 2^20 vertices are in memory.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,7 +15,8 @@ use crate::edges::{EdgeSource, for_each_batch};
 const MOST: usize = 1 << 20;
 /// If at most this share of the pairs has edges in both directions, the edges are undirected.
 const HARDLY_ANY: f64 = 0.05;
-/// If at least this share of the sources or of the targets (of the fewer) are both, source and target ids are of one kind.
+/// If at least this share of the sources or of the targets (of the fewer) are both, source and
+/// target ids are of one kind.
 const ONE_KIND: f64 = 0.1;
 
 /// Sample of values, each with two flags.
@@ -48,8 +49,9 @@ impl<T: Copy + Eq + Hash> Sample<T> {
     }
 }
 
-/// The share of the pairs of vertices with edges in both directions if it is so small that each edge means both
-/// directions, although sources and targets are of one kind. `None` if the edges are directed.
+/// The share of the pairs of vertices with edges in both directions if it is so small that each
+/// edge means both directions, although sources and targets are of one kind. `None` if the edges
+/// are directed.
 pub fn undirected(edges: &dyn EdgeSource) -> Result<Option<f64>> {
     let (mut pairs, mut ends) = (Sample::new(), Sample::new());
     let of_pair = |(u, v): (u64, u64)| xxh3_64([u.to_le_bytes(), v.to_le_bytes()].as_flattened());

@@ -17,23 +17,32 @@ use crate::read::text::field::check_feature;
 pub const STAGE: &str = "features";
 
 /// Writes the features.
-pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+pub fn write(
+    raw: &Raw,
+    options: &ConvertOptions,
+    writer: &mut DatasetWriter,
+    progress: &dyn Progress,
+) -> Result<()> {
     let dtype = options.feature_dtype;
     match (options.features, &raw.features) {
         (Some(generated), column) => {
             if column.is_some() {
-                progress.note(&format!("note: the input's own features are left out for --features {generated}"));
+                progress.note(&format!(
+                    "note: the input's own features are left out for --features {generated}"
+                ));
             }
             let topology = writer.topology()?;
             let mut rows = writer.feature_writer(dtype, generated.dim())?;
             let held_out = held_out(generated, options, raw.edges.has_two_kinds());
-            let kept = held_out.map(|held_out| without(&held_out, topology.indptr(), topology.indices()));
+            let kept =
+                held_out.map(|held_out| without(&held_out, topology.indptr(), topology.indices()));
             let (indptr, indices) = match &kept {
                 Some((indptr, indices)) => (&indptr[..], &indices[..]),
                 None => (topology.indptr(), topology.indices()),
             };
             generated.generate_rows(indptr, indices, options.seed, &mut rows, progress)?;
-            let of = held_out.map(|held_out| format!("{WITHOUT_LINKS}{held_out}")).unwrap_or_default();
+            let of =
+                held_out.map(|held_out| format!("{WITHOUT_LINKS}{held_out}")).unwrap_or_default();
             writer.add_features(rows, dtype, Some(format!("{generated}{of}")))?;
         }
         (None, Some(column)) => {
@@ -62,14 +71,17 @@ pub(super) fn held_out(
 ) -> Option<HeldOutLinks> {
     let default = if two_kinds { 0.15 } else { 0.0 };
     let held_out = options.held_out_links.unwrap_or(HeldOutLinks { share: default, seed: 0 });
-    (matches!(generated, GeneratedFeatures::FastRp { .. }) && held_out.share > 0.0).then_some(held_out)
+    (matches!(generated, GeneratedFeatures::FastRp { .. }) && held_out.share > 0.0)
+        .then_some(held_out)
 }
 
 /// The graph in CSC form without the held-out links. Takes 8 bytes per vertex and 4 per edge.
 fn without(held_out: &HeldOutLinks, indptr: &[u64], indices: &[u32]) -> (Vec<u64>, Vec<u32>) {
     let (mut starts, mut kept) = (vec![0], Vec::with_capacity(indices.len()));
     for (ends, v) in indptr.windows(2).zip(0..) {
-        kept.extend(indices[ends[0] as usize..ends[1] as usize].iter().filter(|&&u| !held_out.holds(u, v)));
+        kept.extend(
+            indices[ends[0] as usize..ends[1] as usize].iter().filter(|&&u| !held_out.holds(u, v)),
+        );
         starts.push(kept.len() as u64);
     }
     (starts, kept)
@@ -82,34 +94,51 @@ const PER_TASK: usize = 1 << 14;
 fn to_f32(descr: &str, bytes: &[u8], values: &mut Vec<f32>) {
     let size = element_bytes(descr);
     values.resize(bytes.len() / size, 0.0);
-    values.par_chunks_mut(PER_TASK).zip(bytes.par_chunks(PER_TASK * size)).for_each(|(values, bytes)| match descr {
-        "<f4" => {
-            let chunks = bytes.as_chunks().0;
-            values.iter_mut().zip(chunks).for_each(|(value, &chunk)| *value = f32::from_le_bytes(chunk));
-        }
-        "<f2" => {
-            let halves: Vec<f16> = bytes.as_chunks().0.iter().map(|&chunk| f16::from_le_bytes(chunk)).collect();
-            halves.convert_to_f32_slice(values);
-        }
-        _ => values.iter_mut().zip(numbers(descr, bytes)).for_each(|(value, number)| *value = number as f32),
-    });
+    values.par_chunks_mut(PER_TASK).zip(bytes.par_chunks(PER_TASK * size)).for_each(
+        |(values, bytes)| match descr {
+            "<f4" => {
+                let chunks = bytes.as_chunks().0;
+                values
+                    .iter_mut()
+                    .zip(chunks)
+                    .for_each(|(value, &chunk)| *value = f32::from_le_bytes(chunk));
+            }
+            "<f2" => {
+                let halves: Vec<f16> =
+                    bytes.as_chunks().0.iter().map(|&chunk| f16::from_le_bytes(chunk)).collect();
+                halves.convert_to_f32_slice(values);
+            }
+            _ => values
+                .iter_mut()
+                .zip(numbers(descr, bytes))
+                .for_each(|(value, number)| *value = number as f32),
+        },
+    );
 }
 
-/// Fails unless every value is finite, also after conversion to `dtype`. The values start at row `row`.
+/// Fails unless every value is finite, also after conversion to `dtype`. The values start at row
+/// `row`.
 fn check(column: &dyn Column, row: u64, values: &[f32], dtype: FeatureDtype) -> Result<()> {
     let largest = match dtype {
         FeatureDtype::F32 | FeatureDtype::I8 => f32::MAX,
         FeatureDtype::F16 => f16::MAX.to_f32(),
         FeatureDtype::Bf16 => bf16::MAX.to_f32(),
     };
-    // A slightly larger value may still be rounded down, so `check_feature` decides; NaN fails every comparison.
-    let fine = |values: &[f32]| values.iter().fold(true, |fine, value| fine & (value.abs() <= largest));
+    // A slightly larger value may still be rounded down, so `check_feature` decides; NaN fails
+    // every comparison.
+    let fine =
+        |values: &[f32]| values.iter().fold(true, |fine, value| fine & (value.abs() <= largest));
     if values.par_chunks(PER_TASK).all(fine) {
         return Ok(());
     }
-    let wrong = values.iter().zip(0..).find_map(|(&value, at)| Some((at, check_feature(value, dtype).err()?)));
+    let wrong = values
+        .iter()
+        .zip(0..)
+        .find_map(|(&value, at)| Some((at, check_feature(value, dtype).err()?)));
     match wrong {
         None => Ok(()),
-        Some((at, problem)) => Err(column.error(row + (at / column.width()) as u64, at % column.width(), &problem)),
+        Some((at, problem)) => {
+            Err(column.error(row + (at / column.width()) as u64, at % column.width(), &problem))
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Dataset, DatasetWriter, EdgeRecipe, LabelShape, Progress, Provenance, Recipe, SourceFile, Stamp};
+use gsplit_store::{
+    Dataset, DatasetWriter, EdgeRecipe, LabelShape, Progress, Provenance, Recipe, SourceFile, Stamp,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,8 +27,10 @@ use crate::{Error, Result, read};
 /// Refuses options that have no effect on this input.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
     let (read, table) = (&options.read, &options.read.node_table);
-    let (is_table, is_text, has_rows) = (is_table(format), format == Format::Csv, raw.node_ids.is_some());
-    let has_splits = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt) || read.nodes.is_some();
+    let (is_table, is_text, has_rows) =
+        (is_table(format), format == Format::Csv, raw.node_ids.is_some());
+    let has_splits = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt)
+        || read.nodes.is_some();
     let fills_edges = is_table && !raw.edges.columns().is_empty() && table.fill != Some(Fill::Mean);
     let scales = table.scale.is_some_and(|scale| scale != Scale::None);
     let useless = [
@@ -45,15 +49,20 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         ("--directed", options.directed && !(is_table && has_rows)),
     ];
     match useless.iter().find(|(_, is_useless)| *is_useless) {
-        Some((option, _)) => {
-            Err(Error::Option(format!("{option} has no effect on this input ({format}): leave it out")))
-        }
+        Some((option, _)) => Err(Error::Option(format!(
+            "{option} has no effect on this input ({format}): leave it out"
+        ))),
         None => Ok(()),
     }
 }
 
-/// Opens the graph at `path`: a file, a folder of a known format, or the one file in a folder that is a graph.
-fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<(Format, Raw)> {
+/// Opens the graph at `path`: a file, a folder of a known format, or the one file in a folder that
+/// is a graph.
+fn open_graph(
+    path: &Path,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<(Format, Raw)> {
     let text = options.read.text();
     let look = |path: &Path| options.format.map_or_else(|| detect(path, text), Ok);
     let found = look(path);
@@ -67,7 +76,12 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
     };
     let path = &path;
     if options.format.is_none() {
-        progress.decide(&format!("{}: found {} ({})", path.display(), format.what(), format.name()));
+        progress.decide(&format!(
+            "{}: found {} ({})",
+            path.display(),
+            format.what(),
+            format.name()
+        ));
     }
     let mut read = options.read.clone();
     if options.features.is_some() {
@@ -76,8 +90,10 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
     read.node_table.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
     // gsplit's own exports record the labels that they were made from: those are restored.
     let NodeTableOptions { label_column, label_kind, unlabelled, recipe, .. } = &read.node_table;
-    let are_open = label_column.is_none() && label_kind.is_none() && unlabelled.is_none() && recipe.is_none();
-    let exported = if are_open && read.nodes.is_none() { ExportedLabels::recorded(path) } else { None };
+    let are_open =
+        label_column.is_none() && label_kind.is_none() && unlabelled.is_none() && recipe.is_none();
+    let exported =
+        if are_open && read.nodes.is_none() { ExportedLabels::recorded(path) } else { None };
     read.node_table.label_shape = exported.as_ref().map(|labels| labels.label_shape);
     let mut raw = read::open(path, format, &read, !read.node_table.draws_splits, progress)?;
     if let Some(nodes) = &read.nodes {
@@ -85,7 +101,8 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
     }
     if raw.recipe.is_none() {
         let (scale, fill) = (read.node_table.scale.unwrap_or(Scale::None), read.node_table.fill);
-        raw.features = raw.features.map(|rows| Scaled::of(rows, scale, fill, progress)).transpose()?;
+        raw.features =
+            raw.features.map(|rows| Scaled::of(rows, scale, fill, progress)).transpose()?;
     }
     if let Some(labels) = exported.filter(|_| raw.labels.is_some()) {
         raw.label_shape = Some(labels.label_shape);
@@ -106,7 +123,9 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
         let reserved = ["feat", "label", "original_id"].contains(&column.name());
         if reserved {
             let (path, name) = (column.path().display(), column.name());
-            progress.note(&format!("note: {path}: the column {name} is left out: datasets use that name themselves"));
+            progress.note(&format!(
+                "note: {path}: the column {name} is left out: datasets use that name themselves"
+            ));
         }
         !reserved
     });
@@ -115,12 +134,14 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
     Ok((format, raw))
 }
 
-/// `options` for the graph at `path`, completed by the recipe: date order, missing values and the columns of the edge table.
+/// `options` for the graph at `path`, completed by the recipe: date order, missing values and the
+/// columns of the edge table.
 fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOptions> {
     let mut options = options.clone();
     let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
     let Recipe { edges, dates, na, .. } = Recipe::read(folder)?;
-    let format = path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
+    let format =
+        path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
     let read = &mut options.read;
     read.date_order = read.date_order.or_else(|| DateOrder::named(&dates?));
     read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
@@ -138,7 +159,8 @@ fn is_table(format: Format) -> bool {
     matches!(format, Format::Csv | Format::Parquet | Format::Arrow)
 }
 
-/// How the edges of `raw` are built: as the recipe or the options say, or else as the edges of a table suggest.
+/// How the edges of `raw` are built: as the recipe or the options say, or else as the edges of a
+/// table suggest.
 fn build_of(
     path: &Path,
     format: Format,
@@ -157,12 +179,18 @@ fn build_of(
     }
     let is_table = is_table(format);
     let is_said = options.build.symmetrise || options.directed;
-    if is_said || !is_table || raw.node_ids.is_none() || raw.edges.has_two_kinds() || raw.links.is_some() {
+    if is_said
+        || !is_table
+        || raw.node_ids.is_none()
+        || raw.edges.has_two_kinds()
+        || raw.links.is_some()
+    {
         return Ok(options.build);
     }
     let Some(both) = direction::undirected(raw.edges.as_ref())? else { return Ok(options.build) };
     progress.decide(&format!(
-        "{}: edges are made two-way (hardly any has its reverse: {:.1} %). If the direction has a meaning, pass --directed and compare",
+        "{}: edges are made two-way (hardly any has its reverse: {:.1} %). If the direction has a \
+         meaning, pass --directed and compare",
         path.display(),
         100.0 * both
     ));
@@ -194,7 +222,11 @@ impl Input {
     }
 
     /// Opens the tables of the `new` rows, and joins them to an older dataset if there is one.
-    pub fn of_rows(new: &NewRows<'_>, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
+    pub fn of_rows(
+        new: &NewRows<'_>,
+        options: &ConvertOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let mut options = options.clone();
         let nodes = &options.read.nodes.clone().unwrap_or_default();
         // Vertices without a row are looked up in the dataset first.
@@ -210,7 +242,8 @@ impl Input {
             None => {
                 let options = as_trained(None, &options)?;
                 let (read, memory) = (&options.read, options.budget());
-                let table = read::nodes(nodes, None, &read.node_table, read.text(), memory, progress)?;
+                let table =
+                    read::nodes(nodes, None, &read.node_table, read.text(), memory, progress)?;
                 let edges = Listed::none(table.ids.has_string_ids(), new.edge_columns);
                 let mut raw = Raw::of(edges, Ids::Sparse, Vec::new());
                 table.attach(&mut raw)?;
@@ -223,7 +256,14 @@ impl Input {
         if let Some(older) = &new.older {
             let symmetrise = std::mem::take(&mut input.options.build.symmetrise);
             let edges = new.edges.unwrap_or(nodes);
-            input.raw = older.join(input.raw, edges, new.edge_columns, &input.options, symmetrise, progress)?;
+            input.raw = older.join(
+                input.raw,
+                edges,
+                new.edge_columns,
+                &input.options,
+                symmetrise,
+                progress,
+            )?;
         }
         Ok(input)
     }
@@ -277,7 +317,12 @@ impl Input {
             *nodes = nodes.canonicalize().map_err(Error::io(&*nodes))?;
         }
         let recorded = Recorded { input, found: self.format.to_string(), options: &options };
-        let unnamed = |_| Error::input(&self.path, "expected a name in UTF-8, so that it can be recorded: rename it");
+        let unnamed = |_| {
+            Error::input(
+                &self.path,
+                "expected a name in UTF-8, so that it can be recorded: rename it",
+            )
+        };
         let options = serde_json::to_value(recorded).map_err(unnamed)?;
         let base = if self.path.is_dir() { Some(self.path.as_path()) } else { self.path.parent() };
         let sources = self.raw.files.iter().map(|file| {
@@ -296,9 +341,15 @@ impl Input {
         })
     }
 
-    /// Identity of the dataset at `out`: everything that decides its bytes, as in `provenance`. If an unfinished run
-    /// left the same identity, returns that one, so that the run is resumed; otherwise the user sees the difference.
-    pub fn identity(&self, out: &Path, provenance: &mut Provenance, progress: &dyn Progress) -> Result<Value> {
+    /// Identity of the dataset at `out`: everything that decides its bytes, as in `provenance`. If
+    /// an unfinished run left the same identity, returns that one, so that the run is resumed;
+    /// otherwise the user sees the difference.
+    pub fn identity(
+        &self,
+        out: &Path,
+        provenance: &mut Provenance,
+        progress: &dyn Progress,
+    ) -> Result<Value> {
         let left = DatasetWriter::left(out).and_then(|left| serde_json::from_value(left).ok());
         if let Some(left) = left {
             match sources::difference(&self.raw.files, &left, provenance)? {
@@ -317,7 +368,8 @@ impl Input {
         sources::difference(&self.raw.files, &dataset.manifest().provenance, wanted)
     }
 
-    /// The dataset at `out`, if there is one that was made according to `wanted`. Fails with the difference if it was made otherwise.
+    /// The dataset at `out`, if there is one that was made according to `wanted`. Fails with the
+    /// difference if it was made otherwise.
     pub fn reusable(&self, out: &Path, wanted: &mut Provenance) -> Result<Option<Dataset>> {
         if !out.join("dataset.json").exists() {
             return Ok(None);

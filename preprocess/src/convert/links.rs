@@ -7,7 +7,12 @@ use crate::read::raw::Raw;
 use crate::{Error, Result};
 
 /// Writes the split, with ids replaced by vertices.
-pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+pub fn write(
+    raw: &Raw,
+    symmetrised: bool,
+    writer: &mut DatasetWriter,
+    progress: &dyn Progress,
+) -> Result<()> {
     let Some(links) = &raw.links else { return Ok(()) };
     let (ids, n) = (IdMap::of(writer)?, writer.num_vertices());
     for (file, rows) in &links.lists {
@@ -20,7 +25,10 @@ pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress:
                 let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < n);
                 vertices.push(vertex.ok_or_else(|| {
                     let row = out.len() / width as u64;
-                    Error::input(rows.path(), format!("{}, after row {row}: {id} is not a vertex", file.name()))
+                    Error::input(
+                        rows.path(),
+                        format!("{}, after row {row}: {id} is not a vertex", file.name()),
+                    )
                 })?);
             }
             Ok(out.push(&vertices)?)
@@ -28,7 +36,10 @@ pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress:
         writer.add_link_file(*file, out)?;
     }
     if links.info.negatives == Some(LinkNegatives::Pairs) && !symmetrised {
-        progress.note("note: these links have no direction, and each edge is stored once: OGB adds the reverses; so does --symmetrise");
+        progress.note(
+            "note: these links have no direction, and each edge is stored once: OGB adds \
+                       the reverses; so does --symmetrise",
+        );
     }
     Ok(writer.add_links(links.info.clone())?)
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! reuse, or refuse early ─▶ open the input ─▶ graph (csc) ─▶ nodes (labels, columns, splits) ─▶ features ─▶ finish
 //! ```
-//! Each of `graph`, `nodes` and `features` is a stage: a later run reuses the stages that a killed run finished.
+//! Each of `graph`, `nodes` and `features` is a stage: a later run reuses the stages that a killed
+//! run finished.
 
 mod direction;
 mod features;
@@ -23,7 +24,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gsplit_kernels::schedule::HeldOutLinks;
 use gsplit_store::{
-    Dataset, DatasetWriter, FeatureDtype, NoProgress, Progress, Provenance, Stage, Unit, dataset_target, staging,
+    Dataset, DatasetWriter, FeatureDtype, NoProgress, Progress, Provenance, Stage, Unit,
+    dataset_target, staging,
 };
 use serde::Serialize;
 
@@ -58,8 +60,9 @@ pub struct ConvertOptions {
     #[cfg_attr(feature = "cli", arg(long, conflicts_with = "symmetrise"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub directed: bool,
-    /// Draw splits at random: fractions of the labelled vertices of each class (of all vertices without classes) for
-    /// training, validation and test, e.g. 0.6,0.2,0.2; auto does so only if the input has labels and no splits
+    /// Draw splits at random: fractions of the labelled vertices of each class (of all vertices
+    /// without classes) for training, validation and test, e.g. 0.6,0.2,0.2; auto does so only if
+    /// the input has labels and no splits
     #[cfg_attr(feature = "cli", arg(long, value_name = "TRAIN,VALID,TEST|auto"))]
     pub random_split: Option<RandomSplit>,
     /// Seed of the random split and of generated features
@@ -68,13 +71,14 @@ pub struct ConvertOptions {
     /// Type to store features in: f32, f16, bf16, or i8 with a scale for every row
     #[cfg_attr(feature = "cli", arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32))]
     pub feature_dtype: FeatureDtype,
-    /// Generate features, in place of the input's own: random:D (noise) or fastrp:D (an embedding of the structure by
-    /// random projections: Chen et al., CIKM 2019), D values per vertex
+    /// Generate features, in place of the input's own: random:D (noise) or fastrp:D (an embedding
+    /// of the structure by random projections: Chen et al., CIKM 2019), D values per vertex
     #[cfg_attr(feature = "cli", arg(long, value_name = "KIND:D"))]
     pub features: Option<GeneratedFeatures>,
-    /// Compute fastrp without the links that train --task link holds out for its scores, which would be too good
-    /// otherwise: the share of links (--valid-edges plus --test-edges), and after a comma its --edge-seed [default:
-    /// 0.15, from train's defaults, with --bipartite; otherwise 0]
+    /// Compute fastrp without the links that train --task link holds out for its scores, which
+    /// would be too good otherwise: the share of links (--valid-edges plus --test-edges), and after
+    /// a comma its --edge-seed [default: 0.15, from train's defaults, with --bipartite; otherwise
+    /// 0]
     #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE[,SEED]"))]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub held_out_links: Option<HeldOutLinks>,
@@ -119,9 +123,10 @@ pub enum Outcome {
     Reused,
 }
 
-/// Converts the raw graph at `source` to a dataset at `out`. A dataset at `out` that was made from files of the same
-/// content with the same options is reused. Anything else there is refused, unless it is a dataset and `force` is set:
-/// then it is replaced, with all its presamples and partitions. A killed run is resumed after its last finished stage.
+/// Converts the raw graph at `source` to a dataset at `out`. A dataset at `out` that was made from
+/// files of the same content with the same options is reused. Anything else there is refused,
+/// unless it is a dataset and `force` is set: then it is replaced, with all its presamples and
+/// partitions. A killed run is resumed after its last finished stage.
 pub fn convert(
     source: &Path,
     out: &Path,
@@ -150,8 +155,12 @@ pub fn convert(
             Ok((writer.finish(provenance)?, Outcome::Converted))
         }
         Err(error) => {
-            // The stages of a refused input cannot be reused: another input, or other options, start anew.
-            if matches!(error, Error::Input { .. } | Error::NoRow { .. } | Error::Graph(_) | Error::Option(_)) {
+            // The stages of a refused input cannot be reused: another input, or other options,
+            // start anew.
+            if matches!(
+                error,
+                Error::Input { .. } | Error::NoRow { .. } | Error::Graph(_) | Error::Option(_)
+            ) {
                 writer.discard();
             }
             Err(error)
@@ -159,8 +168,8 @@ pub fn convert(
     }
 }
 
-/// The first difference between the dataset at `out` and the one that [`convert`] would make of `source`, as a clause.
-/// `None` if they do not differ or there is no dataset at `out`.
+/// The first difference between the dataset at `out` and the one that [`convert`] would make of
+/// `source`, as a clause. `None` if they do not differ or there is no dataset at `out`.
 pub fn outdated(source: &Path, out: &Path, options: &ConvertOptions) -> Result<Option<String>> {
     if !out.join("dataset.json").exists() {
         return Ok(None);
@@ -181,8 +190,8 @@ impl Decisions<'_> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Continues the list of decisions of the run that is resumed. It includes the decisions of opening the input,
-    /// which this run has just repeated.
+    /// Continues the list of decisions of the run that is resumed. It includes the decisions of
+    /// opening the input, which this run has just repeated.
     fn resume(&self, decisions: &[String]) {
         if !decisions.is_empty() {
             *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = decisions.to_vec();
@@ -218,7 +227,9 @@ fn write(
     progress: &Decisions<'_>,
 ) -> Result<()> {
     if !writer.is_done(GRAPH) {
-        let written = || write_graph(&input.raw, options, writer, progress).map_err(|error| input.name(error));
+        let written = || {
+            write_graph(&input.raw, options, writer, progress).map_err(|error| input.name(error))
+        };
         sources::digest_beside(&input.raw.files, &mut provenance.sources, progress, written)?;
         writer.identify(sources::as_identity(provenance)?);
         complete(GRAPH, writer, progress)?;
@@ -231,7 +242,9 @@ fn write(
         features::write(&input.raw, options, writer, progress)?;
         complete(features::STAGE, writer, progress)?;
     }
-    if let Some(difference) = sources::difference(&input.raw.files, provenance, &mut input.provenance(options)?)? {
+    if let Some(difference) =
+        sources::difference(&input.raw.files, provenance, &mut input.provenance(options)?)?
+    {
         let problem = format!("was changed while it was read: {difference}: run it again");
         return Err(input.name(Error::Graph(problem)));
     }
@@ -248,7 +261,12 @@ fn complete(stage: &str, writer: &mut DatasetWriter, progress: &Decisions<'_>) -
 const GRAPH: &str = "graph";
 
 /// The first stage: topology, edge columns and original ids.
-fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+fn write_graph(
+    raw: &Raw,
+    options: &ConvertOptions,
+    writer: &mut DatasetWriter,
+    progress: &dyn Progress,
+) -> Result<()> {
     let build = Build {
         source: raw.edges.as_ref(),
         ids: raw.ids,
@@ -262,7 +280,9 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
     let built = build.run(writer, progress)?;
     build.clean_up()?;
     if built.num_vertices == 0 {
-        return Err(Error::Graph("no edges and no vertices: expected at least one edge; was the file cut?".into()));
+        return Err(Error::Graph(
+            "no edges and no vertices: expected at least one edge; was the file cut?".into(),
+        ));
     }
     if built.edges_read == 0 {
         progress.note("note: the input has no edges: no vertex has a neighbour");

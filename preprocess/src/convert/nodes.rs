@@ -17,11 +17,22 @@ use crate::{Error, Result};
 pub const STAGE: &str = "nodes";
 
 /// Writes the node columns and the splits.
-pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+pub fn write(
+    raw: &Raw,
+    options: &ConvertOptions,
+    writer: &mut DatasetWriter,
+    progress: &dyn Progress,
+) -> Result<()> {
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
     let order = RowOrder::of(raw, writer, &options.read.node_table)?;
     order.say(progress);
-    let rows = OrderedRows { order: &order, n, taken_over: raw.rows_taken_over, scratch: &scratch, progress };
+    let rows = OrderedRows {
+        order: &order,
+        n,
+        taken_over: raw.rows_taken_over,
+        scratch: &scratch,
+        progress,
+    };
     let mut labelled = None;
     // Vertices for inference need neither labels nor splits.
     let is_new = options.read.node_table.recipe.is_some();
@@ -29,7 +40,9 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         Some(column) if raw.label_shape == Some(LabelShape::Number) => {
             labelled = Some(write_numbers(column.as_ref(), &rows, writer)?);
         }
-        Some(column) if column.width() == 1 && !matches!(raw.label_shape, Some(LabelShape::Classes(_))) => {
+        Some(column)
+            if column.width() == 1 && !matches!(raw.label_shape, Some(LabelShape::Classes(_))) =>
+        {
             let takes_unseen = options.read.node_table.unseen == Some(Unseen::Other);
             let labels = class_of_each(column.as_ref(), raw.label_shape, takes_unseen, &rows)?;
             // Vertices for inference need not include every class.
@@ -75,11 +88,13 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     }
     writer.set_vertex_weights(&raw.vertex_weights)?;
     let has_labels = raw.labels.is_some();
-    let drawn = options.random_split.filter(|split| !split.is_auto || (raw.splits.is_none() && has_labels));
+    let drawn =
+        options.random_split.filter(|split| !split.is_auto || (raw.splits.is_none() && has_labels));
     if drawn.is_some_and(|split| split.is_auto) {
         let of_each = if classes.is_some() { " of each class" } else { "" };
         progress.decide(&format!(
-            "splits: the input has none: drawn at random, 0.6 of the labelled vertices{of_each} to train, 0.2 valid, 0.2 test"
+            "splits: the input has none: drawn at random, 0.6 of the labelled vertices{of_each} to \
+             train, 0.2 valid, 0.2 test"
         ));
     }
     let splits = match (&drawn, &raw.splits) {
@@ -97,7 +112,10 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
             }
         }
         None if raw.links.is_some() => {
-            progress.note("note: splits are of links, for train --task link; presample needs splits of vertices: pass --random-split");
+            progress.note(
+                "note: splits are of links, for train --task link; presample needs \
+                           splits of vertices: pass --random-split",
+            );
         }
         None => {}
     }
@@ -120,8 +138,8 @@ impl OrderedRows<'_> {
     }
 }
 
-/// The class of each vertex, -1 if unlabelled: 4 bytes per vertex. A class that `shape` does not have is refused, or
-/// counts as unlabelled if `takes_unseen`.
+/// The class of each vertex, -1 if unlabelled: 4 bytes per vertex. A class that `shape` does not
+/// have is refused, or counts as unlabelled if `takes_unseen`.
 fn class_of_each(
     column: &dyn Column,
     shape: Option<LabelShape>,
@@ -136,7 +154,8 @@ fn class_of_each(
             let is_unseen = matches!(shape, Some(LabelShape::Class(classes)) if i64::from(class) >= i64::from(classes));
             if is_unseen && !takes_unseen {
                 let problem = format!(
-                    "{class} is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out of the table"
+                    "{class} is not a class of the recipe: pass --unseen other to count it as \
+                     unlabelled, or leave the column out of the table"
                 );
                 return Err(column.error(at, 0, &problem));
             }
@@ -148,7 +167,8 @@ fn class_of_each(
     if unseen > 0 {
         let path = column.path().display();
         rows.progress.decide(&format!(
-            "note: {path}: {unseen} rows are of classes that the recipe does not have: they count as unlabelled"
+            "note: {path}: {unseen} rows are of classes that the recipe does not have: they count \
+             as unlabelled"
         ));
     }
     Ok(labels)
@@ -165,21 +185,31 @@ fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut Dataset
 
 /// Notes classes below the largest that no vertex has: a model still gets an output for each.
 fn note_empty_classes(labels: &[i32], names: Option<&[String]>, progress: &dyn Progress) {
-    let there: BTreeSet<usize> = labels.iter().filter_map(|&label| usize::try_from(label).ok()).collect();
+    let there: BTreeSet<usize> =
+        labels.iter().filter_map(|&label| usize::try_from(label).ok()).collect();
     let count = names.map_or(0, <[String]>::len).max(there.last().map_or(0, |last| last + 1));
     let empty = count - there.len();
     if empty > 0 {
-        let first = there.iter().enumerate().position(|(at, &class)| at != class).unwrap_or(there.len());
-        let name = names.and_then(|names| names.get(first)).map_or(first.to_string(), |name| format!("`{name}`"));
+        let first =
+            there.iter().enumerate().position(|(at, &class)| at != class).unwrap_or(there.len());
+        let name = names
+            .and_then(|names| names.get(first))
+            .map_or(first.to_string(), |name| format!("`{name}`"));
         let have = if empty == 1 { "has" } else { "have" };
         progress.note(&format!(
-            "note: labels: {empty} of {count} classes {have} no vertex, e.g. class {name}: gaps in class numbers make outputs that are never trained"
+            "note: labels: {empty} of {count} classes {have} no vertex, e.g. class {name}: gaps in \
+             class numbers make outputs that are never trained"
         ));
     }
 }
 
-/// Writes one number per vertex as its label. Returns 0 for each vertex that has a number and -1 for the others: 8 bytes per vertex.
-fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
+/// Writes one number per vertex as its label. Returns 0 for each vertex that has a number and -1
+/// for the others: 8 bytes per vertex.
+fn write_numbers(
+    column: &dyn Column,
+    rows: &OrderedRows<'_>,
+    writer: &mut DatasetWriter,
+) -> Result<Vec<i32>> {
     if column.width() > 1 {
         return Err(column.error(0, 0, "--label-kind number: expected one number per vertex"));
     }
@@ -203,9 +233,14 @@ fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datas
     Ok(labels.iter().map(|label| if label.is_nan() { -1 } else { 0 }).collect())
 }
 
-/// The class of each vertex, if every row of `column` is all zeros except a single one. If `shape` says that a vertex
-/// has one class, a row of zeros is unlabelled. `None`: the rows are sets of classes.
-fn one_hot(column: &dyn Column, shape: Option<LabelShape>, rows: &OrderedRows<'_>) -> Result<Option<Vec<i32>>> {
+/// The class of each vertex, if every row of `column` is all zeros except a single one. If `shape`
+/// says that a vertex has one class, a row of zeros is unlabelled. `None`: the rows are sets of
+/// classes.
+fn one_hot(
+    column: &dyn Column,
+    shape: Option<LabelShape>,
+    rows: &OrderedRows<'_>,
+) -> Result<Option<Vec<i32>>> {
     let width = column.width();
     let is_class = match shape {
         Some(LabelShape::Class(classes)) => {
@@ -220,7 +255,8 @@ fn one_hot(column: &dyn Column, shape: Option<LabelShape>, rows: &OrderedRows<'_
         for number in numbers(column.descr(), bytes) {
             is_one_hot &= number == 0.0 || (number == 1.0 && class.is_none());
             if is_class && !is_one_hot {
-                let problem = format!("label {number}: expected a single 1 among zeros, as in the recipe");
+                let problem =
+                    format!("label {number}: expected a single 1 among zeros, as in the recipe");
                 return Err(column.error(labels.len() as u64, at, &problem));
             }
             class = if number == 1.0 { Some(at as i32) } else { class };
@@ -243,8 +279,10 @@ fn expect_width(column: &dyn Column, classes: u32) -> Result<()> {
     if column.width() == classes as usize {
         return Ok(());
     }
-    let problem =
-        format!("{} values for each vertex: expected {classes}, one for each class of the recipe", column.width());
+    let problem = format!(
+        "{} values for each vertex: expected {classes}, one for each class of the recipe",
+        column.width()
+    );
     Err(Error::input(column.path(), format!("{}: {problem}", column.name())))
 }
 
@@ -269,7 +307,8 @@ fn write_multi_labels(
                 0.0 => {}
                 1.0 => packed[at / 8] |= 1 << (at % 8),
                 other => {
-                    let problem = format!("label {other}: expected 0 or 1 for each of the {width} classes");
+                    let problem =
+                        format!("label {other}: expected 0 or 1 for each of the {width} classes");
                     return Err(column.error(row, at, &problem));
                 }
             }
@@ -290,7 +329,8 @@ fn write_multi_labels(
     Ok(writer.add_multi_labels(out)?)
 }
 
-/// Adds a path to an error about splits: `nodes` if there is one, as the splits come with the vertices; otherwise the graph.
+/// Adds a path to an error about splits: `nodes` if there is one, as the splits come with the
+/// vertices; otherwise the graph.
 fn in_nodes(error: Error, nodes: Option<&Path>) -> Error {
     match (error, nodes) {
         (Error::Graph(problem), Some(path)) => Error::input(path, problem),
@@ -307,7 +347,10 @@ fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]
             let vertex = ids.find(id);
             let name = split.name();
             let vertex = vertex.ok_or_else(|| {
-                Error::Graph(format!("the {name} split names {}, which is not a vertex", ids.unknown(id)))
+                Error::Graph(format!(
+                    "the {name} split names {}, which is not a vertex",
+                    ids.unknown(id)
+                ))
             })?;
             match owner[vertex as usize].replace(split) {
                 None => vertices.push(vertex),
@@ -315,8 +358,13 @@ fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]
                     let other = other.name();
                     let id = ids.original(vertex);
                     let problem = match other == name {
-                        true => format!("the {name} split lists vertex {id} twice: expected each once"),
-                        false => format!("vertex {id} is in the {other} split and in {name}: splits must not overlap"),
+                        true => {
+                            format!("the {name} split lists vertex {id} twice: expected each once")
+                        }
+                        false => format!(
+                            "vertex {id} is in the {other} split and in {name}: splits must not \
+                             overlap"
+                        ),
                     };
                     return Err(Error::Graph(problem));
                 }

@@ -1,8 +1,8 @@
 //! Plan of a conversion, printed before it begins: memory, disk and time (`--plan`).
 //!
-//! Memory and disk follow from the sizes of the input, which are estimated where no header states them; times from rates
-//! measured on one machine, so they are orders of magnitude. A conversion that the disk cannot hold is refused before
-//! anything is written.
+//! Memory and disk follow from the sizes of the input, which are estimated where no header states
+//! them; times from rates measured on one machine, so they are orders of magnitude. A conversion
+//! that the disk cannot hold is refused before anything is written.
 
 use std::path::{Path, PathBuf};
 
@@ -58,7 +58,8 @@ pub struct Plan {
     pub num_edges: u64,
     /// The budget, in bytes.
     pub memory_budget: u64,
-    /// Maximum resident bytes of mapped files, including the program itself. They belong to the page cache and to no budget.
+    /// Maximum resident bytes of mapped files, including the program itself. They belong to the
+    /// page cache and to no budget.
     pub mapped: u64,
     /// The stages, in order.
     pub stages: Vec<PlannedStage>,
@@ -69,7 +70,12 @@ pub struct Plan {
 }
 
 /// The plan of [`super::convert`] with the same arguments. Nothing is written.
-pub fn plan(source: &Path, out: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Plan> {
+pub fn plan(
+    source: &Path,
+    out: &Path,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<Plan> {
     let input = Input::open(source, options, progress)?;
     of(&input, out, &input.options)
 }
@@ -81,12 +87,17 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     match raw.ids.num_vertices() {
         Some(n) => estimate.vertices = n,
         // Ids may be any numbers; each vertex is one of the two ends of an edge, or a row.
-        None if raw.ids == Ids::Sparse => estimate.vertices = estimate.vertices.min(estimate.edges.saturating_mul(2)),
+        None if raw.ids == Ids::Sparse => {
+            estimate.vertices = estimate.vertices.min(estimate.edges.saturating_mul(2))
+        }
         None => {}
     }
     // The number of edges is an estimate, but not wrong by a factor of 4.
-    if raw.node_ids.is_none() && plausible(estimate.vertices, estimate.edges.saturating_mul(4)).is_err() {
-        plausible(estimate.vertices, estimate.edges).map_err(|problem| input.name(Error::Graph(problem)))?;
+    if raw.node_ids.is_none()
+        && plausible(estimate.vertices, estimate.edges.saturating_mul(4)).is_err()
+    {
+        plausible(estimate.vertices, estimate.edges)
+            .map_err(|problem| input.name(Error::Graph(problem)))?;
     }
     // Headers may claim anything; larger graphs are refused when the edges are read.
     estimate.vertices = estimate.vertices.min(1 << 33);
@@ -101,9 +112,14 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     let node_bytes = n.saturating_mul(row);
     let with_rows = !columns.is_empty() || raw.node_ids.is_some();
     let with_splits = raw.splits.is_some() || options.random_split.is_some();
-    // The order of a table's rows, classes, and owners of splits; also the ids, if any are looked up.
+    // The order of a table's rows, classes, and owners of splits; also the ids, if any are looked
+    // up.
     let per_vertex = if with_rows || with_splits { 10 } else { 0 };
-    let table = if raw.ids == Ids::Sparse && (raw.node_ids.is_some() || raw.splits.is_some()) { 25 } else { 0 };
+    let table = if raw.ids == Ids::Sparse && (raw.node_ids.is_some() || raw.splits.is_some()) {
+        25
+    } else {
+        0
+    };
     let nodes = PlannedStage {
         key: super::nodes::STAGE,
         name: "labels, columns, splits",
@@ -114,10 +130,16 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
         seconds: 2.0 * node_bytes as f64 / DISK,
     };
     let walked = match options.features {
-        Some(GeneratedFeatures::FastRp { .. }) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
+        Some(GeneratedFeatures::FastRp { .. }) => {
+            n.saturating_mul(8).saturating_add(edges.saturating_mul(4))
+        }
         _ => 0,
     };
-    let stages = vec![graph(input, options.budget(), estimate, edges), nodes, features(input, options, n, edges)];
+    let stages = vec![
+        graph(input, options.budget(), estimate, edges),
+        nodes,
+        features(input, options, n, edges),
+    ];
     let (disk, disk_free) = disk::room(out)?;
     Ok(Plan {
         format: input.format.to_string(),
@@ -137,7 +159,8 @@ fn graph(input: &Input, budget: Memory, estimate: Estimate, edges: u64) -> Plann
     let threads = num_threads(budget.total(), values) as u64;
     let waiting = edges.saturating_mul(EDGE_BYTES + values as u64);
     let ids = if raw.ids == Ids::Sparse { estimate.vertices * 8 } else { 0 };
-    let output = edges.saturating_mul(4 + values as u64).saturating_add(estimate.vertices * 8 + ids);
+    let output =
+        edges.saturating_mul(4 + values as u64).saturating_add(estimate.vertices * 8 + ids);
     let fixed = threads * thread_bytes(values) + estimate.vertices / 5 + (48 << 20);
     let wanted = waiting.saturating_add(resident() + fixed);
     let spilled = if wanted > budget.total() { waiting } else { 0 };
@@ -161,17 +184,24 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         (None, None) => 0,
     };
     let read = match &input.raw.features {
-        Some(column) if options.features.is_none() => n.saturating_mul(dim * element_bytes(column.descr()) as u64),
+        Some(column) if options.features.is_none() => {
+            n.saturating_mul(dim * element_bytes(column.descr()) as u64)
+        }
         _ => 0,
     };
     let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
     // A batch of rows as stored, and as written.
     let batch = 3 * n.clamp(4, ROWS_PER_BATCH as u64) * dim * 4;
     let held = match options.features {
-        // Two matrices, the reversed graph, and the graph without held-out links; then one of the matrices is written.
+        // Two matrices, the reversed graph, and the graph without held-out links; then one of the
+        // matrices is written.
         Some(generated @ GeneratedFeatures::FastRp { .. }) => {
             let embedding = n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4));
-            let kept = match super::features::held_out(generated, options, input.raw.edges.has_two_kinds()) {
+            let kept = match super::features::held_out(
+                generated,
+                options,
+                input.raw.edges.has_two_kinds(),
+            ) {
                 Some(_) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
                 None => 0,
             };
@@ -221,14 +251,18 @@ impl Plan {
         let disk = self.disk_beside(&done);
         if disk > self.disk_free {
             let (needed, free) = (memory::shown(disk), memory::shown(self.disk_free));
-            let problem =
-                format!("the dataset takes about {needed} here, {free} are free: free some space or write elsewhere");
+            let problem = format!(
+                "the dataset takes about {needed} here, {free} are free: free some space or write \
+                 elsewhere"
+            );
             return Err(Error::input(&self.disk, problem));
         }
-        match self.stages.iter().find(|stage| !done(stage.key) && stage.memory > self.memory_budget) {
+        match self.stages.iter().find(|stage| !done(stage.key) && stage.memory > self.memory_budget)
+        {
             None => Ok(()),
             Some(stage) => Err(Error::Option(format!(
-                "--memory: {} takes about {}, the budget is {}: raise it, or generate features of fewer values",
+                "--memory: {} takes about {}, the budget is {}: raise it, or generate features of \
+                 fewer values",
                 stage.name,
                 memory::shown(stage.memory),
                 memory::shown(self.memory_budget)
@@ -267,6 +301,9 @@ mod tests {
         let message = plan(vec![stage(1, 400, 601)]).check(|_| false).unwrap_err().to_string();
         assert!(message.contains("/somewhere: the dataset takes about 1001 B"), "{message}");
         let message = plan(vec![stage(101, 0, 0)]).check(|_| false).unwrap_err().to_string();
-        assert!(message.contains("--memory: graph takes about 101 B, the budget is 100 B"), "{message}");
+        assert!(
+            message.contains("--memory: graph takes about 101 B, the budget is 100 B"),
+            "{message}"
+        );
     }
 }

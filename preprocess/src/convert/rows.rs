@@ -1,7 +1,8 @@
 //! Rows of a node column, in the order of the vertices.
 //!
-//! A column whose rows are already in that order is streamed directly. If a table lists its vertices in another order,
-//! each row is first written to its place in a scratch file, which is then read from the start.
+//! A column whose rows are already in that order is streamed directly. If a table lists its
+//! vertices in another order, each row is first written to its place in a scratch file, which is
+//! then read from the start.
 
 use std::fs::File;
 use std::io::Read;
@@ -38,8 +39,8 @@ pub enum RowOrder {
 const LEFT_OUT: u32 = u32::MAX;
 
 impl RowOrder {
-    /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. Takes 4 bytes per vertex if a
-    /// table has its own order, and an [`IdMap`] while it is computed.
+    /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. Takes 4
+    /// bytes per vertex if a table has its own order, and an [`IdMap`] while it is computed.
     pub fn of(raw: &Raw, dataset: &DatasetWriter, options: &NodeTableOptions) -> Result<Self> {
         let Some(table) = &raw.node_ids else { return Ok(Self::Vertices) };
         let (ids, num_vertices) = (IdMap::of(dataset)?, dataset.num_vertices());
@@ -49,7 +50,10 @@ impl RowOrder {
             for &id in &batch.sources {
                 vertices.push(ids.find(id).ok_or_else(|| {
                     let place = table.place(vertices.len() as u64);
-                    Error::input(path, format!("{place}: {} is not a vertex of the graph", ids.unknown(id)))
+                    Error::input(
+                        path,
+                        format!("{place}: {} is not a vertex of the graph", ids.unknown(id)),
+                    )
                 })?);
             }
             Ok(())
@@ -77,18 +81,21 @@ impl RowOrder {
             let ids = if repeated == 1 { "duplicate id" } else { "duplicate ids" };
             let such = if repeated == 1 { "" } else { "for example " };
             let problem = format!(
-                "{repeated} {ids}: {such}{id} is on {} and again on {}: pass --on-duplicate first, or last",
+                "{repeated} {ids}: {such}{id} is on {} and again on {}: pass --on-duplicate first, \
+                 or last",
                 table.place(u64::from(before)),
                 table.place(row as u64)
             );
             return Err(Error::input(path, problem));
         }
-        let missing: Vec<u32> = (0..num_vertices as u32).filter(|&vertex| row_of[vertex as usize].is_none()).collect();
+        let missing: Vec<u32> =
+            (0..num_vertices as u32).filter(|&vertex| row_of[vertex as usize].is_none()).collect();
         if let (Some(&vertex), None) = (missing.first(), options.missing_rows) {
             let (table, id) = (path.to_path_buf(), ids.original(vertex));
             return Err(Error::NoRow { table, missing: missing.len(), vertices: num_vertices, id });
         }
-        let in_order = missing.is_empty() && vertices.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
+        let in_order = missing.is_empty()
+            && vertices.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
         Ok(if in_order { Self::Vertices } else { Self::Table { vertices, missing, repeated } })
     }
 
@@ -98,16 +105,19 @@ impl RowOrder {
         let (rows, missing) = (vertices.len(), missing.len());
         if *repeated > 0 {
             progress.decide(&format!(
-                "--on-duplicate: {repeated} of {rows} rows are left out: their vertices have another one"
+                "--on-duplicate: {repeated} of {rows} rows are left out: their vertices have \
+                 another one"
             ));
         }
         if missing > 0 {
-            progress.decide(&format!("--missing-rows: {missing} vertices without a row get one of missing values"));
+            progress.decide(&format!(
+                "--missing-rows: {missing} vertices without a row get one of missing values"
+            ));
         }
     }
 
-    /// Passes the rows of `column` on in the order of the vertices, several whole rows at a time. Fails unless each
-    /// vertex has one.
+    /// Passes the rows of `column` on in the order of the vertices, several whole rows at a time.
+    /// Fails unless each vertex has one.
     pub fn read(
         &self,
         column: &dyn Column,
@@ -137,14 +147,17 @@ impl RowOrder {
             })?,
             Self::Table { vertices, missing, .. } => {
                 let path = scratch.join("rows");
-                let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+                let file =
+                    File::options().read(true).write(true).create(true).truncate(true).open(&path);
                 let mut file = file.map_err(Error::io(&path))?;
                 column.read(progress, &mut |bytes| {
                     let first = count(bytes)? as usize;
                     let vertices = &vertices[first..first + bytes.len() / row_bytes];
                     let mut row = 0;
                     // No vertex follows the one with the largest number.
-                    for run in vertices.chunk_by(|a, b| a.checked_add(1) == Some(*b) && *b != LEFT_OUT) {
+                    for run in
+                        vertices.chunk_by(|a, b| a.checked_add(1) == Some(*b) && *b != LEFT_OUT)
+                    {
                         if run[0] == LEFT_OUT {
                             row += run.len();
                             continue;
@@ -159,13 +172,16 @@ impl RowOrder {
                 if !missing.is_empty() {
                     let row = column.missing_row()?;
                     for &vertex in missing {
-                        file.write_all_at(&row, u64::from(vertex) * row_bytes as u64).map_err(Error::io(&path))?;
+                        file.write_all_at(&row, u64::from(vertex) * row_bytes as u64)
+                            .map_err(Error::io(&path))?;
                     }
                 }
                 let mut room = vec![0; (AT_A_TIME / row_bytes).max(1) * row_bytes];
                 let mut left = num_vertices * row_bytes as u64;
                 while left > 0 {
-                    let now = &mut room[..left.min((AT_A_TIME / row_bytes).max(1) as u64 * row_bytes as u64) as usize];
+                    let now = &mut room[..left
+                        .min((AT_A_TIME / row_bytes).max(1) as u64 * row_bytes as u64)
+                        as usize];
                     file.read_exact(now).map_err(Error::io(&path))?;
                     take(now)?;
                     left -= now.len() as u64;
@@ -183,7 +199,8 @@ impl RowOrder {
 fn wrong_rows(column: &dyn Column, found: u64, num_vertices: u64) -> Error {
     let more = if found > num_vertices { "or more " } else { "" };
     let problem = format!(
-        "{}: {found} {more}rows for {num_vertices} vertices: expected one each; truncated, or of another graph?",
+        "{}: {found} {more}rows for {num_vertices} vertices: expected one each; truncated, or of \
+         another graph?",
         column.name()
     );
     Error::input(column.path(), problem)

@@ -37,7 +37,8 @@ impl Sink {
     }
 }
 
-/// Sorts all buckets and pushes all vertices to `sink`, within `memory` bytes in addition to the edges held already.
+/// Sorts all buckets and pushes all vertices to `sink`, within `memory` bytes in addition to the
+/// edges held already.
 pub fn assemble(
     ingested: &Ingested,
     rules: &Rules<'_>,
@@ -122,7 +123,8 @@ fn push_gap(rules: &Rules<'_>, sink: &mut Sink, from: u32, to: u32) -> Result<()
 
 fn sort_wave(stored: &Stored, wave: &[Parts], rules: &Rules<'_>) -> Result<Vec<(u32, Lists)>> {
     let sort = |parts: &Parts| {
-        let count = usize::try_from(parts.edges).map_err(|_| Error::Graph("too many edges".into()))?;
+        let count =
+            usize::try_from(parts.edges).map_err(|_| Error::Graph("too many edges".into()))?;
         let lists = if stored.runs.is_empty() {
             let mut room = BucketEdges::default();
             rules.lists(parts.bucket, rules.whole(), count, |take| {
@@ -166,13 +168,15 @@ impl SortPlan {
     }
 
     fn new(buckets: Vec<Parts>, rules: &Rules<'_>, share: u64) -> Self {
-        let cost = Cost { edge: EDGE_BYTES + 4 + 2 * rules.value_bytes as u64, bucket: 24 << rules.shift };
+        let cost =
+            Cost { edge: EDGE_BYTES + 4 + 2 * rules.value_bytes as u64, bucket: 24 << rules.shift };
         let most = EDGES_PER_WAVE * rayon::current_num_threads() as u64;
         let mut waves: Vec<Vec<Parts>> = Vec::new();
         let (mut bytes, mut edges) = (0, 0);
         for bucket in buckets {
             let own = cost.of(&bucket);
-            match waves.last_mut().filter(|_| bytes + own <= share && edges + bucket.edges <= most) {
+            match waves.last_mut().filter(|_| bytes + own <= share && edges + bucket.edges <= most)
+            {
                 Some(wave) => {
                     (bytes, edges) = (bytes + own, edges + bucket.edges);
                     wave.push(bucket);

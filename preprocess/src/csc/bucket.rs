@@ -1,10 +1,10 @@
 //! Converts one bucket of edges to the lists of its vertices.
 //!
-//! Returns: [`Lists`], the degrees of the bucket's vertices and their in-neighbours, ascending, with their values.
-//! Idea: a counting sort by target keeps the order of the input; then each list is sorted by source, stably, unless it
-//! is in order already, as for a sorted input; duplicates are then adjacent. Ids are replaced by ranks last, which
-//! keeps the order.
-//! Cost: a few passes over the bucket, which should fit a core's cache.
+//! Returns: [`Lists`], the degrees of the bucket's vertices and their in-neighbours, ascending,
+//! with their values. Idea: a counting sort by target keeps the order of the input; then each list
+//! is sorted by source, stably, unless it is in order already, as for a sorted input; duplicates
+//! are then adjacent. Ids are replaced by ranks last, which keeps the order. Cost: a few passes
+//! over the bucket, which should fit a core's cache.
 
 use std::ops::Range;
 
@@ -60,7 +60,8 @@ impl Rules<'_> {
             Some(_) => range.end,
             None => range.end.min((self.num_vertices as usize).saturating_sub(first)),
         };
-        let vertices = (range.start..end).filter(|low| self.ranks.is_none_or(|r| r.contains((first + low) as u32)));
+        let vertices = (range.start..end)
+            .filter(|low| self.ranks.is_none_or(|r| r.contains((first + low) as u32)));
         vertices.map(|low| counts[low]).collect()
     }
 
@@ -71,8 +72,8 @@ impl Rules<'_> {
         }
     }
 
-    /// The lists of the ids `range` of `bucket`, whose `count` edges `edges` hands over in one or more pieces, each time the
-    /// same.
+    /// The lists of the ids `range` of `bucket`, whose `count` edges `edges` hands over in one or
+    /// more pieces, each time the same.
     pub fn lists(
         &self,
         bucket: u32,
@@ -81,7 +82,9 @@ impl Rules<'_> {
         mut edges: impl FnMut(&mut dyn FnMut(&[u32], &[u16], &[u8])) -> Result<()>,
     ) -> Result<Lists> {
         let mut cursors = vec![0u32; (1 << self.shift) + 1];
-        edges(&mut |_, targets, _| targets.iter().for_each(|&target| cursors[usize::from(target) + 1] += 1))?;
+        edges(&mut |_, targets, _| {
+            targets.iter().for_each(|&target| cursors[usize::from(target) + 1] += 1)
+        })?;
         for at in 1..cursors.len() {
             cursors[at] += cursors[at - 1];
         }
@@ -97,7 +100,8 @@ impl Rules<'_> {
                 *cursor += 1;
                 indices[at] = source;
                 if width > 0 {
-                    values[at * width..(at + 1) * width].copy_from_slice(&from[edge * width..(edge + 1) * width]);
+                    values[at * width..(at + 1) * width]
+                        .copy_from_slice(&from[edge * width..(edge + 1) * width]);
                 }
             }
         })?;
@@ -159,9 +163,15 @@ impl Rules<'_> {
         lengths
     }
 
-    /// Moves the list that starts at `start`, in the order of `sorter`, to `kept`, and merges duplicates. Returns the
-    /// new end of the kept edges.
-    fn keep_with_values(&self, lists: &mut Lists, sorter: &mut ListSorter, start: usize, mut kept: usize) -> usize {
+    /// Moves the list that starts at `start`, in the order of `sorter`, to `kept`, and merges
+    /// duplicates. Returns the new end of the kept edges.
+    fn keep_with_values(
+        &self,
+        lists: &mut Lists,
+        sorter: &mut ListSorter,
+        start: usize,
+        mut kept: usize,
+    ) -> usize {
         let width = self.value_bytes;
         let count = sorter.order.len();
         sorter.indices.clear();

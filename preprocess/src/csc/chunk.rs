@@ -1,9 +1,9 @@
 //! The edges of one piece of the input, sorted into buckets of targets.
 //!
-//! Returns: a [`Chunk`] whose edges are ordered by bucket, and within a bucket in the input's order.
-//! Idea: a counting sort by bucket. A bucket is a range of 2^shift target ids, so a target is known by its low bits, 2
-//! bytes, and an edge takes 6 bytes and its values.
-//! Cost: two passes over the piece, which is small enough to stay in a core's cache.
+//! Returns: a [`Chunk`] whose edges are ordered by bucket, and within a bucket in the input's
+//! order. Idea: a counting sort by bucket. A bucket is a range of 2^shift target ids, so a target
+//! is known by its low bits, 2 bytes, and an edge takes 6 bytes and its values. Cost: two passes
+//! over the piece, which is small enough to stay in a core's cache.
 
 use super::BuildOptions;
 use crate::edges::EdgeBatch;
@@ -30,7 +30,10 @@ impl Chunk {
     /// Bytes that it holds, and that are held for each of its buckets when they are gathered.
     pub fn bytes(&self) -> u64 {
         const FOR_BUCKET: usize = 96;
-        (self.ends.len() * FOR_BUCKET + self.sources.len() * 4 + self.targets.len() * 2 + self.values.len()) as u64
+        (self.ends.len() * FOR_BUCKET
+            + self.sources.len() * 4
+            + self.targets.len() * 2
+            + self.values.len()) as u64
     }
 }
 
@@ -45,15 +48,18 @@ pub struct Bucketer {
 }
 
 impl Bucketer {
-    /// For buckets of 2^`shift` targets and edges with `value_bytes` of values each, whose ids count from `first`.
+    /// For buckets of 2^`shift` targets and edges with `value_bytes` of values each, whose ids
+    /// count from `first`.
     pub fn new(shift: u32, options: BuildOptions, value_bytes: usize, first: u64) -> Self {
         Self { shift, options, value_bytes, first, cursors: Vec::new() }
     }
 
-    /// The edges of `batch`, prepared as the options say, with their reverses and without self-loops. Ids range from
-    /// `first` to `largest`, fewer than 2^32. Also returns the number of self-loops in the batch.
+    /// The edges of `batch`, prepared as the options say, with their reverses and without
+    /// self-loops. Ids range from `first` to `largest`, fewer than 2^32. Also returns the number of
+    /// self-loops in the batch.
     pub fn sort(&mut self, number: u64, batch: &EdgeBatch, largest: u64) -> (Chunk, u64) {
-        let (shift, reverse, keep_loops) = (self.shift, self.options.symmetrise, !self.options.drop_self_loops);
+        let (shift, reverse, keep_loops) =
+            (self.shift, self.options.symmetrise, !self.options.drop_self_loops);
         let first = self.first;
         self.cursors.clear();
         self.cursors.resize((largest.saturating_sub(first) >> shift) as usize + 1, 0);
@@ -85,7 +91,8 @@ impl Bucketer {
             chunk.targets[at] = (v & mask) as u16;
             if self.value_bytes > 0 {
                 let (to, from) = (at * self.value_bytes, edge * self.value_bytes);
-                chunk.values[to..to + self.value_bytes].copy_from_slice(&batch.values[from..from + self.value_bytes]);
+                chunk.values[to..to + self.value_bytes]
+                    .copy_from_slice(&batch.values[from..from + self.value_bytes]);
             }
         };
         for (edge, (&u, &v)) in batch.sources.iter().zip(&batch.targets).enumerate() {

@@ -5,7 +5,8 @@ use gsplit_store::DatasetWriter;
 use crate::Result;
 use crate::edges::{EdgeColumn, ValueType, WEIGHT, row_bytes};
 
-/// Merges the values of duplicate edges: keeps the first edge's values, except where sums were requested.
+/// Merges the values of duplicate edges: keeps the first edge's values, except where sums were
+/// requested.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnMerge {
     /// Places of the values that are added up, and their types.
@@ -19,7 +20,9 @@ impl ColumnMerge {
         let mut at = 0;
         for column in columns {
             if sum_weights && column.name == WEIGHT {
-                sums.extend((0..column.width).map(|i| (at + i * column.value.bytes(), column.value)));
+                sums.extend(
+                    (0..column.width).map(|i| (at + i * column.value.bytes(), column.value)),
+                );
             }
             at += column.value.bytes() * column.width;
         }
@@ -33,13 +36,20 @@ impl ColumnMerge {
             match value {
                 ValueType::F32 => add(into, from, f32::from_le_bytes, |a, b| (a + b).to_le_bytes()),
                 ValueType::F64 => add(into, from, f64::from_le_bytes, |a, b| (a + b).to_le_bytes()),
-                ValueType::I64 => add(into, from, i64::from_le_bytes, |a, b| a.saturating_add(b).to_le_bytes()),
+                ValueType::I64 => {
+                    add(into, from, i64::from_le_bytes, |a, b| a.saturating_add(b).to_le_bytes())
+                }
             }
         }
     }
 }
 
-fn add<T, const N: usize>(into: &mut [u8], from: &[u8], read: fn([u8; N]) -> T, sum: impl Fn(T, T) -> [u8; N]) {
+fn add<T, const N: usize>(
+    into: &mut [u8],
+    from: &[u8],
+    read: fn([u8; N]) -> T,
+    sum: impl Fn(T, T) -> [u8; N],
+) {
     let (mut a, mut b) = ([0; N], [0; N]);
     a.copy_from_slice(into);
     b.copy_from_slice(from);
@@ -78,9 +88,16 @@ impl ColumnWriters {
         let mut at = 0;
         let open = |column: &EdgeColumn| {
             let bytes = column.value.bytes() * column.width;
-            let writer = dataset.edge_column_writer(&column.name, column.value.descr(), column.width)?;
+            let writer =
+                dataset.edge_column_writer(&column.name, column.value.descr(), column.width)?;
             at += bytes;
-            Ok(OpenColumn { name: column.name.clone(), at: at - bytes, bytes, writer, room: Vec::new() })
+            Ok(OpenColumn {
+                name: column.name.clone(),
+                at: at - bytes,
+                bytes,
+                writer,
+                room: Vec::new(),
+            })
         };
         let columns_ = columns.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Self { columns: columns_, row_bytes: row_bytes(columns) })
@@ -91,7 +108,9 @@ impl ColumnWriters {
         for column in &mut self.columns {
             column.room.clear();
             let rows = rows.chunks_exact(self.row_bytes.max(1));
-            rows.for_each(|row| column.room.extend_from_slice(&row[column.at..column.at + column.bytes]));
+            rows.for_each(|row| {
+                column.room.extend_from_slice(&row[column.at..column.at + column.bytes])
+            });
             column.writer.push(&column.room)?;
         }
         Ok(())

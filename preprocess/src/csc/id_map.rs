@@ -28,7 +28,11 @@ impl IdMap {
     /// The map of the vertices of a finished dataset.
     pub fn stored(dataset: &Dataset) -> Result<Self> {
         let first = dataset.manifest().first_id;
-        Self::new(dataset.listed_ids()?, dataset.original_names()?, first..first + dataset.num_vertices() as u64)
+        Self::new(
+            dataset.listed_ids()?,
+            dataset.original_names()?,
+            first..first + dataset.num_vertices() as u64,
+        )
     }
 
     fn new(listed: Option<Column<u64>>, names: Option<Names>, counted: Range<u64>) -> Result<Self> {
@@ -36,7 +40,8 @@ impl IdMap {
             return Ok(Self::Compacted(IdTable::ascending(ids.to_vec())));
         }
         let Some(names) = names else { return Ok(Self::Counted(counted)) };
-        let pairs = names.iter().zip(0..).map(|(name, vertex)| Ok((xxh3_64(name?.as_bytes()), vertex)));
+        let pairs =
+            names.iter().zip(0..).map(|(name, vertex)| Ok((xxh3_64(name?.as_bytes()), vertex)));
         Ok(Self::Named(IdTable::of(pairs.collect::<Result<_>>()?), names))
     }
 
@@ -61,8 +66,12 @@ impl IdMap {
     pub fn original(&self, vertex: u32) -> String {
         match self {
             Self::Counted(ids) => (ids.start + u64::from(vertex)).to_string(),
-            Self::Compacted(table) => table.keys().get(vertex as usize).map_or_else(String::new, u64::to_string),
-            Self::Named(_, names) => names.get(vertex).map_or_else(|_| String::new(), |name| format!("`{name}`")),
+            Self::Compacted(table) => {
+                table.keys().get(vertex as usize).map_or_else(String::new, u64::to_string)
+            }
+            Self::Named(_, names) => {
+                names.get(vertex).map_or_else(|_| String::new(), |name| format!("`{name}`"))
+            }
         }
     }
 
@@ -70,7 +79,9 @@ impl IdMap {
     pub fn unknown(&self, id: u64) -> String {
         match self {
             Self::Named(..) => "an id".into(),
-            Self::Counted(Range { start: first @ 1.., .. }) => format!("{id} (ids count from {first})"),
+            Self::Counted(Range { start: first @ 1.., .. }) => {
+                format!("{id} (ids count from {first})")
+            }
             _ => id.to_string(),
         }
     }

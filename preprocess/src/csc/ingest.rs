@@ -10,7 +10,9 @@ use super::presence::{Presence, Ranks};
 use super::store::{EdgeStore, Stored};
 use super::weights::WeightPlace;
 use super::{Attempt, Build};
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, for_each_batch, row_bytes};
+use crate::edges::{
+    EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, for_each_batch, row_bytes,
+};
 use crate::read::raw::Ids;
 use crate::read::raw::plausible;
 use crate::{Error, Result};
@@ -42,8 +44,8 @@ impl Ingested {
     }
 }
 
-/// Target number of buckets: the edges of one stay in a core's cache while they are sorted, and all of them can be
-/// filled at once.
+/// Target number of buckets: the edges of one stay in a core's cache while they are sorted, and all
+/// of them can be filled at once.
 const BUCKETS: u64 = 1024;
 const SMALLEST_SHIFT: u32 = 8;
 /// Bytes that a bitmap of ids may always take.
@@ -56,7 +58,11 @@ pub fn thread_bytes(value_bytes: usize) -> u64 {
 
 /// Bits of a target within its bucket for about `vertices` ids, which is only a hint.
 pub fn bucket_shift(vertices: u64) -> u32 {
-    (vertices.max(1) / BUCKETS).max(1).ilog2().saturating_add(1).clamp(SMALLEST_SHIFT, LARGEST_SHIFT)
+    (vertices.max(1) / BUCKETS)
+        .max(1)
+        .ilog2()
+        .saturating_add(1)
+        .clamp(SMALLEST_SHIFT, LARGEST_SHIFT)
 }
 
 /// State that the threads share.
@@ -93,7 +99,8 @@ impl From<Error> for Stop {
     }
 }
 
-/// Number of threads that read pieces: all of them, if half of `memory` is enough for the memory of each.
+/// Number of threads that read pieces: all of them, if half of `memory` is enough for the memory of
+/// each.
 pub fn num_threads(memory: u64, value_bytes: usize) -> usize {
     let enough = (memory / 2 / thread_bytes(value_bytes)).max(1);
     rayon::current_num_threads().min(usize::try_from(enough).unwrap_or(usize::MAX))
@@ -119,9 +126,13 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
     Ok(end)
 }
 
-/// Reads `build.source`. [`Attempt::TooSparse`] when ids are to be compacted and are too large or too scattered for a
-/// bitmap.
-pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Attempt<Ingested>> {
+/// Reads `build.source`. [`Attempt::TooSparse`] when ids are to be compacted and are too large or
+/// too scattered for a bitmap.
+pub fn ingest(
+    build: &Build<'_>,
+    memory: u64,
+    progress: &dyn Progress,
+) -> Result<Attempt<Ingested>> {
     let vertices = match build.ids {
         Ids::Dense(Some(n)) | Ids::FromOne(n) => n,
         _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
@@ -131,7 +142,11 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
     let threads = num_threads(memory, value_bytes);
     let fixed = threads as u64 * thread_bytes(value_bytes) + vertices.min(1 << 32) / 5;
     let shared = Shared {
-        store: EdgeStore::new(&build.scratch, value_bytes, memory.saturating_sub(fixed).max(memory / 4)),
+        store: EdgeStore::new(
+            &build.scratch,
+            value_bytes,
+            memory.saturating_sub(fixed).max(memory / 4),
+        ),
         sparse: build.ids == Ids::Sparse,
         presence: build.ids.num_vertices().is_none().then(Presence::new),
         presence_limit: (memory / 4).max(LEAST_PRESENCE),
@@ -145,10 +160,14 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
         end: AtomicU64::new(0),
     };
     let bucketer = || Bucketer::new(shift, build.options, value_bytes, build.ids.first());
-    let read =
-        for_each_parallel(build.source, threads, "reading edges", progress, bucketer, |bucketer, number, batch| {
-            shared.take(number, batch, bucketer)
-        });
+    let read = for_each_parallel(
+        build.source,
+        threads,
+        "reading edges",
+        progress,
+        bucketer,
+        |bucketer, number, batch| shared.take(number, batch, bucketer),
+    );
     match read.and_then(|()| shared.finish(build, shift, progress)) {
         Ok(ingested) => Ok(Attempt::Done(ingested)),
         Err(Stop::TooSparse) => Ok(Attempt::TooSparse),
@@ -192,29 +211,41 @@ impl Shared {
 
     fn too_large(&self, id: u64) -> Error {
         match self.limit {
-            limit if limit < 1 << 32 => Error::Graph(format!("an edge names vertex {id}: expected ids below {limit}")),
+            limit if limit < 1 << 32 => {
+                Error::Graph(format!("an edge names vertex {id}: expected ids below {limit}"))
+            }
             _ => Error::Graph(format!(
-                "vertex id {id} is too large for --keep-ids: expected ids below {}; leave it out, and ids are compacted",
+                "vertex id {id} is too large for --keep-ids: expected ids below {}; leave it out, \
+                 and ids are compacted",
                 u32::MAX
             )),
         }
     }
 
-    /// An error about a row of the table of vertices whose id is not among the `n` vertices of the graph.
+    /// An error about a row of the table of vertices whose id is not among the `n` vertices of the
+    /// graph.
     fn unknown(&self, build: &Build<'_>, row: u64, id: u64, n: u64) -> Error {
         let place = build.node_ids.map_or_else(String::new, |table| table.place(row));
         let (first, last) = (self.first, (self.first + n).saturating_sub(1));
-        let problem = format!("{place}: id {id}: ids of the graph file count from {first}, its {n} vertices to {last}");
+        let problem = format!(
+            "{place}: id {id}: ids of the graph file count from {first}, its {n} vertices to {last}"
+        );
         Error::input(build.table, problem)
     }
 
     /// Adds ids that are known only at the end, and decides the range of vertices.
-    fn finish(self, build: &Build<'_>, shift: u32, progress: &dyn Progress) -> Result<Ingested, Stop> {
+    fn finish(
+        self,
+        build: &Build<'_>,
+        shift: u32,
+        progress: &dyn Progress,
+    ) -> Result<Ingested, Stop> {
         if let Some(ids) = build.node_ids {
             let (mut seen, mut row) = (Ok(None), 0);
             for_each_batch(ids, |batch| {
                 let known = self.first..self.limit;
-                let strange = batch.sources.iter().position(|id| !self.sparse && !known.contains(id));
+                let strange =
+                    batch.sources.iter().position(|id| !self.sparse && !known.contains(id));
                 if let (Some(at), Some(n)) = (strange, build.ids.num_vertices()) {
                     return Err(self.unknown(build, row + at as u64, batch.sources[at], n));
                 }
@@ -237,22 +268,25 @@ impl Shared {
         ending.decisions.iter().for_each(|line| progress.decide(line));
         if let Some(last) = ending.last_id {
             const SOME: usize = 1 << 16;
-            (1..=last)
-                .step_by(SOME)
-                .try_for_each(|id| self.see(&(id..=last).take(SOME).collect::<Vec<_>>()).map(drop))?;
+            (1..=last).step_by(SOME).try_for_each(|id| {
+                self.see(&(id..=last).take(SOME).collect::<Vec<_>>()).map(drop)
+            })?;
         }
         if !ending.first.is_empty() {
-            let mut bucketer = Bucketer::new(shift, build.options, row_bytes(build.source.columns()), self.first);
+            let mut bucketer =
+                Bucketer::new(shift, build.options, row_bytes(build.source.columns()), self.first);
             self.take(0, &ending.first, &mut bucketer)?;
         }
         let end = self.end.load(Relaxed).saturating_sub(self.first);
         let stated = build.ids.num_vertices().or(ending.num_vertices);
-        let ranks = self.presence.filter(|_| self.sparse && stated.is_none()).map(Presence::into_ranks);
+        let ranks =
+            self.presence.filter(|_| self.sparse && stated.is_none()).map(Presence::into_ranks);
         let ranks = ranks.filter(|ranks| !ranks.is_identity());
         let num_vertices = stated.unwrap_or(ranks.as_ref().map_or(end, Ranks::len));
         if num_vertices > u64::from(u32::MAX) || (ranks.is_none() && num_vertices < end) {
             return Err(Stop::Failed(Error::Graph(format!(
-                "{num_vertices} vertices, and an edge names vertex {}: expected ids below that, and at most {} vertices",
+                "{num_vertices} vertices, and an edge names vertex {}: expected ids below that, \
+                 and at most {} vertices",
                 end.saturating_sub(1),
                 u32::MAX
             ))));

@@ -1,11 +1,11 @@
 //! Ids that no bitmap can hold: numbers from 2^32 on, or scattered, or strings.
 //!
-//! Returns: [`Keys`], the distinct ids of a graph in order, and an edge source that names vertices instead.
-//! Input: an edge source that can be read twice. Strings come as hashes, together with the strings; two strings with
-//! one hash are refused (the chance is about n² / 2^65).
-//! Idea: every piece's ids are sorted and merged into the ids found before.
-//! Cost: one reading of the input; 8 bytes per id while they are collected and twice that while they are merged; for
-//! strings their bytes and about 40 more. Ids that exceed the budget are refused with the memory that they need.
+//! Returns: [`Keys`], the distinct ids of a graph in order, and an edge source that names vertices
+//! instead. Input: an edge source that can be read twice. Strings come as hashes, together with the
+//! strings; two strings with one hash are refused (the chance is about n² / 2^65). Idea: every
+//! piece's ids are sorted and merged into the ids found before. Cost: one reading of the input; 8
+//! bytes per id while they are collected and twice that while they are merged; for strings their
+//! bytes and about 40 more. Ids that exceed the budget are refused with the memory that they need.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,9 @@ use super::Build;
 use super::ingest::num_threads;
 use super::pieces::{for_each_parallel, lock};
 use super::table::IdTable;
-use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, pass_on, row_bytes};
+use crate::edges::{
+    EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, pass_on, row_bytes,
+};
 use crate::memory::shown;
 use crate::read::bipartite::TARGET;
 use crate::{Error, Result};
@@ -38,7 +40,11 @@ pub struct Keys {
 impl Keys {
     /// Collects the ids of all edges of `build`, and its further ids.
     pub fn collect(build: &Build<'_>, progress: &dyn Progress) -> Result<Self> {
-        let found = Mutex::new(Found { limit: build.memory.left(), merge_at: FIRST_MERGE, ..Found::default() });
+        let found = Mutex::new(Found {
+            limit: build.memory.left(),
+            merge_at: FIRST_MERGE,
+            ..Found::default()
+        });
         let (edges, largest) = (AtomicU64::new(0), AtomicU64::new(0));
         let threads = num_threads(build.memory.left(), row_bytes(build.source.columns()));
         for_each_parallel(
@@ -65,12 +71,19 @@ impl Keys {
         found.merge()?;
         let edges = edges.into_inner();
         let largest = (edges > 0).then(|| largest.into_inner());
-        let seen =
-            Seen { edges, largest, distinct: Some(found.ids.len() as u64), has_zero: found.ids.first() == Some(&0) };
+        let seen = Seen {
+            edges,
+            largest,
+            distinct: Some(found.ids.len() as u64),
+            has_zero: found.ids.first() == Some(&0),
+        };
         let ending = build.source.finish(&seen)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
         if let Some(n) = ending.num_vertices {
-            return Err(Error::Graph(format!("{n} vertices: ids are 32-bit, so at most {} are supported", u32::MAX)));
+            return Err(Error::Graph(format!(
+                "{n} vertices: ids are 32-bit, so at most {} are supported",
+                u32::MAX
+            )));
         }
         found.add(&(1..=ending.last_id.unwrap_or(0)).collect::<Vec<_>>(), &[])?;
         found.add(&ending.first.sources, &ending.first.names)?;
@@ -92,7 +105,9 @@ impl Keys {
     /// Writes the original ids, and the kind of every vertex where there are two.
     pub fn write(&self, dataset: &mut DatasetWriter) -> Result<()> {
         if let Some(num_sources) = self.num_sources {
-            let kinds: Vec<u8> = (0..self.table.keys().len()).map(|vertex| u8::from(vertex >= num_sources)).collect();
+            let kinds: Vec<u8> = (0..self.table.keys().len())
+                .map(|vertex| u8::from(vertex >= num_sources))
+                .collect();
             let mut column = dataset.node_column_writer(KIND, "|u1", 1)?;
             column.push(&kinds)?;
             dataset.add_node_column(KIND, column)?;
@@ -158,7 +173,9 @@ impl Found {
             return Ok(());
         }
         let (found, needed) = (self.ids.len() + ids, shown(needed));
-        let problem = format!("{found} distinct ids so far take {needed}, more than --memory leaves: raise it");
+        let problem = format!(
+            "{found} distinct ids so far take {needed}, more than --memory leaves: raise it"
+        );
         Err(Error::Graph(problem))
     }
 
@@ -169,7 +186,9 @@ impl Found {
         self.names.dedup();
         if let Some(pair) = self.names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let (a, b) = (&pair[0].1, &pair[1].1);
-            return Err(Error::Graph(format!("ids `{a}` and `{b}` have the same hash: rename one of them")));
+            return Err(Error::Graph(format!(
+                "ids `{a}` and `{b}` have the same hash: rename one of them"
+            )));
         }
         self.name_bytes = self.names.iter().map(name_bytes).sum();
         self.check(0, 0)
@@ -178,22 +197,35 @@ impl Found {
     fn into_keys(self, source: &dyn EdgeSource, ending: Ending) -> Result<Keys> {
         let found = self.ids.len();
         if found > u32::MAX as usize {
-            let problem = format!("{found} vertices: ids are 32-bit, so at most {} are supported", u32::MAX);
+            let problem =
+                format!("{found} vertices: ids are 32-bit, so at most {} are supported", u32::MAX);
             return Err(Error::Graph(problem));
         }
-        let num_sources = source.has_two_kinds().then(|| self.ids.partition_point(|&id| id < TARGET));
+        let num_sources =
+            source.has_two_kinds().then(|| self.ids.partition_point(|&id| id < TARGET));
         if !source.has_string_ids() {
-            return Ok(Keys { table: IdTable::ascending(self.ids), names: None, num_sources, ending });
+            return Ok(Keys {
+                table: IdTable::ascending(self.ids),
+                names: None,
+                num_sources,
+                ending,
+            });
         }
         let mut names = self.names;
         let is_target = |id: u64| num_sources.is_some() && id >= TARGET;
         names.par_sort_unstable_by(|a, b| (is_target(a.0), &a.1).cmp(&(is_target(b.0), &b.1)));
-        let pairs: Vec<(u64, u32)> = names.iter().zip(0..).map(|((hash, _), vertex)| (*hash, vertex)).collect();
+        let pairs: Vec<(u64, u32)> =
+            names.iter().zip(0..).map(|((hash, _), vertex)| (*hash, vertex)).collect();
         let table = IdTable::of(pairs);
         if table.keys() != self.ids {
             return Err(Error::Graph("the input changed while it was read: run it again".into()));
         }
-        Ok(Keys { table, names: Some(names.into_iter().map(|(_, name)| name).collect()), num_sources, ending })
+        Ok(Keys {
+            table,
+            names: Some(names.into_iter().map(|(_, name)| name).collect()),
+            num_sources,
+            ending,
+        })
     }
 }
 
@@ -207,8 +239,11 @@ impl Ranked<'_> {
     fn rank(&self, batch: &mut EdgeBatch) -> Result<()> {
         for id in batch.sources.iter_mut().chain(&mut batch.targets) {
             let vertex = self.keys.table.find(*id);
-            *id =
-                vertex.ok_or_else(|| Error::Graph("the input changed while it was read: run it again".into()))?.into();
+            *id = vertex
+                .ok_or_else(|| {
+                    Error::Graph("the input changed while it was read: run it again".into())
+                })?
+                .into();
         }
         batch.names.clear();
         Ok(())
@@ -225,8 +260,12 @@ impl EdgeSource for Ranked<'_> {
 
     fn finish(&self, _seen: &Seen) -> Result<Ending> {
         let EdgeBatch { sources, targets, values, .. } = &self.keys.ending.first;
-        let mut first =
-            EdgeBatch { sources: sources.clone(), targets: targets.clone(), values: values.clone(), names: Vec::new() };
+        let mut first = EdgeBatch {
+            sources: sources.clone(),
+            targets: targets.clone(),
+            values: values.clone(),
+            names: Vec::new(),
+        };
         self.rank(&mut first)?;
         Ok(Ending { first, ..Ending::default() })
     }

@@ -1,15 +1,15 @@
 //! Edges to compressed sparse columns, within a budget of memory.
 //!
-//! Returns: the topology in a dataset under construction: `indptr` and `indices` of the in-neighbours, ascending within a
-//! vertex, with the edges' values aligned to `indices`.
-//! Input: any [`EdgeSource`]. Ids below a known number of vertices, or any ids, which are then compacted in order.
-//! Idea: an edge is read once and goes to the bucket of its target (`chunk`); buckets that do not fit in memory wait on
-//! disk (`store`); then every bucket is sorted by itself (`bucket`) and written behind the one before (`assemble`).
-//! Edges of a bucket stay in the input's order and are sorted stably, so the result is the same for any number of threads
-//! and any budget.
-//! Cost: every edge is read once, moved twice, written once; 6 bytes and the values of each wait in between, in memory or
-//! on disk. Ids at or above 2^32, strings, and ids that are too scattered for a bitmap take a second reading of the input
-//! (`keys`).
+//! Returns: the topology in a dataset under construction: `indptr` and `indices` of the
+//! in-neighbours, ascending within a vertex, with the edges' values aligned to `indices`. Input:
+//! any [`EdgeSource`]. Ids below a known number of vertices, or any ids, which are then compacted
+//! in order. Idea: an edge is read once and goes to the bucket of its target (`chunk`); buckets
+//! that do not fit in memory wait on disk (`store`); then every bucket is sorted by itself
+//! (`bucket`) and written behind the one before (`assemble`). Edges of a bucket stay in the input's
+//! order and are sorted stably, so the result is the same for any number of threads and any budget.
+//! Cost: every edge is read once, moved twice, written once; 6 bytes and the values of each wait in
+//! between, in memory or on disk. Ids at or above 2^32, strings, and ids that are too scattered for
+//! a bitmap take a second reading of the input (`keys`).
 //!
 //! ```text
 //! EdgeSource ──pieces──▶ ingest (chunk: buckets; presence: which ids occur) ──▶ store (memory, runs on disk)
@@ -56,8 +56,8 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct BuildOptions {
-    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and vertices in which hardly
-    /// any edge has its reverse]
+    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and
+    /// vertices in which hardly any edge has its reverse]
     #[cfg_attr(feature = "cli", arg(long))]
     pub symmetrise: bool,
     /// Leave out edges from a vertex to itself
@@ -66,7 +66,8 @@ pub struct BuildOptions {
     /// Keep edges that occur several times, instead of merging them into the first
     #[cfg_attr(feature = "cli", arg(long))]
     pub keep_duplicates: bool,
-    /// Whether the weights of merged edges are added up, instead of keeping the first one's: with `--edge-weights`.
+    /// Whether the weights of merged edges are added up, instead of keeping the first one's: with
+    /// `--edge-weights`.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub sum_weights: bool,
 }
@@ -102,7 +103,8 @@ pub struct Built {
     pub edges_read: u64,
     /// Edges left out because they lead from a vertex to itself.
     pub self_loops_dropped: u64,
-    /// Edges left out because an equal one is kept; with `symmetrise`, counted after the reverses were added.
+    /// Edges left out because an equal one is kept; with `symmetrise`, counted after the reverses
+    /// were added.
     pub duplicates_merged: u64,
     /// Edges of the input whose weight is missing, which is NaN.
     pub weights_missing: u64,
@@ -118,9 +120,11 @@ enum Attempt<T> {
 }
 
 impl Build<'_> {
-    /// Builds the graph into `dataset`: topology, edge columns, and original ids where they are compacted.
+    /// Builds the graph into `dataset`: topology, edge columns, and original ids where they are
+    /// compacted.
     pub fn run(&self, dataset: &mut DatasetWriter, progress: &dyn Progress) -> Result<Built> {
-        if self.ids == Ids::Sparse && (self.source.has_string_ids() || self.source.has_two_kinds()) {
+        if self.ids == Ids::Sparse && (self.source.has_string_ids() || self.source.has_two_kinds())
+        {
             return self.run_by_keys(dataset, progress);
         }
         match ingest::ingest(self, self.memory.left(), progress)? {
@@ -151,8 +155,12 @@ impl Build<'_> {
             ..*self
         };
         match ingest::ingest(&dense, self.memory.left(), progress)? {
-            Attempt::Done(ingested) => self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress),
-            Attempt::TooSparse => Err(Error::Graph("the input changed while it was read: run it again".into())),
+            Attempt::Done(ingested) => {
+                self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress)
+            }
+            Attempt::TooSparse => {
+                Err(Error::Graph("the input changed while it was read: run it again".into()))
+            }
         }
     }
 
@@ -174,7 +182,10 @@ impl Build<'_> {
             value_bytes: row_bytes(columns),
             merge: ColumnMerge::new(columns, self.options.sum_weights),
         };
-        let sink = Sink { topology: dataset.topology_writer()?, columns: ColumnWriters::create(dataset, columns)? };
+        let sink = Sink {
+            topology: dataset.topology_writer()?,
+            columns: ColumnWriters::create(dataset, columns)?,
+        };
         let sink = assemble::assemble(&ingested, &rules, memory, sink, progress)?;
         let num_edges = sink.topology.num_edges();
         dataset.add_topology(sink.topology)?;
@@ -195,7 +206,8 @@ impl Build<'_> {
             (None, None) => dataset.set_first_id(self.ids.first()),
         }
         let dropped = if self.options.drop_self_loops { ingested.self_loops } else { 0 };
-        let reverses = if self.options.symmetrise { ingested.edges - ingested.self_loops } else { 0 };
+        let reverses =
+            if self.options.symmetrise { ingested.edges - ingested.self_loops } else { 0 };
         Ok(Built {
             num_vertices: ingested.num_vertices,
             num_edges,

@@ -1,8 +1,9 @@
 //! A bucket that is larger than the memory there is: a hub, or ids that crowd together.
 //!
-//! Idea: the edges of the bucket are read several times, each time for a range of targets whose lists fit. The list of a
-//! single vertex that does not fit is made for ranges of its sources, whose duplicates meet there too.
-//! Cost: one more reading of the bucket for every share of memory that it takes.
+//! Idea: the edges of the bucket are read several times, each time for a range of targets whose
+//! lists fit. The list of a single vertex that does not fit is made for ranges of its sources,
+//! whose duplicates meet there too. Cost: one more reading of the bucket for every share of memory
+//! that it takes.
 
 use std::ops::Range;
 
@@ -17,7 +18,13 @@ const AT_A_TIME: usize = 1 << 18;
 const SOURCE_SHIFT: u32 = 16;
 
 /// Pushes the vertices of the bucket at `parts`, within about `memory` bytes.
-pub fn push(stored: &Stored, parts: &Parts, rules: &Rules<'_>, memory: u64, sink: &mut Sink) -> Result<()> {
+pub fn push(
+    stored: &Stored,
+    parts: &Parts,
+    rules: &Rules<'_>,
+    memory: u64,
+    sink: &mut Sink,
+) -> Result<()> {
     let per_edge = 2 * (super::store::EDGE_BYTES + 4 + 2 * rules.value_bytes as u64);
     let fits = (memory / per_edge).clamp(1 << 12, u64::from(u32::MAX / 2));
     let mut counts = vec![0u64; 1 << rules.shift];
@@ -43,7 +50,8 @@ pub fn push(stored: &Stored, parts: &Parts, rules: &Rules<'_>, memory: u64, sink
     Ok(())
 }
 
-/// Cuts positions into ranges whose counts add up to at most `fits`; a larger count has a range of its own.
+/// Cuts positions into ranges whose counts add up to at most `fits`; a larger count has a range of
+/// its own.
 fn ranges(counts: &[u64], fits: u64) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut sum = 0;
@@ -63,16 +71,26 @@ fn ranges(counts: &[u64], fits: u64) -> Vec<Range<usize>> {
 }
 
 /// Pushes the one vertex `target`, range of sources after range.
-fn push_hub(stored: &Stored, parts: &Parts, rules: &Rules<'_>, target: u16, fits: u64, sink: &mut Sink) -> Result<()> {
+fn push_hub(
+    stored: &Stored,
+    parts: &Parts,
+    rules: &Rules<'_>,
+    target: u16,
+    fits: u64,
+    sink: &mut Sink,
+) -> Result<()> {
     let mut counts = vec![0u64; 1 << (u32::BITS - SOURCE_SHIFT)];
-    read(stored, parts, |source, to, _| counts[(source >> SOURCE_SHIFT) as usize] += u64::from(to == target))?;
+    read(stored, parts, |source, to, _| {
+        counts[(source >> SOURCE_SHIFT) as usize] += u64::from(to == target)
+    })?;
     for range in ranges(&counts, fits) {
         let total: u64 = counts[range.clone()].iter().sum();
         if total == 0 {
             continue;
         }
         if total > fits {
-            let problem = "too many parallel edges between a few vertices for this memory: raise --memory";
+            let problem =
+                "too many parallel edges between a few vertices for this memory: raise --memory";
             return Err(Error::Graph(problem.into()));
         }
         let mut edges = BucketEdges::default();

@@ -8,11 +8,12 @@ use gsplit_store::{Progress, Unit};
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::{Error, Result};
 
-/// Hands every batch of `source` to `take`, with its number from 1, from `threads` threads; each has a state of its own. Stops
-/// at a failure; of several, the one that comes first in the input is returned.
+/// Hands every batch of `source` to `take`, with its number from 1, from `threads` threads; each
+/// has a state of its own. Stops at a failure; of several, the one that comes first in the input is
+/// returned.
 ///
-/// The threads are not rayon's: these might take up another piece while they wait for a part of a sort, and a lock that
-/// `take` holds with it.
+/// The threads are not rayon's: these might take up another piece while they wait for a part of a
+/// sort, and a lock that `take` holds with it.
 pub fn for_each_parallel<S, E: From<Error> + Send>(
     source: &dyn EdgeSource,
     threads: usize,

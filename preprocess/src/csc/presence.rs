@@ -1,8 +1,8 @@
 //! Set of the ids that occur, for ids below 2^32, and their ranks.
 //!
-//! Returns: the number of distinct ids, and the rank of each among them, so that order is preserved.
-//! Idea: a bitmap in segments that are allocated when their first id occurs, and running counts.
-//! Cost: 12 KiB for every 2^16 ids around an id that occurs, and 1 MiB.
+//! Returns: the number of distinct ids, and the rank of each among them, so that order is
+//! preserved. Idea: a bitmap in segments that are allocated when their first id occurs, and running
+//! counts. Cost: 12 KiB for every 2^16 ids around an id that occurs, and 1 MiB.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -26,7 +26,8 @@ impl Presence {
         Self { segments, allocated: AtomicUsize::new(0) }
     }
 
-    /// Adds `ids`, all below 2^32. Stops and returns false when the set would take more than about `limit` bytes.
+    /// Adds `ids`, all below 2^32. Stops and returns false when the set would take more than about
+    /// `limit` bytes.
     pub fn add(&self, ids: &[u64], limit: u64) -> bool {
         let mut last = u64::MAX;
         for &id in ids {
@@ -58,13 +59,16 @@ impl Presence {
     /// Number of ids.
     pub fn len(&self) -> u64 {
         let segments = self.segments.iter().filter_map(OnceLock::get);
-        segments.flat_map(|segment| segment.iter()).map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
+        segments
+            .flat_map(|segment| segment.iter())
+            .map(|word| u64::from(word.load(Relaxed).count_ones()))
+            .sum()
     }
 
     /// Bytes that this set and its ranks take.
     pub fn bytes(&self) -> u64 {
-        (self.segments.len() * size_of::<OnceLock<Box<[AtomicU64]>>>() + self.allocated.load(Relaxed) * SEGMENT_BYTES)
-            as u64
+        (self.segments.len() * size_of::<OnceLock<Box<[AtomicU64]>>>()
+            + self.allocated.load(Relaxed) * SEGMENT_BYTES) as u64
     }
 
     /// The ranks of the ids.
@@ -73,7 +77,8 @@ impl Presence {
         let mut starts = Vec::with_capacity(self.segments.len());
         let segments = self.segments.into_iter().map(|segment| {
             starts.push(count);
-            let words: Vec<u64> = Vec::from(segment.into_inner()?).into_iter().map(AtomicU64::into_inner).collect();
+            let words: Vec<u64> =
+                Vec::from(segment.into_inner()?).into_iter().map(AtomicU64::into_inner).collect();
             let before = words.iter().map(|word| {
                 let before = count as u32;
                 count += u64::from(word.count_ones());
@@ -113,7 +118,8 @@ impl Ranks {
     /// Whether `id` occurs.
     pub fn contains(&self, id: u32) -> bool {
         let segment = self.segments.get((id >> SEGMENT_SHIFT) as usize).and_then(Option::as_ref);
-        segment.is_some_and(|segment| segment.words[(id >> 6) as usize % WORDS] >> (id % 64) & 1 == 1)
+        segment
+            .is_some_and(|segment| segment.words[(id >> 6) as usize % WORDS] >> (id % 64) & 1 == 1)
     }
 
     /// The rank of `id`, which must occur.
@@ -144,7 +150,11 @@ impl Ranks {
 
     /// The ids, ascending.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = u32> {
-        let present = self.segments.iter().enumerate().filter_map(|(at, segment)| Some((at, segment.as_ref()?)));
+        let present = self
+            .segments
+            .iter()
+            .enumerate()
+            .filter_map(|(at, segment)| Some((at, segment.as_ref()?)));
         present.flat_map(|(at, segment)| {
             segment.words.iter().enumerate().flat_map(move |(word, &bits)| {
                 let start = (at << SEGMENT_SHIFT | word << 6) as u32;
@@ -164,19 +174,27 @@ mod tests {
     fn oracle_ranks_are_those_of_a_sorted_set() {
         for factor in [1u64, 3, 1000, 10_000_000] {
             let ids: Vec<u64> = (0..500).map(|i: u64| i * i % 397 * factor).collect();
-            let expected: Vec<u64> = ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+            let expected: Vec<u64> =
+                ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
             let presence = Presence::new();
             rayon::scope(|scope| {
-                ids.chunks(100).for_each(|ids| scope.spawn(|_| assert!(presence.add(ids, u64::MAX))));
+                ids.chunks(100)
+                    .for_each(|ids| scope.spawn(|_| assert!(presence.add(ids, u64::MAX))));
             });
             let ranks = presence.into_ranks();
             assert_eq!(ranks.len(), expected.len() as u64);
             assert!(ranks.ids().map(u64::from).eq(expected.iter().copied()));
-            assert!(expected.iter().enumerate().all(|(rank, &id)| ranks.rank(id as u32) == rank as u32));
+            assert!(
+                expected.iter().enumerate().all(|(rank, &id)| ranks.rank(id as u32) == rank as u32)
+            );
             assert!(ids.iter().all(|&id| ranks.contains(id as u32)) && !ranks.contains(u32::MAX));
             assert!(!ranks.is_identity());
             for id in [0, 1, 397, 1000, 10_000_000, 123_456_789, 1 << 32, u64::MAX] {
-                assert_eq!(ranks.below(id), expected.iter().filter(|&&other| other < id).count() as u64, "{id}");
+                assert_eq!(
+                    ranks.below(id),
+                    expected.iter().filter(|&&other| other < id).count() as u64,
+                    "{id}"
+                );
             }
         }
         let dense = Presence::new();

@@ -1,11 +1,12 @@
-//! Store of bucketed edges until all are read: in memory, and beyond their share of it in runs on disk.
+//! Store of bucketed edges until all are read: in memory, and beyond their share of it in runs on
+//! disk.
 //!
-//! A run is written when the edges in memory become too many: all of them, ordered by bucket: `sources` (u32),
-//! `targets` (u16) and values of the first bucket, then of the next. It is written in one sweep and read back in few
-//! large reads, so that the disk never seeks for single edges.
+//! A run is written when the edges in memory become too many: all of them, ordered by bucket:
+//! `sources` (u32), `targets` (u16) and values of the first bucket, then of the next. It is written
+//! in one sweep and read back in few large reads, so that the disk never seeks for single edges.
 //!
-//! Chunks are moved to disk in the order of the input, so runs precede the chunks in memory, and the edges of a bucket
-//! are found in the input's order.
+//! Chunks are moved to disk in the order of the input, so runs precede the chunks in memory, and
+//! the edges of a bucket are found in the input's order.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -25,7 +26,8 @@ pub const EDGE_BYTES: u64 = 6;
 pub struct EdgeStore {
     path: PathBuf,
     value_bytes: usize,
-    /// Maximum bytes of chunks before they are moved to disk. Meanwhile as many bytes again may be added.
+    /// Maximum bytes of chunks before they are moved to disk. Meanwhile as many bytes again may be
+    /// added.
     limit: u64,
     memory: Mutex<InMemory>,
     disk: Mutex<OnDisk>,
@@ -63,8 +65,8 @@ pub struct Stored {
 }
 
 impl EdgeStore {
-    /// For edges with `value_bytes` of values each. Runs go to `folder`, which is made if need be, when more than `memory`
-    /// bytes are held.
+    /// For edges with `value_bytes` of values each. Runs go to `folder`, which is made if need be,
+    /// when more than `memory` bytes are held.
     pub fn new(folder: &Path, value_bytes: usize, memory: u64) -> Self {
         Self {
             path: folder.join("runs"),
@@ -75,7 +77,8 @@ impl EdgeStore {
         }
     }
 
-    /// Adds a chunk; chunks are numbered from 1 without gaps, and may come in any order. Number 0 may come last.
+    /// Adds a chunk; chunks are numbered from 1 without gaps, and may come in any order. Number 0
+    /// may come last.
     pub fn add(&self, chunk: Chunk) -> Result<()> {
         let full = {
             let mut memory = lock(&self.memory);
@@ -96,7 +99,9 @@ impl EdgeStore {
         };
         match leaving.is_empty() {
             true => Ok(()),
-            false => disk.write(&self.path, &leaving, self.value_bytes).map_err(Error::io(&self.path)),
+            false => {
+                disk.write(&self.path, &leaving, self.value_bytes).map_err(Error::io(&self.path))
+            }
         }
     }
 
@@ -104,7 +109,8 @@ impl EdgeStore {
     pub fn finish(self) -> Stored {
         let mut memory = self.memory.into_inner().unwrap_or_else(PoisonError::into_inner);
         memory.chunks.sort_unstable_by_key(|chunk| chunk.number);
-        let OnDisk { file, runs, .. } = self.disk.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let OnDisk { file, runs, .. } =
+            self.disk.into_inner().unwrap_or_else(PoisonError::into_inner);
         Stored { path: self.path, file, runs, chunks: memory.chunks, value_bytes: self.value_bytes }
     }
 }
@@ -115,7 +121,8 @@ impl InMemory {
         self.chunks.sort_unstable_by_key(|chunk| chunk.number);
         let start = usize::from(self.chunks.first().is_some_and(|chunk| chunk.number == 0));
         let follows = |(at, chunk): (usize, &Chunk)| chunk.number == self.next + at as u64;
-        let count = self.chunks[start..].iter().enumerate().take_while(|&pair| follows(pair)).count();
+        let count =
+            self.chunks[start..].iter().enumerate().take_while(|&pair| follows(pair)).count();
         let front: Vec<Chunk> = self.chunks.drain(start..start + count).collect();
         self.next += count as u64;
         self.bytes -= front.iter().map(Chunk::bytes).sum::<u64>();
@@ -130,7 +137,12 @@ impl OnDisk {
             Some(file) => file,
             None => {
                 std::fs::create_dir_all(path.parent().unwrap_or(Path::new("")))?;
-                let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+                let file = File::options()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .open(path)?;
                 self.file.insert(file)
             }
         };
@@ -181,10 +193,9 @@ impl InChunk {
 fn parts_of(chunks: &[Chunk], base: usize) -> impl Iterator<Item = (u32, InChunk)> {
     (base..).zip(chunks).flat_map(|(chunk, edges)| {
         let mut start = 0;
-        edges
-            .ends
-            .iter()
-            .map(move |&(bucket, end)| (bucket, InChunk { chunk, start: std::mem::replace(&mut start, end), end }))
+        edges.ends.iter().map(move |&(bucket, end)| {
+            (bucket, InChunk { chunk, start: std::mem::replace(&mut start, end), end })
+        })
     })
 }
 
@@ -228,12 +239,15 @@ impl Stored {
     /// Every bucket that has edges, ascending.
     pub fn buckets(&self) -> Vec<Parts> {
         // Chunk 0 is the beginning of the input, which was reported last.
-        let (first, later) = self.chunks.split_at(usize::from(self.chunks.first().is_some_and(|c| c.number == 0)));
+        let (first, later) =
+            self.chunks.split_at(usize::from(self.chunks.first().is_some_and(|c| c.number == 0)));
         let in_memory = |(bucket, part)| (bucket, BucketPart::Chunk(part));
         let on_disk = self.runs.iter().flatten();
-        let on_disk = on_disk.map(|&(bucket, offset, edges)| (bucket, BucketPart::Run { offset, edges }));
+        let on_disk =
+            on_disk.map(|&(bucket, offset, edges)| (bucket, BucketPart::Run { offset, edges }));
         let later = parts_of(later, first.len()).map(in_memory);
-        let mut found: Vec<(u32, BucketPart)> = parts_of(first, 0).map(in_memory).chain(on_disk).chain(later).collect();
+        let mut found: Vec<(u32, BucketPart)> =
+            parts_of(first, 0).map(in_memory).chain(on_disk).chain(later).collect();
         found.sort_by_key(|(bucket, _)| *bucket);
         let buckets = found.chunk_by(|a, b| a.0 == b.0).map(|parts| {
             let bucket = parts[0].0;
@@ -243,8 +257,8 @@ impl Stored {
         buckets.collect()
     }
 
-    /// Passes the bucket's edges to `take` in the order of the input, at most about `at_most` at a time. Parts in
-    /// memory are passed without copying.
+    /// Passes the bucket's edges to `take` in the order of the input, at most about `at_most` at a
+    /// time. Parts in memory are passed without copying.
     pub fn for_each(
         &self,
         parts: &Parts,
@@ -258,7 +272,11 @@ impl Stored {
             match *part {
                 BucketPart::Chunk(part) => {
                     let chunk = &self.chunks[part.chunk];
-                    take(&chunk.sources[part.range()], &chunk.targets[part.range()], part.values(chunk, width))?;
+                    take(
+                        &chunk.sources[part.range()],
+                        &chunk.targets[part.range()],
+                        part.values(chunk, width),
+                    )?;
                 }
                 BucketPart::Run { offset, edges } => {
                     let mut done = 0;
@@ -276,7 +294,13 @@ impl Stored {
     }
 
     /// Reads `count` edges from number `first` on of those at `place` in the file.
-    fn read_run(&self, place: Range<u64>, first: u64, count: u64, room: &mut BucketEdges) -> Result<()> {
+    fn read_run(
+        &self,
+        place: Range<u64>,
+        first: u64,
+        count: u64,
+        room: &mut BucketEdges,
+    ) -> Result<()> {
         let width = self.value_bytes as u64;
         let edges = (place.end - place.start) / (EDGE_BYTES + width);
         room.sources.resize(count as usize, 0);
@@ -297,12 +321,17 @@ impl Stored {
         let mut all = BucketEdges::default();
         all.sources.reserve(parts.edges as usize);
         all.targets.reserve(parts.edges as usize);
-        self.for_each(parts, usize::MAX, &mut BucketEdges::default(), |sources, targets, values| {
-            all.sources.extend_from_slice(sources);
-            all.targets.extend_from_slice(targets);
-            all.values.extend_from_slice(values);
-            Ok(())
-        })?;
+        self.for_each(
+            parts,
+            usize::MAX,
+            &mut BucketEdges::default(),
+            |sources, targets, values| {
+                all.sources.extend_from_slice(sources);
+                all.targets.extend_from_slice(targets);
+                all.values.extend_from_slice(values);
+                Ok(())
+            },
+        )?;
         Ok(all)
     }
 }

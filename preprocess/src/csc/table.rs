@@ -1,7 +1,7 @@
 //! From the ids of the input to vertices, for ids of any size.
 //!
-//! Idea: the ids, ascending, with an index of their high bits, so that a search looks at few of them.
-//! Cost: 8 to 13 bytes an id; a search reads two or three cache lines.
+//! Idea: the ids, ascending, with an index of their high bits, so that a search looks at few of
+//! them. Cost: 8 to 13 bytes an id; a search reads two or three cache lines.
 
 /// Ids and the vertex of each.
 #[derive(Debug, Default)]
@@ -41,7 +41,8 @@ impl IdTable {
     pub fn find(&self, key: u64) -> Option<u32> {
         let high = (key >> self.shift) as usize;
         let (&start, &end) = (self.starts.get(high)?, self.starts.get(high + 1)?);
-        let at = start as usize + self.keys[start as usize..end as usize].binary_search(&key).ok()?;
+        let at =
+            start as usize + self.keys[start as usize..end as usize].binary_search(&key).ok()?;
         Some(self.vertices.as_ref().map_or(at as u32, |vertices| vertices[at]))
     }
 
@@ -67,13 +68,18 @@ mod tests {
         ] {
             let table = IdTable::ascending(keys.clone());
             assert!(keys.iter().enumerate().all(|(at, &key)| table.find(key) == Some(at as u32)));
-            let others = keys.iter().flat_map(|key| [key.wrapping_add(1), key.wrapping_sub(1), key ^ (1 << 40)]);
+            let others = keys
+                .iter()
+                .flat_map(|key| [key.wrapping_add(1), key.wrapping_sub(1), key ^ (1 << 40)]);
             for other in others.filter(|other| !keys.contains(other)) {
                 assert_eq!(table.find(other), None, "{other}");
             }
-            let pairs = keys.iter().enumerate().map(|(at, &key)| (key, 7 * at as u32)).rev().collect();
+            let pairs =
+                keys.iter().enumerate().map(|(at, &key)| (key, 7 * at as u32)).rev().collect();
             let table = IdTable::of(pairs);
-            assert!(keys.iter().enumerate().all(|(at, &key)| table.find(key) == Some(7 * at as u32)));
+            assert!(
+                keys.iter().enumerate().all(|(at, &key)| table.find(key) == Some(7 * at as u32))
+            );
         }
     }
 }

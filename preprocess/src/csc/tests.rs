@@ -38,7 +38,12 @@ fn source(listed: &EdgesInMemory) -> SourceInMemory<'_> {
 }
 
 /// A build of these edges without vertices of a table.
-fn build<'a>(source: &'a SourceInMemory<'_>, ids: Ids, options: BuildOptions, scratch: PathBuf) -> Build<'a> {
+fn build<'a>(
+    source: &'a SourceInMemory<'_>,
+    ids: Ids,
+    options: BuildOptions,
+    scratch: PathBuf,
+) -> Build<'a> {
     let (table, memory) = (Path::new(""), Memory::default());
     Build { source, ids, node_ids: None, table, options, are_costs: false, memory, scratch }
 }
@@ -72,7 +77,8 @@ impl EdgeSource for SourceInMemory<'_> {
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
         let start = self.next.fetch_add(self.listed.per_piece, Relaxed);
-        (piece.start, piece.end) = (start as u64, (start + self.listed.per_piece).min(self.listed.edges.len()) as u64);
+        (piece.start, piece.end) =
+            (start as u64, (start + self.listed.per_piece).min(self.listed.edges.len()) as u64);
         Ok(start < self.listed.edges.len())
     }
 
@@ -125,7 +131,8 @@ fn oracle(listed: &EdgesInMemory, ids: Ids, options: BuildOptions) -> Expected {
         .chain(listed.edges.iter().copied().zip((1..).map(|i| i as f32)))
         .collect();
     let name = |id: u64| if listed.strings { format!("v{id}") } else { id.to_string() };
-    let mut names: Vec<(u64, String)> = all.iter().flat_map(|((u, v), _)| [*u, *v]).map(|id| (id, name(id))).collect();
+    let mut names: Vec<(u64, String)> =
+        all.iter().flat_map(|((u, v), _)| [*u, *v]).map(|id| (id, name(id))).collect();
     match listed.strings {
         true => names.sort_by(|a, b| a.1.cmp(&b.1)),
         false => names.sort_by_key(|pair| pair.0),
@@ -135,7 +142,8 @@ fn oracle(listed: &EdgesInMemory, ids: Ids, options: BuildOptions) -> Expected {
     if let Ids::Dense(n) = ids {
         names = (0..n.unwrap_or(end)).map(|id| (id, id.to_string())).collect();
     }
-    let rank: BTreeMap<u64, u32> = names.iter().zip(0..).map(|(pair, rank)| (pair.0, rank)).collect();
+    let rank: BTreeMap<u64, u32> =
+        names.iter().zip(0..).map(|(pair, rank)| (pair.0, rank)).collect();
     let mut lists = vec![Vec::new(); names.len()];
     for ((u, v), number) in all {
         if u == v && options.drop_self_loops {
@@ -163,7 +171,12 @@ fn oracle(listed: &EdgesInMemory, ids: Ids, options: BuildOptions) -> Expected {
     Expected { names: names.into_iter().map(|pair| pair.1).collect(), lists }
 }
 
-fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option<u64>) -> (Expected, Built) {
+fn built(
+    listed: &EdgesInMemory,
+    ids: Ids,
+    options: BuildOptions,
+    memory: Option<u64>,
+) -> (Expected, Built) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("ds");
     let mut writer = DatasetWriter::begin(&out, false).unwrap();
@@ -172,7 +185,8 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
     let built = match memory {
         None => build.run(&mut writer, &NoProgress).unwrap(),
         Some(memory) => {
-            let Attempt::Done(ingested) = ingest::ingest(&build, memory, &NoProgress).unwrap() else {
+            let Attempt::Done(ingested) = ingest::ingest(&build, memory, &NoProgress).unwrap()
+            else {
                 panic!("too sparse")
             };
             assert!(memory > 10_000 || !ingested.stored.runs.is_empty(), "expected runs on disk");
@@ -195,7 +209,8 @@ fn read_back(dataset: &Dataset, listed: &EdgesInMemory) -> Expected {
     let indptr = dataset.topology().indptr();
     let numbers: Vec<f32> = match listed.values {
         true => {
-            let weights = dataset.edge_column("weight").unwrap().as_slice::<f32>().unwrap().to_vec();
+            let weights =
+                dataset.edge_column("weight").unwrap().as_slice::<f32>().unwrap().to_vec();
             let features = dataset.edge_column("feat").unwrap().as_slice::<i64>().unwrap().to_vec();
             assert_eq!(features.len(), 2 * weights.len());
             weights
@@ -230,7 +245,13 @@ fn random_edges(seed: u64, count: u32, ids: u32, spread: u64) -> Vec<(u64, u64)>
     (0..count).map(edge).collect()
 }
 
-fn compare(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option<u64>, what: &str) {
+fn compare(
+    listed: &EdgesInMemory,
+    ids: Ids,
+    options: BuildOptions,
+    memory: Option<u64>,
+    what: &str,
+) {
     let (found, built) = built(listed, ids, options, memory);
     let mut expected = oracle(listed, ids, options);
     if !listed.values {
@@ -238,7 +259,10 @@ fn compare(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Opti
     }
     assert!(found == expected, "{what}, {ids:?}, {options:?}, memory {memory:?}");
     let edges: usize = expected.lists.iter().map(Vec::len).sum();
-    assert_eq!((built.num_edges as usize, built.num_vertices as usize), (edges, expected.names.len()));
+    assert_eq!(
+        (built.num_edges as usize, built.num_vertices as usize),
+        (edges, expected.names.len())
+    );
     let loops = listed.edges.iter().filter(|(u, v)| u == v).count();
     assert_eq!(built.self_loops_dropped, if options.drop_self_loops { loops as u64 } else { 0 });
 }
@@ -257,7 +281,13 @@ fn oracle_every_option_and_kind_of_id() {
             for values in [false, true] {
                 let edges = random_edges(spread, 400, 64, spread);
                 let listed = EdgesInMemory { edges, values, strings, per_piece: 30, first: None };
-                compare(&listed, ids, options, None, &format!("spread {spread}, strings {strings}"));
+                compare(
+                    &listed,
+                    ids,
+                    options,
+                    None,
+                    &format!("spread {spread}, strings {strings}"),
+                );
             }
         }
     }
@@ -269,7 +299,13 @@ fn oracle_edges_wait_on_disk_and_hubs_do_not_fit() {
         for values in [false, true] {
             for (ids, spread) in [(Ids::Dense(None), 1), (Ids::Sparse, 7)] {
                 let edges = random_edges(5, 12_000, 1200, spread);
-                let listed = EdgesInMemory { edges, values, strings: false, per_piece: 700, first: Some((spread, 0)) };
+                let listed = EdgesInMemory {
+                    edges,
+                    values,
+                    strings: false,
+                    per_piece: 700,
+                    first: Some((spread, 0)),
+                };
                 compare(&listed, ids, options, Some(6_000), "spilled");
             }
         }
@@ -296,7 +332,12 @@ fn threads_and_budgets_change_nothing() {
 #[test]
 fn graphs_without_edges_or_vertices() {
     let none = EdgesInMemory { per_piece: 1, ..EdgesInMemory::default() };
-    for (ids, n) in [(Ids::Dense(Some(0)), 0), (Ids::Dense(Some(3)), 3), (Ids::Dense(None), 0), (Ids::Sparse, 0)] {
+    for (ids, n) in [
+        (Ids::Dense(Some(0)), 0),
+        (Ids::Dense(Some(3)), 3),
+        (Ids::Dense(None), 0),
+        (Ids::Sparse, 0),
+    ] {
         let (found, made) = built(&none, ids, BuildOptions::default(), None);
         assert_eq!((found.lists, made.num_vertices), (vec![Vec::new(); n], n as u64));
     }

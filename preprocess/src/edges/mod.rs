@@ -1,12 +1,15 @@
-//! Edges in the order of the input: the interface between the readers of raw formats and the CSC build.
+//! Edges in the order of the input: the interface between the readers of raw formats and the CSC
+//! build.
 //!
-//! An [`EdgeSource`] is read piece by piece. Handing out the next piece is sequential (it inflates, or cuts text at line
-//! ends); turning a piece into edges is done by any thread, several pieces at a time. So no format needs more memory than
-//! a few pieces for each thread, and a reader has no threads of its own.
+//! An [`EdgeSource`] is read piece by piece. Handing out the next piece is sequential (it inflates,
+//! or cuts text at line ends); turning a piece into edges is done by any thread, several pieces at
+//! a time. So no format needs more memory than a few pieces for each thread, and a reader has no
+//! threads of its own.
 
 use crate::Result;
 
-/// Approximate number of edges of a piece: enough to outweigh handing it out, few enough to stay in a core's cache.
+/// Approximate number of edges of a piece: enough to outweigh handing it out, few enough to stay in
+/// a core's cache.
 pub const EDGES_PER_PIECE: usize = 1 << 16;
 /// Approximate number of bytes of text of a piece.
 pub const TEXT_PER_PIECE: usize = 1 << 20;
@@ -32,7 +35,8 @@ pub struct EdgeBatch {
     /// Values of each in the columns of [`EdgeSource::columns`]: edge after edge, little-endian,
     /// [`row_bytes`] each.
     pub values: Vec<u8>,
-    /// Strings behind the ids, where the ids are hashes of strings ([`EdgeSource::has_string_ids`]), in any order.
+    /// Strings behind the ids, where the ids are hashes of strings
+    /// ([`EdgeSource::has_string_ids`]), in any order.
     pub names: Vec<(u64, String)>,
 }
 
@@ -99,7 +103,8 @@ pub struct EdgeColumn {
 pub const WEIGHT: &str = "weight";
 
 impl EdgeColumn {
-    /// The column `name` of a list or table, whose values keep the type `value`; weights become f32.
+    /// The column `name` of a list or table, whose values keep the type `value`; weights become
+    /// f32.
     pub fn of(name: String, value: ValueType, width: usize) -> Self {
         Self { value: if name == WEIGHT { ValueType::F32 } else { value }, name, width }
     }
@@ -123,7 +128,8 @@ pub struct Seen {
     pub has_zero: bool,
 }
 
-/// Estimate of the edges before they are read. Sizes may be off; they are for plans, never for trust.
+/// Estimate of the edges before they are read. Sizes may be off; they are for plans, never for
+/// trust.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Approximate number of edges.
@@ -149,19 +155,19 @@ pub struct Ending {
 
 /// A list of edges somewhere on disk.
 ///
-/// The engine calls [`rewind`](Self::rewind), then [`next`](Self::next) under a lock of its own until it returns false,
-/// each time followed by [`parse`](Self::parse) of the same piece by the same thread, without the lock; then
-/// [`finish`](Self::finish). All of it may happen again.
+/// The engine calls [`rewind`](Self::rewind), then [`next`](Self::next) under a lock of its own
+/// until it returns false, each time followed by [`parse`](Self::parse) of the same piece by the
+/// same thread, without the lock; then [`finish`](Self::finish). All of it may happen again.
 pub trait EdgeSource: Send + Sync {
     /// Starts from the beginning.
     fn rewind(&self) -> Result<()>;
 
-    /// Makes `piece` the next piece of the input and returns true, or returns false at the end. Should be cheap, or do
-    /// only sequential work. Its previous bytes belong to a finished piece.
+    /// Makes `piece` the next piece of the input and returns true, or returns false at the end.
+    /// Should be cheap, or do only sequential work. Its previous bytes belong to a finished piece.
     fn next(&self, piece: &mut Piece) -> Result<bool>;
 
-    /// Appends the edges of `piece` to `batch`, which is empty, in the input's order. Errors name file and line or
-    /// position.
+    /// Appends the edges of `piece` to `batch`, which is empty, in the input's order. Errors name
+    /// file and line or position.
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()>;
 
     /// Checks the counts that the input claims against `seen`.
@@ -180,7 +186,8 @@ pub trait EdgeSource: Send + Sync {
         false
     }
 
-    /// Whether sources and targets are vertices of two kinds, of which the ids of targets have the highest bit.
+    /// Whether sources and targets are vertices of two kinds, of which the ids of targets have the
+    /// highest bit.
     fn has_two_kinds(&self) -> bool {
         false
     }
@@ -193,7 +200,8 @@ pub trait EdgeSource: Send + Sync {
     /// Estimates from sizes and headers, or a sample.
     fn estimate(&self) -> Result<Estimate>;
 
-    /// Bytes of the input before the end of the pieces handed out so far, for progress: at most [`Estimate::bytes`].
+    /// Bytes of the input before the end of the pieces handed out so far, for progress: at most
+    /// [`Estimate::bytes`].
     fn bytes_done(&self) -> u64;
 }
 
@@ -234,7 +242,10 @@ macro_rules! pass_on {
 pub(crate) use pass_on;
 
 /// Hands every batch of `source` to `take`, in the order of the input, on this thread.
-pub fn for_each_batch(source: &dyn EdgeSource, mut take: impl FnMut(&EdgeBatch) -> Result<()>) -> Result<()> {
+pub fn for_each_batch(
+    source: &dyn EdgeSource,
+    mut take: impl FnMut(&EdgeBatch) -> Result<()>,
+) -> Result<()> {
     let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
     source.rewind()?;
     while source.next(&mut piece)? {

@@ -1,14 +1,17 @@
 //! FastRP: an embedding of the graph's structure by very sparse random projection.
 //!
-//! Returns: one row per vertex; each column has mean 0 and variance 1 (a constant column is 0). Input: any graph in CSC form;
-//! directions and self-loops are ignored; a vertex without neighbours gets a row of zeros, standardised like the others.
-//! Idea: with P the random walk's transition matrix and R a random matrix, the rows of Pᵏ·R distinguish vertices with different
-//! k-hop surroundings. R holds ±√3 with probability 1/6 each and 0 otherwise (s = 3), so no power of P is ever formed.
-//! Source: Chen, Sultan, Tian, Chen, Skiena, "Fast and Accurate Network Embeddings via Very Sparse Random Projection",
-//! CIKM 2019. Parameters of the paper chosen here: powers 1 to 4 weighted 0, 0, 1, 1, each normalised by row; degree exponent
-//! β = 0. By a linear classifier on ogbn-arxiv and Amazon computers these were as good as or better than weights 0, 1, 1 and
-//! than negative β; the first powers would only repeat the aggregation of a network's own layers.
-//! Cost: O(m·D) per power; 8 bytes for each of the n·D values, 4 per edge and 16 per vertex for the reversed graph.
+//! Returns: one row per vertex; each column has mean 0 and variance 1 (a constant column is 0).
+//! Input: any graph in CSC form; directions and self-loops are ignored; a vertex without neighbours
+//! gets a row of zeros, standardised like the others. Idea: with P the random walk's transition
+//! matrix and R a random matrix, the rows of Pᵏ·R distinguish vertices with different k-hop
+//! surroundings. R holds ±√3 with probability 1/6 each and 0 otherwise (s = 3), so no power of P is
+//! ever formed. Source: Chen, Sultan, Tian, Chen, Skiena, "Fast and Accurate Network Embeddings via
+//! Very Sparse Random Projection", CIKM 2019. Parameters of the paper chosen here: powers 1 to 4
+//! weighted 0, 0, 1, 1, each normalised by row; degree exponent β = 0. By a linear classifier on
+//! ogbn-arxiv and Amazon computers these were as good as or better than weights 0, 1, 1 and than
+//! negative β; the first powers would only repeat the aggregation of a network's own layers. Cost:
+//! O(m·D) per power; 8 bytes for each of the n·D values, 4 per edge and 16 per vertex for the
+//! reversed graph.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{FeatureWriter, Progress, Stage, Unit};
@@ -19,7 +22,8 @@ use crate::Result;
 
 /// The last power of the transition matrix; it and the one before it make up the embedding.
 const POWERS: usize = 4;
-/// Rows whose sums are taken together: fixed, so that the result does not depend on the number of threads.
+/// Rows whose sums are taken together: fixed, so that the result does not depend on the number of
+/// threads.
 const ROWS_PER_SUM: usize = 4096;
 
 /// Writes the embedding of every vertex.
@@ -45,7 +49,9 @@ pub(super) fn generate_rows(
     drop((graph, stage));
     power.par_chunks_mut(dim).zip(before.par_chunks(dim)).for_each(|(row, other)| {
         let (scale, other_scale) = (inverse_length(row), inverse_length(other));
-        row.iter_mut().zip(other).for_each(|(value, other)| *value = *value * scale + other * other_scale);
+        row.iter_mut()
+            .zip(other)
+            .for_each(|(value, other)| *value = *value * scale + other * other_scale);
     });
     drop(before);
     let (mean, scale) = column_moments(&power, dim);
@@ -86,7 +92,10 @@ impl<'a> Undirected<'a> {
 
     /// Calls `f` for every neighbour of `v`, ascending. Returns how many there are.
     fn for_each_neighbour(&self, v: usize, mut f: impl FnMut(u32)) -> usize {
-        let mut ins = self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize].iter().copied().peekable();
+        let mut ins = self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize]
+            .iter()
+            .copied()
+            .peekable();
         let (start, end) = (self.reverse_indptr[v] as usize, self.reverse_indptr[v + 1] as usize);
         let mut outs = self.reverse_indices[start..end].iter().copied().peekable();
         let (mut last, mut count) = (v as u32, 0);
@@ -120,7 +129,13 @@ fn projection(n: usize, dim: usize, seed: u64) -> Result<Vec<f32>> {
 }
 
 /// One step of the random walk: each row of `to` is the mean of the neighbours' rows in `from`.
-fn average_neighbours(graph: &Undirected<'_>, from: &[f32], to: &mut [f32], dim: usize, stage: &dyn Stage) {
+fn average_neighbours(
+    graph: &Undirected<'_>,
+    from: &[f32],
+    to: &mut [f32],
+    dim: usize,
+    stage: &dyn Stage,
+) {
     to.par_chunks_mut(dim * ROWS_PER_SUM).enumerate().for_each(|(chunk, rows)| {
         for (i, row) in rows.chunks_mut(dim).enumerate() {
             row.fill(0.0);
@@ -158,7 +173,9 @@ fn column_means(rows: &[f32], dim: usize, f: impl Fn(usize, f64) -> f64 + Sync) 
         .map(|rows| {
             let mut sums = vec![0.0; dim];
             for row in rows.chunks(dim) {
-                sums.iter_mut().enumerate().for_each(|(column, sum)| *sum += f(column, f64::from(row[column])));
+                sums.iter_mut()
+                    .enumerate()
+                    .for_each(|(column, sum)| *sum += f(column, f64::from(row[column])));
             }
             sums
         })

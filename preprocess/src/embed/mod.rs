@@ -1,4 +1,5 @@
-//! Features for graphs that come without any: random numbers, or an embedding of the graph's structure.
+//! Features for graphs that come without any: random numbers, or an embedding of the graph's
+//! structure.
 
 mod fastrp;
 
@@ -19,8 +20,8 @@ pub const MAX_DIM: u32 = 1 << 16;
 /// Rows that are made at a time, by all threads together.
 const ROWS_PER_CHUNK: usize = 1 << 14;
 
-/// Features generated from the graph. Parses and prints as e.g. `random:64` or `fastrp:128`, with the number of values
-/// per row, 1 to [`MAX_DIM`].
+/// Features generated from the graph. Parses and prints as e.g. `random:64` or `fastrp:128`, with
+/// the number of values per row, 1 to [`MAX_DIM`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GeneratedFeatures {
@@ -29,8 +30,8 @@ pub enum GeneratedFeatures {
         /// Values of a row.
         dim: u32,
     },
-    /// FastRP, a structural embedding by very sparse random projection: vertices with similar surroundings get similar
-    /// rows.
+    /// FastRP, a structural embedding by very sparse random projection: vertices with similar
+    /// surroundings get similar rows.
     FastRp {
         /// Values of a row.
         dim: u32,
@@ -45,8 +46,9 @@ impl GeneratedFeatures {
         }
     }
 
-    /// Writes one row for every vertex of the graph in CSC form. The rows depend on the graph and `seed` only. `fastrp`
-    /// holds two tables of all rows in single precision at its peak, 8 bytes a value.
+    /// Writes one row for every vertex of the graph in CSC form. The rows depend on the graph and
+    /// `seed` only. `fastrp` holds two tables of all rows in single precision at its peak, 8 bytes
+    /// a value.
     pub fn generate_rows(
         &self,
         indptr: &[u64],
@@ -101,10 +103,15 @@ pub(crate) fn write_rows(
 pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut values = Vec::new();
     let mib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 20);
-    let refused =
-        || Error::Option(format!("{what}: the system refuses {mib:.0} MiB of memory: ask for a smaller size"));
+    let refused = || {
+        Error::Option(format!(
+            "{what}: the system refuses {mib:.0} MiB of memory: ask for a smaller size"
+        ))
+    };
     // A system that promises more than it has would refuse only when the pages are touched.
-    let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes as u64 <= Memory::of_this_machine().total());
+    let fits = len
+        .checked_mul(size_of::<T>())
+        .is_some_and(|bytes| bytes as u64 <= Memory::of_this_machine().total());
     match fits && attempt(|| values.try_reserve_exact(len)).is_ok() {
         true => Ok(values),
         false => Err(refused()),
@@ -123,7 +130,8 @@ impl FromStr for GeneratedFeatures {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            let expected = format!("expected random:D or fastrp:D with D from 1 to {MAX_DIM}, as fastrp:128");
+            let expected =
+                format!("expected random:D or fastrp:D with D from 1 to {MAX_DIM}, as fastrp:128");
             Error::Option(format!("generated features: {expected}, got `{text}`"))
         };
         let (kind, dim) = text.split_once(':').ok_or_else(wrong)?;

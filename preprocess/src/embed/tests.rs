@@ -16,13 +16,20 @@ fn cliques() -> (Vec<u64>, Vec<u32>) {
     (indptr, indices)
 }
 
-fn rows(features: &str, indptr: &[u64], indices: &[u32], seed: u64, threads: usize) -> Vec<Vec<f32>> {
+fn rows(
+    features: &str,
+    indptr: &[u64],
+    indices: &[u32],
+    seed: u64,
+    threads: usize,
+) -> Vec<Vec<f32>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.arrow");
     let features: GeneratedFeatures = features.parse().unwrap();
     let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, features.dim()).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-    pool.install(|| features.generate_rows(indptr, indices, seed, &mut writer, &NoProgress)).unwrap();
+    pool.install(|| features.generate_rows(indptr, indices, seed, &mut writer, &NoProgress))
+        .unwrap();
     writer.finish().unwrap();
     let table = FeatureTable::open(&path).unwrap();
     (0..table.num_rows() as u32).map(|v| table.row::<f32>(v).to_vec()).collect()
@@ -31,7 +38,8 @@ fn rows(features: &str, indptr: &[u64], indices: &[u32], seed: u64, threads: usi
 /// A ring with chords of many lengths, long enough for several chunks.
 fn ring(n: u32) -> (Vec<u64>, Vec<u32>) {
     let indptr = (0..=u64::from(n)).map(|v| 3 * v).collect();
-    let indices = (0..n).flat_map(|v| [1, 2 + v % 7, 100 + v % 50].map(|step| (v + step) % n)).collect();
+    let indices =
+        (0..n).flat_map(|v| [1, 2 + v % 7, 100 + v % 50].map(|step| (v + step) % n)).collect();
     (indptr, indices)
 }
 
@@ -56,7 +64,10 @@ fn columns_have_mean_0_and_variance_1() {
             let values = rows.iter().map(|row| f64::from(row[column]));
             let mean = values.clone().sum::<f64>() / 20_000.0;
             let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / 20_000.0;
-            assert!(mean.abs() < 0.04 && (variance - 1.0).abs() < 0.05, "{features}: mean {mean}, variance {variance}");
+            assert!(
+                mean.abs() < 0.04 && (variance - 1.0).abs() < 0.05,
+                "{features}: mean {mean}, variance {variance}"
+            );
         }
     }
 }
@@ -67,9 +78,14 @@ fn fastrp_tells_surroundings_apart_and_survives_isolated_vertices() {
     for seed in 0..5 {
         let rows = rows("fastrp:64", &indptr, &indices, seed, 2);
         assert!(rows.iter().flatten().all(|value| value.is_finite()), "seed {seed}");
-        let distance = |a: usize, b: usize| -> f32 { rows[a].iter().zip(&rows[b]).map(|(x, y)| (x - y).powi(2)).sum() };
+        let distance = |a: usize, b: usize| -> f32 {
+            rows[a].iter().zip(&rows[b]).map(|(x, y)| (x - y).powi(2)).sum()
+        };
         for (a, b) in [(1, 2), (3, 7), (9, 14)] {
-            assert!(3.0 * distance(a, b) < distance(a, b ^ 8).min(distance(a ^ 8, b)), "seed {seed}: {a}, {b}");
+            assert!(
+                3.0 * distance(a, b) < distance(a, b ^ 8).min(distance(a ^ 8, b)),
+                "seed {seed}: {a}, {b}"
+            );
         }
         assert_eq!(rows[16], rows[17]);
     }
@@ -91,8 +107,12 @@ fn parses_prints_and_refuses() {
         assert_eq!(json, format!("\"{text}\""));
         assert_eq!(serde_json::from_str::<GeneratedFeatures>(&json).unwrap(), features);
     }
-    for text in ["", "random", "random:0", "fastrp:65537", "fastrp:-1", "node2vec:8", "random:64:1"] {
+    for text in ["", "random", "random:0", "fastrp:65537", "fastrp:-1", "node2vec:8", "random:64:1"]
+    {
         let error = text.parse::<GeneratedFeatures>().unwrap_err().to_string();
-        assert!(error.contains(&format!("got `{text}`")) && error.contains("fastrp:128"), "{error}");
+        assert!(
+            error.contains(&format!("got `{text}`")) && error.contains("fastrp:128"),
+            "{error}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The arrays of a dataset, streamed into `.npy` files.
 //!
-//! Features are widened to single precision (exact, but that int8 rows are multiplied by their scale), labels are int64 as
-//! torch's losses want them, and multi-label targets are float32 rows of 0 and 1. Columns are copied as they are.
+//! Features are widened to single precision (exact, but that int8 rows are multiplied by their
+//! scale), labels are int64 as torch's losses want them, and multi-label targets are float32 rows
+//! of 0 and 1. Columns are copied as they are.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,7 +20,12 @@ use crate::{Error, Result};
 const PIECE: usize = 1 << 18;
 
 /// Writes (2, m) int64: the sources, then the targets.
-pub(super) fn write_edges(source: &Source<'_>, target: &Target, name: &str, progress: &dyn Progress) -> Result<()> {
+pub(super) fn write_edges(
+    source: &Source<'_>,
+    target: &Target,
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<()> {
     let topology = source.topology();
     let m = topology.num_edges();
     let path = target.path(name)?;
@@ -47,7 +53,8 @@ pub(super) fn write_edges(source: &Source<'_>, target: &Target, name: &str, prog
 fn write_no_edges(path: &Path) -> Result<()> {
     let head = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 0), }";
     let bytes = [b"\x93NUMPY\x01\0\x76\0", format!("{head:117}\n").as_bytes()].concat();
-    let written = File::create(path).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+    let written = File::create(path)
+        .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
     written.map_err(Error::io(path))
 }
 
@@ -68,7 +75,8 @@ pub(super) fn write_features(
     Ok(())
 }
 
-/// Writes the labels of all `n` vertices: int64, or float32: (n, classes) where vertices can have several classes, or numbers.
+/// Writes the labels of all `n` vertices: int64, or float32: (n, classes) where vertices can have
+/// several classes, or numbers.
 pub(super) fn write_labels(labels: &Labels, path: &Path, n: usize) -> Result<()> {
     match labels {
         Labels::Single(labels) => {

@@ -1,14 +1,17 @@
 //! METIS's `.graph` text (METIS 5.1 manual, section 4.1.1): the undirected simple graph.
 //!
-//! Returns: vertex v + 1's line lists every vertex that an edge joins it with, in either direction, ascending, counted from
-//! 1; self-loops are dropped and each neighbour is listed once. Where the edges have a column `weight`, format 001: the weight
-//! of {u, v} is the sum over all edges u→v and v→u, halved where both directions are there (an undirected graph stores both),
-//! times a [factor](scale), and at least 1. A factor other than 1 is in a comment on the first line. A missing weight counts
-//! as 1, as in `partition --weights own`. If vertices have weights of their own, they begin the line (format 010 or 011).
-//! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Out-neighbours are gathered for
-//! a range of vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows.
-//! Cost: a scan of the indices for each range (two with weights), and a first one that counts; in memory 8 bytes per vertex, and
-//! for a range 8 bytes per vertex and 4 bytes per edge (12 with weights), at least for one vertex; also a few lines of text.
+//! Returns: vertex v + 1's line lists every vertex that an edge joins it with, in either direction,
+//! ascending, counted from 1; self-loops are dropped and each neighbour is listed once. Where the
+//! edges have a column `weight`, format 001: the weight of {u, v} is the sum over all edges u→v and
+//! v→u, halved where both directions are there (an undirected graph stores both), times a
+//! [factor](scale), and at least 1. A factor other than 1 is in a comment on the first line. A
+//! missing weight counts as 1, as in `partition --weights own`. If vertices have weights of their
+//! own, they begin the line (format 010 or 011). Idea: a line merges v's in-neighbours, which are
+//! stored, with its out-neighbours, which are not. Out-neighbours are gathered for a range of
+//! vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows. Cost:
+//! a scan of the indices for each range (two with weights), and a first one that counts; in memory
+//! 8 bytes per vertex, and for a range 8 bytes per vertex and 4 bytes per edge (12 with weights),
+//! at least for one vertex; also a few lines of text.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -49,11 +52,15 @@ pub(super) fn write(
     let (starts, odd) = out_starts(source, weights.as_ref(), progress)?;
     let entry = if weights.is_some() { 12 } else { 4 };
     let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
-    let factor = weights.as_ref().map(|weights| scale(source, &starts, &ranges, weights, progress)).transpose()?;
+    let factor = weights
+        .as_ref()
+        .map(|weights| scale(source, &starts, &ranges, weights, progress))
+        .transpose()?;
 
     let mut sink = SyncedFile::create(target.file())?;
-    let scaled =
-        factor.filter(|&factor| factor != 1.0).map(|factor| format!("edge weights are multiplied by {factor}"));
+    let scaled = factor
+        .filter(|&factor| factor != 1.0)
+        .map(|factor| format!("edge weights are multiplied by {factor}"));
     let comment = scaled.as_ref().map_or(String::new(), |scaled| format!("% {scaled}\n"));
     sink.push(comment.as_bytes())?;
     sink.push(&[b' '; HEADER])?;
@@ -87,32 +94,47 @@ pub(super) fn write(
         (each, weighted) => format!("{n} {edges} 01{} {each}", u8::from(weighted)),
     };
     let header = format!("{header:width$}\n", width = HEADER - 1);
-    let written = file.seek(SeekFrom::Start(comment.len() as u64)).and_then(|_| file.write_all(header.as_bytes()));
+    let written = file
+        .seek(SeekFrom::Start(comment.len() as u64))
+        .and_then(|_| file.write_all(header.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
     say(source, m as u64, edges, &odd, scaled, progress);
     let named = &source.dataset().manifest().vertex_weights;
     let mut holds: Vec<Part> = weights.iter().map(|_| Part::EdgeColumn(WEIGHT.into())).collect();
     holds.extend(named.iter().cloned().map(Part::NodeColumn));
-    holds.extend((named.is_empty() && !loads.is_empty()).then(|| Part::NodeColumn(VERTEX_WEIGHT.into())));
+    holds.extend(
+        (named.is_empty() && !loads.is_empty()).then(|| Part::NodeColumn(VERTEX_WEIGHT.into())),
+    );
     holds.extend(source.part_from_one());
     Ok(Written { num_edges: edges, holds })
 }
 
-fn say(source: &Source<'_>, m: u64, edges: u64, odd: &OddEdges, scaled: Option<String>, progress: &dyn Progress) {
+fn say(
+    source: &Source<'_>,
+    m: u64,
+    edges: u64,
+    odd: &OddEdges,
+    scaled: Option<String>,
+    progress: &dyn Progress,
+) {
     let name = source.one_line_name();
     let loops = match odd.self_loops {
         0 => String::new(),
         loops => format!("; {} dropped", number_of(loops, "self-loop is", "self-loops are")),
     };
     progress.note(&format!(
-        "note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of vertices{loops}"
+        "note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of \
+         vertices{loops}"
     ));
     if let Some(scaled) = scaled {
-        progress.note(&format!("note: METIS takes whole numbers with a sum below 2^31: {scaled} and rounded"));
+        progress.note(&format!(
+            "note: METIS takes whole numbers with a sum below 2^31: {scaled} and rounded"
+        ));
     }
     if odd.zero > 0 {
         progress.note(&format!(
-            "note: {} 0, which METIS does not take: a pair of vertices without another weight gets 1, the smallest",
+            "note: {} 0, which METIS does not take: a pair of vertices without another weight gets \
+             1, the smallest",
             number_of(odd.zero, "edge weight is", "edge weights are")
         ));
     }
@@ -161,7 +183,8 @@ impl OddEdges {
         match self.refused {
             0 => Ok(self),
             refused => Err(Error::Graph(format!(
-                "{} negative or infinite, and METIS takes whole numbers from 1: convert the graph with other weights, or without the edge \
+                "{} negative or infinite, and METIS takes whole numbers from 1: convert the graph \
+                 with other weights, or without the edge \
                  column `{WEIGHT}`",
                 number_of(refused, "edge weight is", "edge weights are")
             ))),
@@ -187,7 +210,9 @@ fn scale(
             let (mut found, mut line) = (PairWeights::default(), Vec::new());
             for v in vertices {
                 out.line(source, v, Some(weights), &mut line);
-                line.iter().filter(|(u, _)| (*u as usize) < v).for_each(|&(_, weight)| found.add(weight));
+                line.iter()
+                    .filter(|(u, _)| (*u as usize) < v)
+                    .for_each(|&(_, weight)| found.add(weight));
             }
             found
         });
@@ -198,7 +223,8 @@ fn scale(
     Ok(all.factor())
 }
 
-/// Offsets, `n + 1` of them, of each vertex's out-neighbours when they are sorted by vertex; and the edges that METIS has no place for.
+/// Offsets, `n + 1` of them, of each vertex's out-neighbours when they are sorted by vertex; and
+/// the edges that METIS has no place for.
 ///
 /// # Errors
 /// [`Error::Graph`] where a weight is negative or infinite.
@@ -272,12 +298,19 @@ struct OutLists<'a> {
 }
 
 impl<'a> OutLists<'a> {
-    fn gather(source: &Source<'_>, starts: &'a [u64], range: Range<usize>, weights: Option<&Weights<'_>>) -> Self {
+    fn gather(
+        source: &Source<'_>,
+        starts: &'a [u64],
+        range: Range<usize>,
+        weights: Option<&Weights<'_>>,
+    ) -> Self {
         let starts = &starts[range.start..=range.end];
         let total = (starts[range.len()] - starts[0]) as usize;
-        let next: Vec<AtomicU64> = starts[..range.len()].iter().map(|&at| AtomicU64::new(at - starts[0])).collect();
+        let next: Vec<AtomicU64> =
+            starts[..range.len()].iter().map(|&at| AtomicU64::new(at - starts[0])).collect();
         let targets: Vec<AtomicU32> = (0..total).map(|_| AtomicU32::new(0)).collect();
-        let edges: Vec<AtomicU64> = (0..weights.map_or(0, |_| total)).map(|_| AtomicU64::new(0)).collect();
+        let edges: Vec<AtomicU64> =
+            (0..weights.map_or(0, |_| total)).map(|_| AtomicU64::new(0)).collect();
         let topology = source.topology();
         let all: Vec<Range<usize>> = pieces(topology.num_edges(), CHUNK).collect();
         all.into_par_iter().for_each(|piece| {
@@ -297,10 +330,17 @@ impl<'a> OutLists<'a> {
     }
 
     /// Puts the neighbours of `v` into `line`, ascending, with their weights (1 without).
-    fn line(&self, source: &Source<'_>, v: usize, weights: Option<&Weights<'_>>, line: &mut Vec<(u32, f64)>) {
+    fn line(
+        &self,
+        source: &Source<'_>,
+        v: usize,
+        weights: Option<&Weights<'_>>,
+        line: &mut Vec<(u32, f64)>,
+    ) {
         let topology = source.topology();
         let (starts, first) = (self.starts, self.starts[0]);
-        let out = (starts[v - self.first] - first) as usize..(starts[v - self.first + 1] - first) as usize;
+        let out = (starts[v - self.first] - first) as usize
+            ..(starts[v - self.first + 1] - first) as usize;
         let inside = topology.indptr()[v] as usize..topology.indptr()[v + 1] as usize;
         let mut ends: Vec<(u32, u64)> = Vec::with_capacity(out.len() + inside.len());
         let own = inside.clone();
@@ -312,7 +352,9 @@ impl<'a> OutLists<'a> {
         line.clear();
         for group in ends.chunk_by(|a, b| a.0 == b.0) {
             let weight = weights.map_or(1.0, |weights| {
-                let weight = |&(_, e): &(u32, u64)| Some(weights.get(e as usize)).filter(|weight| !weight.is_nan());
+                let weight = |&(_, e): &(u32, u64)| {
+                    Some(weights.get(e as usize)).filter(|weight| !weight.is_nan())
+                };
                 let sum: f64 = group.iter().map(|edge| weight(edge).unwrap_or(1.0)).sum();
                 let ours = group.iter().filter(|&&(_, e)| own.contains(&(e as usize))).count();
                 if ours > 0 && ours < group.len() { sum / 2.0 } else { sum }
@@ -327,7 +369,8 @@ fn loads(source: &Source<'_>) -> Result<Vec<VertexLoads>> {
     let loads = source.dataset().vertex_weights()?;
     for VertexLoads { name, values } in &loads {
         if let Some(v) = values.iter().position(|&weight| f64::from(weight) > LARGEST) {
-            let problem = format!("vertex {v} has {name} {}, METIS takes 0 to {LARGEST}", values[v]);
+            let problem =
+                format!("vertex {v} has {name} {}, METIS takes 0 to {LARGEST}", values[v]);
             return Err(Error::input(source.dataset().path(), problem));
         }
     }

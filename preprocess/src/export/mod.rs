@@ -1,12 +1,12 @@
 //! Exports a dataset directory to the formats of other tools.
 //!
-//! Returns: a file or a folder that appears whole or not at all, and its contents. Input: a dataset whose topology
-//! passes `verify`; an index that names no vertex is an error, never a wrong line.
-//! Idea: the arrays of a dataset are mapped, and their order is the order of the edges: targets ascending, and sources
-//! ascending within a target. Every format is one pass over them. Text is formatted by chunks of edges in parallel and
-//! written in order (`text`), arrays are streamed or copied (`arrays`).
-//! Cost: one reading of the exported arrays, and memory for a few chunks per thread. METIS needs both directions of
-//! every edge; its module states its memory.
+//! Returns: a file or a folder that appears whole or not at all, and its contents. Input: a dataset
+//! whose topology passes `verify`; an index that names no vertex is an error, never a wrong line.
+//! Idea: the arrays of a dataset are mapped, and their order is the order of the edges: targets
+//! ascending, and sources ascending within a target. Every format is one pass over them. Text is
+//! formatted by chunks of edges in parallel and written in order (`text`), arrays are streamed or
+//! copied (`arrays`). Cost: one reading of the exported arrays, and memory for a few chunks per
+//! thread. METIS needs both directions of every edge; its module states its memory.
 //!
 //! ```text
 //! pyg        arrays and load.py         torch_geometric.data.Data
@@ -50,7 +50,8 @@ use source::{Part, Source};
 pub enum ExportFormat {
     /// Arrays and load.py, whose load() returns a torch_geometric.data.Data
     Pyg,
-    /// METIS's .graph text: undirected, without self-loops; weighted where the edges have a column `weight`
+    /// METIS's .graph text: undirected, without self-loops; weighted where the edges have a column
+    /// `weight`
     Metis,
     /// Matrix Market coordinate text: row = source, column = target, counted from 1
     Mtx,
@@ -91,7 +92,8 @@ pub struct ExportOptions {
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
     #[cfg_attr(feature = "cli", arg(long))]
     pub original_ids: bool,
-    /// metis: buffer for reversed edges, e.g. 4GiB or 50%; a larger one means fewer scans of the graph [default: 1GiB]
+    /// metis: buffer for reversed edges, e.g. 4GiB or 50%; a larger one means fewer scans of the
+    /// graph [default: 1GiB]
     #[cfg_attr(feature = "cli", arg(long = "buffer", value_name = "SIZE"))]
     pub memory: Option<Memory>,
     /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
@@ -118,8 +120,8 @@ pub struct Exported {
     pub reused: bool,
 }
 
-/// Writes `dataset` to `out` as `format`. One note lists the parts that the format cannot hold. A folder that was
-/// written in the same way is reused.
+/// Writes `dataset` to `out` as `format`. One note lists the parts that the format cannot hold. A
+/// folder that was written in the same way is reused.
 pub fn export(
     dataset: &Dataset,
     format: ExportFormat,
@@ -145,7 +147,8 @@ pub fn export(
     let left_out = source.parts().into_iter().filter(|part| !written.holds.contains(part));
     let left_out: Vec<String> = left_out.map(|part| part.to_string()).collect();
     if !left_out.is_empty() {
-        progress.note(&format!("note: {format} has no place for {}: left out", left_out.join(", ")));
+        progress
+            .note(&format!("note: {format} has no place for {}: left out", left_out.join(", ")));
     }
     target.finish(record, written.num_edges, left_out)
 }
@@ -163,7 +166,9 @@ impl ExportOptions {
     fn check(&self, format: ExportFormat) -> Result<()> {
         use ExportFormat as F;
         let refuse = |option: &str, of: &str| {
-            Err(crate::Error::Option(format!("{option} is for --format {of}, not {format}: leave it out")))
+            Err(crate::Error::Option(format!(
+                "{option} is for --format {of}, not {format}: leave it out"
+            )))
         };
         if self.original_ids && !matches!(format, F::Snap | F::Parquet) {
             return refuse("--original-ids", "snap or parquet");

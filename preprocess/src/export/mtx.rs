@@ -1,8 +1,10 @@
-//! Matrix Market coordinate text (Boisvert, Pozo, Remington, NISTIR 5935, 1996): the adjacency matrix.
+//! Matrix Market coordinate text (Boisvert, Pozo, Remington, NISTIR 5935, 1996): the adjacency
+//! matrix.
 //!
-//! An edge from u to v is the entry in row u + 1 and column v + 1, so that row u lists what u points to. The matrix is
-//! `general` and `pattern`; where the edges have a column `weight` it is `real`, or `integer` of whole numbers, and the weight is the entry. An edge that is
-//! stored twice is written twice: readers add the entries up.
+//! An edge from u to v is the entry in row u + 1 and column v + 1, so that row u lists what u
+//! points to. The matrix is `general` and `pattern`; where the edges have a column `weight` it is
+//! `real`, or `integer` of whole numbers, and the weight is the entry. An edge that is stored twice
+//! is written twice: readers add the entries up.
 
 use gsplit_store::{Progress, Unit};
 
@@ -14,7 +16,11 @@ use super::text::{push_float, push_int, write_lines};
 use crate::Result;
 
 /// Writes the file.
-pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Progress) -> Result<Written> {
+pub(super) fn write(
+    source: &Source<'_>,
+    target: &mut Target,
+    progress: &dyn Progress,
+) -> Result<Written> {
     let topology = source.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
     let weights = source.weights()?;
@@ -26,7 +32,9 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
     let mut sink = SyncedFile::create(target.file())?;
     let name = source.one_line_name();
     sink.push(format!("%%MatrixMarket matrix coordinate {field} general\n").as_bytes())?;
-    sink.push(format!("% {name}: row = source, column = target of an edge\n{n} {n} {m}\n").as_bytes())?;
+    sink.push(
+        format!("% {name}: row = source, column = target of an edge\n{n} {n} {m}\n").as_bytes(),
+    )?;
     let stage = progress.stage("writing the matrix", Some(m as u64), Unit::Items("edges"));
     write_lines(&mut sink, m, false, &*stage, |range, text| {
         source.check(range.clone())?;

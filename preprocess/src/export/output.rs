@@ -1,7 +1,9 @@
-//! Target of an export: it is written next to its final place, and moved there in one step when it is complete.
+//! Target of an export: it is written next to its final place, and moved there in one step when it
+//! is complete.
 //!
-//! A folder is a [`Staging`] directory with `gsplit-export.json` in it ([`Record`]), which lets `--force` know that it may
-//! be replaced, and the same command that it is finished. A single file is staged in the same way, and has no such record.
+//! A folder is a [`Staging`] directory with `gsplit-export.json` in it ([`Record`]), which lets
+//! `--force` know that it may be replaced, and the same command that it is finished. A single file
+//! is staged in the same way, and has no such record.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -66,10 +68,10 @@ impl Record {
             original_ids: options.original_ids,
             tool_version: env!("CARGO_PKG_VERSION").into(),
             num_vertices: dataset.num_vertices() as u64,
-            labels: dataset
-                .manifest()
-                .label_shape()
-                .map(|label_shape| ExportedLabels { label_shape, class_names: dataset.manifest().class_names.clone() }),
+            labels: dataset.manifest().label_shape().map(|label_shape| ExportedLabels {
+                label_shape,
+                class_names: dataset.manifest().class_names.clone(),
+            }),
             num_edges: 0,
             left_out: Vec::new(),
             bytes: 0,
@@ -82,7 +84,8 @@ impl Record {
         let found: Self = serde_json::from_slice(&text).ok()?;
         let Self { num_edges, left_out, bytes, .. } = found.clone();
         let is_same = found == Self { num_edges, left_out, bytes, ..self.clone() };
-        let weight = weigh(out).ok().filter(|weight| is_same && weight.1 == bytes + text.len() as u64)?;
+        let weight =
+            weigh(out).ok().filter(|weight| is_same && weight.1 == bytes + text.len() as u64)?;
         Some(found.exported(out.into(), weight, true))
     }
 
@@ -137,11 +140,17 @@ impl Target {
     }
 
     /// Makes the export visible.
-    pub fn finish(self, mut record: Record, num_edges: u64, left_out: Vec<String>) -> Result<Exported> {
+    pub fn finish(
+        self,
+        mut record: Record,
+        num_edges: u64,
+        left_out: Vec<String>,
+    ) -> Result<Exported> {
         (record.num_edges, record.left_out) = (num_edges, left_out);
         let weight = if self.format.is_folder() {
             record.bytes = weigh(&self.staging.path(""))?.1;
-            let text = serde_json::to_string_pretty(&record).map_err(|error| Error::Option(error.to_string()))?;
+            let text = serde_json::to_string_pretty(&record)
+                .map_err(|error| Error::Option(error.to_string()))?;
             self.write(Mark::EXPORT.file, &format!("{text}\n"))?;
             weigh(&self.staging.path(""))?
         } else {
@@ -184,7 +193,8 @@ impl SyncedFile {
 
     /// Flushes and fsyncs.
     pub fn finish(self) -> Result<File> {
-        let file = self.out.into_inner().map_err(|error| Error::io(&self.path)(error.into_error()))?;
+        let file =
+            self.out.into_inner().map_err(|error| Error::io(&self.path)(error.into_error()))?;
         file.sync_all().map_err(Error::io(&self.path))?;
         Ok(file)
     }

@@ -6,9 +6,9 @@
 //!                            a vertex: a list of 0 and 1), label_name where classes have names, split (train, valid, test or null), feat, and the node columns
 //! ```
 //!
-//! Rows are in the dataset's order. Features are widened to float32 lists; every vertex has a row of nodes, so isolated ones
-//! are kept. A part holds at most [`EDGES_PER_PART`] edges or about [`PART_BYTES`] of nodes; each thread writes one part at a
-//! time and holds one row group of it.
+//! Rows are in the dataset's order. Features are widened to float32 lists; every vertex has a row
+//! of nodes, so isolated ones are kept. A part holds at most [`EDGES_PER_PART`] edges or about
+//! [`PART_BYTES`] of nodes; each thread writes one part at a time and holds one row group of it.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, FixedSizeListArray, Float32Array, Int8Array, Int32Array, Int64Array, PrimitiveArray,
-    RecordBatch, StringArray,
+    ArrayRef, ArrowPrimitiveType, FixedSizeListArray, Float32Array, Int8Array, Int32Array,
+    Int64Array, PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow_schema::{ArrowError, Field, Schema};
 use gsplit_store::{ColumnFile, Element, Error as StoreError, Progress, Stage, Unit};
@@ -65,7 +66,8 @@ pub(super) fn write(
     let topology = source.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
     let original = if options.original_ids { Some(source.wanted_original()?) } else { None };
-    let edge_bytes = ROW_BYTES + source.edge_columns.iter().map(|(_, column)| row_bytes(column)).sum::<usize>();
+    let edge_bytes =
+        ROW_BYTES + source.edge_columns.iter().map(|(_, column)| row_bytes(column)).sum::<usize>();
     let stage = progress.stage("writing edges", Some(m as u64), Unit::Items("edges"));
     let rows = |range: Range<usize>| edge_rows(source, original.as_ref(), range);
     write_table(target, "edges", m, EDGES_PER_PART, edge_bytes, &["src", "dst"], &*stage, rows)?;
@@ -90,8 +92,8 @@ fn row_bytes(column: &ColumnFile) -> usize {
     column.bytes().len() / column.rows().max(1)
 }
 
-/// Writes a table of `total` rows by parts; `rows` makes the columns of a range. One part at least is written, so that the
-/// columns of an empty table are known too.
+/// Writes a table of `total` rows by parts; `rows` makes the columns of a range. One part at least
+/// is written, so that the columns of an empty table are known too.
 #[expect(clippy::too_many_arguments, reason = "one table: where, how large, and its rows")]
 fn write_table(
     target: &Target,
@@ -108,42 +110,53 @@ fn write_table(
         parts.push(0..0);
     }
     let parts = parts.into_iter().enumerate();
-    let parts = parts.map(|(i, part)| Ok((target.path(&format!("{name}/part-{i:05}.parquet"))?, part)));
+    let parts =
+        parts.map(|(i, part)| Ok((target.path(&format!("{name}/part-{i:05}.parquet"))?, part)));
     let batch = (BATCH_BYTES / row_bytes).max(1);
-    parts.collect::<Result<Vec<(PathBuf, Range<usize>)>>>()?.into_par_iter().try_for_each(|(path, part)| {
-        let first = rows(part.start..part.start)?;
-        let mut writer = open(&path, &first, (GROUP_BYTES / row_bytes).max(1), ids)?;
-        for start in part.clone().step_by(batch) {
-            let range = start..part.end.min(start + batch);
-            let count = range.len() as u64;
-            let batch = record_batch(&rows(range)?).map_err(|error| failed(&path, error.into()))?;
-            writer.write(&batch).map_err(|error| failed(&path, error))?;
-            stage.advance(count);
-        }
-        let file = writer.into_inner().map_err(|error| failed(&path, error))?;
-        file.sync_all().map_err(Error::io(&path))
-    })
+    parts.collect::<Result<Vec<(PathBuf, Range<usize>)>>>()?.into_par_iter().try_for_each(
+        |(path, part)| {
+            let first = rows(part.start..part.start)?;
+            let mut writer = open(&path, &first, (GROUP_BYTES / row_bytes).max(1), ids)?;
+            for start in part.clone().step_by(batch) {
+                let range = start..part.end.min(start + batch);
+                let count = range.len() as u64;
+                let batch =
+                    record_batch(&rows(range)?).map_err(|error| failed(&path, error.into()))?;
+                writer.write(&batch).map_err(|error| failed(&path, error))?;
+                stage.advance(count);
+            }
+            let file = writer.into_inner().map_err(|error| failed(&path, error))?;
+            file.sync_all().map_err(Error::io(&path))
+        },
+    )
 }
 
 /// A part's writer. Ids, which mostly ascend, are stored as differences.
 fn open(path: &Path, columns: &Columns, group: usize, ids: &[&str]) -> Result<ArrowWriter<File>> {
     let schema = record_batch(columns).map_err(|error| failed(path, error.into()))?.schema();
     let level = ZstdLevel::try_new(3).map_err(|error| failed(path, error))?;
-    let mut properties =
-        WriterProperties::builder().set_compression(Compression::ZSTD(level)).set_max_row_group_row_count(Some(group));
-    for &id in ids.iter().filter(|&&id| schema.field_with_name(id).is_ok_and(|field| field.data_type().is_integer())) {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_row_count(Some(group));
+    for &id in ids
+        .iter()
+        .filter(|&&id| schema.field_with_name(id).is_ok_and(|field| field.data_type().is_integer()))
+    {
         let column = ColumnPath::from(id);
         properties = properties
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
     }
     let file = File::create(path).map_err(Error::io(path))?;
-    ArrowWriter::try_new(file, schema, Some(properties.build())).map_err(|error| failed(path, error))
+    ArrowWriter::try_new(file, schema, Some(properties.build()))
+        .map_err(|error| failed(path, error))
 }
 
 fn record_batch(columns: &Columns) -> Result<RecordBatch, ArrowError> {
     let nullable = |name: &str| matches!(name, "label" | LABEL_NAME | "split");
-    let fields = columns.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), nullable(name)));
+    let fields = columns
+        .iter()
+        .map(|(name, array)| Field::new(name, array.data_type().clone(), nullable(name)));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     RecordBatch::try_new(schema, columns.iter().map(|(_, array)| array.clone()).collect())
 }
@@ -158,9 +171,14 @@ fn failed(path: &Path, error: ParquetError) -> Error {
     }
 }
 
-fn edge_rows(source: &Source<'_>, original: Option<&Original>, range: Range<usize>) -> Result<Columns> {
+fn edge_rows(
+    source: &Source<'_>,
+    original: Option<&Original>,
+    range: Range<usize>,
+) -> Result<Columns> {
     source.check(range.clone())?;
-    let (mut sources, mut targets) = (Vec::with_capacity(range.len()), Vec::with_capacity(range.len()));
+    let (mut sources, mut targets) =
+        (Vec::with_capacity(range.len()), Vec::with_capacity(range.len()));
     for_each_edge(source.topology(), range.clone(), |_, u, v| {
         sources.push(u);
         targets.push(v);
@@ -184,7 +202,9 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
     let ids = Int64Array::from_iter_values(vertices.clone().map(i64::from));
     let mut columns: Columns = match &source.original {
         // The ids of the table match the ids of its edges.
-        Some(original) if by_original => vec![("id".into(), original_ids(source, original, vertices.clone())?)],
+        Some(original) if by_original => {
+            vec![("id".into(), original_ids(source, original, vertices.clone())?)]
+        }
         Some(original) => {
             vec![
                 ("id".into(), Arc::new(ids)),
@@ -205,18 +225,25 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
             }
         }
         Some(Labels::Number(numbers)) => {
-            let numbers = numbers[range.clone()].iter().map(|&number| (!number.is_nan()).then_some(number));
+            let numbers =
+                numbers[range.clone()].iter().map(|&number| (!number.is_nan()).then_some(number));
             columns.push(("label".into(), Arc::new(Float32Array::from_iter(numbers))));
         }
         Some(Labels::Multi(labels)) => {
             let classes = labels.num_classes();
-            let bits = vertices.clone().flat_map(|v| (0..classes).map(move |class| i8::from(labels.has(v, class))));
-            columns.push(("label".into(), list(Arc::new(Int8Array::from_iter_values(bits)), classes as usize)?));
+            let bits = vertices
+                .clone()
+                .flat_map(|v| (0..classes).map(move |class| i8::from(labels.has(v, class))));
+            columns.push((
+                "label".into(),
+                list(Arc::new(Int8Array::from_iter_values(bits)), classes as usize)?,
+            ));
         }
     }
     if !source.splits.is_empty() {
         let splits = source.splits_of(range.clone());
-        let names = splits.into_iter().map(|split| split.map(|which| source.splits[which].0.name()));
+        let names =
+            splits.into_iter().map(|split| split.map(|which| source.splits[which].0.name()));
         columns.push(("split".into(), Arc::new(StringArray::from_iter(names))));
     }
     if let Some(table) = &source.features {
@@ -224,7 +251,10 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
         columns.push(("feat".into(), list(Arc::new(Float32Array::from(rows)), table.dim())?));
     }
     for (name, column) in &source.node_columns {
-        columns.push((free_name(name, &["id", LABEL_NAME, "split"]), column_array(column, range.clone())?));
+        columns.push((
+            free_name(name, &["id", LABEL_NAME, "split"]),
+            column_array(column, range.clone())?,
+        ));
     }
     Ok(columns)
 }
@@ -234,10 +264,15 @@ fn free_name(name: &str, taken: &[&str]) -> String {
     if taken.contains(&name) { format!("{name}_") } else { name.to_string() }
 }
 
-fn original_ids(source: &Source<'_>, original: &Original, vertices: impl Iterator<Item = u32>) -> Result<ArrayRef> {
+fn original_ids(
+    source: &Source<'_>,
+    original: &Original,
+    vertices: impl Iterator<Item = u32>,
+) -> Result<ArrayRef> {
     Ok(match original {
         Original::Names(names) => {
-            let names = vertices.map(|v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
+            let names =
+                vertices.map(|v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
             Arc::new(StringArray::from(names))
         }
         Original::Numbers(ids) => {
@@ -245,7 +280,8 @@ fn original_ids(source: &Source<'_>, original: &Original, vertices: impl Iterato
                 let id = ids.get(v as usize);
                 i64::try_from(id).map_err(|_| {
                     let path = source.dataset().path().join("nodes/original_id.npy");
-                    let problem = format!("vertex {v} has the original id {id}, tables hold ids below 2^63");
+                    let problem =
+                        format!("vertex {v} has the original id {id}, tables hold ids below 2^63");
                     Error::from(StoreError::Corrupt { path, problem })
                 })
             };
@@ -256,15 +292,20 @@ fn original_ids(source: &Source<'_>, original: &Original, vertices: impl Iterato
 
 /// `values` as lists of `width`.
 fn list(values: ArrayRef, width: usize) -> Result<ArrayRef> {
-    let problem = || Error::Graph(format!("rows of {width} values: Parquet lists hold fewer than 2^31"));
+    let problem =
+        || Error::Graph(format!("rows of {width} values: Parquet lists hold fewer than 2^31"));
     let item = Arc::new(Field::new("item", values.data_type().clone(), false));
     let width = i32::try_from(width).map_err(|_| problem())?;
     Ok(Arc::new(FixedSizeListArray::try_new(item, width, values, None).map_err(|_| problem())?))
 }
 
-/// Rows `range` of a column, as lists where it is wide. Half precision is widened: few readers know it.
+/// Rows `range` of a column, as lists where it is wide. Half precision is widened: few readers know
+/// it.
 fn column_array(column: &ColumnFile, range: Range<usize>) -> Result<ArrayRef> {
-    fn primitive<T: ArrowPrimitiveType>(column: &ColumnFile, range: Range<usize>) -> Result<ArrayRef>
+    fn primitive<T: ArrowPrimitiveType>(
+        column: &ColumnFile,
+        range: Range<usize>,
+    ) -> Result<ArrayRef>
     where
         T::Native: Element,
     {

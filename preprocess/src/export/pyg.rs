@@ -22,11 +22,24 @@ use crate::Result;
 /// The loader.
 const LOAD: &str = include_str!("load.py");
 /// Attributes that a node column may not take.
-const TAKEN: [&str; 9] =
-    ["x", "y", "edge_index", "edge_attr", "edge_weight", "train_mask", "val_mask", "test_mask", "num_nodes"];
+const TAKEN: [&str; 9] = [
+    "x",
+    "y",
+    "edge_index",
+    "edge_attr",
+    "edge_weight",
+    "train_mask",
+    "val_mask",
+    "test_mask",
+    "num_nodes",
+];
 
 /// Writes the folder.
-pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Progress) -> Result<Written> {
+pub(super) fn write(
+    source: &Source<'_>,
+    target: &mut Target,
+    progress: &dyn Progress,
+) -> Result<Written> {
     let n = source.topology().num_vertices();
     write_edges(source, target, "edge_index.npy", progress)?;
     if let Some(table) = &source.features {
@@ -67,6 +80,7 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
 
 /// A column's name as one of Python.
 fn attribute(prefix: &str, name: &str) -> String {
-    let first = if prefix.is_empty() && name.starts_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
+    let first =
+        if prefix.is_empty() && name.starts_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
     format!("{prefix}{first}{}", name.replace('-', "_"))
 }

@@ -1,7 +1,8 @@
-//! An edge list as SNAP publishes them: `#` comments, then `FROM<tab>TO` lines; gzip where the name ends in `.gz`.
+//! An edge list as SNAP publishes them: `#` comments, then `FROM<tab>TO` lines; gzip where the name
+//! ends in `.gz`.
 //!
-//! The header states the numbers of vertices and edges. A vertex without edges is in no line; with the dataset's own ids,
-//! which are 0 to n - 1, the header's count keeps it.
+//! The header states the numbers of vertices and edges. A vertex without edges is in no line; with
+//! the dataset's own ids, which are 0 to n - 1, the header's count keeps it.
 
 use gsplit_store::{Progress, Unit};
 
@@ -25,7 +26,8 @@ pub(super) fn write(
     let original = if options.original_ids { Some(source.wanted_original()?) } else { None };
     let mut sink = SyncedFile::create(target.file())?;
     let name = source.one_line_name();
-    let head = format!("# Directed graph: {name}\n# Nodes: {n} Edges: {m}\n# FromNodeId\tToNodeId\n");
+    let head =
+        format!("# Directed graph: {name}\n# Nodes: {n} Edges: {m}\n# FromNodeId\tToNodeId\n");
     sink.push(&if gzip { compress(head.as_bytes())? } else { head.into_bytes() })?;
     let stage = progress.stage("writing the edges", Some(m as u64), Unit::Items("edges"));
     write_lines(&mut sink, m, gzip, &*stage, |range, text| {
@@ -53,8 +55,12 @@ fn push_id(text: &mut Vec<u8>, original: Option<&Original>, v: u32) -> Result<()
         Some(Original::Names(names)) => {
             let name = names.get(v)?;
             if name.is_empty() || name.starts_with('#') || name.contains(char::is_whitespace) {
-                let problem = "cannot stand in an edge list: leave --original-ids out, or export as parquet";
-                return Err(Error::Graph(format!("the original id `{}` {problem}", name.escape_debug())));
+                let problem =
+                    "cannot stand in an edge list: leave --original-ids out, or export as parquet";
+                return Err(Error::Graph(format!(
+                    "the original id `{}` {problem}",
+                    name.escape_debug()
+                )));
             }
             text.extend_from_slice(name.as_bytes());
         }

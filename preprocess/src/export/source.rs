@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use gsplit_store::{
-    Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype, FeatureTable, LabelShape,
-    MultiLabels, Names, OriginalIds, Split, Topology,
+    Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype,
+    FeatureTable, LabelShape, MultiLabels, Names, OriginalIds, Split, Topology,
 };
 use half::{bf16, f16};
 
@@ -110,7 +110,8 @@ impl<'a> Source<'a> {
             (Some(names), _) => Some(Original::Names(names)),
             (None, ids) => ids.map(Original::Numbers),
         };
-        let named = |name: &String, column: gsplit_store::Result<ColumnFile>| Ok((name.clone(), column?));
+        let named =
+            |name: &String, column: gsplit_store::Result<ColumnFile>| Ok((name.clone(), column?));
         Ok(Self {
             dataset,
             features: if manifest.features.is_some() { Some(dataset.features()?) } else { None },
@@ -120,10 +121,16 @@ impl<'a> Source<'a> {
                 .into_iter()
                 .map(|split| Ok((split, dataset.split(split)?)))
                 .collect::<Result<_>>()?,
-            node_columns: (manifest.columns.keys().map(|name| named(name, dataset.node_column(name))))
-                .collect::<Result<_>>()?,
-            edge_columns: (manifest.edge_columns.keys().map(|name| named(name, dataset.edge_column(name))))
-                .collect::<Result<_>>()?,
+            node_columns: (manifest
+                .columns
+                .keys()
+                .map(|name| named(name, dataset.node_column(name))))
+            .collect::<Result<_>>()?,
+            edge_columns: (manifest
+                .edge_columns
+                .keys()
+                .map(|name| named(name, dataset.edge_column(name))))
+            .collect::<Result<_>>()?,
             original,
         })
     }
@@ -150,7 +157,8 @@ impl<'a> Source<'a> {
             None => Ok(()),
             Some(at) => {
                 let path = self.dataset.path().join("topology/indices.npy");
-                let problem = format!("edge {} comes from a vertex that is not below {n}", first + at);
+                let problem =
+                    format!("edge {} comes from a vertex that is not below {n}", first + at);
                 Err(StoreError::Corrupt { path, problem }.into())
             }
         }
@@ -188,7 +196,8 @@ impl<'a> Source<'a> {
 
     /// The weights of the edges, where there is a column `weight` of one value an edge.
     pub fn weights(&self) -> Result<Option<Weights<'_>>> {
-        let column = self.edge_columns.iter().find(|(name, column)| name == WEIGHT && column.width() == 1);
+        let column =
+            self.edge_columns.iter().find(|(name, column)| name == WEIGHT && column.width() == 1);
         let Some((_, column)) = column else { return Ok(None) };
         Ok(Some(match column.descr() {
             "<f4" => Weights::F32(column.as_slice()?),
@@ -204,7 +213,8 @@ impl<'a> Source<'a> {
             Some(Original::Names(names)) => Ok(Original::Names(names.clone())),
             None => {
                 let path = self.dataset.path().to_path_buf();
-                let remedy = "its ids are those of its input already: leave --original-ids out".to_string();
+                let remedy =
+                    "its ids are those of its input already: leave --original-ids out".to_string();
                 Err(StoreError::Missing { path, what: "original ids".into(), remedy }.into())
             }
         }
@@ -224,13 +234,20 @@ impl<'a> Source<'a> {
 }
 
 /// The feature rows of `vertices` as single precision, row after row.
-pub(crate) fn f32_rows(table: &FeatureTable, vertices: impl ExactSizeIterator<Item = u32>) -> Vec<f32> {
+pub(crate) fn f32_rows(
+    table: &FeatureTable,
+    vertices: impl ExactSizeIterator<Item = u32>,
+) -> Vec<f32> {
     let mut rows = Vec::with_capacity(vertices.len() * table.dim());
     for v in vertices {
         match table.dtype() {
             FeatureDtype::F32 => rows.extend_from_slice(table.row::<f32>(v)),
-            FeatureDtype::F16 => rows.extend(table.row::<f16>(v).iter().map(|value| value.to_f32())),
-            FeatureDtype::Bf16 => rows.extend(table.row::<bf16>(v).iter().map(|value| value.to_f32())),
+            FeatureDtype::F16 => {
+                rows.extend(table.row::<f16>(v).iter().map(|value| value.to_f32()))
+            }
+            FeatureDtype::Bf16 => {
+                rows.extend(table.row::<bf16>(v).iter().map(|value| value.to_f32()))
+            }
             FeatureDtype::I8 => {
                 let scale = table.scale(v);
                 rows.extend(table.row::<i8>(v).iter().map(|&value| scale * f32::from(value)));
@@ -244,6 +261,9 @@ pub(crate) fn f32_rows(table: &FeatureTable, vertices: impl ExactSizeIterator<It
 pub(super) fn column_rows<T: Element>(column: &ColumnFile, range: Range<usize>) -> Result<&[T]> {
     let width = column.width();
     column.as_slice::<T>()?.get(range.start * width..range.end * width).ok_or_else(|| {
-        Error::input(column.path(), format!("expected rows up to {}, found {}", range.end, column.rows()))
+        Error::input(
+            column.path(),
+            format!("expected rows up to {}, found {}", range.end, column.rows()),
+        )
     })
 }

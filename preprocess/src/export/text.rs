@@ -27,7 +27,8 @@ pub(super) fn push_float(text: &mut Vec<u8>, value: impl zmij::Float) {
     text.extend_from_slice(zmij::Buffer::new().format(value).as_bytes());
 }
 
-/// Formats the lines `0..total` by chunks and appends them to `sink`. `format` appends the lines of a range.
+/// Formats the lines `0..total` by chunks and appends them to `sink`. `format` appends the lines of
+/// a range.
 pub(super) fn write_lines(
     sink: &mut SyncedFile,
     total: usize,
@@ -38,7 +39,8 @@ pub(super) fn write_lines(
     write_pieces(sink, pieces(total, CHUNK), gzip, stage, format)
 }
 
-/// [`write_lines`] for given ranges. With `gzip` every chunk is a gzip member of its own: readers see one text.
+/// [`write_lines`] for given ranges. With `gzip` every chunk is a gzip member of its own: readers
+/// see one text.
 pub(super) fn write_pieces(
     sink: &mut SyncedFile,
     ranges: impl Iterator<Item = Range<usize>>,

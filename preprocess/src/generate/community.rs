@@ -1,14 +1,15 @@
 //! Degree-corrected planted partition: communities to be recognised, with power-law degrees.
 //!
-//! Returns: any edge by its number; labels, and features that become telling only when neighbours are averaged. Input: at
-//! least two communities, and no more than vertices.
-//! Idea: an edge picks a community, stays in it or, with probability `mixing`, leads to another, and picks its ends by their
-//! propensity, the expected degree. The propensity of a community's vertex at relative rank x is (x + r)^-a with
-//! a = 1/(exponent - 1), which gives a power law of degrees; its distribution function has a closed inverse, so no table is
-//! needed. The offset r caps the largest expected degree at √(community size · mean degree), where two hubs of a community
-//! are joined about once: more would only be merged as duplicates.
-//! Source: Karrer, Newman, "Stochastic blockmodels and community structure in networks", Phys. Rev. E 83, 2011, section II.
-//! Cost: O(1) an edge, O(feature dimension) a vertex.
+//! Returns: any edge by its number; labels, and features that become telling only when neighbours
+//! are averaged. Input: at least two communities, and no more than vertices. Idea: an edge picks a
+//! community, stays in it or, with probability `mixing`, leads to another, and picks its ends by
+//! their propensity, the expected degree. The propensity of a community's vertex at relative rank x
+//! is (x + r)^-a with a = 1/(exponent - 1), which gives a power law of degrees; its distribution
+//! function has a closed inverse, so no table is needed. The offset r caps the largest expected
+//! degree at √(community size · mean degree), where two hubs of a community are joined about once:
+//! more would only be merged as duplicates. Source: Karrer, Newman, "Stochastic blockmodels and
+//! community structure in networks", Phys. Rev. E 83, 2011, section II. Cost: O(1) an edge,
+//! O(feature dimension) a vertex.
 
 use std::ops::Range;
 
@@ -52,7 +53,10 @@ pub struct CommunityOptions {
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 0.0))]
     pub label_noise: f64,
     /// Shares of the vertices for training, validation and testing, chosen at random
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.5,0.25,0.25"))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.5,0.25,0.25")
+    )]
     pub random_split: RandomSplit,
 }
 
@@ -60,11 +64,26 @@ impl CommunityOptions {
     pub(super) fn check(&self) -> Result<()> {
         let limit = self.graph.vertices.min(MAX_CLASSES);
         let problems = [
-            (!(2..=limit).contains(&self.classes), "--classes", format!("2 to {limit}"), f64::from(self.classes)),
-            (!(2.1..=100.0).contains(&self.exponent), "--exponent", "2.1 to 100".into(), self.exponent),
+            (
+                !(2..=limit).contains(&self.classes),
+                "--classes",
+                format!("2 to {limit}"),
+                f64::from(self.classes),
+            ),
+            (
+                !(2.1..=100.0).contains(&self.exponent),
+                "--exponent",
+                "2.1 to 100".into(),
+                self.exponent,
+            ),
             (!(0.0..=1.0).contains(&self.mixing), "--mixing", "0 to 1".into(), self.mixing),
             (!(0.0..=1e6).contains(&self.noise), "--noise", "0 to 1e6".into(), self.noise),
-            (!(0.0..=1.0).contains(&self.label_noise), "--label-noise", "0 to 1".into(), self.label_noise),
+            (
+                !(0.0..=1.0).contains(&self.label_noise),
+                "--label-noise",
+                "0 to 1".into(),
+                self.label_noise,
+            ),
             (
                 !(1..=MAX_DIM).contains(&self.feature_dim),
                 "--feature-dim",
@@ -74,9 +93,9 @@ impl CommunityOptions {
         ];
         match problems.into_iter().find(|(wrong, ..)| *wrong) {
             None => Ok(()),
-            Some((_, option, expected, got)) => {
-                Err(Error::Option(format!("{option}: expected a number from {expected}, got {got}")))
-            }
+            Some((_, option, expected, got)) => Err(Error::Option(format!(
+                "{option}: expected a number from {expected}, got {got}"
+            ))),
         }
     }
 
@@ -91,8 +110,8 @@ impl CommunityOptions {
         communities.par_iter().enumerate().map(label).collect()
     }
 
-    /// Writes the feature rows: the centre of the vertex's community, a standard normal vector, plus normal noise; scaled to
-    /// variance 1. Two centres are about √(2·dim) apart.
+    /// Writes the feature rows: the centre of the vertex's community, a standard normal vector,
+    /// plus normal noise; scaled to variance 1. Two centres are about √(2·dim) apart.
     pub(super) fn write_features(
         &self,
         communities: &[u32],
@@ -102,7 +121,10 @@ impl CommunityOptions {
         let dim = self.feature_dim as usize;
         let mut centres = vec![0.0; self.classes as usize * dim];
         let centre_key = Purpose::Centroids.key(self.graph.seed);
-        centres.chunks_mut(dim).enumerate().for_each(|(class, centre)| fill_normal(&centre_key, class as u32, centre));
+        centres
+            .chunks_mut(dim)
+            .enumerate()
+            .for_each(|(class, centre)| fill_normal(&centre_key, class as u32, centre));
 
         let noise = self.noise * (f64::from(self.feature_dim) / 2.0).sqrt();
         let scale = (1.0 + noise * noise).sqrt().recip();
@@ -111,7 +133,9 @@ impl CommunityOptions {
         write_rows(writer, communities.len(), progress, |v, row| {
             fill_normal(&key, v, row);
             let centre = &centres[communities[v as usize] as usize * dim..][..dim];
-            row.iter_mut().zip(centre).for_each(|(value, centre)| *value = *value * noise + centre * scale);
+            row.iter_mut()
+                .zip(centre)
+                .for_each(|(value, centre)| *value = *value * noise + centre * scale);
         })
     }
 }
@@ -126,7 +150,8 @@ pub(super) struct Planted {
     power: f64,
     /// r, in units of the community's size.
     offset: f64,
-    /// r^(1-a) and (1 + r)^(1-a), between which the distribution function is linear in the random number.
+    /// r^(1-a) and (1 + r)^(1-a), between which the distribution function is linear in the random
+    /// number.
     ends: [f64; 2],
 }
 
@@ -139,7 +164,15 @@ impl Planted {
         let size = f64::from(vertices) / f64::from(options.classes);
         let offset = offset_for_peak(power, (size / mean_degree).sqrt());
         let ends = [offset.powf(power), (1.0 + offset).powf(power)];
-        Self { vertices, classes: options.classes, mixing: options.mixing as f32, seed, power, offset, ends }
+        Self {
+            vertices,
+            classes: options.classes,
+            mixing: options.mixing as f32,
+            seed,
+            power,
+            offset,
+            ends,
+        }
     }
 
     /// The community of every vertex; the vertex at position `p` is `order[p]`.
@@ -155,7 +188,9 @@ impl Planted {
 
     /// Positions of a community.
     fn members(&self, class: u32) -> Range<usize> {
-        let start = |class| (u64::from(class) * u64::from(self.vertices) / u64::from(self.classes)) as usize;
+        let start = |class| {
+            (u64::from(class) * u64::from(self.vertices) / u64::from(self.classes)) as usize
+        };
         start(class)..start(class + 1)
     }
 
@@ -178,13 +213,14 @@ impl Model for Planted {
         let mut draws = Draws::new(&key, item);
         let from = draws.below(self.classes);
         let leaves = draws.unit_f32() < self.mixing;
-        let to = if leaves { (from + 1 + draws.below(self.classes - 1)) % self.classes } else { from };
+        let to =
+            if leaves { (from + 1 + draws.below(self.classes - 1)) % self.classes } else { from };
         (self.draw_member(from, &mut draws), self.draw_member(to, &mut draws))
     }
 }
 
-/// The offset r at which the largest propensity is `peak` times the mean: (1-a) r^-a / ((1+r)^(1-a) - r^(1-a)) = peak, by
-/// bisection. A peak of 1 or less gives nearly equal propensities.
+/// The offset r at which the largest propensity is `peak` times the mean: (1-a) r^-a / ((1+r)^(1-a) -
+/// r^(1-a)) = peak, by bisection. A peak of 1 or less gives nearly equal propensities.
 fn offset_for_peak(power: f64, peak: f64) -> f64 {
     let peak_at = |r: f64| power * r.powf(power - 1.0) / ((1.0 + r).powf(power) - r.powf(power));
     let (mut low, mut high) = (1e-12f64.ln(), 1e4f64.ln());

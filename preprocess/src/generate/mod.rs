@@ -1,7 +1,8 @@
 //! Graphs made up by a seed, of any size.
 //!
-//! Every edge, label and feature row is drawn from its own Philox sequence, so a dataset depends on its options only, not on
-//! the number of threads. Vertex ids are a random permutation of the generator's own numbering: ranges of ids mean nothing.
+//! Every edge, label and feature row is drawn from its own Philox sequence, so a dataset depends on
+//! its options only, not on the number of threads. Vertex ids are a random permutation of the
+//! generator's own numbering: ranges of ids mean nothing.
 
 pub mod community;
 pub mod rmat;
@@ -11,7 +12,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_kernels::{Stream, StreamKey, permute};
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, dataset_target, staging};
+use gsplit_store::{
+    Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, dataset_target, staging,
+};
 use serde::Serialize;
 
 use crate::convert::RandomSplit;
@@ -61,15 +64,15 @@ pub struct GraphOptions {
     /// Keep edges that are drawn several times, instead of merging them into one
     #[cfg_attr(feature = "cli", arg(long))]
     pub keep_duplicates: bool,
-    /// Features made up from the graph, in place of any that the generator has: random:D or fastrp:D (a structural
-    /// embedding) of D values a row
+    /// Features made up from the graph, in place of any that the generator has: random:D or
+    /// fastrp:D (a structural embedding) of D values a row
     #[cfg_attr(feature = "cli", arg(long, value_name = "KIND:D"))]
     pub features: Option<GeneratedFeatures>,
     /// Type of the stored feature values: f32, f16, bf16, or i8 (bytes with a scale for each row)
     #[cfg_attr(feature = "cli", arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32))]
     pub feature_dtype: FeatureDtype,
-    /// Memory limit for the edges, e.g. 4GiB or 50%; data that does not fit is kept on disk next to the output. The
-    /// result does not depend on it [default: half of the machine's]
+    /// Memory limit for the edges, e.g. 4GiB or 50%; data that does not fit is kept on disk next to
+    /// the output. The result does not depend on it [default: half of the machine's]
     #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     #[serde(skip)]
     pub memory: Option<Memory>,
@@ -80,7 +83,8 @@ pub struct GraphOptions {
 pub enum Generator {
     /// R-MAT: skewed degrees, no labels.
     Rmat(rmat::RmatOptions),
-    /// Degree-corrected planted partition: communities as labels, features that need the neighbours.
+    /// Degree-corrected planted partition: communities as labels, features that need the
+    /// neighbours.
     Community(community::CommunityOptions),
 }
 
@@ -126,14 +130,21 @@ impl Generator {
     }
 }
 
-/// Generates the dataset at `out`. Returns it, and whether a finished one with the same options was there and is reused;
-/// any other thing there is refused, unless `force`, which replaces a dataset.
+/// Generates the dataset at `out`. Returns it, and whether a finished one with the same options was
+/// there and is reused; any other thing there is refused, unless `force`, which replaces a dataset.
 ///
-/// Memory: 12 bytes per vertex in addition to the budget of the edges, more for features of [`GeneratedFeatures::FastRp`].
-pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn Progress) -> Result<(Dataset, bool)> {
+/// Memory: 12 bytes per vertex in addition to the budget of the edges, more for features of
+/// [`GeneratedFeatures::FastRp`].
+pub fn generate(
+    generator: &Generator,
+    out: &Path,
+    force: bool,
+    progress: &dyn Progress,
+) -> Result<(Dataset, bool)> {
     generator.check()?;
     let (command, options) = generator.describe();
-    let options = options.map_err(|error| Error::Option(format!("options cannot be recorded: {error}")))?;
+    let options =
+        options.map_err(|error| Error::Option(format!("options cannot be recorded: {error}")))?;
     if !force && let Some(dataset) = finished(out, command, &options)? {
         staging::tidy(&dataset_target(out));
         return Ok((dataset, true));
@@ -145,7 +156,9 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     let mut writer = DatasetWriter::begin(out, force)?;
     let order = permute(graph.vertices, &Purpose::Order.key(graph.seed));
     let (built, community) = match generator {
-        Generator::Rmat(options) => (build(graph, &order, rmat::Rmat::new(options), &mut writer, progress)?, None),
+        Generator::Rmat(options) => {
+            (build(graph, &order, rmat::Rmat::new(options), &mut writer, progress)?, None)
+        }
         Generator::Community(options) => {
             let planted = community::Planted::new(options);
             let communities = planted.communities(&order);
@@ -159,13 +172,24 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
         (Some(features), _) => {
             let mut rows = writer.feature_writer(graph.feature_dtype, features.dim())?;
             let topology = writer.topology()?;
-            features.generate_rows(topology.indptr(), topology.indices(), graph.seed, &mut rows, progress)?;
+            features.generate_rows(
+                topology.indptr(),
+                topology.indices(),
+                graph.seed,
+                &mut rows,
+                progress,
+            )?;
             writer.add_features(rows, graph.feature_dtype, Some(features.to_string()))?;
         }
         (None, Some((options, communities))) => {
-            let mut rows = writer.feature_writer(graph.feature_dtype, options.feature_dim as usize)?;
+            let mut rows =
+                writer.feature_writer(graph.feature_dtype, options.feature_dim as usize)?;
             options.write_features(communities, &mut rows, progress)?;
-            writer.add_features(rows, graph.feature_dtype, Some(format!("community:{}", options.feature_dim)))?;
+            writer.add_features(
+                rows,
+                graph.feature_dtype,
+                Some(format!("community:{}", options.feature_dim)),
+            )?;
         }
         (None, None) => {}
     }
@@ -195,13 +219,15 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     ))
 }
 
-/// Fails when the disk cannot hold the dataset, and the edges that wait where they exceed the memory.
+/// Fails when the disk cannot hold the dataset, and the edges that wait where they exceed the
+/// memory.
 fn check_room(generator: &Generator, out: &Path) -> Result<()> {
     let graph = generator.graph();
     let n = u64::from(graph.vertices);
     let drawn = graph.edges.saturating_mul(if graph.directed { 1 } else { 2 });
     let kept = if graph.keep_duplicates { drawn } else { drawn.min(n * n) };
-    let waiting = drawn.saturating_mul(EDGE_BYTES).saturating_sub(graph.memory.unwrap_or_default().total());
+    let waiting =
+        drawn.saturating_mul(EDGE_BYTES).saturating_sub(graph.memory.unwrap_or_default().total());
     let dim = graph.features.map_or(generator.own_features(), |features| features.dim() as u64);
     let rows = n.saturating_mul(dim * graph.feature_dtype.bytes() as u64 + 8);
     let needed = waiting.saturating_add(kept.saturating_mul(4)).saturating_add(rows);
@@ -211,7 +237,8 @@ fn check_room(generator: &Generator, out: &Path) -> Result<()> {
     }
     let (needed, free) = (memory::shown(needed), memory::shown(free));
     let problem = format!(
-        "--vertices {n} and --edges {} take up to {needed} here, {free} are free: ask for fewer, free some space or write elsewhere",
+        "--vertices {n} and --edges {} take up to {needed} here, {free} are free: ask for fewer, \
+         free some space or write elsewhere",
         graph.edges
     );
     Err(Error::input(disk, problem))

@@ -1,9 +1,11 @@
 //! R-MAT: a graph with the skewed degrees of social networks and the web.
 //!
-//! Returns: any edge by its number. Input: the number of vertices, not necessarily a power of two. Idea: an edge descends
-//! the adjacency matrix, each time into one of four quadrants with probabilities A = 0.57, B = 0.19, C = 0.19, D = 0.05; an edge
-//! that ends outside the matrix is drawn again. Source: Chakrabarti, Zhan, Faloutsos, "R-MAT", SDM 2004; the probabilities
-//! are from Graph500. Cost: a random word per level: log2 of the vertices, less than twice that with the edges drawn again.
+//! Returns: any edge by its number. Input: the number of vertices, not necessarily a power of two.
+//! Idea: an edge descends the adjacency matrix, each time into one of four quadrants with
+//! probabilities A = 0.57, B = 0.19, C = 0.19, D = 0.05; an edge that ends outside the matrix is
+//! drawn again. Source: Chakrabarti, Zhan, Faloutsos, "R-MAT", SDM 2004; the probabilities are from
+//! Graph500. Cost: a random word per level: log2 of the vertices, less than twice that with the
+//! edges drawn again.
 
 use gsplit_kernels::Draws;
 use serde::Serialize;
@@ -20,7 +22,10 @@ pub struct RmatOptions {
     #[serde(flatten)]
     pub graph: GraphOptions,
     /// Shares of the vertices for training, validation and testing, chosen at random
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.1,0.05,0.05"))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "TRAIN,VALID,TEST", default_value = "0.1,0.05,0.05")
+    )]
     pub random_split: RandomSplit,
 }
 

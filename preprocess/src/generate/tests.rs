@@ -25,7 +25,8 @@ fn community(line: &str) -> Generator {
 
 fn made(generator: &Generator) -> (tempfile::TempDir, Dataset) {
     let folder = tempfile::tempdir().unwrap();
-    let (dataset, reused) = generate(generator, &folder.path().join("g"), false, &NoProgress).unwrap();
+    let (dataset, reused) =
+        generate(generator, &folder.path().join("g"), false, &NoProgress).unwrap();
     assert!(!reused);
     dataset.topology().check_indices().unwrap();
     (folder, dataset)
@@ -42,9 +43,18 @@ fn degrees(topology: &Topology) -> Vec<usize> {
 fn datasets_depend_on_options_but_not_on_threads() {
     let line = "--vertices 3000 --edges 20000 --feature-dtype f16";
     for (generator, other) in [
-        (rmat(&format!("{line} --features random:3")), rmat(&format!("{line} --features random:3 --seed 1"))),
-        (community(&format!("{line} --label-noise 0.1")), community(&format!("{line} --label-noise 0.1 --seed 1"))),
-        (community(&format!("{line} --features fastrp:8")), community(&format!("{line} --features fastrp:9"))),
+        (
+            rmat(&format!("{line} --features random:3")),
+            rmat(&format!("{line} --features random:3 --seed 1")),
+        ),
+        (
+            community(&format!("{line} --label-noise 0.1")),
+            community(&format!("{line} --label-noise 0.1 --seed 1")),
+        ),
+        (
+            community(&format!("{line} --features fastrp:8")),
+            community(&format!("{line} --features fastrp:9")),
+        ),
     ] {
         let files = |generator: &Generator, threads| -> Vec<Checksum> {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -70,7 +80,10 @@ fn rmat_has_skewed_degrees_and_any_number_of_vertices() {
     let merged = facts["duplicates_merged"] + facts["self_loops_dropped"];
     assert_eq!(dataset.manifest().num_edges + merged, facts["edges_drawn"]);
     let hubs: usize = degrees[..1000].iter().sum();
-    assert!(10 * hubs > 5 * dataset.topology().num_edges(), "a tenth of the vertices have {hubs} of the edges");
+    assert!(
+        10 * hubs > 5 * dataset.topology().num_edges(),
+        "a tenth of the vertices have {hubs} of the edges"
+    );
     // Scrambled ids: the lower half does not hold the hubs.
     let half = dataset.topology().indptr()[5000] as f64 / dataset.topology().num_edges() as f64;
     assert!((0.4..0.6).contains(&half), "{half}");
@@ -95,7 +108,12 @@ fn options_decide_about_directions_loops_and_duplicates() {
     let (_a, plain) = made(&rmat(line));
     let topology = plain.topology();
     for v in 0..50 {
-        assert!(topology.in_neighbours(v).iter().all(|&u| u != v && topology.in_neighbours(u).contains(&v)));
+        assert!(
+            topology
+                .in_neighbours(v)
+                .iter()
+                .all(|&u| u != v && topology.in_neighbours(u).contains(&v))
+        );
         assert!(topology.in_neighbours(v).windows(2).all(|pair| pair[0] < pair[1]));
     }
     let (_b, all) = made(&rmat(&format!("{line} --directed --keep-self-loops --keep-duplicates")));
@@ -105,11 +123,17 @@ fn options_decide_about_directions_loops_and_duplicates() {
 #[test]
 fn communities_mix_as_asked_and_have_power_law_degrees() {
     for mixing in [0.0, 0.2, 0.7] {
-        let line = format!("--vertices 20000 --edges 200000 --classes 10 --mixing {mixing} --directed");
+        let line =
+            format!("--vertices 20000 --edges 200000 --classes 10 --mixing {mixing} --directed");
         let (_folder, dataset) = made(&community(&line));
         let (topology, labels) = (dataset.topology(), dataset.labels().unwrap());
-        let leaves =
-            |v: u32| topology.in_neighbours(v).iter().filter(|&&u| labels[u as usize] != labels[v as usize]).count();
+        let leaves = |v: u32| {
+            topology
+                .in_neighbours(v)
+                .iter()
+                .filter(|&&u| labels[u as usize] != labels[v as usize])
+                .count()
+        };
         let share = (0..20_000).map(leaves).sum::<usize>() as f64 / topology.num_edges() as f64;
         assert!((share - mixing).abs() < 0.02, "mixing {mixing}: {share} of the edges leave");
         let kept = topology.num_edges() as f64 / 200_000.0;
@@ -142,8 +166,11 @@ fn nearest_centre(rows: &[Vec<f32>], labels: &[i32], train: &[u32], test: &[u32]
         centre.iter_mut().for_each(|value| *value /= count);
     }
     let right = test.iter().filter(|&&v| {
-        let distance = |centre: &[f32]| rows[v as usize].iter().zip(centre).map(|(a, b)| (a - b).powi(2)).sum::<f32>();
-        let best = (0..classes).min_by(|&a, &b| distance(&centres[a]).total_cmp(&distance(&centres[b])));
+        let distance = |centre: &[f32]| {
+            rows[v as usize].iter().zip(centre).map(|(a, b)| (a - b).powi(2)).sum::<f32>()
+        };
+        let best =
+            (0..classes).min_by(|&a, &b| distance(&centres[a]).total_cmp(&distance(&centres[b])));
         best == Some(labels[v as usize] as usize)
     });
     right.count() as f64 / test.len() as f64
@@ -172,16 +199,21 @@ fn community_features_need_the_neighbours() {
     let two_hops = averaged(dataset.topology(), &averaged(dataset.topology(), &own));
     let accuracy = |rows: &[Vec<f32>]| nearest_centre(rows, &labels, &train, &test);
     let (alone, together) = (accuracy(&own), accuracy(&two_hops));
-    assert!((0.4..0.75).contains(&alone) && together > 0.93, "{alone} alone, {together} with two hops");
-    let square = own.iter().flatten().map(|&value| f64::from(value).powi(2)).sum::<f64>() / (8000.0 * 64.0);
+    assert!(
+        (0.4..0.75).contains(&alone) && together > 0.93,
+        "{alone} alone, {together} with two hops"
+    );
+    let square =
+        own.iter().flatten().map(|&value| f64::from(value).powi(2)).sum::<f64>() / (8000.0 * 64.0);
     assert!((square - 1.0).abs() < 0.15, "{square}");
 }
 
 #[test]
 fn label_noise_changes_its_share_of_the_labels() {
     let labels = |noise: &str| {
-        let (_folder, dataset) =
-            made(&community(&format!("--vertices 5000 --edges 9 --classes 5 --label-noise {noise}")));
+        let (_folder, dataset) = made(&community(&format!(
+            "--vertices 5000 --edges 9 --classes 5 --label-noise {noise}"
+        )));
         dataset.labels().unwrap().to_vec()
     };
     let (pure, noisy) = (labels("0"), labels("0.3"));
@@ -195,13 +227,16 @@ fn label_noise_changes_its_share_of_the_labels() {
 fn finished_datasets_are_reused_and_others_refused() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("g");
-    let run = |generator: &Generator, out: &Path, force| generate(generator, out, force, &NoProgress);
+    let run =
+        |generator: &Generator, out: &Path, force| generate(generator, out, force, &NoProgress);
     let wanted = community("--vertices 300 --edges 900 --mixing 0.3 --noise 0.1");
     assert!(!run(&wanted, &out, false).unwrap().1);
     assert!(run(&wanted, &out, false).unwrap().1);
     assert!(!run(&wanted, &out, true).unwrap().1);
-    for other in [community("--vertices 300 --edges 901 --mixing 0.3 --noise 0.1"), rmat("--vertices 300 --edges 900")]
-    {
+    for other in [
+        community("--vertices 300 --edges 901 --mixing 0.3 --noise 0.1"),
+        rmat("--vertices 300 --edges 900"),
+    ] {
         let error = run(&other, &out, false).unwrap_err().to_string();
         assert!(error.contains("--force"), "{error}");
     }
@@ -232,12 +267,18 @@ fn bad_options_are_named() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let wrong = community(&format!("--vertices 10 --edges 10 {line}"));
-        let error = generate(&wrong, &folder.path().join("deep/g"), false, &NoProgress).unwrap_err().to_string();
+        let error = generate(&wrong, &folder.path().join("deep/g"), false, &NoProgress)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(option), "{line}: {error}");
         assert!(!folder.path().join("deep").exists(), "{line}: checked before anything is written");
     }
     let folder = tempfile::tempdir().unwrap();
-    let huge =
-        generate(&rmat("--vertices 10 --edges 4611686018427387903"), &folder.path().join("g"), false, &NoProgress);
+    let huge = generate(
+        &rmat("--vertices 10 --edges 4611686018427387903"),
+        &folder.path().join("g"),
+        false,
+        &NoProgress,
+    );
     assert!(huge.unwrap_err().to_string().contains("--edges"));
 }

@@ -1,13 +1,14 @@
 //! Pre-sampling on a GPU.
 //!
-//! Returns: the counters that the CPU would return. Input: a checked topology. Idea: the graph is copied to the GPU if it
-//! fits next to the counters and a mini-batch; otherwise the GPU reads it from the host's pinned memory, over the bus.
-//! Cost: that of sampling; the GPU holds 16 bytes per vertex and 4 per edge for counters and numbering, and one mini-batch.
+//! Returns: the counters that the CPU would return. Input: a checked topology. Idea: the graph is
+//! copied to the GPU if it fits next to the counters and a mini-batch; otherwise the GPU reads it
+//! from the host's pinned memory, over the bus. Cost: that of sampling; the GPU holds 16 bytes per
+//! vertex and 4 per edge for counters and numbering, and one mini-batch.
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step, epoch_seeds};
 use gsplit_kernels::{
-    CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, Gpu, GpuError,
-    Graph,
+    CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer,
+    DeviceSampler, Gpu, GpuError, Graph,
 };
 use gsplit_store::Stage;
 use gsplit_store::memory::Memory;
@@ -35,7 +36,8 @@ impl Topology {
         let left = (free - free / KEPT).checked_sub(counters).ok_or_else(|| {
             let (needed, free, total) = (shown(counters), shown(free), shown(total));
             Error::Gpu(format!(
-                "counting needs {needed} on the GPU and room for mini-batches, {free} of {total} are free; use --device cpu"
+                "counting needs {needed} on the GPU and room for mini-batches, {free} of {total} \
+                 are free; use --device cpu"
             ))
         })?;
         let topology = 8 * (vertices as u64 + 1) + 4 * edges as u64;
@@ -83,11 +85,23 @@ fn count_from(
             let seeds = seeds.slice().part(from, train.len().min(from + batch_size))?;
             let mut sizes = vec![seeds.len()];
             sampler.start(graph, seeds)?;
-            for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
-                sampler.launch(graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Count(&mut counters))?;
+            for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts)
+            {
+                sampler.launch(
+                    graph,
+                    &DeviceDraw::new(fanout),
+                    &key,
+                    DeviceEdgeIds::Count(&mut counters),
+                )?;
             }
             let layers = sampler.finish(graph)?;
-            sizes.extend(layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([sampler.mixed_frontier().len()]));
+            sizes.extend(
+                layers
+                    .iter()
+                    .skip(1)
+                    .map(DeviceLayer::num_vertices)
+                    .chain([sampler.mixed_frontier().len()]),
+            );
             counters.count_vertices(sampler.mixed_frontier(), &sizes)?;
             stage.advance(1);
         }

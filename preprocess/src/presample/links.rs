@@ -1,15 +1,17 @@
 //! Mini-batches of edges, as link prediction trains on them.
 //!
-//! A mini-batch is a number of edges u → v, and for each some pairs u → v' with v' drawn from all vertices of v's kind; its seeds are the
-//! ends of all of these, each once, and its own edges, with their reverses, are not sampled. The edges are the dataset's training links,
-//! else all edges but self-loops, from sources to targets where these are of two kinds: training holds a few percent of those back, which
-//! counts are not about.
+//! A mini-batch is a number of edges u → v, and for each some pairs u → v' with v' drawn from all
+//! vertices of v's kind; its seeds are the ends of all of these, each once, and its own edges, with
+//! their reverses, are not sampled. The edges are the dataset's training links, else all edges but
+//! self-loops, from sources to targets where these are of two kinds: training holds a few percent
+//! of those back, which counts are not about.
 
 use std::ops::Range;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step};
 use gsplit_kernels::{
-    CounterParts, Counters, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey, permute, unique,
+    CounterParts, Counters, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey, permute,
+    unique,
 };
 use gsplit_store::{Kinds, Links, Split, Stage};
 
@@ -27,26 +29,41 @@ pub(super) fn count(
     let given = links.map(|links| links.pairs(Split::Train));
     let items = given.map_or(graph.num_edges(), <[_]>::len);
     let length = u32::try_from(items).map_err(|_| {
-        Error::Option(format!("--task link: {items} edges, expected at most {}: leave it out", u32::MAX))
+        Error::Option(format!(
+            "--task link: {items} edges, expected at most {}: leave it out",
+            u32::MAX
+        ))
     })?;
     let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
     let mut sampler = Sampler::default();
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
-        let order = permute(length, &StreamKey { epoch, ..StreamKey::new(options.seed, Stream::Shuffle) });
+        let order =
+            permute(length, &StreamKey { epoch, ..StreamKey::new(options.seed, Stream::Shuffle) });
         for (step, batch) in (0..).zip(order.chunks(options.batch_of(items))) {
             let step = Step { seed: options.seed, epoch, step };
-            let ends = batch
-                .iter()
-                .map(|&item| (item, given.map_or_else(|| ends(graph, kinds, item), |given| given[item as usize])));
-            let (seeds, excluded) = draw(graph, kinds, options.negatives, ends.filter(|(_, [u, v])| u != v), step);
-            count_batch(graph, options, epoch, step.step, &seeds, Some(&excluded), &mut sampler, &mut counters)?;
+            let ends = batch.iter().map(|&item| {
+                (item, given.map_or_else(|| ends(graph, kinds, item), |given| given[item as usize]))
+            });
+            let (seeds, excluded) =
+                draw(graph, kinds, options.negatives, ends.filter(|(_, [u, v])| u != v), step);
+            count_batch(
+                graph,
+                options,
+                epoch,
+                step.step,
+                &seeds,
+                Some(&excluded),
+                &mut sampler,
+                &mut counters,
+            )?;
             stage.advance(1);
         }
     }
     Ok(counters.into_parts()?)
 }
 
-/// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not sampled.
+/// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not
+/// sampled.
 pub(super) fn draw(
     graph: &Graph<'_>,
     kinds: Kinds,
@@ -66,7 +83,8 @@ pub(super) fn draw(
     (unique(&[&seeds]).0, ExcludedEdges::new(excluded))
 }
 
-/// Source and target of the edge at a position; of its reverse, where it leads back to a source of two kinds.
+/// Source and target of the edge at a position; of its reverse, where it leads back to a source of
+/// two kinds.
 fn ends(graph: &Graph<'_>, kinds: Kinds, position: u32) -> [u32; 2] {
     let target = (graph.indptr.partition_point(|&start| start <= u64::from(position)) - 1) as u32;
     let source = graph.indices[position as usize];

@@ -1,13 +1,16 @@
-//! Pre-sampling: the training sampler run for a few epochs, to learn how often training touches each vertex and edge.
+//! Pre-sampling: the training sampler run for a few epochs, to learn how often training touches
+//! each vertex and edge.
 //!
-//! Returns: the four counters of [`gsplit_store::Counters`], stored under a key. Input: a dataset with a training split.
-//! Idea: the mini-batches are drawn as training draws them ([`gsplit_kernels::schedule`]), in epochs of their own, and their edges
-//! are counted as they are drawn. All threads work on one mini-batch, so that no two ever count the same thing at a time.
-//! Source: GSplit, section 4 (splitting algorithm, pre-sampling). Its weight of a vertex is `appear` / batches, where a vertex
-//! appears once for each layer it is in: among the seeds, and in the mixed frontier of every layer below. A mixed frontier
-//! holds the frontier above it, because a layer computes a vertex from its own row as well as from its neighbours'; a seed of
-//! an L-layer model thus appears L + 1 times. Its weight of an edge is `edge` / batches.
-//! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch. On a GPU (`gpu.rs`) the same counters.
+//! Returns: the four counters of [`gsplit_store::Counters`], stored under a key. Input: a dataset
+//! with a training split. Idea: the mini-batches are drawn as training draws them
+//! ([`gsplit_kernels::schedule`]), in epochs of their own, and their edges are counted as they are
+//! drawn. All threads work on one mini-batch, so that no two ever count the same thing at a time.
+//! Source: GSplit, section 4 (splitting algorithm, pre-sampling). Its weight of a vertex is
+//! `appear` / batches, where a vertex appears once for each layer it is in: among the seeds, and in
+//! the mixed frontier of every layer below. A mixed frontier holds the frontier above it, because a
+//! layer computes a vertex from its own row as well as from its neighbours'; a seed of an L-layer
+//! model thus appears L + 1 times. Its weight of an edge is `edge` / batches. Cost: that of
+//! sampling; 12 bytes a vertex and 4 an edge, and one batch. On a GPU (`gpu.rs`) the same counters.
 
 mod gpu;
 mod links;
@@ -15,11 +18,14 @@ mod links;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler};
+use gsplit_kernels::{
+    CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler,
+};
 use gsplit_store::memory::resident;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, bare_key, other_option, stored_key,
+    Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, bare_key, other_option,
+    stored_key,
 };
 use serde_json::json;
 
@@ -36,30 +42,34 @@ const EDGE_COUNTER: u64 = 4;
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct Options {
-    /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes every one
+    /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes
+    /// every one
     #[cfg_attr(feature = "cli", arg(long, value_name = "F1,F2,..", default_value = "15,10,5"))]
     pub fanouts: Fanouts,
     /// Seeds of a mini-batch
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..)))]
     pub batch_size: u64,
-    /// Passes over the training vertices, or edges with --task link; GSplit found ten to be enough [default: 10, of edges 1]
+    /// Passes over the training vertices, or edges with --task link; GSplit found ten to be enough
+    /// [default: 10, of edges 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 10, default_value_if("task", "link", "1"), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..1 << 31)))]
     pub epochs: u32,
     /// Seed of all draws
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
-    /// Draw in-neighbours with probabilities that grow with this edge column, e.g. `weight`, without replacement; edges
-    /// of 0 never [default: all alike]
+    /// Draw in-neighbours with probabilities that grow with this edge column, e.g. `weight`,
+    /// without replacement; edges of 0 never [default: all alike]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub draw_by: Option<String>,
-    /// Task of the training: mini-batches consist of training vertices, or of the ends of edges and of negative pairs
+    /// Task of the training: mini-batches consist of training vertices, or of the ends of edges and
+    /// of negative pairs
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t = Task::Node))]
     pub task: Task,
     /// Negative pairs drawn for each edge of a mini-batch, with --task link
     #[cfg_attr(feature = "cli", arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000)))]
     pub negatives: u32,
-    /// Memory limit of the counters: 4GiB, 50% of the machine's; a graph whose counters take more is refused. Edges
-    /// that do not fit as well are read as they are drawn [default: four fifths of the free memory]
+    /// Memory limit of the counters: 4GiB, 50% of the machine's; a graph whose counters take more
+    /// is refused. Edges that do not fit as well are read as they are drawn [default: four fifths
+    /// of the free memory]
     #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     pub memory: Option<Memory>,
 }
@@ -80,7 +90,8 @@ impl Options {
     pub fn default_key(&self) -> String {
         let fanouts = self.fanouts.to_string().replace(',', "-");
         let by = self.draw_by.as_ref().map(|column| format!("_by-{column}")).unwrap_or_default();
-        let links = self.negatives().map(|negatives| format!("_links{negatives}")).unwrap_or_default();
+        let links =
+            self.negatives().map(|negatives| format!("_links{negatives}")).unwrap_or_default();
         format!("f{fanouts}_b{}_e{}_s{}{by}{links}", self.batch_size, self.epochs, self.seed)
     }
 
@@ -106,22 +117,27 @@ impl Options {
         usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(items)
     }
 
-    /// Bytes that the counters of a graph leave free. Refuses a graph whose counters do not fit, before allocating them.
+    /// Bytes that the counters of a graph leave free. Refuses a graph whose counters do not fit,
+    /// before allocating them.
     fn memory_beside_counters(&self, vertices: usize, edges: usize) -> Result<u64> {
         let memory = self.memory.unwrap_or_else(Memory::free);
         let needed = VERTEX_COUNTERS * vertices as u64 + EDGE_COUNTER * edges as u64;
         if needed <= memory.left() {
             return Ok(memory.left() - needed);
         }
-        let (least, [needed, budget]) = ((needed + resident()).div_ceil(1 << 20), [needed, memory.total()].map(shown));
+        let (least, [needed, budget]) =
+            ((needed + resident()).div_ceil(1 << 20), [needed, memory.total()].map(shown));
         Err(Error::Option(format!(
-            "--memory: counters of {vertices} vertices and {edges} edges take {needed}, and {budget} are the budget: pass --memory {least}MiB \
+            "--memory: counters of {vertices} vertices and {edges} edges take {needed}, and \
+             {budget} are the budget: pass --memory {least}MiB \
              or more"
         )))
     }
 
     fn check(&self) -> Result<()> {
-        for (option, value) in [("--batch-size", self.batch_size), ("--epochs", u64::from(self.epochs))] {
+        for (option, value) in
+            [("--batch-size", self.batch_size), ("--epochs", u64::from(self.epochs))]
+        {
             if value == 0 {
                 return Err(Error::Option(format!("{option}: expected at least 1, got 0")));
             }
@@ -139,9 +155,10 @@ pub struct Presampled {
     pub seconds: Option<f64>,
 }
 
-/// Pre-samples `dataset` and stores the counters under `key` (by default [`Options::default_key`]). A finished
-/// pre-sampling of the same key and options is reused, and one of the same options in the cache is taken over; one of another graph or other options is refused, unless `force`.
-/// With `gpu` that samples, else the CPU; the counters are the same.
+/// Pre-samples `dataset` and stores the counters under `key` (by default [`Options::default_key`]).
+/// A finished pre-sampling of the same key and options is reused, and one of the same options in
+/// the cache is taken over; one of another graph or other options is refused, unless `force`. With
+/// `gpu` that samples, else the CPU; the counters are the same.
 pub fn presample(
     dataset: &Dataset,
     options: &Options,
@@ -151,7 +168,8 @@ pub fn presample(
     progress: &dyn Progress,
 ) -> Result<Presampled> {
     options.check()?;
-    let on_host = [("--draw-by", options.draw_by.is_some()), ("--task link", options.task == Task::Link)];
+    let on_host =
+        [("--draw-by", options.draw_by.is_some()), ("--task link", options.task == Task::Link)];
     if let (Some((option, _)), Some(_)) = (on_host.into_iter().find(|(_, given)| *given), gpu) {
         return Err(Error::Option(format!("{option} is for --device cpu: leave one of them out")));
     }
@@ -168,11 +186,17 @@ pub fn presample(
     let started = Instant::now();
     let (counters, num_batches) = count(dataset, options, gpu, progress)?;
     let seconds = started.elapsed().as_secs_f64();
-    let presample = Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
+    let presample =
+        Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
     Ok(Presampled { presample, seconds: Some(seconds) })
 }
 
-fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Result<Option<Presample>> {
+fn finished(
+    dataset: &Dataset,
+    options: &Options,
+    key: &str,
+    force: bool,
+) -> Result<Option<Presample>> {
     let folder = Presample::folder(dataset, key);
     if force || !folder.exists() {
         return Ok(None);
@@ -190,13 +214,20 @@ fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Res
     Err(gsplit_store::Error::Exists(folder).into())
 }
 
-/// A pre-sampling with these options that `gsplit plan` or `compare` has made, as the dataset's own.
-fn tried(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Result<Option<Presample>> {
+/// A pre-sampling with these options that `gsplit plan` or `compare` has made, as the dataset's
+/// own.
+fn tried(
+    dataset: &Dataset,
+    options: &Options,
+    key: &str,
+    force: bool,
+) -> Result<Option<Presample>> {
     if force || bare_key(key) != key {
         return Ok(None);
     }
     let is_same = |name: &String| {
-        Presample::open(dataset, name).is_ok_and(|presample| presample.meta().config == options.config())
+        Presample::open(dataset, name)
+            .is_ok_and(|presample| presample.meta().config == options.config())
     };
     let found = dataset.tried("presample")?.into_iter().find(is_same);
     Ok(found.map(|name| Presample::keep(dataset, &name, key)).transpose()?)
@@ -213,7 +244,8 @@ fn count(
         let (what, remedy) = (what.to_string(), remedy.to_string());
         Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into())
     };
-    let train = if options.task == Task::Node { dataset.split(Split::Train)?.to_vec() } else { Vec::new() };
+    let train =
+        if options.task == Task::Node { dataset.split(Split::Train)?.to_vec() } else { Vec::new() };
     let links = if options.task == Task::Link { dataset.links()? } else { None };
     let items = match (options.task, &links) {
         (Task::Node, _) => train.len(),
@@ -223,15 +255,20 @@ fn count(
     if items == 0 && options.task == Task::Node {
         return missing(
             "training vertices to pre-sample",
-            "its training split is empty; convert or generate it with a split that has some, or presample edges with --task link",
+            "its training split is empty; convert or generate it with a split that has some, or \
+             presample edges with --task link",
         );
     } else if items == 0 {
-        return missing("edges to pre-sample", "it has none; convert or generate a graph that has some");
+        return missing(
+            "edges to pre-sample",
+            "it has none; convert or generate a graph that has some",
+        );
     }
     let topology = dataset.topology();
     let left = options.memory_beside_counters(topology.num_vertices(), topology.num_edges())?;
     topology.check_indices()?;
-    let weights = options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+    let weights =
+        options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
     let drawn = topology.indices_beyond(left)?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
@@ -242,21 +279,29 @@ fn count(
     }
     let num_batches = items.div_ceil(options.batch_of(items)) as u64 * u64::from(options.epochs);
 
-    let placed = gpu.map(|gpu| Topology::choose(gpu, &graph).map(|topology| (gpu, topology))).transpose()?;
+    let placed =
+        gpu.map(|gpu| Topology::choose(gpu, &graph).map(|topology| (gpu, topology))).transpose()?;
     if let Some((_, Topology::InHostMemory)) = placed {
         progress.note("the graph does not fit on the GPU, which reads it in host memory");
     }
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
     let counts = match placed {
         Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
-        None if options.task == Task::Link => links::count(&graph, links.as_ref(), dataset.kinds()?, options, &*stage)?,
+        None if options.task == Task::Link => {
+            links::count(&graph, links.as_ref(), dataset.kinds()?, options, &*stage)?
+        }
         None => count_on_host(&graph, &train, options, &*stage)?,
     };
     let CounterParts { input, appear, work, edge } = counts;
     Ok((gsplit_store::Counters { input, appear, work, edge }, num_batches))
 }
 
-fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dyn Stage) -> Result<CounterParts> {
+fn count_on_host(
+    graph: &Graph<'_>,
+    train: &[u32],
+    options: &Options,
+    stage: &dyn Stage,
+) -> Result<CounterParts> {
     let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
     let mut sampler = Sampler::default();
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
@@ -269,7 +314,8 @@ fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dy
     Ok(counters.into_parts()?)
 }
 
-/// Samples and counts one mini-batch, layer by layer from its seeds down, without the edges `excluded`.
+/// Samples and counts one mini-batch, layer by layer from its seeds down, without the edges
+/// `excluded`.
 fn count_batch(
     graph: &Graph<'_>,
     options: &Options,

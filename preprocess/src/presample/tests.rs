@@ -53,14 +53,19 @@ fn batches(dataset: &Dataset, options: &Options, epoch: u32) -> Vec<Batch> {
     if options.task == Task::Node {
         let train = dataset.split(Split::Train).unwrap();
         let seeds = epoch_seeds(&train, options.seed, epoch).unwrap();
-        return seeds.chunks(batch_size).map(|seeds| (seeds.iter().copied().collect(), BTreeSet::new())).collect();
+        return seeds
+            .chunks(batch_size)
+            .map(|seeds| (seeds.iter().copied().collect(), BTreeSet::new()))
+            .collect();
     }
-    let edges: Vec<(u32, u32)> =
-        (0..n).flat_map(|v| topology.in_neighbours(v).iter().map(move |&u| (u, v)).collect::<Vec<_>>()).collect();
+    let edges: Vec<(u32, u32)> = (0..n)
+        .flat_map(|v| topology.in_neighbours(v).iter().map(move |&u| (u, v)).collect::<Vec<_>>())
+        .collect();
     let numbers: Vec<u32> = (0..edges.len() as u32).collect();
     let order = epoch_seeds(&numbers, options.seed, epoch).unwrap();
     let batch = |(step, batch): (usize, &[u32])| {
-        let key = Step { seed: options.seed, epoch, step: step as u32 }.key(gsplit_kernels::Stream::Negatives, 0);
+        let key = Step { seed: options.seed, epoch, step: step as u32 }
+            .key(gsplit_kernels::Stream::Negatives, 0);
         let (mut seeds, mut excluded) = (BTreeSet::new(), BTreeSet::new());
         for &edge in batch {
             let (u, v) = edges[edge as usize];
@@ -80,15 +85,21 @@ fn batches(dataset: &Dataset, options: &Options, epoch: u32) -> Vec<Batch> {
 fn oracle(dataset: &Dataset, options: &Options) -> gsplit_store::Counters {
     let topology = dataset.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
-    let mut counts =
-        gsplit_store::Counters { input: vec![0; n], appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
+    let mut counts = gsplit_store::Counters {
+        input: vec![0; n],
+        appear: vec![0; n],
+        work: vec![0; n],
+        edge: vec![0; m],
+    };
     for epoch in 0..options.epochs {
         for (mut layer, excluded) in batches(dataset, options, epoch) {
             layer.iter().for_each(|&v| counts.appear[v as usize] += 1);
             for _ in 0..options.fanouts.len() {
                 let mut below = layer.clone();
                 for &v in &layer {
-                    for at in topology.indptr()[v as usize] as usize..topology.indptr()[v as usize + 1] as usize {
+                    for at in topology.indptr()[v as usize] as usize
+                        ..topology.indptr()[v as usize + 1] as usize
+                    {
                         let u = topology.indices()[at];
                         if !excluded.contains(&(u, v)) {
                             counts.work[v as usize] += 1;
@@ -110,11 +121,17 @@ fn oracle(dataset: &Dataset, options: &Options) -> gsplit_store::Counters {
 fn oracle_exact_counts_when_every_neighbour_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..4 {
-        let dataset = dataset(&folder.path().join(seed.to_string()), seed, seed % 2 == 0, "0.05,0,0");
-        for (fanouts, batch_size) in [("all,all", 8), ("700", 35), ("all,700,all", 10), ("all", 1_000_000)] {
+        let dataset =
+            dataset(&folder.path().join(seed.to_string()), seed, seed % 2 == 0, "0.05,0,0");
+        for (fanouts, batch_size) in
+            [("all,all", 8), ("700", 35), ("all,700,all", 10), ("all", 1_000_000)]
+        {
             let options = options(fanouts, batch_size);
             let (counts, batches) = counters(&dataset, &options);
-            assert!(counts == oracle(&dataset, &options), "seed {seed}, fanouts {fanouts}, batch size {batch_size}");
+            assert!(
+                counts == oracle(&dataset, &options),
+                "seed {seed}, fanouts {fanouts}, batch size {batch_size}"
+            );
             assert_eq!(batches, 3 * 35u64.div_ceil(batch_size));
         }
     }
@@ -124,11 +141,16 @@ fn oracle_exact_counts_when_every_neighbour_is_taken() {
 fn oracle_edges_are_counted_as_link_training_draws_them() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..4 {
-        let dataset = dataset(&folder.path().join(seed.to_string()), seed, seed % 2 == 0, "0.05,0,0");
+        let dataset =
+            dataset(&folder.path().join(seed.to_string()), seed, seed % 2 == 0, "0.05,0,0");
         for (fanouts, batch_size) in [("all", 500), ("all,700", 3000), ("all,all", 1_000_000)] {
-            let options = Options { task: Task::Link, epochs: 1, seed, ..options(fanouts, batch_size) };
+            let options =
+                Options { task: Task::Link, epochs: 1, seed, ..options(fanouts, batch_size) };
             let (counts, batches) = counters(&dataset, &options);
-            assert!(counts == oracle(&dataset, &options), "seed {seed}, fanouts {fanouts}, batch size {batch_size}");
+            assert!(
+                counts == oracle(&dataset, &options),
+                "seed {seed}, fanouts {fanouts}, batch size {batch_size}"
+            );
             assert_eq!(batches, (dataset.topology().num_edges() as u64).div_ceil(batch_size));
         }
     }
@@ -146,7 +168,11 @@ fn sums_agree_and_fanouts_bound_them() {
         assert_eq!(sum(&counts.edge), sum(&counts.work), "fanouts {fanouts}");
         // A seed is in every layer of its batch, and in one batch an epoch.
         let layers = options.fanouts.len() as u32 + 1;
-        assert!(train.iter().all(|&v| counts.appear[v as usize] >= 3 * layers && counts.input[v as usize] >= 3));
+        assert!(
+            train
+                .iter()
+                .all(|&v| counts.appear[v as usize] >= 3 * layers && counts.input[v as usize] >= 3)
+        );
         assert!(counts.input.iter().all(|&count| u64::from(count) <= batches));
         assert!(counts.appear.iter().zip(&counts.input).all(|(appear, input)| appear >= input));
     }
@@ -163,7 +189,12 @@ fn differential_a_gpu_counts_the_same() {
     for (order, (fanouts, batch_size)) in
         [("4,3", 20), ("15,10,5", 35), ("2,all,33", 40), ("6", 1_000_000)].into_iter().enumerate()
     {
-        let dataset = dataset(&folder.path().join(order.to_string()), order as u64, order.is_multiple_of(2), "0.1,0,0");
+        let dataset = dataset(
+            &folder.path().join(order.to_string()),
+            order as u64,
+            order.is_multiple_of(2),
+            "0.1,0,0",
+        );
         let (gpu, options) = (under_test(order as u32), options(fanouts, batch_size));
         let expected = counters(&dataset, &options);
         let found = count(&dataset, &options, Some(&gpu), &NoProgress).unwrap();
@@ -173,8 +204,12 @@ fn differential_a_gpu_counts_the_same() {
         let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
         assert_eq!(Topology::choose(&gpu, &graph).unwrap(), Topology::OnDevice);
         let stage = NoProgress.stage("", None, Unit::Items(""));
-        let found = gpu::count(&gpu, &graph, Topology::InHostMemory, &train, &options, &*stage).unwrap();
-        assert!(found.edge == expected.0.edge && found.appear == expected.0.appear, "fanouts {fanouts}, host memory");
+        let found =
+            gpu::count(&gpu, &graph, Topology::InHostMemory, &train, &options, &*stage).unwrap();
+        assert!(
+            found.edge == expected.0.edge && found.appear == expected.0.appear,
+            "fanouts {fanouts}, host memory"
+        );
     }
 }
 
@@ -212,8 +247,9 @@ fn finished_runs_are_reused_and_others_refused() {
     let path = folder.path().join("g");
     let dataset = dataset(&path, 3, false, "0.2,0,0");
     let wanted = options("3,2", 50);
-    let run =
-        |dataset: &Dataset, options: &Options, key, force| presample(dataset, options, key, force, None, &NoProgress);
+    let run = |dataset: &Dataset, options: &Options, key, force| {
+        presample(dataset, options, key, force, None, &NoProgress)
+    };
     let first = run(&dataset, &wanted, None, false).unwrap();
     assert_eq!(first.presample.key(), "f3-2_b50_e3_s5");
     assert!(first.seconds.is_some());
@@ -259,7 +295,9 @@ fn what_cannot_be_stored_is_not_begun() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = dataset(&folder.path().join("g"), 0, false, "0.1,0,0");
     let (begun, key) = (Begun::default(), "k".repeat(300));
-    let error = presample(&dataset, &options("2", 50), Some(&key), false, None, &begun).unwrap_err().to_string();
+    let error = presample(&dataset, &options("2", 50), Some(&key), false, None, &begun)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("choose a shorter name"), "{error}");
     assert!(!begun.0.load(Ordering::Relaxed));
     assert!(presample(&dataset, &options("2", 50), Some("k"), false, None, &begun).is_ok());
@@ -284,7 +322,8 @@ fn bad_options_and_bad_datasets_are_refused() {
     let empty = writer.finish(Provenance::default()).unwrap();
     assert!(message(&empty, &options("2", 9)).contains("training split is empty"));
 
-    let mut writer = DatasetWriter::create(&folder.path().join("d"), false, &[0, 0, 1], &[7]).unwrap();
+    let mut writer =
+        DatasetWriter::create(&folder.path().join("d"), false, &[0, 0, 1], &[7]).unwrap();
     writer.add_split(Split::Train, vec![0]).unwrap();
     let damaged = writer.finish(Provenance::default()).unwrap();
     let damage = message(&damaged, &options("2", 9));
@@ -296,10 +335,12 @@ fn negatives_are_of_the_targets_kind() {
     use gsplit_store::KIND;
     let folder = tempfile::tempdir().unwrap();
     // Vertices 0 to 4 are sources, 5 to 7 targets; each edge is there both ways.
-    let lists = [vec![5], vec![6], vec![7], vec![5, 6], vec![7], vec![0, 3], vec![1, 3], vec![2, 4]];
+    let lists =
+        [vec![5], vec![6], vec![7], vec![5, 6], vec![7], vec![0, 3], vec![1, 3], vec![2, 4]];
     let mut indptr = vec![0];
     lists.iter().for_each(|list| indptr.push(indptr[indptr.len() - 1] + list.len() as u64));
-    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &lists.concat()).unwrap();
+    let mut writer =
+        DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &lists.concat()).unwrap();
     let mut column = writer.node_column_writer(KIND, "|u1", 1).unwrap();
     column.push(&[0, 0, 0, 0, 0, 1, 1, 1]).unwrap();
     writer.add_node_column(KIND, column).unwrap();
@@ -310,11 +351,16 @@ fn negatives_are_of_the_targets_kind() {
     let (seeds, excluded) = links::draw(&graph, dataset.kinds().unwrap(), 50, batch, step);
     assert_eq!(seeds.iter().copied().collect::<BTreeSet<u32>>(), [0, 3, 5, 6, 7].into());
     assert_eq!(excluded.as_slice().len(), 4, "both ways");
-    // Of an edge that leads back to a source its reverse is learnt, so all targets and few sources are seeds of any mini-batch of one.
+    // Of an edge that leads back to a source its reverse is learnt, so all targets and few sources
+    // are seeds of any mini-batch of one.
     let options = Options { task: Task::Link, negatives: 50, ..options("all", 1) };
     let (counters, batches) = counters(&dataset, &options);
     assert_eq!(batches, 3 * 12);
-    assert!(counters.appear[5..].iter().all(|&count| u64::from(count) >= batches), "{:?}", counters.appear);
+    assert!(
+        counters.appear[5..].iter().all(|&count| u64::from(count) >= batches),
+        "{:?}",
+        counters.appear
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keeps two kinds of vertices apart whose ids are counted separately: user 1 is not item 1.
 //!
-//! Idea: the ids of targets get the highest bit, which no id of the input has, so later stages see two ids. The
-//! vertices are in the order of their ids, sources first.
+//! Idea: the ids of targets get the highest bit, which no id of the input has, so later stages see
+//! two ids. The vertices are in the order of their ids, sources first.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,8 @@ impl TwoKinds {
     fn set_apart(&self, batch: &mut EdgeBatch) -> Result<()> {
         if self.edges.has_string_ids() {
             // A hash is as good without a bit.
-            let names: HashMap<u64, String> = std::mem::take(&mut batch.names).into_iter().collect();
+            let names: HashMap<u64, String> =
+                std::mem::take(&mut batch.names).into_iter().collect();
             let mut kept = HashMap::new();
             for (ids, bit) in [(&mut batch.sources, 0), (&mut batch.targets, TARGET)] {
                 for id in ids {
@@ -36,7 +37,8 @@ impl TwoKinds {
                     *id = apart;
                 }
             }
-            batch.names = kept.into_iter().map(|((apart, _), name)| (apart, name.clone())).collect();
+            batch.names =
+                kept.into_iter().map(|((apart, _), name)| (apart, name.clone())).collect();
             return Ok(());
         }
         if let Some(id) = batch.sources.iter().chain(&batch.targets).find(|&&id| id >= TARGET) {
@@ -68,21 +70,29 @@ impl EdgeSource for TwoKinds {
     }
 }
 
-/// Words for kinds of vertices, in the singular: two columns named by two of them hold ids of two kinds.
+/// Words for kinds of vertices, in the singular: two columns named by two of them hold ids of two
+/// kinds.
 const KINDS: &str = "user item product movie film book author paper article customer artist track song album \
     playlist actor merchant store shop business venue tag document word term drug disease gene \
     subreddit group event reviewer reader viewer category account device host patient doctor \
     student course company investor buyer seller";
 
-/// Whether columns of these names hold ids of two kinds: names of two kinds, or two names that end in `id` and else differ.
+/// Whether columns of these names hold ids of two kinds: names of two kinds, or two names that end
+/// in `id` and else differ.
 pub fn are_two_kinds(source: &str, target: &str) -> bool {
     let stem = |name: &str| {
-        let letters: String = name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
-        let stem = ["ids", "id"].iter().find_map(|end| letters.strip_suffix(end)).unwrap_or(&letters).to_string();
+        let letters: String =
+            name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
+        let stem = ["ids", "id"]
+            .iter()
+            .find_map(|end| letters.strip_suffix(end))
+            .unwrap_or(&letters)
+            .to_string();
         stem.strip_suffix('s').filter(|stem| stem.len() > 2).map(str::to_string).unwrap_or(stem)
     };
     let [source, target] = [stem(source), stem(target)];
-    source != target && [source, target].iter().all(|stem| KINDS.split(' ').any(|kind| kind == stem))
+    source != target
+        && [source, target].iter().all(|stem| KINDS.split(' ').any(|kind| kind == stem))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Detects the format of a path.
 //!
-//! The formats are tried in this order, the most specific first; the first that recognises the path counts.
+//! The formats are tried in this order, the most specific first; the first that recognises the path
+//! counts.
 //!
 //! | format | a folder | a file |
 //! | --- | --- | --- |
@@ -21,11 +22,12 @@
 //! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
 //!
-//! The last three are recognised by `text::sketch`, which refuses other text that looks alike. Documents of other programs are refused
-//! before (`is_document`): some of their lines would pass for a table.
+//! The last three are recognised by `text::sketch`, which refuses other text that looks alike.
+//! Documents of other programs are refused before (`is_document`): some of their lines would pass
+//! for a table.
 //!
-//! Text may be gzip, zstd, bzip2 or xz; its head is inflated to look at it, and `.gz`, `.zst`, `.bz2` and `.xz` behind a name do
-//! not count.
+//! Text may be gzip, zstd, bzip2 or xz; its head is inflated to look at it, and `.gz`, `.zst`,
+//! `.bz2` and `.xz` behind a name do not count.
 
 use std::fmt;
 use std::io::Read;
@@ -110,7 +112,8 @@ impl FromStr for Format {
     }
 }
 
-/// The format of the file or folder at `path`; `text` says how text is cut. Fails if no format is recognised.
+/// The format of the file or folder at `path`; `text` says how text is cut. Fails if no format is
+/// recognised.
 pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     let looked = Looked::at(path, text)?;
     if is_document(&looked.head) {
@@ -128,7 +131,10 @@ pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
         true => "an empty file",
         false => return Err(not_read(path)),
     };
-    Err(Error::input(path, format!("{problem}: see docs/formats.md, or name the format with --format")))
+    Err(Error::input(
+        path,
+        format!("{problem}: see docs/formats.md, or name the format with --format"),
+    ))
 }
 
 /// The refusal of a file or folder in a format without a reader.
@@ -138,12 +144,17 @@ pub fn not_read(path: &Path) -> Error {
     Error::input(path, problem)
 }
 
-/// Whether `head` is the start of a text document in a format without a reader: XML, JSON, Pajek, GML, Turtle, or Ligra.
+/// Whether `head` is the start of a text document in a format without a reader: XML, JSON, Pajek,
+/// GML, Turtle, or Ligra.
 fn is_document(head: &[u8]) -> bool {
     const STARTS: &str = "<?xml <graphml <gexf <rdf:rdf @prefix adjacencygraph weightedadjacencygraph {\" [{ [[ [\" graph[ creator\" \
         version\" *vertices *network";
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let packed = head.iter().take(4096).filter(|byte| !byte.is_ascii_whitespace()).map(u8::to_ascii_lowercase);
+    let packed = head
+        .iter()
+        .take(4096)
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .map(u8::to_ascii_lowercase);
     let packed: Vec<u8> = packed.take(32).collect();
     STARTS.split(' ').any(|start| packed.starts_with(start.as_bytes()))
 }
@@ -154,7 +165,8 @@ struct Looked {
     head: Vec<u8>,
     /// The path in lower case, without the endings of compression.
     name: String,
-    /// Lower-case names of a folder's files, without hidden and `_` ones and without the endings of compression.
+    /// Lower-case names of a folder's files, without hidden and `_` ones and without the endings of
+    /// compression.
     files: Vec<String>,
     /// Kind of a file of text, `None` for no text; or the question to put.
     shape: Result<Option<Shape>, String>,
@@ -162,7 +174,8 @@ struct Looked {
 
 impl Looked {
     fn at(path: &Path, text: TextOptions) -> Result<Self> {
-        let mut looked = Self { head: Vec::new(), name: plain_name(path), files: Vec::new(), shape: Ok(None) };
+        let mut looked =
+            Self { head: Vec::new(), name: plain_name(path), files: Vec::new(), shape: Ok(None) };
         if std::fs::metadata(path).map_err(Error::io(path))?.is_dir() {
             looked.files = files_of_table(path)?;
             return Ok(looked);
@@ -181,11 +194,14 @@ impl Looked {
             return Ok(None);
         }
         // The last line may be cut.
-        let end =
-            memchr::memrchr(b'\n', &self.head).filter(|_| self.head.len() == HEAD_BYTES).unwrap_or(self.head.len());
+        let end = memchr::memrchr(b'\n', &self.head)
+            .filter(|_| self.head.len() == HEAD_BYTES)
+            .unwrap_or(self.head.len());
         match text.are_given() {
             true => Ok((!self.head.is_empty()).then_some(Shape::Table)),
-            false => Sketch::of(&self.head[..end], None).shape(self.called(table::TableFormat::Csv)),
+            false => {
+                Sketch::of(&self.head[..end], None).shape(self.called(table::TableFormat::Csv))
+            }
         }
     }
 
@@ -194,7 +210,13 @@ impl Looked {
         match format {
             Format::Ogb => {
                 // Counts suffice, so that the reader can report that edges are missing.
-                let files = ["edge.csv.gz", "edge.csv", "data.npz", "num-node-list.csv.gz", "num-node-list.csv"];
+                let files = [
+                    "edge.csv.gz",
+                    "edge.csv",
+                    "data.npz",
+                    "num-node-list.csv.gz",
+                    "num-node-list.csv",
+                ];
                 let mut files = files.iter().chain(&ogb::HETEROGENEOUS);
                 files.any(|file| path.join("raw").join(file).is_file())
             }
@@ -217,7 +239,9 @@ impl Looked {
             Format::Csv => {
                 let edges = |name: &String| name.ends_with("_edges.csv");
                 let csv = table::TableFormat::Csv;
-                self.shape == Ok(Some(Shape::Table)) || self.only(csv) || self.files.iter().any(edges)
+                self.shape == Ok(Some(Shape::Table))
+                    || self.only(csv)
+                    || self.files.iter().any(edges)
             }
             Format::Adjlist => self.shape == Ok(Some(Shape::AdjacencyList)),
             Format::Snap => self.shape == Ok(Some(Shape::EdgeList)),
@@ -229,14 +253,17 @@ impl Looked {
         !self.head.is_empty() && table::by_name(Path::new(&self.name)) == Some(format)
     }
 
-    /// Whether it is a folder of only such tables, or of folders the first of which holds such a table.
+    /// Whether it is a folder of only such tables, or of folders the first of which holds such a
+    /// table.
     fn only(&self, format: table::TableFormat) -> bool {
-        !self.files.is_empty() && self.files.iter().all(|name| table::by_name(Path::new(name)) == Some(format))
+        !self.files.is_empty()
+            && self.files.iter().all(|name| table::by_name(Path::new(name)) == Some(format))
     }
 }
 
-/// Lower-case names of the files in `folder`. If it contains only folders, of the files in the first that has any, for
-/// tables with parts like `year=2020/part-0.parquet`. Hidden and `_` files are ignored.
+/// Lower-case names of the files in `folder`. If it contains only folders, of the files in the
+/// first that has any, for tables with parts like `year=2020/part-0.parquet`. Hidden and `_` files
+/// are ignored.
 fn files_of_table(folder: &Path) -> Result<Vec<String>> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in gsplit_store::entries(folder).map_err(Error::io(folder))? {
@@ -250,7 +277,9 @@ fn files_of_table(folder: &Path) -> Result<Vec<String>> {
     folders.sort();
     match folders.first() {
         // Links may be circular.
-        Some(first) if files.is_empty() && first.components().count() < MAX_DEPTH => files_of_table(first),
+        Some(first) if files.is_empty() && first.components().count() < MAX_DEPTH => {
+            files_of_table(first)
+        }
         _ => Ok(files),
     }
 }
@@ -305,16 +334,31 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             match (detect_by_itself(&path), expected) {
                 (Ok(found), Some(format)) => assert_eq!(found, *format, "{name}"),
-                (Err(error), None) => assert!(error.to_string().contains("docs/formats.md"), "{error}"),
+                (Err(error), None) => {
+                    assert!(error.to_string().contains("docs/formats.md"), "{error}")
+                }
                 (found, _) => panic!("{name}: {found:?}"),
             }
         }
-        assert!(detect_by_itself(&folder.path().join("gone")).unwrap_err().to_string().contains("check the path"));
-        assert!(detect_by_itself(folder.path()).unwrap_err().to_string().contains("a folder without"));
-        assert!(detect_by_itself(&folder.path().join("o")).unwrap_err().to_string().contains("an empty file"));
-        for (name, file, format) in
-            [("parts", "part-0.snappy.parquet", Format::Parquet), ("csvs", "part-0.csv.gz", Format::Csv)]
-        {
+        assert!(
+            detect_by_itself(&folder.path().join("gone"))
+                .unwrap_err()
+                .to_string()
+                .contains("check the path")
+        );
+        assert!(
+            detect_by_itself(folder.path()).unwrap_err().to_string().contains("a folder without")
+        );
+        assert!(
+            detect_by_itself(&folder.path().join("o"))
+                .unwrap_err()
+                .to_string()
+                .contains("an empty file")
+        );
+        for (name, file, format) in [
+            ("parts", "part-0.snappy.parquet", Format::Parquet),
+            ("csvs", "part-0.csv.gz", Format::Csv),
+        ] {
             let parts = folder.path().join(name);
             std::fs::create_dir(&parts).unwrap();
             std::fs::write(parts.join("_SUCCESS"), "").unwrap();

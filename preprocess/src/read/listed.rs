@@ -1,12 +1,13 @@
-//! Edges held in memory, and the edges between listed vertices, for graphs whose other vertices are dropped.
+//! Edges held in memory, and the edges between listed vertices, for graphs whose other vertices are
+//! dropped.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::Result;
 use crate::edges::{
-    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, for_each_batch,
-    pass_on, row_bytes,
+    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType,
+    for_each_batch, pass_on, row_bytes,
 };
 use crate::read::text::field::counted;
 
@@ -24,12 +25,19 @@ pub struct Listed {
 impl Listed {
     /// Creates a list of pairs, or of vertices if `targets` is empty.
     pub fn new(sources: Vec<u64>, targets: Vec<u64>) -> Self {
-        Self { sources, targets, columns: Vec::new(), has_string_ids: false, next: AtomicUsize::new(0) }
+        Self {
+            sources,
+            targets,
+            columns: Vec::new(),
+            has_string_ids: false,
+            next: AtomicUsize::new(0),
+        }
     }
 
     /// Creates an empty list, whose ids are strings or numbers, with these columns of weights.
     pub fn none(has_string_ids: bool, columns: &[String]) -> Self {
-        let column = |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
+        let column =
+            |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
         let columns = columns.iter().map(column).collect();
         Self { columns, has_string_ids, ..Self::new(Vec::new(), Vec::new()) }
     }
@@ -67,7 +75,11 @@ impl EdgeSource for Listed {
     fn estimate(&self) -> Result<Estimate> {
         let largest = self.sources.iter().chain(&self.targets).max();
         let vertices = largest.map_or(0, |&largest| largest + 1);
-        Ok(Estimate { edges: self.sources.len() as u64, vertices, bytes: 16 * self.sources.len() as u64 })
+        Ok(Estimate {
+            edges: self.sources.len() as u64,
+            vertices,
+            bytes: 16 * self.sources.len() as u64,
+        })
     }
 
     fn bytes_done(&self) -> u64 {
@@ -75,7 +87,8 @@ impl EdgeSource for Listed {
     }
 }
 
-/// The edges of a graph between vertices that a table lists. In memory are their ids, about 16 bytes each.
+/// The edges of a graph between vertices that a table lists. In memory are their ids, about 16
+/// bytes each.
 pub struct ListedEnds {
     edges: Box<dyn EdgeSource>,
     ids: HashSet<u64>,
@@ -137,12 +150,14 @@ impl EdgeSource for ListedEnds {
     fn finish(&self, seen: &Seen) -> Result<Ending> {
         let dropped = self.dropped.load(Relaxed);
         // Headers count all edges, and all vertices.
-        let mut ending = self.edges.finish(&Seen { edges: seen.edges + dropped, distinct: None, ..*seen })?;
+        let mut ending =
+            self.edges.finish(&Seen { edges: seen.edges + dropped, distinct: None, ..*seen })?;
         let dropped = dropped + self.keep(&mut ending.first);
         if dropped > 0 {
-            ending
-                .decisions
-                .push(format!("{} dropped, at vertices without a row in the table", counted(dropped, "edge")));
+            ending.decisions.push(format!(
+                "{} dropped, at vertices without a row in the table",
+                counted(dropped, "edge")
+            ));
         }
         Ok(Ending { num_vertices: None, ..ending })
     }

@@ -17,8 +17,8 @@
 //!                     convert::nodes, convert::features    bring rows into the order of the vertices (convert::rows)
 //!      ─▶ dataset     gsplit_store::DatasetWriter
 //! ```
-//! `convert::Input::open` takes the steps to `Raw`, `convert::write` the others. Readers hold little: edges and rows stay in
-//! the file until they are asked for.
+//! `convert::Input::open` takes the steps to `Raw`, `convert::write` the others. Readers hold
+//! little: edges and rows stay in the file until they are asked for.
 //!
 //! ```text
 //! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS
@@ -70,7 +70,8 @@ pub fn open(
     let raw = open_as(path, format, options, with_splits, progress)?;
     if options.bipartite == Some(Answer::Yes) {
         progress.decide(&format!(
-            "{}: two kinds of vertices: the sources come first; the column `kind` distinguishes them",
+            "{}: two kinds of vertices: the sources come first; the column `kind` distinguishes \
+             them",
             path.display()
         ));
         return raw.in_two_kinds(path);
@@ -90,7 +91,9 @@ fn open_as(
         Format::Ogb => ogb::open(path, options.split.as_deref(), with_splits, progress),
         Format::Snap => snap::open(path, &options.edge_list()),
         Format::Adjlist => adjlist::open(path, &options.edge_list()),
-        Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), &options.edge_table(), progress),
+        Format::Csv => {
+            table::open_as(path, Some(table::TableFormat::Csv), &options.edge_table(), progress)
+        }
         Format::Parquet | Format::Arrow => table::open(path, &options.edge_table(), progress),
         Format::Npy => npy::open(path, &options.arrays(), progress),
         Format::Npz => npz::open(path, &options.arrays(), progress),
@@ -99,18 +102,27 @@ fn open_as(
         Format::Mag240m => papers::MAG240M.open(path, columns, progress),
         Format::Planetoid => planetoid::open(path, columns, progress),
         Format::Graphsaint => graphsaint::open(path, columns, options.budget()),
-        Format::Mtx => mtx::open(path, columns, options.bipartite == Some(Answer::Yes), options.ignore_header),
+        Format::Mtx => {
+            mtx::open(path, columns, options.bipartite == Some(Answer::Yes), options.ignore_header)
+        }
         Format::Metis => metis::open(path, columns, options.ignore_header),
         Format::Dimacs => dimacs::open(path, columns, options.ignore_header),
         Format::Webgraph => webgraph::open(path, columns, progress),
     }
 }
 
-/// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of arrays.
-pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
+/// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of
+/// arrays.
+pub fn attach_nodes(
+    path: &Path,
+    raw: &mut Raw,
+    options: &ReadOptions,
+    progress: &dyn Progress,
+) -> Result<()> {
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
-            "--nodes names vertices of one kind, and with --bipartite there are two: leave one of them out; gsplit has no types of \
+            "--nodes names vertices of one kind, and with --bipartite there are two: leave one of \
+             them out; gsplit has no types of \
              vertices with tables of their own yet (docs/reference.md)"
                 .into(),
         ));
@@ -120,7 +132,8 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
         true => catalog.attach(raw, options.split.as_deref(), progress),
         false => {
             let (edges, memory) = (Some(raw.edges.as_ref()), options.budget());
-            table::nodes(path, edges, &options.node_table, options.text(), memory, progress)?.attach(raw)
+            table::nodes(path, edges, &options.node_table, options.text(), memory, progress)?
+                .attach(raw)
         }
     }
 }

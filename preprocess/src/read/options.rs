@@ -1,5 +1,6 @@
-//! Options of reading: all that a user may give, and the part of them that each reader is handed. The file is long because each option
-//! has its type, its default and its parser here and nowhere else.
+//! Options of reading: all that a user may give, and the part of them that each reader is handed.
+//! The file is long because each option has its type, its default and its parser here and nowhere
+//! else.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,70 +19,87 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ReadOptions {
-    /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
-    #[cfg_attr(feature = "cli", arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split"))]
+    /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the
+    /// number of a mask from 0 in arrays
+    #[cfg_attr(
+        feature = "cli",
+        arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split")
+    )]
     pub split: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[cfg_attr(feature = "cli", arg(long))]
     pub keep_ids: bool,
-    /// Edge lists, METIS and Matrix Market files: do not check the counts of a header, and read a bare first line `n m` of an edge list as an edge
+    /// Edge lists, METIS and Matrix Market files: do not check the counts of a header, and read a
+    /// bare first line `n m` of an edge list as an edge
     #[cfg_attr(feature = "cli", arg(long))]
     pub ignore_header: bool,
     /// Text tables of edges: whether the first line names the columns [default: detected, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "yes|no", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<Answer>,
-    /// Keep sources and targets apart, as vertices of two kinds: user 1 is not item 1. =no if the column names suggest
-    /// two kinds, but they are of one kind [default: no, or asked]
+    /// Keep sources and targets apart, as vertices of two kinds: user 1 is not item 1. =no if the
+    /// column names suggest two kinds, but they are of one kind [default: no, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes"))]
     #[cfg_attr(feature = "cli", arg(hide_possible_values = true, conflicts_with = "keep_ids"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<Answer>,
-    /// Text tables of edges: field separator: tab, blank, ::, or one character, e.g. , or ; or | [default: detected]
+    /// Text tables of edges: field separator: tab, blank, ::, or one character, e.g. , or ; or |
+    /// [default: detected]
     #[cfg_attr(feature = "cli", arg(long, value_name = "MARK"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<Delimiter>,
-    /// Text tables: decimal mark of numbers, where a comma may also separate thousands [default: detected, or asked]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "point|comma", hide_possible_values = true))]
+    /// Text tables: decimal mark of numbers, where a comma may also separate thousands [default:
+    /// detected, or asked]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "point|comma", hide_possible_values = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal: Option<Decimal>,
-    /// Tables: type of the ids. text keeps them as they are written, number takes 007 for 7 [default: numbers where the first rows have
-    /// them, or asked]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "text|number", hide_possible_values = true))]
+    /// Tables: type of the ids. text keeps them as they are written, number takes 007 for 7
+    /// [default: numbers where the first rows have them, or asked]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "text|number", hide_possible_values = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_type: Option<IdKind>,
-    /// Text tables: the order of day, month and year in dates, if days up to 12 may be months [default: detected, or asked]
+    /// Text tables: the order of day, month and year in dates, if days up to 12 may be months
+    /// [default: detected, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "dmy|mdy", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub date_order: Option<DateOrder>,
-    /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
-    /// names that belong together, as src and dst, user_a and user_b, or asked]
+    /// Tables of edges: the column with the vertex that an edge comes from; without a header its
+    /// number from 1 [default: found by names that belong together, as src and dst, user_a and
+    /// user_b, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub source_column: Option<String>,
-    /// Tables of edges: the column with the vertex that an edge leads to [default: as for --source-column]
+    /// Tables of edges: the column with the vertex that an edge leads to [default: as for
+    /// --source-column]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub target_column: Option<String>,
-    /// Numeric columns to keep with the edges: names of a table's columns, or new names for the third, fourth ...
-    /// column of an edge list, e.g. weight,time. A column called `weight` becomes the edge weight; amount=weight keeps
-    /// the column amount as such; none keeps none [default: all of a table with a header; none of an edge list]
+    /// Numeric columns to keep with the edges: names of a table's columns, or new names for the
+    /// third, fourth ... column of an edge list, e.g. weight,time. A column called `weight` becomes
+    /// the edge weight; amount=weight keeps the column amount as such; none keeps none [default:
+    /// all of a table with a header; none of an edge list]
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME,...", value_delimiter = ','))]
     pub edge_columns: Option<Vec<String>>,
-    /// Tables of edges: the column with the weight of an edge, a number from 0, for partition --weights own and train.
-    /// It is kept as `weight`; weights of merged edges are added up
+    /// Tables of edges: the column with the weight of an edge, a number from 0, for partition
+    /// --weights own and train. It is kept as `weight`; weights of merged edges are added up
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge_weights: Option<String>,
-    /// Data of the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
-    /// in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy, test.npy) whose row v is vertex v: the
-    /// v-th smallest id, or id v with --keep-ids
+    /// Data of the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id
+    /// column; or arrays in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy,
+    /// test.npy) whose row v is vertex v: the v-th smallest id, or id v with --keep-ids
     #[cfg_attr(feature = "cli", arg(long, value_name = "PATH"))]
     pub nodes: Option<PathBuf>,
     /// Options of the table of vertices.
     #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub node_table: NodeTableOptions,
-    /// Memory limit, e.g. 4GiB, 512MiB or 50%; data that does not fit is kept on disk next to the output. The result
-    /// does not depend on it [default: half of the machine's]
+    /// Memory limit, e.g. 4GiB, 512MiB or 50%; data that does not fit is kept on disk next to the
+    /// output. The result does not depend on it [default: half of the machine's]
     #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
     #[serde(skip)]
     pub memory: Option<Memory>,
@@ -91,86 +109,111 @@ pub struct ReadOptions {
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct NodeTableOptions {
-    /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the ids of the edges]
+    /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the
+    /// ids of the edges]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN"))]
     pub id_column: Option<String>,
-    /// Label column of the table of vertices, with classes or numbers, or none. Several columns, e.g. 'likes_*', hold 0 and 1: a
-    /// class each, of which a vertex can have any [default: label, class, target or y, or churned, fraud and the like, or asked]
+    /// Label column of the table of vertices, with classes or numbers, or none. Several columns,
+    /// e.g. 'likes_*', hold 0 and 1: a class each, of which a vertex can have any [default: label,
+    /// class, target or y, or churned, fraud and the like, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_column: Option<Vec<String>>,
-    /// Kind of the label: class, or number, for train --task regression [default: number if some have a fraction;
-    /// otherwise class, or asked]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "class|number", hide_possible_values = true))]
+    /// Kind of the label: class, or number, for train --task regression [default: number if some
+    /// have a fraction; otherwise class, or asked]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "class|number", hide_possible_values = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_kind: Option<LabelKind>,
-    /// Value of the label column that means no label; none if each value is a class, even -1 [default: -1 together with
-    /// class numbers from 0, or asked]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "VALUE|none", allow_negative_numbers = true))]
+    /// Value of the label column that means no label; none if each value is a class, even -1
+    /// [default: -1 together with class numbers from 0, or asked]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "VALUE|none", allow_negative_numbers = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unlabelled: Option<String>,
-    /// The table of vertices' column that holds train, valid, test or nothing; or columns of 0 and 1 called by the splits, as
-    /// train,valid,test; or none [default: split, fold, set, subset or mask, else train_mask, train and the like, or asked]
+    /// The table of vertices' column that holds train, valid, test or nothing; or columns of 0 and
+    /// 1 called by the splits, as train,valid,test; or none [default: split, fold, set, subset or
+    /// mask, else train_mask, train and the like, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_column: Option<Vec<String>>,
-    /// Columns of the table of vertices, or arrays, that are vertex weights, for partition --weights own: whole numbers
-    /// from 0. Weights of a METIS file are kept without it
+    /// Columns of the table of vertices, or arrays, that are vertex weights, for partition
+    /// --weights own: whole numbers from 0. Weights of a METIS file are kept without it
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vertex_weights: Option<Vec<String>>,
-    /// Columns of the table of vertices that become features, e.g. 'f*,age', or none [default: a list called feat,
-    /// features, x ..., otherwise all numbers and categories that are not ids, labels, splits or identifiers]
+    /// Columns of the table of vertices that become features, e.g. 'f*,age', or none [default: a
+    /// list called feat, features, x ..., otherwise all numbers and categories that are not ids,
+    /// labels, splits or identifiers]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_columns: Option<Vec<String>>,
-    /// How columns become features: city=onehot has a number for each category, city=code one number in all, the place among the
-    /// categories in order, and city=none leaves the column out; none leaves out all categories that are not named [default: auto,
-    /// one-hot; of more than 64 the most frequent and other]
+    /// How columns become features: city=onehot has a number for each category, city=code one
+    /// number in all, the place among the categories in order, and city=none leaves the column out;
+    /// none leaves out all categories that are not named [default: auto, one-hot; of more than 64
+    /// the most frequent and other]
     #[cfg_attr(
         feature = "cli",
         arg(long, value_name = "auto|none|COLUMN=onehot|code|none,...", value_delimiter = ',')
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encode: Option<Vec<Encode>>,
-    /// Number to take for a missing one among features and in the columns of a table of edges; or mean, for features, which get a
-    /// further feature that is 1 where the value is missing. Missing categories become -1, or zeros where they are one-hot [default:
-    /// refused]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true))]
+    /// Number to take for a missing one among features and in the columns of a table of edges; or
+    /// mean, for features, which get a further feature that is 1 where the value is missing.
+    /// Missing categories become -1, or zeros where they are one-hot [default: refused]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
-    /// Words for missing values, besides nothing, ?, NA, N/A, NaN, null and None: '#N/A,-', or a number, such as -9999;
-    /// COLUMN=WORD is for one column. --fill says how missing values are replaced
-    #[cfg_attr(feature = "cli", arg(long, value_name = "WORD,...", value_delimiter = ',', allow_hyphen_values = true))]
+    /// Words for missing values, besides nothing, ?, NA, N/A, NaN, null and None: '#N/A,-', or a
+    /// number, such as -9999; COLUMN=WORD is for one column. --fill says how missing values are
+    /// replaced
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "WORD,...", value_delimiter = ',', allow_hyphen_values = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub na: Option<Vec<String>>,
-    /// Strings that differ only in case or blanks, such as Yes and YES, as classes and as categories: fold takes them for one, spelled as
-    /// most rows do; keep for several [default: asked]
+    /// Strings that differ only in case or blanks, such as Yes and YES, as classes and as
+    /// categories: fold takes them for one, spelled as most rows do; keep for several [default:
+    /// asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "fold|keep", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<CaseRule>,
-    /// Scale of numbers that become features: standard (mean 0, deviation 1), minmax (0 to 1) or none [default: standard for the
-    /// columns of a table, none for lists and arrays]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "standard|minmax|none", hide_possible_values = true))]
+    /// Scale of numbers that become features: standard (mean 0, deviation 1), minmax (0 to 1) or
+    /// none [default: standard for the columns of a table, none for lists and arrays]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "standard|minmax|none", hide_possible_values = true)
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
-    /// Dataset or checkpoint whose recipe the table of vertices is converted by: the same columns, categories and scales
+    /// Dataset or checkpoint whose recipe the table of vertices is converted by: the same columns,
+    /// categories and scales
     #[cfg_attr(feature = "cli", arg(long, value_name = "DIR", conflicts_with_all = ["feature_columns", "encode", "scale"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipe: Option<PathBuf>,
-    /// Categories that the recipe does not have: refuse them, or take them for other, none of those it has [default: refuse]
+    /// Categories that the recipe does not have: refuse them, or take them for other, none of those
+    /// it has [default: refuse]
     #[cfg_attr(
         feature = "cli",
         arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "recipe")
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Unseen>,
-    /// Row to take of a vertex that the table of vertices lists several times: first or last [default: refused]
+    /// Row to take of a vertex that the table of vertices lists several times: first or last
+    /// [default: refused]
     #[cfg_attr(feature = "cli", arg(long, value_name = "first|last", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_duplicate: Option<OnDuplicate>,
-    /// Vertices of the edges that the table of vertices does not list: fill gives them a row of missing values, drop leaves out
-    /// their edges [default: refused]
+    /// Vertices of the edges that the table of vertices does not list: fill gives them a row of
+    /// missing values, drop leaves out their edges [default: refused]
     #[cfg_attr(feature = "cli", arg(long, value_name = "fill|drop", hide_possible_values = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rows: Option<MissingRows>,
@@ -298,7 +341,10 @@ pub struct TextOptions {
 impl TextOptions {
     /// Whether an option is given that only tables support.
     pub fn are_given(self) -> bool {
-        self.header.is_some() || self.delimiter.is_some() || self.names_columns || self.id_type == Some(IdKind::Text)
+        self.header.is_some()
+            || self.delimiter.is_some()
+            || self.names_columns
+            || self.id_type == Some(IdKind::Text)
     }
 }
 
@@ -322,7 +368,8 @@ pub struct EdgeTableOptions<'a> {
     pub fill: Option<f64>,
     /// Words for missing values.
     pub na: &'a [String],
-    /// Options of the table of vertices in the same folder. `None`: `--nodes` names another, which the caller reads.
+    /// Options of the table of vertices in the same folder. `None`: `--nodes` names another, which
+    /// the caller reads.
     pub nodes: Option<&'a NodeTableOptions>,
     /// The budget.
     pub memory: Memory,
@@ -354,8 +401,10 @@ impl WantedColumns<'_> {
             Some(name) => {
                 let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
                 let found = if names.is_empty() { "none".to_string() } else { names.join(", ") };
-                let problem =
-                    format!("--edge-columns {name}: {} has no such column of edges, found {found}", path.display());
+                let problem = format!(
+                    "--edge-columns {name}: {} has no such column of edges, found {found}",
+                    path.display()
+                );
                 Err(Error::Option(problem))
             }
             None => Ok(()),
@@ -447,12 +496,14 @@ impl NodeTableOptions {
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 
-    /// Whether strings that differ only in case or blanks are one, by the option or by the recipe of an earlier table.
+    /// Whether strings that differ only in case or blanks are one, by the option or by the recipe
+    /// of an earlier table.
     pub fn folds_case(&self, trained: Option<&Recipe>) -> bool {
         self.case == Some(CaseRule::Fold) || trained.is_some_and(|trained| trained.folds_case)
     }
 
-    /// The options for a graph that has other features: numbers stay columns, unless an option makes them features.
+    /// The options for a graph that has other features: numbers stay columns, unless an option
+    /// makes them features.
     pub fn beside_features(&self) -> Self {
         let mut options = self.clone();
         if options.feature_columns.is_none() && options.encode.is_none() {
@@ -503,13 +554,17 @@ impl FromStr for Encode {
         };
         let parts = text.rsplit_once('=').and_then(|(column, name)| Some((column, how(name)?)));
         match (parts, text) {
-            (Some((column, how)), _) if !column.is_empty() => Ok(Self::Column { pattern: column.into(), how }),
+            (Some((column, how)), _) if !column.is_empty() => {
+                Ok(Self::Column { pattern: column.into(), how })
+            }
             (None, text) if text.len() > 5 && text.ends_with("=none") => {
                 Ok(Self::LeftOut { pattern: text[..text.len() - 5].into() })
             }
             (None, "auto") => Ok(Self::Auto),
             (None, "none") => Ok(Self::Never),
-            _ => Err(format!("`{text}`: expected COLUMN=onehot, COLUMN=code, COLUMN=none, auto or none")),
+            _ => Err(format!(
+                "`{text}`: expected COLUMN=onehot, COLUMN=code, COLUMN=none, auto or none"
+            )),
         }
     }
 }

@@ -8,7 +8,8 @@
 //! | `NAME.mtx` next to `NAME_coord.mtx`, `NAME_b.mtx` ... (SuiteSparse) | `NAME.mtx` |
 //! | others | a question to the user |
 //!
-//! A folder that contains only another folder is skipped, and files that only describe others are ignored.
+//! A folder that contains only another folder is skipped, and files that only describe others are
+//! ignored.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -32,9 +33,14 @@ fn is_hidden(name: &OsStr) -> bool {
 pub fn describes(path: &Path) -> bool {
     let name = name_of(path).to_lowercase();
     let words = ["readme", "license", "licence", "copying", "citation", "changelog"];
-    let endings = ["md", "pdf", "html", "htm", "bib", "rtf", "rst", "png", "jpg", "svg", "py", "m", "r", "sh", "ipynb"];
+    let endings = [
+        "md", "pdf", "html", "htm", "bib", "rtf", "rst", "png", "jpg", "svg", "py", "m", "r", "sh",
+        "ipynb",
+    ];
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    name.starts_with("meta.") || words.iter().any(|word| name.contains(word)) || endings.contains(&ending)
+    name.starts_with("meta.")
+        || words.iter().any(|word| name.contains(word))
+        || endings.contains(&ending)
 }
 
 /// The graph in `folder`, of `format` if given. `None` if no file has a known format.
@@ -48,7 +54,9 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     if folder.join("metadata.yaml").is_file() {
         return Err(not_read(&folder));
     }
-    let fits = |path: &PathBuf| detect(path, text).is_ok_and(|found| format.is_none_or(|wanted| found == wanted));
+    let fits = |path: &PathBuf| {
+        detect(path, text).is_ok_and(|found| format.is_none_or(|wanted| found == wanted))
+    };
     let mut files = Vec::new();
     files_below(&folder, 0, &mut files)?;
     files.sort();
@@ -78,9 +86,15 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     if let Some(of_suitesparse) = only(known.iter().filter(leads)) {
         return Ok(Some(of_suitesparse.clone()));
     }
-    let names: Vec<String> =
-        known.iter().map(|path| path.strip_prefix(&folder).unwrap_or(path).display().to_string()).collect();
-    let problem = format!("{} files could be the graph, {}: name one of them as the input", names.len(), some(&names));
+    let names: Vec<String> = known
+        .iter()
+        .map(|path| path.strip_prefix(&folder).unwrap_or(path).display().to_string())
+        .collect();
+    let problem = format!(
+        "{} files could be the graph, {}: name one of them as the input",
+        names.len(),
+        some(&names)
+    );
     Err(Error::input(folder, problem))
 }
 

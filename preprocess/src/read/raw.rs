@@ -17,22 +17,26 @@ pub struct Raw {
     pub edges: Box<dyn EdgeSource>,
     /// Kind of the input's ids.
     pub ids: Ids,
-    /// The id of every row of the node columns, where a table lists its vertices in an order of its own. Its batches have
-    /// sources only. `None`: row v is vertex v, or the v-th smallest id where ids are compacted.
+    /// The id of every row of the node columns, where a table lists its vertices in an order of its
+    /// own. Its batches have sources only. `None`: row v is vertex v, or the v-th smallest id where
+    /// ids are compacted.
     pub node_ids: Option<Box<dyn EdgeSource>>,
     /// Vertices without edges, where the list of edges names them: batches have sources only.
     pub alone: Option<Box<dyn EdgeSource>>,
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
-    /// Labels: one number a vertex (a class, negative or NaN for unlabelled), or a row of zeros and ones (multi-label).
+    /// Labels: one number a vertex (a class, negative or NaN for unlabelled), or a row of zeros and
+    /// ones (multi-label).
     pub labels: Option<Box<dyn Column>>,
     /// Names of the classes, where the labels are places among them.
     pub class_names: Option<Vec<String>>,
-    /// Shape of the labels, where an option, a recipe or the record of an export says it. Numbers to learn are NaN for unlabelled.
+    /// Shape of the labels, where an option, a recipe or the record of an export says it. Numbers
+    /// to learn are NaN for unlabelled.
     pub label_shape: Option<LabelShape>,
     /// Columns of the table of vertices, and what becomes of them.
     pub recipe: Option<Recipe>,
-    /// Rows at the start of the node columns that are taken over from a dataset, and not read from a table.
+    /// Rows at the start of the node columns that are taken over from a dataset, and not read from
+    /// a table.
     pub rows_taken_over: u64,
     /// Further numbers of every vertex.
     pub columns: Vec<Box<dyn Column>>,
@@ -51,12 +55,13 @@ pub struct Raw {
 /// Kind of an input's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// The vertices themselves, from 0. The number of vertices where the input states it; else it is the largest id and
-    /// one.
+    /// The vertices themselves, from 0. The number of vertices where the input states it; else it
+    /// is the largest id and one.
     Dense(Option<u64>),
     /// Numbers from 1 to this number of vertices: vertex v has the id v + 1.
     FromOne(u64),
-    /// Any numbers, or hashes of strings: compacted, numbers in ascending order and strings in theirs.
+    /// Any numbers, or hashes of strings: compacted, numbers in ascending order and strings in
+    /// theirs.
     Sparse,
 }
 
@@ -113,14 +118,16 @@ impl Raw {
     pub fn in_two_kinds(self, path: &Path) -> Result<Self> {
         let has_rows = self.features.is_some() || self.labels.is_some() || !self.columns.is_empty();
         if has_rows || self.splits.is_some() || self.node_ids.is_some() || self.links.is_some() {
-            let problem = "has data of its vertices, which are then of one kind: leave --bipartite out";
+            let problem =
+                "has data of its vertices, which are then of one kind: leave --bipartite out";
             return Err(Error::Option(format!("{} {problem}", path.display())));
         }
         Ok(Self { edges: Box::new(TwoKinds::of(self.edges)), ids: Ids::Sparse, ..self })
     }
 }
 
-/// Numbers of every vertex that stay in the input: a row for each vertex, of one or more numbers of one type.
+/// Numbers of every vertex that stay in the input: a row for each vertex, of one or more numbers of
+/// one type.
 pub trait Column: Send + Sync {
     /// The file, for messages.
     fn path(&self) -> &Path;
@@ -128,7 +135,8 @@ pub trait Column: Send + Sync {
     /// Its name in the input: becomes the name of a node column.
     fn name(&self) -> &str;
 
-    /// NumPy's name of the type, e.g. `<f4`: a little-endian integer or float of 1, 2, 4 or 8 bytes.
+    /// NumPy's name of the type, e.g. `<f4`: a little-endian integer or float of 1, 2, 4 or 8
+    /// bytes.
     fn descr(&self) -> &'static str;
 
     /// Numbers of a row.
@@ -137,11 +145,16 @@ pub trait Column: Send + Sync {
     /// Number of rows, where it is known before they are read.
     fn num_rows(&self) -> Option<u64>;
 
-    /// Hands over all rows from the first to the last, some whole rows at a time, little-endian. Fails when the input is
-    /// truncated or has a row of another width.
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+    /// Hands over all rows from the first to the last, some whole rows at a time, little-endian.
+    /// Fails when the input is truncated or has a row of another width.
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()>;
 
-    /// The row of a vertex that has none: NaN among floats (0 among features, which have to be finite), -1 for a class, otherwise 0.
+    /// The row of a vertex that has none: NaN among floats (0 among features, which have to be
+    /// finite), -1 for a class, otherwise 0.
     ///
     /// # Errors
     /// [`Error::Input`] if no value is defined for missing ones.
@@ -164,7 +177,8 @@ pub trait Column: Send + Sync {
     }
 }
 
-/// Implements the methods of [`Column`] that describe it: its file, name, type, width and number of rows.
+/// Implements the methods of [`Column`] that describe it: its file, name, type, width and number of
+/// rows.
 macro_rules! describe_column {
     ($self:ident: $path:expr, $name:expr, $descr:expr, $width:expr, $rows:expr) => {
         fn path(&$self) -> &std::path::Path {
@@ -211,13 +225,16 @@ pub fn numbers<'a>(descr: &str, bytes: &'a [u8]) -> Box<dyn Iterator<Item = f64>
         "<u4" => decode!(u32),
         "<i8" => decode!(i64),
         "<u8" => decode!(u64),
-        "<f2" => Box::new(bytes.as_chunks().0.iter().map(|&chunk| half::f16::from_le_bytes(chunk).to_f64())),
+        "<f2" => Box::new(
+            bytes.as_chunks().0.iter().map(|&chunk| half::f16::from_le_bytes(chunk).to_f64()),
+        ),
         "<f4" => decode!(f32),
         _ => decode!(f64),
     }
 }
 
-/// Refuses a number of vertices that only a damaged count or id explains, before memory and disk are taken for it.
+/// Refuses a number of vertices that only a damaged count or id explains, before memory and disk
+/// are taken for it.
 pub fn check_size(path: &Path, num_vertices: usize, num_edges: u64) -> Result<()> {
     plausible(num_vertices as u64, num_edges).map_err(|problem| Error::input(path, problem))
 }
@@ -229,7 +246,8 @@ pub fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{num_vertices} vertices and only {}: expected an edge for every 64 vertices; check the counts and ids",
+        "{num_vertices} vertices and only {}: expected an edge for every 64 vertices; check the \
+         counts and ids",
         counted(borne_out, "edge")
     ))
 }

@@ -1,5 +1,6 @@
-//! Feature rows with each number scaled, if `--scale` asks for it, and missing ones filled, if `--fill` does. One more
-//! pass over the rows computes the scales and means; a constant to fill with needs no pass.
+//! Feature rows with each number scaled, if `--scale` asks for it, and missing ones filled, if
+//! `--fill` does. One more pass over the rows computes the scales and means; a constant to fill
+//! with needs no pass.
 
 use gsplit_store::Progress;
 
@@ -32,13 +33,16 @@ impl Scaled {
         match (scale, fill) {
             (Scale::None, None) => return Ok(rows),
             (Scale::None, Some(Fill::Value(value))) => {
-                let (scales, fills) = (vec![(0.0, 1.0); seen.len()], vec![value.into(); seen.len()]);
+                let (scales, fills) =
+                    (vec![(0.0, 1.0); seen.len()], vec![value.into(); seen.len()]);
                 return Ok(Box::new(Self { rows, scales, fills }));
             }
             _ => {}
         }
         rows.read(progress, &mut |bytes| {
-            for (at, number) in numbers(rows.descr(), bytes).enumerate().filter(|(_, number)| number.is_finite()) {
+            for (at, number) in
+                numbers(rows.descr(), bytes).enumerate().filter(|(_, number)| number.is_finite())
+            {
                 let at = at % seen.len();
                 seen[at].add(number);
             }
@@ -60,10 +64,12 @@ impl Scaled {
 
     fn scale(&self, bytes: &[u8]) -> Vec<u8> {
         let scales = self.scales.iter().zip(&self.fills).cycle();
-        let scaled = numbers(self.rows.descr(), bytes).zip(scales).map(|(number, ((shift, scale), fill))| {
-            let number = if number.is_nan() { *fill } else { number };
-            (number - shift) / scale
-        });
+        let scaled = numbers(self.rows.descr(), bytes).zip(scales).map(
+            |(number, ((shift, scale), fill))| {
+                let number = if number.is_nan() { *fill } else { number };
+                (number - shift) / scale
+            },
+        );
         scaled.flat_map(|number| (number as f32).to_le_bytes()).collect()
     }
 }
@@ -77,7 +83,11 @@ impl Column for Scaled {
         self.rows.num_rows()
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         self.rows.read(progress, &mut |bytes| take(&self.scale(bytes)))
     }
 

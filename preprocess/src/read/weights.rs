@@ -17,12 +17,16 @@ pub fn weigh_vertices(raw: &mut Raw, names: &[String]) -> Result<()> {
         let Some(at) = at else {
             let columns: Vec<&str> = raw.columns.iter().map(|column| column.name()).collect();
             let found = if columns.is_empty() { "none".into() } else { columns.join(", ") };
-            let problem = format!("expected a column of numbers of the vertices that are not features, found {found}");
+            let problem = format!(
+                "expected a column of numbers of the vertices that are not features, found {found}"
+            );
             return Err(Error::Option(format!("--vertex-weights {name}: {problem}")));
         };
         let column = raw.columns.remove(at);
         if raw.vertex_weights.iter().any(|weight| weight == column.name()) {
-            return Err(Error::Option(format!("--vertex-weights {name}: named twice: leave one out")));
+            return Err(Error::Option(format!(
+                "--vertex-weights {name}: named twice: leave one out"
+            )));
         }
         raw.vertex_weights.push(column.name().to_string());
         raw.columns.insert(at, Box::new(WeightColumn(column)));
@@ -42,11 +46,16 @@ impl Column for WeightColumn {
         self.0.num_rows()
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let (width, mut at) = (self.width(), 0);
         self.0.read(progress, &mut |bytes| {
             for value in numbers(self.descr(), bytes) {
-                vertex_weight(value).map_err(|problem| self.error((at / width) as u64, at % width, &problem))?;
+                vertex_weight(value)
+                    .map_err(|problem| self.error((at / width) as u64, at % width, &problem))?;
                 at += 1;
             }
             take(bytes)
@@ -54,7 +63,8 @@ impl Column for WeightColumn {
     }
 
     fn missing_row(&self) -> Result<Vec<u8>> {
-        let problem = "a vertex that the table does not list has no weight: pass --missing-rows drop";
+        let problem =
+            "a vertex that the table does not list has no weight: pass --missing-rows drop";
         Err(Error::input(self.path(), format!("{}: {problem}", self.name())))
     }
 

@@ -21,13 +21,19 @@ const NUMBERS: [&str; 10] = [
 
 /// The files of a corpus, by where they lie.
 pub fn corpus(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files.into_iter().map(|path| (path.display().to_string(), fs::read(path).unwrap())).collect()
 }
 
-/// Whether each of `inputs` is accepted by `survives`, which also gets `by_default` mutations of them, in all.
-pub fn replay(inputs: &[(String, Vec<u8>)], by_default: usize, survives: impl Fn(&[u8], &str) -> bool) -> Vec<bool> {
+/// Whether each of `inputs` is accepted by `survives`, which also gets `by_default` mutations of
+/// them, in all.
+pub fn replay(
+    inputs: &[(String, Vec<u8>)],
+    by_default: usize,
+    survives: impl Fn(&[u8], &str) -> bool,
+) -> Vec<bool> {
     let accepted = inputs.iter().map(|(what, bytes)| survives(bytes, what)).collect();
     let mutations = wanted(by_default);
     for (at, (what, bytes)) in inputs.iter().enumerate() {
@@ -46,7 +52,8 @@ pub fn keep(name: &str, bytes: &[u8]) -> PathBuf {
     kept
 }
 
-/// How many mutations of a target's inputs to run, in all: `by_default`, or what the variable `GSPLIT_MUTATIONS` says.
+/// How many mutations of a target's inputs to run, in all: `by_default`, or what the variable
+/// `GSPLIT_MUTATIONS` says.
 fn wanted(by_default: usize) -> usize {
     std::env::var("GSPLIT_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(by_default)
 }
@@ -95,7 +102,8 @@ fn change(part: &mut Vec<u8>, random: &mut Random) {
 
 /// One of the numbers written in digits becomes another.
 fn number_in_text(part: &mut Vec<u8>, random: &mut Random) {
-    let is_start = |at: &usize| part[*at].is_ascii_digit() && (*at == 0 || !part[at - 1].is_ascii_digit());
+    let is_start =
+        |at: &usize| part[*at].is_ascii_digit() && (*at == 0 || !part[at - 1].is_ascii_digit());
     let starts: Vec<usize> = (0..part.len()).filter(is_start).collect();
     if let Some(&start) = starts.get(random.below(starts.len().max(1))) {
         let digits = part[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();

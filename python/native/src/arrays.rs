@@ -1,5 +1,5 @@
-//! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled, or arrays in a GPU's memory. Only
-//! the sizes are copied.
+//! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled, or arrays in
+//! a GPU's memory. Only the sizes are copied.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ pub struct Batch {
     step: u32,
     /// Seeds of all ranks that sample together.
     num_seeds: usize,
-    /// int64: the vertex of each feature row; all vertices, seeds first, if the rank samples by itself. From a GPU the bits of uint32.
+    /// int64: the vertex of each feature row; all vertices, seeds first, if the rank samples by
+    /// itself. From a GPU the bits of uint32.
     n_id: Py<PyAny>,
     /// int64: position of each seed in the list of seeds; empty if ranks sample together.
     input_id: Py<PyArray1<i64>>,
@@ -41,7 +42,8 @@ pub struct Batch {
     x: Option<Py<PyAny>>,
     /// Whether `x` holds the bits of bf16.
     bf16: bool,
-    /// int64: positions of the rows of `x`, and a place in the cache for each row; `None` without a cache.
+    /// int64: positions of the rows of `x`, and a place in the cache for each row; `None` without a
+    /// cache.
     hits: Option<[Py<PyArray1<i64>>; 2]>,
     /// Labels.
     y: Option<Py<PyAny>>,
@@ -69,7 +71,8 @@ pub struct Layer {
 /// Pairs of vertices: each edge is followed by its negatives.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
 pub struct Pairs {
-    /// int64 [2, pairs]: sources, then targets, as rows of this rank's seeds and of the received rows.
+    /// int64 [2, pairs]: sources, then targets, as rows of this rank's seeds and of the received
+    /// rows.
     ends: Py<PyArray2<i64>>,
     /// int64: the position of each edge.
     e_id: Py<PyArray1<i64>>,
@@ -91,7 +94,8 @@ pub struct Moved {
 impl Batch {
     pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
         let Made { step, num_seeds, vertices, inputs, edges, pairs, rows, labels } = made;
-        let (features, hits) = rows.map_or((None, None), |Rows { features, hits }| (Some(features), hits));
+        let (features, hits) =
+            rows.map_or((None, None), |Rows { features, hits }| (Some(features), hits));
         let array = |numbers: Vec<i64>| numbers.into_pyarray(py).unbind();
         let mut batch = Self {
             step,
@@ -118,12 +122,15 @@ impl Batch {
             }
             Edges::Blocks(blocks) => {
                 let layers = blocks.into_iter().rev();
-                let layers = layers.map(|(layer, src)| Py::new(py, Layer::new(py, layer, src, plan.edge_ids)?));
+                let layers = layers
+                    .map(|(layer, src)| Py::new(py, Layer::new(py, layer, src, plan.edge_ids)?));
                 batch.layers = layers.collect::<PyResult<_>>()?;
             }
             Edges::OnGpu(layers) => {
                 batch.n_id = GpuArray::shown(py, layers.vertices.slice(), &layers)?;
-                let made = (0..layers.layers.len()).rev().map(|depth| Py::new(py, Layer::on_gpu(py, &layers, depth)?));
+                let made = (0..layers.layers.len())
+                    .rev()
+                    .map(|depth| Py::new(py, Layer::on_gpu(py, &layers, depth)?));
                 batch.layers = made.collect::<PyResult<_>>()?;
             }
         }
@@ -134,7 +141,9 @@ impl Batch {
 impl Layer {
     fn new(py: Python<'_>, layer: HostLayer, src: Vec<i64>, edge_ids: bool) -> PyResult<Self> {
         // There are fewer than 2^31: `batch` has checked it.
-        let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind().into_any();
+        let of_i32 = |numbers: Vec<u32>| {
+            bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind().into_any()
+        };
         let (indptr, indices) = layer.edges.into_lists();
         Ok(Self {
             indptr: of_i32(indptr),
@@ -153,7 +162,11 @@ impl Layer {
         Ok(Self {
             indptr: GpuArray::shown(py, layer.indptr.slice(), of)?,
             indices: GpuArray::shown(py, layer.local.slice(), of)?,
-            e_id: layer.edges.as_ref().map(|edges| GpuArray::shown(py, edges.slice(), of)).transpose()?,
+            e_id: layer
+                .edges
+                .as_ref()
+                .map(|edges| GpuArray::shown(py, edges.slice(), of))
+                .transpose()?,
             factors: None,
             src: GpuArray::shown(py, src, of)?,
             num_dst: layer.num_vertices(),
@@ -177,7 +190,11 @@ impl Moved {
         let new = |HostExchange { asked, counts, .. }: HostExchange| {
             Py::new(
                 py,
-                Self { asked: wide(&asked).into_pyarray(py).unbind(), sent: counts.send, received: counts.receive },
+                Self {
+                    asked: wide(&asked).into_pyarray(py).unbind(),
+                    sent: counts.send,
+                    received: counts.receive,
+                },
             )
         };
         exchange.map(new).transpose()

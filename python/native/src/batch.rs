@@ -1,9 +1,10 @@
 //! The mini-batches of one epoch, one after another.
 //!
-//! Returns: a mini-batch's vertices, its edges and its rows. Input: the number of the epoch. Idea: cut the seeds, in
-//! the epoch's order, into runs of the batch size; sample layer after layer from the seeds down with the sampler of
-//! training (`gsplit_sample`), together with the other ranks if there are any; and gather the feature rows of all
-//! vertices that this rank loads. A mini-batch depends only on (seed, epoch, step), not on who prepared it.
+//! Returns: a mini-batch's vertices, its edges and its rows. Input: the number of the epoch. Idea:
+//! cut the seeds, in the epoch's order, into runs of the batch size; sample layer after layer from
+//! the seeds down with the sampler of training (`gsplit_sample`), together with the other ranks if
+//! there are any; and gather the feature rows of all vertices that this rank loads. A mini-batch
+//! depends only on (seed, epoch, step), not on who prepared it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -34,21 +35,24 @@ pub struct Plan {
     pub batch_size: usize,
     /// This rank, and the number of ranks.
     pub place: Place,
-    /// Python function that carries messages, if the ranks sample together; otherwise each takes its portion of a mini-batch.
+    /// Python function that carries messages, if the ranks sample together; otherwise each takes
+    /// its portion of a mini-batch.
     pub exchange: Option<Py<PyAny>>,
     /// Ownership of vertices, if a partition gives it.
     pub split: Option<Split>,
     pub drop_last: bool,
     pub shuffle: bool,
     pub seed: u64,
-    /// Whether layers expand all reached vertices, as in training; otherwise each vertex is expanded once.
+    /// Whether layers expand all reached vertices, as in training; otherwise each vertex is
+    /// expanded once.
     pub blocks: bool,
     pub edge_ids: bool,
     /// Edges that are held out, if any may be.
     pub links: Option<LinkPlan>,
     /// Weights of the graph's edges.
     pub weights: Option<EdgeWeights>,
-    /// The graph for a GPU that samples layers; requires that no frontier is split, no edges are held out and there are no weights.
+    /// The graph for a GPU that samples layers; requires that no frontier is split, no edges are
+    /// held out and there are no weights.
     pub gpu: Option<Elsewhere<GpuGraph>>,
     pub features: Option<FeatureTable>,
     /// Whether rows become f32, whatever type is stored.
@@ -78,7 +82,8 @@ impl Plan {
         }
     }
 
-    /// This rank's portion of a mini-batch, never empty: with fewer seeds than ranks, some are taken twice.
+    /// This rank's portion of a mini-batch, never empty: with fewer seeds than ranks, some are
+    /// taken twice.
     fn portion<'a>(&self, batch: &'a [u32]) -> &'a [u32] {
         let (count, Place { rank, size }) = (batch.len(), self.place);
         match count < size {
@@ -94,7 +99,9 @@ impl Plan {
             Some(links) => links.split.graph()?,
             None => Graph::new(topology.indptr(), topology.indices())?,
         };
-        self.weights.as_ref().map_or(Ok(graph), |weights| Ok(graph.with_weights(weights)?.correcting()))
+        self.weights
+            .as_ref()
+            .map_or(Ok(graph), |weights| Ok(graph.with_weights(weights)?.correcting()))
     }
 
     /// The feature table to read from now on: reads from disk belong to one process and epoch.
@@ -109,7 +116,11 @@ impl Plan {
     fn frontiers(&self) -> Frontiers<'_> {
         let layers = self.fanouts.len();
         match &self.split {
-            Some(split) => Frontiers::split_below(&split.owners, layers, if split.is_of_all { layers } else { 0 }),
+            Some(split) => Frontiers::split_below(
+                &split.owners,
+                layers,
+                if split.is_of_all { layers } else { 0 },
+            ),
             None => Frontiers::all(Ownership::Mine, layers),
         }
     }
@@ -152,10 +163,13 @@ impl From<GpuError> for Problem {
     fn from(error: GpuError) -> Self {
         match error {
             GpuError::Input(error) => error.into(),
-            GpuError::OutOfMemory { .. } => {
-                Self::Gpu(error.to_string(), "pass topology='pinned' or 'host', or a smaller batch_size")
+            GpuError::OutOfMemory { .. } => Self::Gpu(
+                error.to_string(),
+                "pass topology='pinned' or 'host', or a smaller batch_size",
+            ),
+            error => {
+                Self::Gpu(error.to_string(), "pass topology='host', with which the CPU samples")
             }
-            error => Self::Gpu(error.to_string(), "pass topology='host', with which the CPU samples"),
         }
     }
 }
@@ -176,7 +190,8 @@ pub struct Made {
     pub step: u32,
     /// Seeds of all ranks that sample together.
     pub num_seeds: usize,
-    /// Vertices whose rows it has; all vertices, seeds first, if the rank samples by itself. Empty if a GPU has them.
+    /// Vertices whose rows it has; all vertices, seeds first, if the rank samples by itself. Empty
+    /// if a GPU has them.
     pub vertices: Vec<i64>,
     /// Position of each seed in the list of seeds; empty if ranks sample together.
     pub inputs: Vec<i64>,
@@ -193,13 +208,15 @@ pub struct Made {
 pub enum Edges {
     /// One graph.
     Subgraph(Subgraph),
-    /// A bipartite graph for each layer, from the seeds down, and the vertices that it reads, the targets first.
+    /// A bipartite graph for each layer, from the seeds down, and the vertices that it reads, the
+    /// targets first.
     Blocks(Vec<(HostLayer, Vec<i64>)>),
     /// Like `Blocks`, in a GPU's memory, with all vertices.
     OnGpu(Arc<Elsewhere<GpuLayers>>),
 }
 
-/// Makes a mini-batch of epoch `epoch` for each permit from `granted`, until there are no more. Collective if ranks sample together.
+/// Makes a mini-batch of epoch `epoch` for each permit from `granted`, until there are no more.
+/// Collective if ranks sample together.
 pub fn draw(
     plan: &Plan,
     epoch: u32,
@@ -207,7 +224,8 @@ pub fn draw(
     granted: &Receiver<()>,
     made: &Sender<Result<Made, Problem>>,
 ) -> Result<(), Problem> {
-    let count = u32::try_from(plan.seeds.len()).map_err(|_| Problem::Data("more than 2^32 - 1 seeds".into()))?;
+    let count = u32::try_from(plan.seeds.len())
+        .map_err(|_| Problem::Data("more than 2^32 - 1 seeds".into()))?;
     let pool = pool_of(Some(plan.threads))?;
     let positions: Vec<u32> = (0..count).collect();
     let order = match plan.shuffle {
@@ -223,7 +241,8 @@ pub fn draw(
         let part = pool.install(|| maker.make(batch, Step { seed: plan.seed, epoch, step }));
         let is_last = part.is_err();
         let is_unwanted = made.send(part).is_err();
-        // Nobody may want it any more: where ranks sample together, the others wait for this one's part all the same.
+        // Nobody may want it any more: where ranks sample together, the others wait for this one's
+        // part all the same.
         if is_last || (is_unwanted && plan.exchange.is_none()) {
             break;
         }
@@ -252,7 +271,9 @@ impl<'p> Maker<'p> {
         let (graph, sampler) = (plan.graph()?, Sampler::new(plan.threads));
         let sampler = match (&plan.gpu, plan.blocks, plan.edge_ids) {
             (Some(gpu), ..) => BatchSampler::OnGpu(Box::new(gpu.sampler()?)),
-            (_, true, true) => BatchSampler::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
+            (_, true, true) => {
+                BatchSampler::Blocks(HostSampler::new(sampler, graph).keep_edge_ids())
+            }
             (_, true, false) => BatchSampler::Blocks(HostSampler::new(sampler, graph)),
             (_, false, _) => BatchSampler::Subgraph(graph, Box::new(sampler), Numbering::default()),
         };
@@ -262,15 +283,22 @@ impl<'p> Maker<'p> {
     /// Makes the mini-batch of the seeds at the positions `batch`, which cover all ranks.
     fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
         let Self { plan, comm, frontiers, table, sampler } = self;
-        let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
+        let at = |positions: &[u32]| {
+            positions.iter().map(|&position| plan.seeds[position as usize]).collect()
+        };
         let (mut inputs, mut pairs) = (Vec::new(), None);
         let seeds = match (&plan.links, &plan.exchange) {
             (Some(links @ LinkPlan { negatives: Some(negatives), .. }), _) => {
                 let edges: Vec<u32> = at(batch);
-                let batch = EdgeBatch { edges: &edges, of_group: 0..edges.len(), negatives: *negatives };
-                let (seeds, found) = HostPairs::new(&links.split, &batch, step, frontiers.seeds(), *comm)?;
+                let batch =
+                    EdgeBatch { edges: &edges, of_group: 0..edges.len(), negatives: *negatives };
+                let (seeds, found) =
+                    HostPairs::new(&links.split, &batch, step, frontiers.seeds(), *comm)?;
                 let mine = &edges[batch.portion(comm.rank(), comm.size())];
-                pairs = Some(EdgePairs::new(found, links.in_dataset(mine.iter().copied().map(u64::from).collect())));
+                pairs = Some(EdgePairs::new(
+                    found,
+                    links.in_dataset(mine.iter().copied().map(u64::from).collect()),
+                ));
                 seeds
             }
             (_, None) => {
@@ -290,7 +318,8 @@ impl<'p> Maker<'p> {
                 (input, labels, Edges::Blocks(blocks))
             }
             BatchSampler::Subgraph(graph, sampler, numbering) => {
-                let (vertices, subgraph) = numbering.sample(plan, graph, seeds.local, step, sampler)?;
+                let (vertices, subgraph) =
+                    numbering.sample(plan, graph, seeds.local, step, sampler)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(&vertices));
                 (vertices, labels, Edges::Subgraph(subgraph))
             }
@@ -300,7 +329,8 @@ impl<'p> Maker<'p> {
                 (vertices, labels, Edges::OnGpu(layers))
             }
         };
-        let gathered = |table| gather(table, plan.widen, plan.cached.as_ref(), &vertices, &plan.pool);
+        let gathered =
+            |table| gather(table, plan.widen, plan.cached.as_ref(), &vertices, &plan.pool);
         let rows = table.as_ref().map(gathered);
         Ok(Made {
             step: step.step,
@@ -315,8 +345,12 @@ impl<'p> Maker<'p> {
     }
 }
 
-/// The layers of `sample`, from the seeds down, with the vertices that they read, and the vertices whose rows are loaded.
-fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<(HostLayer, Vec<i64>)>, Vec<u32>), Problem> {
+/// The layers of `sample`, from the seeds down, with the vertices that they read, and the vertices
+/// whose rows are loaded.
+fn blocks(
+    sample: HostSample,
+    links: Option<&LinkPlan>,
+) -> Result<(Vec<(HostLayer, Vec<i64>)>, Vec<u32>), Problem> {
     let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
     let block = |(mut layer, src): (HostLayer, Vec<i64>)| {
         check_size(layer.edges.num_edges().max(src.len()))?;
@@ -325,12 +359,16 @@ fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<(HostLaye
         }
         Ok((layer, src))
     };
-    Ok((sample.layers.into_iter().zip(read).map(block).collect::<Result<_, Problem>>()?, sample.input))
+    Ok((
+        sample.layers.into_iter().zip(read).map(block).collect::<Result<_, Problem>>()?,
+        sample.input,
+    ))
 }
 
 /// Refuses a layer whose positions are not int32.
 pub fn check_size(most: usize) -> Result<(), Problem> {
-    let large = |_| Problem::Data("a layer of 2^31 edges or more: ask for smaller mini-batches".into());
+    let large =
+        |_| Problem::Data("a layer of 2^31 edges or more: ask for smaller mini-batches".into());
     i32::try_from(most).map(drop).map_err(large)
 }
 

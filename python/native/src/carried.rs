@@ -1,4 +1,5 @@
-//! Messages between ranks that a Python function carries: PyTorch's `all_to_all_single`, on a group of its own.
+//! Messages between ranks that a Python function carries: PyTorch's `all_to_all_single`, on a group
+//! of its own.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,8 +15,8 @@ pub struct Place {
     pub size: usize,
 }
 
-/// Messages between the ranks, carried by a Python function: `exchange(bytes, lengths to each rank, lengths from each
-/// rank)`, which returns the received bytes.
+/// Messages between the ranks, carried by a Python function: `exchange(bytes, lengths to each rank,
+/// lengths from each rank)`, which returns the received bytes.
 pub struct Carried {
     place: Place,
     exchange: Py<PyAny>,
@@ -28,13 +29,20 @@ impl Carried {
         Self { place, exchange, limit: Limit::new(None), failed: Mutex::default() }
     }
 
-    fn carry(&self, send: Vec<u8>, to: Vec<usize>, recv: &mut [u8], from: Vec<usize>) -> PyResult<()> {
+    fn carry(
+        &self,
+        send: Vec<u8>,
+        to: Vec<usize>,
+        recv: &mut [u8],
+        from: Vec<usize>,
+    ) -> PyResult<()> {
         Python::attach(|py| {
             let came = self.exchange.call1(py, (send.into_pyarray(py), to, from))?;
             let came: PyReadonlyArray1<'_, u8> = came.extract(py)?;
             let came = came.as_slice()?;
             if came.len() != recv.len() {
-                let problem = format!("exchange returned {} bytes, expected {}", came.len(), recv.len());
+                let problem =
+                    format!("exchange returned {} bytes, expected {}", came.len(), recv.len());
                 return Err(PyValueError::new_err(problem));
             }
             recv.copy_from_slice(came);
@@ -82,7 +90,9 @@ impl Messages for Carried {
         self.carry(send, to, recv, ranks.map(expected).collect()).map_err(|error| {
             let said = Python::attach(|py| error.value(py).to_string());
             let line = said.lines().next().unwrap_or_default();
-            CommError::Start { reason: format!("rank {}, which samples with the others: {line}", self.place.rank) }
+            CommError::Start {
+                reason: format!("rank {}, which samples with the others: {line}", self.place.rank),
+            }
         })
     }
 
@@ -97,6 +107,9 @@ impl Messages for Carried {
     /// The others learn of it from PyTorch, when this process ends or their timeout expires.
     fn leave(&self, reason: &str) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.get_or_insert_with(|| CommError::PeerFailed { rank: self.place.rank, reason: reason.to_string() });
+        failed.get_or_insert_with(|| CommError::PeerFailed {
+            rank: self.place.rank,
+            reason: reason.to_string(),
+        });
     }
 }

@@ -1,4 +1,5 @@
-//! gsplit's sampler and gather for Python: the base of `gsplit.NeighborLoader` and the loaders of `gsplit.torch`.
+//! gsplit's sampler and gather for Python: the base of `gsplit.NeighborLoader` and the loaders of
+//! `gsplit.torch`.
 //!
 //! ```text
 //! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
@@ -9,8 +10,9 @@
 //! partition.rs  partitions of graphs in memory
 //! ```
 //!
-//! Draws equal those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
-//! Everything is computed without Python's lock, on threads that belong to one epoch of one loader.
+//! Draws equal those of `gsplit train` and `gsplit presample` with the same seed: the keys come
+//! from [`gsplit_kernels::schedule`]. Everything is computed without Python's lock, on threads that
+//! belong to one epoch of one loader.
 
 mod arrays;
 mod batch;

@@ -20,7 +20,8 @@ pub struct HeldOutEdges {
 /// Edges of a dataset as links to learn.
 pub struct LinkPlan {
     pub split: LinkSplit,
-    /// Position in the dataset of each edge that is not held out; `None` if the graph is the dataset's.
+    /// Position in the dataset of each edge that is not held out; `None` if the graph is the
+    /// dataset's.
     positions: Option<Vec<u64>>,
     /// Number of negative pairs drawn for each edge; `None` if mini-batches are of vertices.
     pub negatives: Option<usize>,
@@ -28,7 +29,11 @@ pub struct LinkPlan {
 
 impl LinkPlan {
     /// The dataset's own split of links, or one that holds out `edges`.
-    pub fn new(dataset: &Dataset, edges: HeldOutEdges, negatives: Option<usize>) -> Result<Self, Problem> {
+    pub fn new(
+        dataset: &Dataset,
+        edges: HeldOutEdges,
+        negatives: Option<usize>,
+    ) -> Result<Self, Problem> {
         let topology = dataset.topology();
         let whole = Graph::new(topology.indptr(), topology.indices())?;
         let HeldOutEdges { valid_edges: valid, test_edges: test, edge_seed: seed } = edges;

@@ -1,11 +1,13 @@
 //! Objects that Python holds: a loader, and its epochs, which are iterators.
 //!
-//! A thread makes the mini-batches of an epoch, one per permit. With `prefetch` above 0, `prefetch` permits are given before
-//! Python asks for the first mini-batch, and one more for each that it takes; with 0, one whenever it asks. The mini-batches
-//! are the same. Threads begin and end with an epoch, so a loader can be copied into another process by `fork`.
+//! A thread makes the mini-batches of an epoch, one per permit. With `prefetch` above 0, `prefetch`
+//! permits are given before Python asks for the first mini-batch, and one more for each that it
+//! takes; with 0, one whenever it asks. The mini-batches are the same. Threads begin and end with
+//! an epoch, so a loader can be copied into another process by `fork`.
 //!
-//! If ranks sample together, permits depend on the number of mini-batches taken, which is equal on all ranks: if all leave
-//! an epoch early, their threads have taken part in the same exchanges, and the next epoch finds the group unchanged.
+//! If ranks sample together, permits depend on the number of mini-batches taken, which is equal on
+//! all ranks: if all leave an epoch early, their threads have taken part in the same exchanges, and
+//! the next epoch finds the group unchanged.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -55,7 +57,8 @@ impl Drawing {
         }
     }
 
-    /// Ends the thread: after all permitted mini-batches, or, if nobody receives them, after the current one.
+    /// Ends the thread: after all permitted mini-batches, or, if nobody receives them, after the
+    /// current one.
     fn end(&self) {
         *locked(&self.permits) = None;
         let thread = locked(&self.thread).take();
@@ -69,16 +72,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[pymethods]
 impl Loader {
-    /// A loader of rank `rank` of `ranks`. With `exchange`, ranks sample together: `owners`, the part of each vertex, deals the
-    /// seeds if it is given, and with `split` all vertices. Without `exchange`, each rank has its portion of a mini-batch.
+    /// A loader of rank `rank` of `ranks`. With `exchange`, ranks sample together: `owners`, the
+    /// part of each vertex, deals the seeds if it is given, and with `split` all vertices. Without
+    /// `exchange`, each rank has its portion of a mini-batch.
     ///
-    /// With `held_out`, the graph lacks these edges. With `negatives` too, mini-batches are of the other edges instead
-    /// of `seeds`, each with `negatives` pairs that are not edges.
+    /// With `held_out`, the graph lacks these edges. With `negatives` too, mini-batches are of the
+    /// other edges instead of `seeds`, each with `negatives` pairs that are not edges.
     ///
-    /// GPU `gpu` samples from the graph in its memory or in `pinned` host memory: unsplit layers of the whole graph,
-    /// without weights.
+    /// GPU `gpu` samples from the graph in its memory or in `pinned` host memory: unsplit layers of
+    /// the whole graph, without weights.
     ///
-    /// `allocate` makes the float32 arrays for feature rows, given a number of values; nothing else may use them.
+    /// `allocate` makes the float32 arrays for feature rows, given a number of values; nothing else
+    /// may use them.
     #[new]
     #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None, gpu = None, pinned = false, allocate = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
@@ -113,7 +118,9 @@ impl Loader {
         pinned: bool,
         allocate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let fanouts = fanouts.parse().map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
+        let fanouts = fanouts
+            .parse()
+            .map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
         let seeds = seeds.map(|seeds| seeds.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let owners = owners.map(|owners| owners.as_slice().map(<[u16]>::to_vec)).transpose()?;
         let cached = cached.map(|cached| cached.as_slice().map(<[u32]>::to_vec)).transpose()?;
@@ -123,8 +130,10 @@ impl Loader {
             pool_of(Some(threads))?.install(|| {
                 let dataset = Dataset::open_unchecked(&path)?;
                 dataset.topology().check_indices()?;
-                let mut weights = draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
-                let mut links = held_out.map(|edges| LinkPlan::new(&dataset, edges, negatives)).transpose()?;
+                let mut weights =
+                    draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
+                let mut links =
+                    held_out.map(|edges| LinkPlan::new(&dataset, edges, negatives)).transpose()?;
                 let trained = links.as_mut().map(|links| {
                     weights = weights.take().map(|weights| links.weights(weights));
                     std::mem::take(&mut links.split.train)
@@ -132,11 +141,16 @@ impl Loader {
                 let seeds = seeds.or(trained).unwrap_or_default();
                 let mut table = features.then(|| dataset.features()).transpose()?;
                 if let (true, Some(mapped)) = (load_features, &table) {
-                    let problem = |error| gsplit_store::Error::Invalid(format!("load_features: {error}; leave it out"));
+                    let problem = |error| {
+                        gsplit_store::Error::Invalid(format!(
+                            "load_features: {error}; leave it out"
+                        ))
+                    };
                     table = Some(mapped.in_memory().map_err(problem)?);
                 }
                 let gpu = gpu.map(|ordinal| {
-                    let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
+                    let graph =
+                        Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
                     GpuGraph::new(ordinal, pinned, &graph).map(Elsewhere::new)
                 });
                 let labels = match (labels, dataset.manifest().multi_label) {
@@ -165,7 +179,8 @@ impl Loader {
                     features: table,
                     widen,
                     from_disk,
-                    cached: cached.map(|vertices| Cached::new(&vertices, dataset.topology().num_vertices())),
+                    cached: cached
+                        .map(|vertices| Cached::new(&vertices, dataset.topology().num_vertices())),
                     dataset,
                     labels,
                     threads,
@@ -183,7 +198,11 @@ impl Loader {
     }
 
     /// Feature rows of `vertices`, and whether they hold the bits of bf16.
-    fn rows(&self, py: Python<'_>, vertices: PyReadonlyArray1<'_, u32>) -> PyResult<(Py<PyAny>, bool)> {
+    fn rows(
+        &self,
+        py: Python<'_>,
+        vertices: PyReadonlyArray1<'_, u32>,
+    ) -> PyResult<(Py<PyAny>, bool)> {
         let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0, None)));
         let Rows { features, .. } = py.detach(|| match self.plan.table()? {
             Some(table) => gather(&table, self.plan.widen, None, &vertices, &pool),
@@ -195,11 +214,19 @@ impl Loader {
 
     /// Pairs held out for `split`, valid or test: int64 `[2, pairs]`.
     fn held_out<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyArray2<i64>>> {
-        let links = self.plan.links.as_ref().ok_or_else(|| PyValueError::new_err("no edges are held out"))?;
+        let links = self
+            .plan
+            .links
+            .as_ref()
+            .ok_or_else(|| PyValueError::new_err("no edges are held out"))?;
         let pairs = match split {
             "valid" => &links.split.valid,
             "test" => &links.split.test,
-            _ => return Err(PyValueError::new_err(format!("split '{split}', expected valid or test"))),
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "split '{split}', expected valid or test"
+                )));
+            }
         };
         let (sources, targets) = (pairs.iter().map(|pair| pair.0), pairs.iter().map(|pair| pair.1));
         in_two(py, sources.chain(targets).map(i64::from).collect())
@@ -222,8 +249,13 @@ impl Loader {
             }
         };
         let thread = std::thread::Builder::new().name("gsplit-loader".into()).spawn(work);
-        let thread = thread.map_err(|error| PyRuntimeError::new_err(format!("no thread for the loader: {error}")))?;
-        let drawing = Arc::new(Drawing { permits: Mutex::new(Some(permits)), thread: Mutex::new(Some(thread)) });
+        let thread = thread.map_err(|error| {
+            PyRuntimeError::new_err(format!("no thread for the loader: {error}"))
+        })?;
+        let drawing = Arc::new(Drawing {
+            permits: Mutex::new(Some(permits)),
+            thread: Mutex::new(Some(thread)),
+        });
         (0..self.prefetch).for_each(|_| drawing.permit());
         if plan.exchange.is_some() {
             *locked(&self.last) = Some(Arc::clone(&drawing));
@@ -247,7 +279,8 @@ fn all_threads() -> usize {
 /// `threads` threads, by default as many as the machine has.
 pub fn pool_of(threads: Option<usize>) -> Result<ThreadPool, Problem> {
     let threads = threads.unwrap_or_else(all_threads);
-    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "gsplit".into()).build();
+    let pool =
+        ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "gsplit".into()).build();
     pool.map_err(|error| Problem::Data(format!("threads {threads}: {error}; ask for fewer")))
 }
 
@@ -291,7 +324,8 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch and its thread; if ranks sample together, after the mini-batches in progress on all of them.
+    /// Ends the epoch and its thread; if ranks sample together, after the mini-batches in progress
+    /// on all of them.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             locked(&self.under_way).made = None;
@@ -304,7 +338,9 @@ impl Epoch {
     /// The next mini-batch, `None` after the last; pending if it is not ready yet.
     fn wait(&self) -> Poll<Option<Result<Made, Problem>>> {
         let mut under_way = locked(&self.under_way);
-        let UnderWay { made: Some(receiver), left: 1.. } = &*under_way else { return Poll::Ready(None) };
+        let UnderWay { made: Some(receiver), left: 1.. } = &*under_way else {
+            return Poll::Ready(None);
+        };
         let made = match receiver.recv_timeout(PATIENCE) {
             Ok(made) => made,
             Err(RecvTimeoutError::Timeout) => return Poll::Pending,

@@ -1,10 +1,12 @@
 //! Memory for feature rows, reused once Python has dropped the array that shows it.
 //!
-//! The rows of a mini-batch are tens of megabytes. Fresh memory of that size costs a page fault per 4 KiB, which takes
-//! longer than copying the rows. So a loader keeps the buffers that Python has returned, a few at most.
+//! The rows of a mini-batch are tens of megabytes. Fresh memory of that size costs a page fault per
+//! 4 KiB, which takes longer than copying the rows. So a loader keeps the buffers that Python has
+//! returned, a few at most.
 //!
-//! A GPU copies asynchronously only from pinned memory, which PyTorch allocates. Threads that gather rows never call Python, so the
-//! first mini-batches use Rust's own memory; on receiving one, Python allocates a buffer of the same size for a later mini-batch.
+//! A GPU copies asynchronously only from pinned memory, which PyTorch allocates. Threads that
+//! gather rows never call Python, so the first mini-batches use Rust's own memory; on receiving
+//! one, Python allocates a buffer of the same size for a later mini-batch.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -22,7 +24,8 @@ pub enum Buffer {
     Array(NonNull<[f32]>, #[expect(dead_code, reason = "it is only kept")] Py<PyArray1<f32>>),
 }
 
-// SAFETY: only the buffer uses the values of the array (`Pool::new`), so they can be moved and shared like a vector's.
+// SAFETY: only the buffer uses the values of the array (`Pool::new`), so they can be moved and
+// shared like a vector's.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -57,8 +60,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool that keeps up to `most` free buffers. If `allocate` is given, they are the float32 arrays that it makes for a number of
-    /// values; nothing else may use such an array.
+    /// A pool that keeps up to `most` free buffers. If `allocate` is given, they are the float32
+    /// arrays that it makes for a number of values; nothing else may use such an array.
     pub fn new(most: usize, allocate: Option<Py<PyAny>>) -> Self {
         Self { free: Mutex::default(), most, allocate }
     }
@@ -77,7 +80,9 @@ impl Pool {
 
     fn give_back(&self, values: Buffer) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.most && (self.allocate.is_none() || matches!(values, Buffer::Array(..))) {
+        if free.len() < self.most
+            && (self.allocate.is_none() || matches!(values, Buffer::Array(..)))
+        {
             free.push(values);
         }
     }
@@ -105,15 +110,16 @@ impl Memory {
         pool: Arc<Pool>,
     ) -> PyResult<Bound<'_, PyArray1<f32>>> {
         if let (Buffer::Own(values), Some(allocate)) = (&values, &pool.allocate) {
-            let array: Bound<'_, PyArray1<f32>> = allocate.bind(py).call1((values.len(),))?.cast_into()?;
+            let array: Bound<'_, PyArray1<f32>> =
+                allocate.bind(py).call1((values.len(),))?.cast_into()?;
             // SAFETY: nothing else uses the values (`Pool::new`).
             let place = NonNull::from(unsafe { array.as_slice_mut()? });
             pool.give_back(Buffer::Array(place, array.unbind()));
         }
         let memory = Bound::new(py, Self { values, pool })?;
         let shown = ArrayView1::from(&memory.get().values[..len]);
-        // SAFETY: the array holds a reference to `memory`, which neither moves, shrinks nor reads the values while it lives: its only
-        // access to them is in `drop`, after the array is gone.
+        // SAFETY: the array holds a reference to `memory`, which neither moves, shrinks nor reads
+        // the values while it lives: its only access to them is in `drop`, after the array is gone.
         Ok(unsafe { PyArray1::borrow_from_array(&shown, memory.clone().into_any()) })
     }
 }

@@ -1,15 +1,18 @@
-//! Layers that a GPU samples, and their arrays as torch takes them: in the GPU's memory, without a copy on the host.
+//! Layers that a GPU samples, and their arrays as torch takes them: in the GPU's memory, without a
+//! copy on the host.
 //!
-//! Returns: a mini-batch's vertices, and its layers as CSC with the ids of edges, equal bit for bit to the CPU's.
-//! Input: the seeds, and the graph in the GPU's memory or in pinned host memory. Cost: that of [`DeviceSampler`], and a
-//! copy of the vertices to the host, for which the thread waits.
+//! Returns: a mini-batch's vertices, and its layers as CSC with the ids of edges, equal bit for bit
+//! to the CPU's. Input: the seeds, and the graph in the GPU's memory or in pinned host memory.
+//! Cost: that of [`DeviceSampler`], and a copy of the vertices to the host, for which the thread
+//! waits.
 //!
-//! A loader samples on one stream, on which the memory of all its mini-batches is also freed. The thread waits for that stream before
-//! Python sees arrays, and Python drops them once torch has copied them. So no kernel of torch's waits for this stream, or reads memory
-//! that it uses again.
+//! A loader samples on one stream, on which the memory of all its mini-batches is also freed. The
+//! thread waits for that stream before Python sees arrays, and Python drops them once torch has
+//! copied them. So no kernel of torch's waits for this stream, or reads memory that it uses again.
 //!
-//! A call of the driver makes its GPU the calling thread's, which torch would take for the script's choice. So no
-//! Python thread calls the driver here: neither to open a GPU nor to free memory ([`Elsewhere`]).
+//! A call of the driver makes its GPU the calling thread's, which torch would take for the script's
+//! choice. So no Python thread calls the driver here: neither to open a GPU nor to free memory
+//! ([`Elsewhere`]).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,8 +20,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
-    DeviceBuffer, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSlice, Gpu, GpuError,
-    Graph, MappedHost, before_out_of_memory,
+    DeviceBuffer, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSlice,
+    Gpu, GpuError, Graph, MappedHost, before_out_of_memory,
 };
 use gsplit_store::memory::{Memory, shown};
 use pyo3::prelude::*;
@@ -46,7 +49,8 @@ impl<T: Send> Deref for Elsewhere<T> {
 impl<T: Send> Drop for Elsewhere<T> {
     fn drop(&mut self) {
         let value = self.0.take();
-        let thread = std::thread::Builder::new().name("gsplit-free".into()).spawn(move || drop(value));
+        let thread =
+            std::thread::Builder::new().name("gsplit-free".into()).spawn(move || drop(value));
         let _ = thread.map(std::thread::JoinHandle::join);
     }
 }
@@ -59,7 +63,11 @@ enum Kept<T: 'static> {
 
 impl<T: Pod> Kept<T> {
     fn new(gpu: &Gpu, values: &[T], pinned: bool) -> Result<Self, GpuError> {
-        Ok(if pinned { Self::Pinned(gpu.pinned_copy(values)?) } else { Self::Device(gpu.upload(values)?) })
+        Ok(if pinned {
+            Self::Pinned(gpu.pinned_copy(values)?)
+        } else {
+            Self::Device(gpu.upload(values)?)
+        })
     }
 
     fn slice(&self) -> DeviceSlice<'_, T> {
@@ -70,7 +78,8 @@ impl<T: Pod> Kept<T> {
     }
 }
 
-/// Lets torch give back the memory of GPUs that it keeps for later tensors. Nobody who has Python's lock waits for a thread that asks.
+/// Lets torch give back the memory of GPUs that it keeps for later tensors. Nobody who has Python's
+/// lock waits for a thread that asks.
 fn ask_torch() {
     Python::attach(|py| {
         let torch = py.import("sys").and_then(|sys| sys.getattr("modules")?.get_item("torch"));
@@ -90,12 +99,17 @@ impl GpuGraph {
     pub fn new(ordinal: usize, pinned: bool, graph: &Graph<'_>) -> Result<Self, Problem> {
         let (bytes, free) = (graph.num_bytes(), Memory::of_this_machine().available());
         if pinned && bytes > free {
-            let line = format!("the graph takes {} of pinned memory, {} are free", shown(bytes), shown(free));
+            let line = format!(
+                "the graph takes {} of pinned memory, {} are free",
+                shown(bytes),
+                shown(free)
+            );
             return Err(Problem::Gpu(line, "pass topology='host', with which the CPU samples"));
         }
         before_out_of_memory(ask_torch);
         let gpu = Gpu::open(ordinal)?.side_stream()?;
-        let (indptr, indices) = (Kept::new(&gpu, graph.indptr, pinned)?, Kept::new(&gpu, graph.indices, pinned)?);
+        let (indptr, indices) =
+            (Kept::new(&gpu, graph.indptr, pinned)?, Kept::new(&gpu, graph.indices, pinned)?);
         gpu.synchronise()?;
         Ok(Self { gpu, indptr, indices })
     }
@@ -114,7 +128,8 @@ pub struct GpuSampler<'g> {
 }
 
 impl GpuSampler<'_> {
-    /// Samples the mini-batch of `seeds`. Returns its vertices, the seeds first, and its layers, once they are there.
+    /// Samples the mini-batch of `seeds`. Returns its vertices, the seeds first, and its layers,
+    /// once they are there.
     pub fn sample(
         &mut self,
         seeds: &[u32],
@@ -151,7 +166,8 @@ impl GpuLayers {
     }
 }
 
-/// An array in a GPU's memory, there until all arrays of its mini-batch are dropped; nothing writes it.
+/// An array in a GPU's memory, there until all arrays of its mini-batch are dropped; nothing writes
+/// it.
 #[pyclass(frozen, module = "gsplit._native")]
 pub struct GpuArray {
     address: u64,
@@ -168,7 +184,12 @@ impl GpuArray {
         layers: &Arc<Elsewhere<GpuLayers>>,
     ) -> PyResult<Py<PyAny>> {
         let typestr = if size_of::<T>() == 8 { "<i8" } else { "<i4" };
-        let array = Self { address: values.address(), len: values.len(), typestr, _layers: Arc::clone(layers) };
+        let array = Self {
+            address: values.address(),
+            len: values.len(),
+            typestr,
+            _layers: Arc::clone(layers),
+        };
         Ok(Py::new(py, array)?.into_any())
     }
 }
@@ -179,7 +200,8 @@ impl GpuArray {
         self.len
     }
 
-    /// Version 3 of the interface that Numba describes. It names no stream, because all work has been waited for.
+    /// Version 3 of the interface that Numba describes. It names no stream, because all work has
+    /// been waited for.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);

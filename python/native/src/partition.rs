@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use crate::batch::Problem;
 use crate::loader::pool_of;
 
-/// The part of each of `num_vertices` vertices, of a graph with an edge from each of `sources` to the one of `targets` at its place.
+/// The part of each of `num_vertices` vertices, of a graph with an edge from each of `sources` to
+/// the one of `targets` at its place.
 #[pyfunction]
 #[pyo3(signature = (sources, targets, num_vertices, *, parts, epsilon, seed, quality, threads))]
 #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
@@ -28,7 +29,11 @@ pub fn partition<'py>(
         "fast" => Quality::Fast,
         "default" => Quality::Default,
         "high" => Quality::High,
-        other => return Err(PyValueError::new_err(format!("quality '{other}', expected fast, default or high"))),
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "quality '{other}', expected fast, default or high"
+            )));
+        }
     };
     let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
     let options = GraphOptions { parts, epsilon, seed, quality };
@@ -36,7 +41,8 @@ pub fn partition<'py>(
         pool_of(threads)?.install(|| -> Result<Vec<i64>, Problem> {
             let graph = Topology::of_edges(num_vertices, sources, targets)
                 .map_err(|error| Problem::Options(error.to_string()))?;
-            let parts = partition_graph(&graph, &options).map_err(|error| Problem::Options(error.to_string()))?;
+            let parts = partition_graph(&graph, &options)
+                .map_err(|error| Problem::Options(error.to_string()))?;
             Ok(parts.into_iter().map(i64::from).collect())
         })
     };

@@ -88,9 +88,14 @@ pub enum Kind {
     Bf16,
 }
 
-/// The feature rows of `vertices`, in memory from `pool`: in their stored type, or as f32 with `widen`; i8 always
-/// becomes f32, because each row has a scale.
-fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, Problem> {
+/// The feature rows of `vertices`, in memory from `pool`: in their stored type, or as f32 with
+/// `widen`; i8 always becomes f32, because each row has a scale.
+fn copied(
+    table: &FeatureTable,
+    widen: bool,
+    vertices: &[u32],
+    pool: &Pool,
+) -> Result<Features, Problem> {
     let (rows, dim) = (vertices.len(), table.dim());
     let count = rows * dim;
     let kind = match table.dtype() {
@@ -121,7 +126,12 @@ fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> R
 }
 
 /// Reads the rows of `vertices` from their file into `memory`, as values of `kind`.
-fn read(table: &FeatureTable, kind: Kind, vertices: &[u32], memory: &mut [f32]) -> gsplit_store::Result<()> {
+fn read(
+    table: &FeatureTable,
+    kind: Kind,
+    vertices: &[u32],
+    memory: &mut [f32],
+) -> gsplit_store::Result<()> {
     let dim = table.dim();
     let mut write = |at: usize, bytes: &[u8], scale: f32| {
         if kind != Kind::F32 {
@@ -171,11 +181,17 @@ impl Labels {
     /// Labels of `vertices`.
     pub fn of(&self, vertices: &[u32]) -> Classes {
         match self {
-            Self::One(classes) => Classes::One(vertices.iter().map(|&v| classes[v as usize].into()).collect()),
-            Self::Number(numbers) => Classes::Number(vertices.iter().map(|&v| numbers[v as usize]).collect()),
+            Self::One(classes) => {
+                Classes::One(vertices.iter().map(|&v| classes[v as usize].into()).collect())
+            }
+            Self::Number(numbers) => {
+                Classes::Number(vertices.iter().map(|&v| numbers[v as usize]).collect())
+            }
             Self::Several(labels) => {
                 let classes = labels.num_classes();
-                let has = |&v: &u32| (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))));
+                let has = |&v: &u32| {
+                    (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))))
+                };
                 Classes::Several(vertices.iter().flat_map(has).collect(), classes as usize)
             }
         }

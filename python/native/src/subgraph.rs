@@ -1,10 +1,12 @@
-//! A mini-batch as one graph, as PyG has it: each vertex is expanded once, at the layer that reached it first.
+//! A mini-batch as one graph, as PyG has it: each vertex is expanded once, at the layer that
+//! reached it first.
 //!
-//! Returns: vertices in the order in which they were reached, the seeds first, and edges layer after layer. Input: distinct seeds.
-//! Idea: only the vertices that a layer reaches for the first time are the next frontier; the sampler draws their
-//! in-edges as in training at that layer, so these edges are a subset of the edges of blocks. A vertex's position in
-//! the whole list is looked up in one array, once per vertex of a layer.
-//! Cost: that of sampling; 4 bytes per vertex of the graph, and one pass over the edges.
+//! Returns: vertices in the order in which they were reached, the seeds first, and edges layer
+//! after layer. Input: distinct seeds. Idea: only the vertices that a layer reaches for the first
+//! time are the next frontier; the sampler draws their in-edges as in training at that layer, so
+//! these edges are a subset of the edges of blocks. A vertex's position in the whole list is looked
+//! up in one array, once per vertex of a layer. Cost: that of sampling; 4 bytes per vertex of the
+//! graph, and one pass over the edges.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler};

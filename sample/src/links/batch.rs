@@ -1,9 +1,11 @@
 //! The pairs of a mini-batch of edges, on one rank.
 //!
-//! Returns: the rank's seeds, which are the ends of its pairs, and the pairs as rows. Input: the edges of the global mini-batch.
-//! Idea: every rank takes an equal portion of the edges and draws their negatives, keyed by the edge: targets of the same kind.
-//! The rows of the ends come from this rank or, under a partition map, from their owners through a [`HostShuffle`] above the last
-//! layer. Cost: one search in `indptr` per edge, memory proportional to the pairs, and under a map a shuffle of ids.
+//! Returns: the rank's seeds, which are the ends of its pairs, and the pairs as rows. Input: the
+//! edges of the global mini-batch. Idea: every rank takes an equal portion of the edges and draws
+//! their negatives, keyed by the edge: targets of the same kind. The rows of the ends come from
+//! this rank or, under a partition map, from their owners through a [`HostShuffle`] above the last
+//! layer. Cost: one search in `indptr` per edge, memory proportional to the pairs, and under a map
+//! a shuffle of ids.
 
 use std::ops::Range;
 
@@ -18,7 +20,8 @@ use crate::{HostExchange, HostShuffle, Ownership, SampleError, Seeds};
 pub struct EdgeBatch<'b> {
     /// The edges, as positions in the training graph's indices.
     pub edges: &'b [u32],
-    /// The portion of the edges that the group of ranks takes; all of them if there is only one group.
+    /// The portion of the edges that the group of ranks takes; all of them if there is only one
+    /// group.
     pub of_group: Range<usize>,
     /// Number of negative pairs drawn for each edge.
     pub negatives: usize,
@@ -53,13 +56,14 @@ pub struct HostPairs {
     pub ends: [Vec<u32>; 2],
     /// Number of the first pair in the global mini-batch.
     pub first: usize,
-    /// Rows that move between ranks above the last layer. `None` if the rows of the seeds are read in place.
+    /// Rows that move between ranks above the last layer. `None` if the rows of the seeds are read
+    /// in place.
     pub exchange: Option<HostExchange>,
 }
 
 impl HostPairs {
-    /// Returns the pairs of this rank in `batch` and the vertices that it must compute. Under a partition map this is
-    /// collective: every rank must call it, even without edges.
+    /// Returns the pairs of this rank in `batch` and the vertices that it must compute. Under a
+    /// partition map this is collective: every rank must call it, even without edges.
     ///
     /// # Errors
     /// Fails as [`HostShuffle::new`] does.
@@ -89,7 +93,11 @@ impl HostPairs {
             Ownership::Map(part) => {
                 let HostShuffle { frontier, source, exchange } =
                     HostShuffle::new(comm, &ends, |v| part[v as usize] as usize)?;
-                (frontier, positions.iter().map(|&end| source[end as usize]).collect(), Some(exchange))
+                (
+                    frontier,
+                    positions.iter().map(|&end| source[end as usize]).collect(),
+                    Some(exchange),
+                )
             }
         };
         let (from, to) = rows.split_at(sources.len());

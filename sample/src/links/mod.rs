@@ -1,4 +1,5 @@
-//! Mini-batches of edges: which edges are learnt and which are held out, and the pairs of a mini-batch on one rank.
+//! Mini-batches of edges: which edges are learnt and which are held out, and the pairs of a
+//! mini-batch on one rank.
 
 mod batch;
 mod split;

@@ -1,16 +1,18 @@
 //! Edges to learn from, and edges held out to be predicted.
 //!
 //! Returns: the graph without the held-out edges, the edges to train on, and the held-out pairs.
-//! Input: a graph with ascending neighbour lists; directed, or symmetric with both directions of every edge.
-//! Idea: the use of an edge is drawn by Philox from the unordered pair of its ends. Both directions of an edge are thus
-//! held out together, and nothing has to be stored: the same seed and shares give the same split of the same graph for
-//! any order of the vertices in memory and any number of threads or ranks. Self-loops are neither held out nor trained
-//! on. An edge stored in both directions counts once, from its lower to its higher end. Cost: one pass over the edges;
-//! 4 bytes per edge and 8 per vertex in memory, and 4 bytes per training edge.
+//! Input: a graph with ascending neighbour lists; directed, or symmetric with both directions of
+//! every edge. Idea: the use of an edge is drawn by Philox from the unordered pair of its ends.
+//! Both directions of an edge are thus held out together, and nothing has to be stored: the same
+//! seed and shares give the same split of the same graph for any order of the vertices in memory
+//! and any number of threads or ranks. Self-loops are neither held out nor trained on. An edge
+//! stored in both directions counts once, from its lower to its higher end. Cost: one pass over the
+//! edges; 4 bytes per edge and 8 per vertex in memory, and 4 bytes per training edge.
 //!
-//! A dataset with its own split of links ([`gsplit_store::Links`]) keeps it: the pairs of train are learned, in their
-//! order and as often as they are listed, on the graph as stored (OGB's graphs already lack the edges of valid and
-//! test). Cost: one search per pair, and 4 bytes per training pair.
+//! A dataset with its own split of links ([`gsplit_store::Links`]) keeps it: the pairs of train are
+//! learned, in their order and as often as they are listed, on the graph as stored (OGB's graphs
+//! already lack the edges of valid and test). Cost: one search per pair, and 4 bytes per training
+//! pair.
 
 use gsplit_kernels::schedule::link_draw;
 use gsplit_kernels::{Graph, KernelError};
@@ -94,7 +96,8 @@ impl LinkSplit {
         let mut end = 0;
         // Process a few runs at a time, so that their pieces stay small compared with the whole.
         for runs in runs.chunks(2 * rayon::current_num_threads()) {
-            let pieces = runs.par_iter().map(|&from| piece(graph, held_out, from..(from + VERTICES).min(n)));
+            let pieces =
+                runs.par_iter().map(|&from| piece(graph, held_out, from..(from + VERTICES).min(n)));
             for piece in pieces.collect::<Vec<SplitPart>>() {
                 check_count(indices.len() + piece.indices.len())?;
                 let before = indices.len() as u32;
@@ -122,7 +125,9 @@ impl LinkSplit {
     pub fn num_bytes(graph: &Graph<'_>, held_out: HeldOut) -> u64 {
         let of_run = |from: usize| {
             let piece = piece(graph, held_out, from..(from + VERTICES).min(graph.num_vertices()));
-            let ids = piece.indices.len() + piece.train.len() + 2 * (piece.valid.len() + piece.test.len());
+            let ids = piece.indices.len()
+                + piece.train.len()
+                + 2 * (piece.valid.len() + piece.test.len());
             (ID * ids + INDEX * piece.degrees.len()) as u64
         };
         let runs: Vec<usize> = (0..graph.num_vertices()).step_by(VERTICES).collect();
@@ -133,32 +138,42 @@ impl LinkSplit {
     pub fn copied_bytes(&self) -> u64 {
         match &self.kept {
             Kept::Whole(_) => 0,
-            Kept::Part { indptr, indices, .. } => (INDEX * indptr.len() + ID * indices.len()) as u64,
+            Kept::Part { indptr, indices, .. } => {
+                (INDEX * indptr.len() + ID * indices.len()) as u64
+            }
         }
     }
 
     /// Uses the split `links` that came with the graph of `topology`.
     ///
     /// # Errors
-    /// [`SampleError::Links`] if the graph has more edges than 32 bits can count, or a pair of train is not an edge in either direction.
+    /// [`SampleError::Links`] if the graph has more edges than 32 bits can count, or a pair of
+    /// train is not an edge in either direction.
     pub fn given(links: Links, topology: &Topology) -> Result<Self, SampleError> {
         check_count(topology.num_edges())?;
-        let pairs = |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
+        let pairs =
+            |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
         let (valid, test) = (pairs(Split::Valid), pairs(Split::Test));
         let (kept, kinds) = (Kept::Whole(topology.clone()), Kinds::one(topology.num_vertices()));
         let mut split = Self { kept, train: Vec::new(), valid, test, given: None, kinds };
-        let train = links.pairs(Split::Train).par_iter().filter(|[source, target]| source != target);
+        let train =
+            links.pairs(Split::Train).par_iter().filter(|[source, target]| source != target);
         let position = |&[source, target]: &[u32; 2]| {
-            let found = split.positions(source, target).chain(split.positions(target, source)).next();
+            let found =
+                split.positions(source, target).chain(split.positions(target, source)).next();
             found.map(|position| position as u32).ok_or_else(|| {
-                let problem =
-                    format!("the train split has the link {source} → {target}, which is not an edge of the graph");
+                let problem = format!(
+                    "the train split has the link {source} → {target}, which is not an \
+                             edge of the graph"
+                );
                 SampleError::Links(format!("{problem}: convert both again"))
             })
         };
         let train = train.map(position).collect::<Result<Vec<u32>, SampleError>>()?;
         if train.is_empty() {
-            return Err(SampleError::Links("the train split has no links: convert it again".into()));
+            return Err(SampleError::Links(
+                "the train split has no links: convert it again".into(),
+            ));
         }
         (split.train, split.given) = (train, Some(links));
         Ok(split)
@@ -192,12 +207,15 @@ impl LinkSplit {
         Graph::new(indptr, indices)
     }
 
-    /// The position in `whole`, the unsplit graph, of each of its edges; `None` if the graphs are the same. Cost: one pass over the edges.
+    /// The position in `whole`, the unsplit graph, of each of its edges; `None` if the graphs are
+    /// the same. Cost: one pass over the edges.
     pub fn positions_in(&self, whole: &Graph<'_>) -> Option<Vec<u64>> {
         let Kept::Part { held_out, .. } = self.kept else { return None };
         let of_vertex = |v: u32| {
             let edges = whole.in_edges(v).zip(in_neighbours(whole, v));
-            edges.filter(move |&(_, &u)| use_of(held_out, u, v) == EdgeUse::Train).map(|(edge, _)| edge)
+            edges
+                .filter(move |&(_, &u)| use_of(held_out, u, v) == EdgeUse::Train)
+                .map(|(edge, _)| edge)
         };
         Some((0..whole.num_vertices() as u32).into_par_iter().flat_map_iter(of_vertex).collect())
     }

@@ -1,12 +1,12 @@
 //! Feature rows: an uncompressed Arrow IPC file with one `FixedSizeList` column, read in place.
 //!
-//! The rows are cut into record batches of [`ROWS_PER_BATCH`] (the last may be shorter), so that a file of any size is
-//! written with one batch in memory, and row `v` is found with a shift and a mask. The field metadata `gsplit.dtype`
-//! names the type.
+//! The rows are cut into record batches of [`ROWS_PER_BATCH`] (the last may be shorter), so that a
+//! file of any size is written with one batch in memory, and row `v` is found with a shift and a
+//! mask. The field metadata `gsplit.dtype` names the type.
 //!
 //! * `f32`, `f16`: Arrow's own types. `bf16`, which Arrow does not have, is stored as `uint16`.
-//! * `i8`: a second column `scale`, one `float32` a row. A value is `scale * q` with `scale = max|row| / 127` and `q` the
-//!   nearest integer, ties to even. A row of zeros has scale 0.
+//! * `i8`: a second column `scale`, one `float32` a row. A value is `scale * q` with `scale =
+//!   max|row| / 127` and `q` the nearest integer, ties to even. A row of zeros has scale 0.
 
 use std::sync::Arc;
 
@@ -72,8 +72,12 @@ impl std::str::FromStr for FeatureDtype {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let found = [Self::F32, Self::F16, Self::Bf16, Self::I8].into_iter().find(|dtype| dtype.to_string() == text);
-        found.ok_or_else(|| Error::Invalid(format!("feature type `{text}`: expected f32, f16, bf16 or i8")))
+        let found = [Self::F32, Self::F16, Self::Bf16, Self::I8]
+            .into_iter()
+            .find(|dtype| dtype.to_string() == text);
+        found.ok_or_else(|| {
+            Error::Invalid(format!("feature type `{text}`: expected f32, f16, bf16 or i8"))
+        })
     }
 }
 
@@ -84,10 +88,14 @@ fn schema(dtype: FeatureDtype, dim: i32) -> Schema {
         FeatureDtype::Bf16 => DataType::UInt16,
         FeatureDtype::I8 => DataType::Int8,
     };
-    let metadata = std::collections::HashMap::from([("gsplit.dtype".to_string(), dtype.to_string())]);
-    let values = Field::new("feat", DataType::FixedSizeList(item(value), dim), false).with_metadata(metadata);
+    let metadata =
+        std::collections::HashMap::from([("gsplit.dtype".to_string(), dtype.to_string())]);
+    let values = Field::new("feat", DataType::FixedSizeList(item(value), dim), false)
+        .with_metadata(metadata);
     match dtype {
-        FeatureDtype::I8 => Schema::new(vec![values, Field::new("scale", DataType::Float32, false)]),
+        FeatureDtype::I8 => {
+            Schema::new(vec![values, Field::new("scale", DataType::Float32, false)])
+        }
         _ => Schema::new(vec![values]),
     }
 }

@@ -1,8 +1,8 @@
 //! Stores feature values in fewer bits, and measures the loss.
 //!
-//! Returns the stored values of whole rows, the scales of `i8` rows, and the error compared with the given values. The
-//! size of a thread's piece depends only on the width of a row, and the threads' sums are added in order, so the result
-//! is the same for any number of threads.
+//! Returns the stored values of whole rows, the scales of `i8` rows, and the error compared with
+//! the given values. The size of a thread's piece depends only on the width of a row, and the
+//! threads' sums are added in order, so the result is the same for any number of threads.
 
 use bytemuck::cast_slice_mut;
 use half::slice::HalfFloatSliceExt;
@@ -16,8 +16,8 @@ use super::FeatureDtype;
 const VALUES_PER_TASK: usize = 1 << 14;
 /// Largest magnitude of a stored byte.
 const LARGEST: f32 = 127.0;
-/// Adding this to a number of magnitude below 2^22 rounds it to the nearest integer, ties to even, which the lowest
-/// bits then hold. There is no faster way in plain SSE2.
+/// Adding this to a number of magnitude below 2^22 rounds it to the nearest integer, ties to even,
+/// which the lowest bits then hold. There is no faster way in plain SSE2.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 * 2^23
 
 /// Loss of features that are stored in a type with fewer bits.
@@ -63,7 +63,11 @@ impl Loss {
 
     pub(super) fn report(&self) -> Narrowing {
         let mean = if self.values == 0 { 0.0 } else { self.sum_of_squares / self.values as f64 };
-        Narrowing { max_abs_error: self.max_error, rms_error: mean.sqrt(), max_abs_value: self.max_value }
+        Narrowing {
+            max_abs_error: self.max_error,
+            rms_error: mean.sqrt(),
+            max_abs_value: self.max_value,
+        }
     }
 }
 
@@ -75,16 +79,22 @@ pub(super) enum Narrow {
     Scaled(Vec<i8>, Vec<f32>),
 }
 
-/// Narrows rows of `dim` values to `dtype`, which is not `f32`. A value that does not fit is an error that names its row,
-/// counted from 0, and the value.
-pub(super) fn narrow(values: &[f32], dim: usize, dtype: FeatureDtype) -> Result<(Narrow, Loss), (usize, f32)> {
+/// Narrows rows of `dim` values to `dtype`, which is not `f32`. A value that does not fit is an
+/// error that names its row, counted from 0, and the value.
+pub(super) fn narrow(
+    values: &[f32],
+    dim: usize,
+    dtype: FeatureDtype,
+) -> Result<(Narrow, Loss), (usize, f32)> {
     let rows = (VALUES_PER_TASK / dim).max(1);
     let piece = rows * dim;
     let (narrow, losses): (Narrow, Vec<Result<Loss, usize>>) = if dtype == FeatureDtype::I8 {
         let (mut bytes, mut scales) = (vec![0i8; values.len()], vec![0f32; values.len() / dim]);
         let places = bytes.par_chunks_mut(piece).zip(scales.par_chunks_mut(rows));
         let tasks = values.par_chunks(piece).zip(places);
-        let losses = tasks.map(|(given, (bytes, scales))| narrow_scaled(given, dim, bytes, scales)).collect();
+        let losses = tasks
+            .map(|(given, (bytes, scales))| narrow_scaled(given, dim, bytes, scales))
+            .collect();
         (Narrow::Scaled(bytes, scales), losses)
     } else {
         let mut bits = vec![0u16; values.len()];
@@ -124,16 +134,29 @@ fn loss_unless_overflown(given: &[f32], stored: &[f32]) -> Result<Loss, usize> {
     if loss.max_error.is_finite() {
         return Ok(loss);
     }
-    Err(given.iter().zip(stored).position(|(given, stored)| given.is_finite() && !stored.is_finite()).unwrap_or(0))
+    Err(given
+        .iter()
+        .zip(stored)
+        .position(|(given, stored)| given.is_finite() && !stored.is_finite())
+        .unwrap_or(0))
 }
 
 /// The error is the place of the first value that is not finite, or overflows.
-fn narrow_scaled(given: &[f32], dim: usize, bytes: &mut [i8], scales: &mut [f32]) -> Result<Loss, usize> {
+fn narrow_scaled(
+    given: &[f32],
+    dim: usize,
+    bytes: &mut [i8],
+    scales: &mut [f32],
+) -> Result<Loss, usize> {
     let mut stored = vec![0f32; given.len()];
-    let rows = given.chunks_exact(dim).zip(bytes.chunks_exact_mut(dim)).zip(stored.chunks_exact_mut(dim));
+    let rows =
+        given.chunks_exact(dim).zip(bytes.chunks_exact_mut(dim)).zip(stored.chunks_exact_mut(dim));
     for (row, (((given, bytes), stored), scale)) in rows.zip(scales).enumerate() {
-        // The bits of magnitudes are ordered as the magnitudes are, with infinity and NaN above all.
-        let largest = f32::from_bits(given.iter().fold(0, |largest, value| largest.max(value.abs().to_bits())));
+        // The bits of magnitudes are ordered as the magnitudes are, with infinity and NaN above
+        // all.
+        let largest = f32::from_bits(
+            given.iter().fold(0, |largest, value| largest.max(value.abs().to_bits())),
+        );
         if !largest.is_finite() {
             return Err(row * dim + given.iter().position(|value| !value.is_finite()).unwrap_or(0));
         }
@@ -142,7 +165,8 @@ fn narrow_scaled(given: &[f32], dim: usize, bytes: &mut [i8], scales: &mut [f32]
             continue; // zeros, or too small to have a scale
         }
         for ((&value, byte), stored) in given.iter().zip(bytes).zip(stored) {
-            // A subnormal scale is rounded so coarsely that the largest value may exceed 127 times it.
+            // A subnormal scale is rounded so coarsely that the largest value may exceed 127 times
+            // it.
             let steps = (value / *scale).clamp(-LARGEST, LARGEST);
             *byte = (steps + ROUNDER).to_bits() as i8;
             *stored = *scale * f32::from(*byte);

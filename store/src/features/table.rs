@@ -9,7 +9,9 @@ use arrow_buffer::Buffer;
 use bytemuck::Pod;
 
 use super::reads::{Layout, RowReads};
-use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, ReadBy, Reading, RowsRead, VisitRow, described};
+use super::{
+    BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, ReadBy, Reading, RowsRead, VisitRow, described,
+};
 use crate::arrow::{ArrowFile, Batch};
 use crate::mmap::{HostMemory, allocate, frozen};
 use crate::{Error, Result, RowIndex};
@@ -17,7 +19,8 @@ use crate::{Error, Result, RowIndex};
 /// Alignment of each batch of rows in memory.
 const ALIGN: usize = 64;
 
-/// Mapped feature rows of all vertices, or of a shard's own vertices; or some of their columns ([`FeatureTable::columns`]).
+/// Mapped feature rows of all vertices, or of a shard's own vertices; or some of their columns
+/// ([`FeatureTable::columns`]).
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
     dtype: FeatureDtype,
@@ -45,7 +48,13 @@ impl FeatureTable {
     /// Maps the file at `path` and checks its structure; no value is read.
     pub fn open(path: &Path) -> Result<Self> {
         let file = std::fs::metadata(path).ok().map(|file| {
-            let state = [file.ino().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+            let state = [
+                file.ino().cast_signed(),
+                file.mtime(),
+                file.mtime_nsec(),
+                file.ctime(),
+                file.ctime_nsec(),
+            ];
             (path.to_path_buf(), state)
         });
         let table = ArrowFile::open(path)?.and_then(Self::from_file);
@@ -54,16 +63,33 @@ impl FeatureTable {
 
     pub(super) fn from_file(file: ArrowFile) -> Result<Self, String> {
         let (dtype, dim) = described(&file.schema).ok_or_else(|| {
-            format!("expected one FixedSizeList column of f32, f16, bf16 or i8, found {}", file.schema)
+            format!(
+                "expected one FixedSizeList column of f32, f16, bf16 or i8, found {}",
+                file.schema
+            )
         })?;
         let (stride, first, index, held) = (dim, 0, None, None);
         let (batches, scales) = (Vec::new(), Vec::new());
         let (whole, reads) = (None, None);
-        let mut table =
-            Self { dtype, dim, stride, first, rows: 0, batches, scales, whole, index, held, file: None, reads };
+        let mut table = Self {
+            dtype,
+            dim,
+            stride,
+            first,
+            rows: 0,
+            batches,
+            scales,
+            whole,
+            index,
+            held,
+            file: None,
+            reads,
+        };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
-                return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
+                return Err(format!(
+                    "expected {ROWS_PER_BATCH} rows in every record batch but the last"
+                ));
             }
             table.push(&batch).ok_or_else(|| format!("record batch {i} is damaged"))?;
         }
@@ -75,8 +101,8 @@ impl FeatureTable {
         Self { index, ..self }
     }
 
-    /// Marks this table as storing only the columns `held` of rows of `dim` values. No whole row can be read;
-    /// [`FeatureTable::columns`] gives rows of stored columns.
+    /// Marks this table as storing only the columns `held` of rows of `dim` values. No whole row
+    /// can be read; [`FeatureTable::columns`] gives rows of stored columns.
     pub(crate) fn within(self, held: Range<usize>, dim: usize) -> Self {
         Self { dim, held: Some(held), index: Some(RowIndex::none()), ..self }
     }
@@ -91,7 +117,8 @@ impl FeatureTable {
         if batch.rows > ROWS_PER_BATCH {
             return None;
         }
-        // Buffers: the validity of the lists, the validity of the values, the values; then the validity and the values of the scales.
+        // Buffers: the validity of the lists, the validity of the values, the values; then the
+        // validity and the values of the scales.
         let used = batch.rows.checked_mul(self.dim.checked_mul(self.dtype.bytes())?)?;
         let values = batch.buffers.get(2).filter(|values| values.len() >= used)?;
         if self.dtype == FeatureDtype::I8 {
@@ -104,11 +131,12 @@ impl FeatureTable {
         Some(())
     }
 
-    /// The values at positions `columns` of every row, in place, clipped to the width of a row. The result has no rows
-    /// if a shard does not hold all of these columns.
+    /// The values at positions `columns` of every row, in place, clipped to the width of a row. The
+    /// result has no rows if a shard does not hold all of these columns.
     pub fn columns(&self, columns: Range<usize>) -> Self {
         let (start, end) = (columns.start.min(self.dim), columns.end.min(self.dim));
-        let part = Self { dim: end.saturating_sub(start), whole: None, reads: None, ..self.clone() };
+        let part =
+            Self { dim: end.saturating_sub(start), whole: None, reads: None, ..self.clone() };
         match &self.held {
             None => Self { first: self.first + start, ..part },
             Some(held) if held.start <= start && end <= held.end => {
@@ -124,9 +152,10 @@ impl FeatureTable {
         self.rows * self.dim * self.dtype.bytes() + scales
     }
 
-    /// Copies the rows to memory, on huge pages if the kernel has them. Rows that are read repeatedly in random order
-    /// cost less there: a mapped file has small pages, so every row first waits for an address translation. Costs
-    /// [`FeatureTable::num_bytes`] of memory and one read of the file.
+    /// Copies the rows to memory, on huge pages if the kernel has them. Rows that are read
+    /// repeatedly in random order cost less there: a mapped file has small pages, so every row
+    /// first waits for an address translation. Costs [`FeatureTable::num_bytes`] of memory and one
+    /// read of the file.
     ///
     /// # Errors
     /// If there is not enough memory.
@@ -134,8 +163,9 @@ impl FeatureTable {
         self.copied(None)
     }
 
-    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share, if given: the process that owns it
-    /// reads the file; other processes with the same rows then find them there.
+    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share, if given:
+    /// the process that owns it reads the file; other processes with the same rows then find them
+    /// there.
     ///
     /// # Errors
     /// If there is not enough memory, or it holds other rows.
@@ -151,7 +181,8 @@ impl FeatureTable {
             end = range.end.next_multiple_of(ALIGN);
             range
         };
-        let batches: Vec<_> = self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes)).collect();
+        let batches: Vec<_> =
+            self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes)).collect();
         let scales: Vec<_> = self.scales.iter().map(|scales| place(scales.len())).collect();
         let [stride, first] = [self.stride, self.first].map(|values| values * self.dtype.bytes());
         let part = |batch: &Buffer, to: &mut [u8]| {
@@ -164,8 +195,14 @@ impl FeatureTable {
         };
         let mut memory = allocate(end.max(1), host)?;
         if host.is_none_or(HostMemory::is_own) {
-            self.batches.iter().zip(&batches).for_each(|(batch, place)| part(batch, &mut memory[place.clone()]));
-            self.scales.iter().zip(&scales).for_each(|(from, place)| memory[place.clone()].copy_from_slice(from));
+            self.batches
+                .iter()
+                .zip(&batches)
+                .for_each(|(batch, place)| part(batch, &mut memory[place.clone()]));
+            self.scales
+                .iter()
+                .zip(&scales)
+                .for_each(|(from, place)| memory[place.clone()].copy_from_slice(from));
         }
         let memory = frozen(memory);
         let parts = |places: &[Range<usize>]| {
@@ -173,8 +210,10 @@ impl FeatureTable {
         };
         // Full batches end where the next begins, since their size is a multiple of the alignment.
         let piece = |places: &[Range<usize>]| {
-            let (start, end) =
-                (places.first().map_or(0, |place| place.start), places.last().map_or(0, |place| place.end));
+            let (start, end) = (
+                places.first().map_or(0, |place| place.start),
+                places.last().map_or(0, |place| place.end),
+            );
             memory.slice_with_length(start, end - start)
         };
         let whole = Some([memory.clone(), piece(&batches), piece(&scales)]);
@@ -189,14 +228,21 @@ impl FeatureTable {
         self.file.as_ref().map(|(_, state)| *state)
     }
 
-    /// The same rows, for callers that request many at a time ([`FeatureTable::read_rows`]): read from the mapped file
-    /// without page faults. The rows of the distinct vertices `kept` are read now and stay in memory: in `memory` shared by
-    /// the processes of a host, if given. Its owner reads them; other processes with the same table then find them there,
-    /// whatever they pass as `kept`.
+    /// The same rows, for callers that request many at a time ([`FeatureTable::read_rows`]): read
+    /// from the mapped file without page faults. The rows of the distinct vertices `kept` are read
+    /// now and stay in memory: in `memory` shared by the processes of a host, if given. Its owner
+    /// reads them; other processes with the same table then find them there, whatever they pass as
+    /// `kept`.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Invalid`] for a table that is not backed by a file.
-    pub fn on_disk(&self, kept: &[u32], memory: Option<&HostMemory>, how: &Reading) -> Result<Self> {
+    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Invalid`] for a table that is
+    /// not backed by a file.
+    pub fn on_disk(
+        &self,
+        kept: &[u32],
+        memory: Option<&HostMemory>,
+        how: &Reading,
+    ) -> Result<Self> {
         let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
             return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
         };
@@ -208,9 +254,14 @@ impl FeatureTable {
             stride: self.stride * value,
             row: self.dim * value,
             first: self.first * value,
-            scales: self.scales.iter().map(|scales| (offset(scales), scales.len() / size_of::<f32>())).collect(),
+            scales: self
+                .scales
+                .iter()
+                .map(|scales| (offset(scales), scales.len() / size_of::<f32>()))
+                .collect(),
         };
-        let mut kept: Vec<u32> = kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
+        let mut kept: Vec<u32> =
+            kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
         kept.sort_unstable();
         let reads = RowReads::open(path, layout, &kept, memory, how)?;
         Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
@@ -221,26 +272,31 @@ impl FeatureTable {
         self.whole.is_some()
     }
 
-    /// How rows are read from their file, and whether through the page cache, after [`FeatureTable::on_disk`].
+    /// How rows are read from their file, and whether through the page cache, after
+    /// [`FeatureTable::on_disk`].
     pub fn read_by(&self) -> Option<(ReadBy, bool)> {
         self.reads.as_ref().map(|reads| reads.how())
     }
 
-    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these rows, in the same
-    /// order; `None` if there are none, and in a shard. For `T` see [`FeatureTable::row`].
+    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these
+    /// rows, in the same order; `None` if there are none, and in a shard. For `T` see
+    /// [`FeatureTable::row`].
     pub fn kept<T: Pod>(&self) -> Option<(&[u32], &[T])> {
         let (vertices, rows) = self.reads.as_ref().filter(|_| self.index.is_none())?.kept();
         Some((vertices, bytemuck::try_cast_slice(rows).ok()?)).filter(|_| !vertices.is_empty())
     }
 
-    /// Passes the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. The bytes are
-    /// aligned for the table's type.
+    /// Passes the row of each of `vertices` to `each`, in any order, after
+    /// [`FeatureTable::on_disk`]. The bytes are aligned for the table's type.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Interrupted`]; [`Error::Invalid`] for a vertex
-    /// without a row, and for a table without [`FeatureTable::on_disk`].
+    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Interrupted`];
+    /// [`Error::Invalid`] for a vertex without a row, and for a table without
+    /// [`FeatureTable::on_disk`].
     pub fn read_rows(&self, vertices: &[u32], each: &mut VisitRow<'_>) -> Result<RowsRead> {
-        let Some(reads) = &self.reads else { return Err(Error::Invalid("rows that are not read from a file".into())) };
+        let Some(reads) = &self.reads else {
+            return Err(Error::Invalid("rows that are not read from a file".into()));
+        };
         let has_row = |&v: &u32| self.position(v).is_some_and(|at| at < self.rows);
         if let Some(v) = vertices.iter().find(|v| !has_row(v)) {
             return Err(Error::Invalid(format!("vertex {v} has no feature row here")));
@@ -248,11 +304,13 @@ impl FeatureTable {
         reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
     }
 
-    /// The values of all rows in one slice, after [`FeatureTable::in_memory`]. For `T` see [`FeatureTable::row`].
-    /// `None` in a shard, where row `v` does not belong to vertex `v`.
+    /// The values of all rows in one slice, after [`FeatureTable::in_memory`]. For `T` see
+    /// [`FeatureTable::row`]. `None` in a shard, where row `v` does not belong to vertex `v`.
     pub fn values<T: Pod>(&self) -> Option<&[T]> {
         let [_, values, _] = self.whole.as_ref().filter(|_| self.index.is_none())?;
-        bytemuck::try_cast_slice(values.as_slice()).ok().filter(|values| values.len() == self.rows * self.dim)
+        bytemuck::try_cast_slice(values.as_slice())
+            .ok()
+            .filter(|values| values.len() == self.rows * self.dim)
     }
 
     /// The scale of each row, for i8 rows in memory. `None` in a shard.
@@ -262,7 +320,8 @@ impl FeatureTable {
         bytemuck::try_cast_slice(scales.as_slice()).ok().filter(|scales| scales.len() == self.rows)
     }
 
-    /// The memory of [`FeatureTable::values`] and [`FeatureTable::scales`], so that it can be pinned as a whole.
+    /// The memory of [`FeatureTable::values`] and [`FeatureTable::scales`], so that it can be
+    /// pinned as a whole.
     pub fn memory(&self) -> Option<&[u8]> {
         self.whole.as_ref().map(|[memory, ..]| memory.as_slice())
     }
@@ -282,9 +341,10 @@ impl FeatureTable {
         self.rows
     }
 
-    /// The row of vertex `v`. `T` must be the type that [`FeatureTable::dtype`] names: `f32`, `half::f16`, `half::bf16`
-    /// or `i8` (to be multiplied by [`FeatureTable::scale`]); a type of another size panics. Empty for a vertex whose
-    /// row a shard does not hold, so that callers see a wrong length.
+    /// The row of vertex `v`. `T` must be the type that [`FeatureTable::dtype`] names: `f32`,
+    /// `half::f16`, `half::bf16` or `i8` (to be multiplied by [`FeatureTable::scale`]); a type of
+    /// another size panics. Empty for a vertex whose row a shard does not hold, so that callers see
+    /// a wrong length.
     pub fn row<T: Pod>(&self, v: u32) -> &[T] {
         let Some(at) = self.position(v) else { return &[] };
         let batch = &self.batches[at >> BATCH_SHIFT];
@@ -292,7 +352,8 @@ impl FeatureTable {
         bytemuck::cast_slice(&batch.as_slice()[start..start + self.dim * self.dtype.bytes()])
     }
 
-    /// Scale of the stored values of vertex `v`: 1 for every type except i8. NaN if a shard does not hold them.
+    /// Scale of the stored values of vertex `v`: 1 for every type except i8. NaN if a shard does
+    /// not hold them.
     pub fn scale(&self, v: u32) -> f32 {
         if self.dtype != FeatureDtype::I8 {
             return 1.0;

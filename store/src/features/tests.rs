@@ -19,7 +19,10 @@ fn round_trip(dtype: FeatureDtype, rows: usize, dim: usize) {
     }
     let written = writer.finish().unwrap();
     assert_eq!(written.rows as usize, rows);
-    assert_eq!(crate::checksum_file(&path).unwrap(), (written.record.bytes, written.record.checksum));
+    assert_eq!(
+        crate::checksum_file(&path).unwrap(),
+        (written.record.bytes, written.record.checksum)
+    );
     let table = FeatureTable::open(&path).unwrap();
     assert_eq!((table.num_rows(), table.dim(), table.dtype()), (rows, dim, dtype));
     let copied = table.in_memory().unwrap();
@@ -55,10 +58,14 @@ fn round_trip(dtype: FeatureDtype, rows: usize, dim: usize) {
             let others = HostMemory::open(&memory.address().unwrap()).unwrap();
             assert!(slice.copied(Some(&others)).is_err(), "nothing is in it yet");
             let shared = [&memory, &others].map(|memory| slice.copied(Some(memory)).unwrap());
-            let again = copied.columns(columns.clone()).in_memory().unwrap().columns(0..columns.len());
+            let again =
+                copied.columns(columns.clone()).in_memory().unwrap().columns(0..columns.len());
             for part in [slice.in_memory().unwrap(), slice, again].into_iter().chain(shared) {
                 assert_eq!((part.dim(), part.num_rows()), (columns.len(), rows));
-                assert_eq!((bytes(&part), part.scale(v as u32)), (wanted.to_vec(), table.scale(v as u32)));
+                assert_eq!(
+                    (bytes(&part), part.scale(v as u32)),
+                    (wanted.to_vec(), table.scale(v as u32))
+                );
                 assert!(dim == columns.len() || part.num_bytes() < table.num_bytes());
             }
         }
@@ -102,8 +109,14 @@ fn flipped_bits_never_panic() {
             bad[bit / 8] ^= 1 << (bit % 8);
             let file = ArrowFile::decode(&Buffer::from_slice_ref(&bad));
             if let Ok(table) = file.and_then(FeatureTable::from_file) {
-                assert!((0..table.num_rows() as u32).all(|v| table.dim() == 0 || !table.row::<u8>(v).is_empty()));
-                assert!((0..table.num_rows() as u32).all(|v| !table.scale(v).is_nan() || dtype == FeatureDtype::I8));
+                assert!(
+                    (0..table.num_rows() as u32)
+                        .all(|v| table.dim() == 0 || !table.row::<u8>(v).is_empty())
+                );
+                assert!(
+                    (0..table.num_rows() as u32)
+                        .all(|v| !table.scale(v).is_nan() || dtype == FeatureDtype::I8)
+                );
             }
         }
     }
@@ -123,17 +136,22 @@ fn truncated_files_are_named() {
 fn wild_rows(rows: usize, dim: usize) -> Vec<f32> {
     let mut state = 7u64;
     let mut draw = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1 << 23) as f32 - 1.0
     };
     let scales = [1.0, 0.0, 1e-3, 60000.0, 1e-42, 12.7];
-    (0..rows).flat_map(|row| (0..dim).map(|_| draw() * scales[row % scales.len()]).collect::<Vec<_>>()).collect()
+    (0..rows)
+        .flat_map(|row| (0..dim).map(|_| draw() * scales[row % scales.len()]).collect::<Vec<_>>())
+        .collect()
 }
 
 /// The definition, value by value.
 fn oracle_i8(row: &[f32]) -> (f32, Vec<i8>) {
     let scale = row.iter().fold(0f32, |largest, value| largest.max(value.abs())) / 127.0;
-    let byte = |value: f32| if scale == 0.0 { 0 } else { (value / scale).round_ties_even().clamp(-127.0, 127.0) as i8 };
+    let byte = |value: f32| {
+        if scale == 0.0 { 0 } else { (value / scale).round_ties_even().clamp(-127.0, 127.0) as i8 }
+    };
     (scale, row.iter().map(|&value| byte(value)).collect())
 }
 
@@ -149,10 +167,16 @@ fn oracle_narrowing_and_its_loss_for_any_number_of_threads() {
         for threads in [1, 2, 5] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut writer = FeatureWriter::create(&path, dtype, dim).unwrap();
-            pool.install(|| values.chunks(dim * 777 * threads).for_each(|rows| writer.push_rows(rows).unwrap()));
+            pool.install(|| {
+                values.chunks(dim * 777 * threads).for_each(|rows| writer.push_rows(rows).unwrap())
+            });
             let written = writer.finish().unwrap();
             let first = first.get_or_insert(written.clone());
-            assert_eq!((&first.record, first.narrowing), (&written.record, written.narrowing), "{dtype}, {threads}");
+            assert_eq!(
+                (&first.record, first.narrowing),
+                (&written.record, written.narrowing),
+                "{dtype}, {threads}"
+            );
         }
         let table = FeatureTable::open(&path).unwrap();
         let (mut largest, mut squares) = (0f64, 0f64);
@@ -161,10 +185,16 @@ fn oracle_narrowing_and_its_loss_for_any_number_of_threads() {
             let stored: Vec<f32> = match dtype {
                 FeatureDtype::I8 => {
                     let (scale, bytes) = oracle_i8(row);
-                    assert_eq!((table.scale(v), table.row::<i8>(v)), (scale, &bytes[..]), "row {v}: {row:?}");
+                    assert_eq!(
+                        (table.scale(v), table.row::<i8>(v)),
+                        (scale, &bytes[..]),
+                        "row {v}: {row:?}"
+                    );
                     bytes.iter().map(|&byte| scale * f32::from(byte)).collect()
                 }
-                FeatureDtype::F16 => row.iter().map(|&value| f16::from_f32(value).to_f32()).collect(),
+                FeatureDtype::F16 => {
+                    row.iter().map(|&value| f16::from_f32(value).to_f32()).collect()
+                }
                 _ => row.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
             };
             for (&given, stored) in row.iter().zip(stored) {
@@ -175,8 +205,14 @@ fn oracle_narrowing_and_its_loss_for_any_number_of_threads() {
         }
         let loss = first.unwrap().narrowing.unwrap();
         assert_eq!(loss.max_abs_error, largest, "{dtype}");
-        assert!((loss.rms_error / (squares / values.len() as f64).sqrt() - 1.0).abs() < 1e-12, "{dtype}");
-        assert_eq!(loss.max_abs_value, values.iter().map(|value| f64::from(value.abs())).fold(0.0, f64::max));
+        assert!(
+            (loss.rms_error / (squares / values.len() as f64).sqrt() - 1.0).abs() < 1e-12,
+            "{dtype}"
+        );
+        assert_eq!(
+            loss.max_abs_value,
+            values.iter().map(|value| f64::from(value.abs())).fold(0.0, f64::max)
+        );
     }
 }
 
@@ -199,9 +235,13 @@ fn values_that_do_not_fit_are_named() {
         rows[2 * (ROWS_PER_BATCH + 20) + 1] = value;
         let result = writer.push_rows(&rows).and_then(|()| writer.finish());
         match result {
-            Ok(written) => assert!(fits && written.narrowing.unwrap().max_abs_error.is_finite(), "{value} as {dtype}"),
+            Ok(written) => assert!(
+                fits && written.narrowing.unwrap().max_abs_error.is_finite(),
+                "{value} as {dtype}"
+            ),
             Err(error) => {
-                let expected = format!("feature {value} in row {} does not fit {dtype}", ROWS_PER_BATCH + 20);
+                let expected =
+                    format!("feature {value} in row {} does not fit {dtype}", ROWS_PER_BATCH + 20);
                 assert!(!fits && error.to_string().starts_with(&expected), "{error}");
             }
         }

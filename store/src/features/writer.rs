@@ -38,8 +38,9 @@ impl FeatureWriter {
     /// Creates the file at `path` (folders included) for rows of `dim` values stored as `dtype`.
     pub fn create(path: impl AsRef<Path>, dtype: FeatureDtype, dim: usize) -> Result<Self> {
         let width = i32::try_from(dim).ok().filter(|&width| width > 0);
-        let width =
-            width.ok_or_else(|| Error::Invalid(format!("features of {dim} values a row: expected 1 to 2^31-1")))?;
+        let width = width.ok_or_else(|| {
+            Error::Invalid(format!("features of {dim} values a row: expected 1 to 2^31-1"))
+        })?;
         let writer = ArrowWriter::create(path.as_ref(), schema(dtype, width))?;
         Ok(Self { writer, dtype, dim, pending: Vec::new(), rows: 0, loss: Loss::default() })
     }
@@ -54,7 +55,8 @@ impl FeatureWriter {
         self.dtype
     }
 
-    /// Appends whole rows, row after row. A finite value that the type cannot hold is refused, as is any other with i8.
+    /// Appends whole rows, row after row. A finite value that the type cannot hold is refused, as
+    /// is any other with i8.
     pub fn push_rows(&mut self, values: &[f32]) -> Result<()> {
         if !values.len().is_multiple_of(self.dim) {
             let (found, dim) = (values.len(), self.dim);
@@ -80,8 +82,9 @@ impl FeatureWriter {
         Ok(())
     }
 
-    /// Appends the rows of `vertices` bit for bit from `table`, which has the same type and width. Callers that call it
-    /// again, or also push rows, must pass whole batches of [`ROWS_PER_BATCH`] before. The loss by narrowing is not known.
+    /// Appends the rows of `vertices` bit for bit from `table`, which has the same type and width.
+    /// Callers that call it again, or also push rows, must pass whole batches of [`ROWS_PER_BATCH`]
+    /// before. The loss by narrowing is not known.
     pub(crate) fn copy_rows(&mut self, table: &FeatureTable, vertices: &[u32]) -> Result<()> {
         for batch in vertices.chunks(ROWS_PER_BATCH) {
             let mut bytes = MutableBuffer::new(batch.len() * self.dim * self.dtype.bytes());
@@ -109,10 +112,16 @@ impl FeatureWriter {
         self.write_arrays(rows.len() / self.dim, values, scales)
     }
 
-    fn write_arrays(&mut self, rows: usize, values: ArrayRef, scales: Option<ArrayRef>) -> Result<()> {
+    fn write_arrays(
+        &mut self,
+        rows: usize,
+        values: ArrayRef,
+        scales: Option<ArrayRef>,
+    ) -> Result<()> {
         let dim = self.dim as i32;
         self.writer.write(|| {
-            let list = FixedSizeListArray::try_new(item(values.data_type().clone()), dim, values, None)?;
+            let list =
+                FixedSizeListArray::try_new(item(values.data_type().clone()), dim, values, None)?;
             Ok(std::iter::once(Arc::new(list) as ArrayRef).chain(scales).collect())
         })?;
         self.rows += rows as u64;
@@ -126,7 +135,9 @@ impl FeatureWriter {
         }
         let (narrow, loss) = narrow(rows, self.dim, self.dtype).map_err(|(row, value)| {
             let (row, dtype) = (self.rows + row as u64, self.dtype);
-            Error::Invalid(format!("feature {value} in row {row} does not fit {dtype}: store the features as f32"))
+            Error::Invalid(format!(
+                "feature {value} in row {row} does not fit {dtype}: store the features as f32"
+            ))
         })?;
         self.loss.add(loss);
         Ok(match narrow {
@@ -149,9 +160,17 @@ impl FeatureWriter {
 /// The array of the stored `values` of type `dtype`.
 fn array_of(dtype: FeatureDtype, values: Buffer) -> ArrayRef {
     match dtype {
-        FeatureDtype::F32 => Arc::new(PrimitiveArray::<Float32Type>::new(ScalarBuffer::from(values), None)),
-        FeatureDtype::F16 => Arc::new(PrimitiveArray::<Float16Type>::new(ScalarBuffer::from(values), None)),
-        FeatureDtype::Bf16 => Arc::new(PrimitiveArray::<UInt16Type>::new(ScalarBuffer::from(values), None)),
-        FeatureDtype::I8 => Arc::new(PrimitiveArray::<Int8Type>::new(ScalarBuffer::from(values), None)),
+        FeatureDtype::F32 => {
+            Arc::new(PrimitiveArray::<Float32Type>::new(ScalarBuffer::from(values), None))
+        }
+        FeatureDtype::F16 => {
+            Arc::new(PrimitiveArray::<Float16Type>::new(ScalarBuffer::from(values), None))
+        }
+        FeatureDtype::Bf16 => {
+            Arc::new(PrimitiveArray::<UInt16Type>::new(ScalarBuffer::from(values), None))
+        }
+        FeatureDtype::I8 => {
+            Arc::new(PrimitiveArray::<Int8Type>::new(ScalarBuffer::from(values), None))
+        }
     }
 }

@@ -28,7 +28,10 @@ impl ColumnFile {
         let header = NpyHeader::read(&mut rest).map_err(corrupt)?;
         let start = map.len() - rest.len();
         let Some((descr, bytes)) = element_type(&header.descr) else {
-            return Err(corrupt(format!("elements {}, expected little-endian numbers", header.descr)));
+            return Err(corrupt(format!(
+                "elements {}, expected little-endian numbers",
+                header.descr
+            )));
         };
         let (rows, width) = match header.shape[..] {
             [rows] => (rows, None),
@@ -36,16 +39,24 @@ impl ColumnFile {
             _ => {
                 let order = if header.fortran_order { "column-major, " } else { "" };
                 let shape = &header.shape;
-                return Err(corrupt(format!("expected one dimension or row-major rows, found {order}shape {shape:?}")));
+                return Err(corrupt(format!(
+                    "expected one dimension or row-major rows, found {order}shape {shape:?}"
+                )));
             }
         };
         let elements = rows.checked_mul(width.unwrap_or(1));
-        if elements.and_then(|elements| elements.checked_mul(bytes as u64)) != Some(rest.len() as u64) {
+        if elements.and_then(|elements| elements.checked_mul(bytes as u64))
+            != Some(rest.len() as u64)
+        {
             let (shape, found) = (&header.shape, rest.len() / bytes);
-            return Err(corrupt(format!("the header promises {shape:?} elements, the file holds {found}")));
+            return Err(corrupt(format!(
+                "the header promises {shape:?} elements, the file holds {found}"
+            )));
         }
         if !(rest.as_ptr() as usize).is_multiple_of(bytes) {
-            return Err(corrupt(format!("data starts at byte {start}, expected a multiple of {ALIGNMENT}")));
+            return Err(corrupt(format!(
+                "data starts at byte {start}, expected a multiple of {ALIGNMENT}"
+            )));
         }
         // Both fit: their product with the width is the length of the file.
         let (rows, width) = (rows as usize, width.map(|width| width as usize));
@@ -83,7 +94,8 @@ impl ColumnFile {
         Ok(bytemuck::cast_slice(self.bytes()))
     }
 
-    /// Element `at` of all, to the nearest f64; `None` where there is none, and for floats of 16 bits.
+    /// Element `at` of all, to the nearest f64; `None` where there is none, and for floats of 16
+    /// bits.
     pub fn number(&self, at: usize) -> Option<f64> {
         macro_rules! nth {
             ($($type:ty),*) => {
@@ -105,7 +117,10 @@ impl ColumnFile {
         if self.descr == T::DESCR {
             return Ok(());
         }
-        Err(Error::corrupt(self.path(), format!("expected elements {}, found {}", T::DESCR, self.descr)))
+        Err(Error::corrupt(
+            self.path(),
+            format!("expected elements {}, found {}", T::DESCR, self.descr),
+        ))
     }
 }
 
@@ -123,7 +138,10 @@ impl<T: Element> Column<T> {
         file.check_type::<T>()?;
         if let Some(width) = file.width {
             let rows = file.rows;
-            return Err(Error::corrupt(file.path(), format!("expected one dimension, found shape [{rows}, {width}]")));
+            return Err(Error::corrupt(
+                file.path(),
+                format!("expected one dimension, found shape [{rows}, {width}]"),
+            ));
         }
         Ok(Self { file, element: PhantomData })
     }
@@ -134,7 +152,8 @@ impl<T: Element> Column<T> {
     /// As [`MappedFile::in_memory`].
     pub fn in_memory(name: &str, values: &[T]) -> Result<Self> {
         // No values lie behind something, so that they are aligned.
-        let (bytes, start) = if values.is_empty() { (&[0; 64][..], 64) } else { (bytemuck::cast_slice(values), 0) };
+        let (bytes, start) =
+            if values.is_empty() { (&[0; 64][..], 64) } else { (bytemuck::cast_slice(values), 0) };
         let map = Arc::new(MappedFile::in_memory(name, bytes)?);
         let file = ColumnFile { map, start, descr: T::DESCR, rows: values.len(), width: None };
         Ok(Self { file, element: PhantomData })
@@ -187,7 +206,12 @@ mod tests {
         write_npy(&path, &[1.5f32, 2.5]).unwrap();
         let file = ColumnFile::open(&path).unwrap();
         assert_eq!(file.as_slice::<f32>().unwrap(), [1.5, 2.5]);
-        assert!(file.as_slice::<i32>().unwrap_err().to_string().contains("expected elements <i4, found <f4"));
+        assert!(
+            file.as_slice::<i32>()
+                .unwrap_err()
+                .to_string()
+                .contains("expected elements <i4, found <f4")
+        );
         let mut writer = ColumnWriter::create(&path, "<f4", 2).unwrap();
         writer.push(&[0; 8]).unwrap();
         writer.finish().unwrap();

@@ -1,12 +1,14 @@
 //! NumPy's `.npy` format, version 1 to 3 (NEP 1), for arrays that are mapped or streamed.
 //!
-//! A file is the magic `\x93NUMPY`, two version bytes, the header's length (u16, u32 from version 2 on), the header, a
-//! Python dict literal with the keys `descr`, `fortran_order` and `shape`, padded with blanks so that the data starts at a
-//! multiple of 64, then the elements. [`NpyWriter`] and [`ColumnWriter`] write little-endian arrays of one or two
-//! dimensions, [`Column`] and [`ColumnFile`] read them in place; [`NpyHeader`] also describes files of other tools
+//! A file is the magic `\x93NUMPY`, two version bytes, the header's length (u16, u32 from version 2
+//! on), the header, a Python dict literal with the keys `descr`, `fortran_order` and `shape`,
+//! padded with blanks so that the data starts at a multiple of 64, then the elements. [`NpyWriter`]
+//! and [`ColumnWriter`] write little-endian arrays of one or two dimensions, [`Column`] and
+//! [`ColumnFile`] read them in place; [`NpyHeader`] also describes files of other tools
 //! (column-major arrays, other types).
 //!
-//! Why not a crate: the ones there are read into vectors; none says where the data starts, so none can map it.
+//! Why not a crate: the ones there are read into vectors; none says where the data starts, so none
+//! can map it.
 
 use std::io::Read;
 
@@ -21,9 +23,11 @@ mod writer;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGNMENT: usize = 64;
-/// Bytes before the data in files that are written here, whatever the shape: two 64-bit lengths fit.
+/// Bytes before the data in files that are written here, whatever the shape: two 64-bit lengths
+/// fit.
 const HEADER_BYTES: usize = 2 * ALIGNMENT;
-/// Longest header accepted: far above any real header, far below a length that could exhaust memory.
+/// Longest header accepted: far above any real header, far below a length that could exhaust
+/// memory.
 const MAX_HEADER: usize = 1 << 16;
 
 /// Characters of a header that an error shows.
@@ -65,8 +69,8 @@ pub struct NpyHeader {
 }
 
 impl NpyHeader {
-    /// Reads the magic and the header, up to the first element. The error is one clause without a path, to be completed
-    /// by the caller.
+    /// Reads the magic and the header, up to the first element. The error is one clause without a
+    /// path, to be completed by the caller.
     pub fn read(reader: &mut impl Read) -> Result<Self, String> {
         let mut fixed = [0u8; 8];
         let short = |_| "expected a .npy header, the file is too short".to_string();
@@ -83,12 +87,16 @@ impl NpyHeader {
         reader.read_exact(&mut length[..length_bytes]).map_err(short)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MAX_HEADER {
-            return Err(format!("the .npy header claims {length} bytes, expected at most {MAX_HEADER}"));
+            return Err(format!(
+                "the .npy header claims {length} bytes, expected at most {MAX_HEADER}"
+            ));
         }
         let mut text = vec![0u8; length];
         reader.read_exact(&mut text).map_err(short)?;
-        let text = std::str::from_utf8(&text).map_err(|_| "the .npy header is not text".to_string())?;
-        let shown = || text.trim().chars().take(MAX_SHOWN).collect::<String>().escape_debug().to_string();
+        let text =
+            std::str::from_utf8(&text).map_err(|_| "the .npy header is not text".to_string())?;
+        let shown =
+            || text.trim().chars().take(MAX_SHOWN).collect::<String>().escape_debug().to_string();
         Self::parse(text).ok_or_else(|| format!("cannot understand the .npy header `{}`", shown()))
     }
 
@@ -135,7 +143,8 @@ impl NpyHeader {
             many => format!("({})", many.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
         };
         let order = if self.fortran_order { "True" } else { "False" };
-        let mut dict = format!("{{'descr': '{}', 'fortran_order': {order}, 'shape': {shape}, }}", self.descr);
+        let mut dict =
+            format!("{{'descr': '{}', 'fortran_order': {order}, 'shape': {shape}, }}", self.descr);
         let unpadded = MAGIC.len() + 4 + dict.len() + 1;
         dict.extend(std::iter::repeat_n(' ', HEADER_BYTES.saturating_sub(unpadded)));
         dict.push('\n');
@@ -188,9 +197,12 @@ mod tests {
         let numpy = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 287209), }   \n";
         let header = NpyHeader::parse(numpy).unwrap();
         assert_eq!((header.shape.as_slice(), header.element_bytes()), (&[2, 287_209][..], Some(8)));
-        let scalar = NpyHeader::parse("{'shape': (), 'fortran_order': True, 'descr': '|b1'}").unwrap();
+        let scalar =
+            NpyHeader::parse("{'shape': (), 'fortran_order': True, 'descr': '|b1'}").unwrap();
         assert_eq!((scalar.num_elements(), scalar.fortran_order), (Some(1), true));
-        let huge = NpyHeader::parse("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 9999999999), }");
+        let huge = NpyHeader::parse(
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 9999999999), }",
+        );
         assert_eq!(huge.unwrap().num_elements(), None);
     }
 
@@ -199,7 +211,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.npy");
         write_npy(&path, &[1u32, 2, 3]).unwrap();
-        assert!(Column::<u64>::open(&path).unwrap_err().to_string().contains("expected elements <u8, found <u4"));
+        assert!(
+            Column::<u64>::open(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("expected elements <u8, found <u4")
+        );
         let good = std::fs::read(&path).unwrap();
         for cut in [0, 3, 9, 40, good.len() - 1] {
             std::fs::write(&path, &good[..cut]).unwrap();

@@ -26,13 +26,14 @@ pub struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    /// Creates the file at `path`, folders included, for elements of type `descr` (a type of [`Element`]), `width` per
-    /// row. A width of 1 gives one dimension.
+    /// Creates the file at `path`, folders included, for elements of type `descr` (a type of
+    /// [`Element`]), `width` per row. A width of 1 gives one dimension.
     pub fn create(path: impl AsRef<Path>, descr: &'static str, width: usize) -> Result<Self> {
         let path = path.as_ref();
         if element_type(descr).is_none() || width == 0 {
             let expected = "expected at least one little-endian number, e.g. <f4";
-            let problem = format!("{}: rows of {width} values of type {descr}: {expected}", path.display());
+            let problem =
+                format!("{}: rows of {width} values of type {descr}: {expected}", path.display());
             return Err(Error::Invalid(problem));
         }
         Self::with_shape(path, descr, (width > 1).then_some(width as u64))
@@ -49,14 +50,26 @@ impl ColumnWriter {
         let mut hasher = Hasher::new();
         hasher.update(&head);
         let element_bytes = element_type(descr).map_or(1, |(_, bytes)| bytes as u64);
-        Ok(Self { path: path.to_path_buf(), out, hasher, head, descr, element_bytes, data_bytes: 0, width })
+        Ok(Self {
+            path: path.to_path_buf(),
+            out,
+            hasher,
+            head,
+            descr,
+            element_bytes,
+            data_bytes: 0,
+            width,
+        })
     }
 
     /// Appends whole elements, row after row, little-endian.
     pub fn push(&mut self, little_endian_bytes: &[u8]) -> Result<()> {
         if !(little_endian_bytes.len() as u64).is_multiple_of(self.element_bytes) {
             let (path, found) = (self.path.display(), little_endian_bytes.len());
-            return Err(Error::Invalid(format!("{path}: {found} bytes are not whole elements of {}", self.descr)));
+            return Err(Error::Invalid(format!(
+                "{path}: {found} bytes are not whole elements of {}",
+                self.descr
+            )));
         }
         self.out.write_all(little_endian_bytes).map_err(Error::io(&self.path))?;
         self.hasher.update(little_endian_bytes);
@@ -93,7 +106,9 @@ impl ColumnWriter {
             Some(width) if elements.is_multiple_of(width) => vec![elements / width, width],
             Some(width) => {
                 let path = self.path.display();
-                return Err(Error::Invalid(format!("{path}: {elements} elements are not whole rows of {width}")));
+                return Err(Error::Invalid(format!(
+                    "{path}: {elements} elements are not whole rows of {width}"
+                )));
             }
         };
         let header = NpyHeader { descr: self.descr.into(), fortran_order: false, shape }.to_bytes();
@@ -120,7 +135,10 @@ pub struct NpyWriter<T> {
 impl<T: Element> NpyWriter<T> {
     /// Creates the file at `path`, folders included, for one dimension.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self { column: ColumnWriter::with_shape(path.as_ref(), T::DESCR, None)?, element: PhantomData })
+        Ok(Self {
+            column: ColumnWriter::with_shape(path.as_ref(), T::DESCR, None)?,
+            element: PhantomData,
+        })
     }
 
     /// Creates the file at `path`, folders included, for rows of `width` elements, at least one.

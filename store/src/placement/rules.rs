@@ -1,6 +1,8 @@
-//! Rules shared by all placements: who loads a row, which rows are hottest, and how they are dealt to devices.
+//! Rules shared by all placements: who loads a row, which rows are hottest, and how they are dealt
+//! to devices.
 //!
-//! `gsplit place` predicts the effect of a rule, `gsplit train` follows it; both compute the rows of each device here.
+//! `gsplit place` predicts the effect of a rule, `gsplit train` follows it; both compute the rows
+//! of each device here.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -30,8 +32,8 @@ impl std::fmt::Display for Readers {
     }
 }
 
-/// Number of edges whose source is each of `n` vertices, from the sources `indices`: the heat of a row without a
-/// presample. Sources outside of the vertices are ignored.
+/// Number of edges whose source is each of `n` vertices, from the sources `indices`: the heat of a
+/// row without a presample. Sources outside of the vertices are ignored.
 pub fn out_degrees(n: usize, indices: &[u32]) -> Vec<u32> {
     let degrees: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
     indices.par_iter().filter_map(|&source| degrees.get(source as usize)).for_each(|degree| {
@@ -40,8 +42,8 @@ pub fn out_degrees(n: usize, indices: &[u32]) -> Vec<u32> {
     degrees.into_iter().map(AtomicU32::into_inner).collect()
 }
 
-/// The `count` vertices with the highest `heat` (one number per vertex), hottest first, ties by vertex number. All
-/// vertices if there are no more.
+/// The `count` vertices with the highest `heat` (one number per vertex), hottest first, ties by
+/// vertex number. All vertices if there are no more.
 pub fn hottest_rows(heat: &[u32], count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..heat.len() as u32).collect();
     let rank = |&v: &u32| (Reverse(heat[v as usize]), v);
@@ -53,13 +55,15 @@ pub fn hottest_rows(heat: &[u32], count: usize) -> Vec<u32> {
     order
 }
 
-/// Deals `rows` in turn to devices; device `i` has room for `room[i]` rows, together one copy (Quiver).
+/// Deals `rows` in turn to devices; device `i` has room for `room[i]` rows, together one copy
+/// (Quiver).
 pub fn deal_rows(rows: &[u32], room: &[usize]) -> Vec<Vec<u32>> {
     let mut lists = vec![Vec::new(); room.len()];
     let mut turn = 0;
     for &v in rows {
-        let next =
-            (0..room.len()).map(|step| (turn + step) % room.len()).find(|&device| lists[device].len() < room[device]);
+        let next = (0..room.len())
+            .map(|step| (turn + step) % room.len())
+            .find(|&device| lists[device].len() < room[device]);
         let Some(device) = next else { break };
         lists[device].push(v);
         turn = device + 1;
@@ -75,7 +79,9 @@ mod tests {
     fn hottest_first_ties_by_number() {
         let degrees = out_degrees(4, &[1, 2, 3, 1, 3, 3, 0, 1, 3, 9]);
         assert_eq!(degrees, [1, 3, 1, 4]);
-        for (count, expected) in [(0, &[][..]), (2, &[3, 1]), (3, &[3, 1, 0]), (4, &[3, 1, 0, 2]), (9, &[3, 1, 0, 2])] {
+        for (count, expected) in
+            [(0, &[][..]), (2, &[3, 1]), (3, &[3, 1, 0]), (4, &[3, 1, 0, 2]), (9, &[3, 1, 0, 2])]
+        {
             assert_eq!(hottest_rows(&degrees, count), expected);
         }
     }

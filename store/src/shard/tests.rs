@@ -6,7 +6,8 @@ use std::path::Path;
 use super::*;
 use crate::writer::tests::provenance;
 use crate::{
-    Balance, DatasetWriter, FeatureDtype, NoProgress, PartitionConfig, PartitionReport, Split, verify, write_shards,
+    Balance, DatasetWriter, FeatureDtype, NoProgress, PartitionConfig, PartitionReport, Split,
+    verify, write_shards,
 };
 
 const N: u32 = 40_000;
@@ -16,9 +17,11 @@ fn part_of(v: u32) -> u16 {
     [0, 0, 1, 0, 2, 0, 3][v as usize % 7]
 }
 
-/// A ring with labels, features of `dtype`, an edge column, original ids, and a partition `four` into four parts.
+/// A ring with labels, features of `dtype`, an edge column, original ids, and a partition `four`
+/// into four parts.
 fn whole(path: &Path, dtype: FeatureDtype, several: bool) -> Dataset {
-    let (indptr, indices): (Vec<u64>, Vec<u32>) = ((0..=u64::from(N)).collect(), (0..N).map(|v| (v + 1) % N).collect());
+    let (indptr, indices): (Vec<u64>, Vec<u32>) =
+        ((0..=u64::from(N)).collect(), (0..N).map(|v| (v + 1) % N).collect());
     let mut writer = DatasetWriter::create(path, false, &indptr, &indices).unwrap();
     let mut features = writer.feature_writer(dtype, 3).unwrap();
     for v in 0..N {
@@ -47,7 +50,8 @@ fn partition(dataset: &Dataset, key: &str, part: impl Fn(u32) -> u16) -> Partiti
     let assignment: Vec<u16> = (0..N).map(part).collect();
     let mut order: Vec<u32> = (0..N).collect();
     order.sort_by_key(|&v| assignment[v as usize]);
-    let part_sizes = (0..4).map(|part| assignment.iter().filter(|&&of| of == part).count() as u64).collect();
+    let part_sizes =
+        (0..4).map(|part| assignment.iter().filter(|&&of| of == part).count() as u64).collect();
     let balance = Balance { vertices: 1.0, edges: 1.0, targets: None, work: None };
     let (partitioner, weights) = ("test".into(), "unit".into());
     let config = PartitionConfig {
@@ -97,8 +101,10 @@ fn shards_hold_the_rows_of_their_own_vertices_and_no_others() {
         (FeatureDtype::I8, false, 4),
         (FeatureDtype::I8, true, 1),
     ] {
-        let (ds, out) =
-            (folder.path().join(format!("{dtype}-{hosts}")), folder.path().join(format!("of-{dtype}-{hosts}")));
+        let (ds, out) = (
+            folder.path().join(format!("{dtype}-{hosts}")),
+            folder.path().join(format!("of-{dtype}-{hosts}")),
+        );
         let origin = whole(&ds, dtype, several);
         let shards = cut(&origin, hosts, &out, false).unwrap();
         let features = origin.features().unwrap();
@@ -111,23 +117,36 @@ fn shards_hold_the_rows_of_their_own_vertices_and_no_others() {
             assert_eq!((info.host as usize, info.hosts), (host, hosts));
             assert_eq!((shard.name(), shard.fingerprint()), (origin.name(), origin.fingerprint()));
             assert_eq!(shard.topology().indices(), origin.topology().indices());
-            assert_eq!(&shard.split(Split::Train).unwrap()[..], &origin.split(Split::Train).unwrap()[..]);
+            assert_eq!(
+                &shard.split(Split::Train).unwrap()[..],
+                &origin.split(Split::Train).unwrap()[..]
+            );
             assert_eq!(shard.edge_weights("weight").unwrap().len(), N as usize);
-            let held = [shard.held_features().unwrap(), shard.held_features().unwrap().in_memory().unwrap()];
+            let held = [
+                shard.held_features().unwrap(),
+                shard.held_features().unwrap().in_memory().unwrap(),
+            ];
             for v in 0..N {
                 let owned = usize::from(part_of(v)) / (4 / hosts as usize) == host;
                 owners[v as usize] += u32::from(owned);
                 for held in &held {
                     let expected: &[u8] = if owned { features.row(v) } else { &[] };
                     assert_eq!(held.row::<u8>(v), expected, "{dtype}, {v}");
-                    let expected = if owned || dtype != FeatureDtype::I8 { features.scale(v) } else { f32::NAN };
+                    let expected = if owned || dtype != FeatureDtype::I8 {
+                        features.scale(v)
+                    } else {
+                        f32::NAN
+                    };
                     assert_eq!(held.scale(v).to_bits(), expected.to_bits());
                 }
             }
-            assert!(hosts == 1 || (held[1].values::<f32>().is_none() && held[1].scales().is_none()));
+            assert!(
+                hosts == 1 || (held[1].values::<f32>().is_none() && held[1].scales().is_none())
+            );
             match several {
                 true => {
-                    let (held, all) = (shard.held_multi_labels().unwrap(), origin.multi_labels().unwrap());
+                    let (held, all) =
+                        (shard.held_multi_labels().unwrap(), origin.multi_labels().unwrap());
                     for v in 0..N {
                         let owned = shard.owned().unwrap().binary_search(&v).is_ok();
                         assert_eq!(held.row(v), if owned { all.row(v) } else { &[] });
@@ -138,7 +157,10 @@ fn shards_hold_the_rows_of_their_own_vertices_and_no_others() {
                     for v in 0..N {
                         let owned = shard.owned().unwrap().binary_search(&v).is_ok();
                         assert_eq!(held.get(v), owned.then(|| all[v as usize]));
-                        assert!(held.is_labelled(v) == (all[v as usize] >= 0) || (v % 3 != 0 && !owned), "{v}");
+                        assert!(
+                            held.is_labelled(v) == (all[v as usize] >= 0) || (v % 3 != 0 && !owned),
+                            "{v}"
+                        );
                     }
                 }
             }
@@ -150,7 +172,10 @@ fn shards_hold_the_rows_of_their_own_vertices_and_no_others() {
                 cut(&shard, 1, &folder.path().join("again"), false).map(drop),
             ] {
                 let message = refused.unwrap_err().to_string();
-                assert!(message.contains("the shard of host") && !message.contains('\n'), "{message}");
+                assert!(
+                    message.contains("the shard of host") && !message.contains('\n'),
+                    "{message}"
+                );
             }
         }
         assert_eq!(owners, [1].repeat(N as usize), "every vertex is on one host");
@@ -193,12 +218,16 @@ fn nothing_is_made_of_what_cannot_be_cut_and_nothing_of_others_is_replaced() {
 #[test]
 fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
-    for (dtype, several) in [(FeatureDtype::F32, false), (FeatureDtype::F16, true), (FeatureDtype::I8, false)] {
-        let (ds, out) = (folder.path().join(dtype.to_string()), folder.path().join(format!("of-{dtype}")));
+    for (dtype, several) in
+        [(FeatureDtype::F32, false), (FeatureDtype::F16, true), (FeatureDtype::I8, false)]
+    {
+        let (ds, out) =
+            (folder.path().join(dtype.to_string()), folder.path().join(format!("of-{dtype}")));
         let origin = whole(&ds, dtype, several);
         let features = origin.features().unwrap();
         for hosts in 1..=3u32 {
-            let shards = write_shards(&origin, None, hosts, &out, true, &provenance(), &NoProgress).unwrap();
+            let shards =
+                write_shards(&origin, None, hosts, &out, true, &provenance(), &NoProgress).unwrap();
             for (host, shard) in shards.iter().enumerate() {
                 assert_eq!(problems(shard.path()), Vec::<String>::new());
                 let shard = Dataset::open(shard.path()).unwrap();
@@ -206,15 +235,21 @@ fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
                     (shard.name(), shard.fingerprint(), shard.owned()),
                     (origin.name(), origin.fingerprint(), None)
                 );
-                let (held, table) = (columns_of(3, host, hosts as usize), shard.held_features().unwrap());
+                let (held, table) =
+                    (columns_of(3, host, hosts as usize), shard.held_features().unwrap());
                 assert_eq!(table.dim(), 3);
                 for table in [table.clone(), table.in_memory().unwrap()] {
                     for columns in [0..3, 0..1, 1..2, 1..3, 2..3, 2..2] {
                         let is_held = held.start <= columns.start && columns.end <= held.end;
-                        let (found, expected) = (table.columns(columns.clone()), features.columns(columns));
+                        let (found, expected) =
+                            (table.columns(columns.clone()), features.columns(columns));
                         for v in [0, 1, N / 2, N - 1] {
                             let expected = if is_held { expected.row::<u8>(v) } else { &[] };
-                            assert_eq!(found.row::<u8>(v), expected, "{dtype}, host {host} of {hosts}, {v}");
+                            assert_eq!(
+                                found.row::<u8>(v),
+                                expected,
+                                "{dtype}, host {host} of {hosts}, {v}"
+                            );
                             assert!(!is_held || found.scale(v) == features.scale(v));
                         }
                     }
@@ -222,13 +257,22 @@ fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
                 }
                 match several {
                     true => {
-                        assert_eq!(shard.held_multi_labels().unwrap().row(7), origin.multi_labels().unwrap().row(7))
+                        assert_eq!(
+                            shard.held_multi_labels().unwrap().row(7),
+                            origin.multi_labels().unwrap().row(7)
+                        )
                     }
-                    false => assert_eq!(shard.held_labels().unwrap().stored(), &origin.labels().unwrap()[..]),
+                    false => assert_eq!(
+                        shard.held_labels().unwrap().stored(),
+                        &origin.labels().unwrap()[..]
+                    ),
                 }
                 for refused in [shard.features().map(drop), shard.labels().map(drop)] {
                     let message = refused.unwrap_err().to_string();
-                    assert!(message.contains("the shard of host") && message.contains("cut by columns"), "{message}");
+                    assert!(
+                        message.contains("the shard of host") && message.contains("cut by columns"),
+                        "{message}"
+                    );
                 }
             }
         }

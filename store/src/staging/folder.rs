@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, mkdirat, openat, renameat, renameat_with,
-    statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, mkdirat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -50,14 +50,19 @@ impl Folder {
         &self.path
     }
 
-    /// Opens the subfolder `name`. `None` if it does not exist; a link or a file of that name is an error.
+    /// Opens the subfolder `name`. `None` if it does not exist; a link or a file of that name is an
+    /// error.
     pub fn below(&self, name: &OsStr) -> Result<Option<Self>> {
         let path = self.path.join(name);
         match openat(&self.handle, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(handle) => Ok(Some(Self { handle, path })),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                let found = if self.kind(name)? == Some(FileType::Symlink) { "a link" } else { "no folder" };
+                let found = if self.kind(name)? == Some(FileType::Symlink) {
+                    "a link"
+                } else {
+                    "no folder"
+                };
                 Err(Error::Foreign { path, found })
             }
             Err(error) => Err(failed(&path)(error)),
@@ -91,8 +96,8 @@ impl Folder {
         }
     }
 
-    /// Opens the file `name` in it for reading, or with `make` for reading and writing, creating it if needed. `None`
-    /// if it does not exist; anything but a plain file is an error.
+    /// Opens the file `name` in it for reading, or with `make` for reading and writing, creating it
+    /// if needed. `None` if it does not exist; anything but a plain file is an error.
     pub fn file(&self, name: &str, make: bool) -> Result<Option<File>> {
         let path = self.path.join(name);
         // Do not wait if a pipe has that name.
@@ -102,7 +107,9 @@ impl Folder {
             Ok(handle) => File::from(handle),
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(Error::Foreign { path, found: "a link" }),
-            Err(Errno::NXIO | Errno::ISDIR) => return Err(Error::Foreign { path, found: "no plain file" }),
+            Err(Errno::NXIO | Errno::ISDIR) => {
+                return Err(Error::Foreign { path, found: "no plain file" });
+            }
             Err(error) => return Err(failed(&path)(error)),
         };
         match file.metadata().map_err(Error::io(&path))?.is_file() {
@@ -116,7 +123,8 @@ impl Folder {
         Ok(self.look(name)?.map(|found| FileType::from_raw_mode(found.st_mode)))
     }
 
-    /// Identity of the file `name` in it, which does not depend on the name; `None` if it does not exist.
+    /// Identity of the file `name` in it, which does not depend on the name; `None` if it does not
+    /// exist.
     pub fn identity(&self, name: &OsStr) -> Result<Option<Identity>> {
         Ok(self.look(name)?.map(|found| Identity {
             device: found.st_dev,
@@ -161,7 +169,8 @@ impl Folder {
     /// Renames `name` in it to `other` in `target`, which must not exist.
     pub fn rename(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<()> {
         let renamed = match self.renamed(name, target, other, RenameFlags::NOREPLACE) {
-            // The file system has no such renaming; a plain rename of a folder can replace only an empty one.
+            // The file system has no such renaming; a plain rename of a folder can replace only an
+            // empty one.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 call(|| renameat(&self.handle, name, &target.handle, other))
             }
@@ -174,7 +183,13 @@ impl Folder {
         })
     }
 
-    fn renamed(&self, name: &OsStr, target: &Folder, other: &OsStr, how: RenameFlags) -> Result<(), Errno> {
+    fn renamed(
+        &self,
+        name: &OsStr,
+        target: &Folder,
+        other: &OsStr,
+        how: RenameFlags,
+    ) -> Result<(), Errno> {
         #[cfg(test)]
         super::tests::faults::has_flags()?;
         call(|| renameat_with(&self.handle, name, &target.handle, other, how))

@@ -1,7 +1,9 @@
-//! One writer at a time: an advisory lock on a file, which the kernel releases however its process ends.
+//! One writer at a time: an advisory lock on a file, which the kernel releases however its process
+//! ends.
 //!
-//! The file's content says that gsplit made it. A staging folder is cleared only if its lock file says so, and if
-//! the folder and the files that decide about it belong to this user: anybody can write that.
+//! The file's content says that gsplit made it. A staging folder is cleared only if its lock file
+//! says so, and if the folder and the files that decide about it belong to this user: anybody can
+//! write that.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -39,15 +41,18 @@ pub(super) struct LockedFolder {
 }
 
 impl LockedFolder {
-    /// Locks the staging folder of `target`, creating it if needed. Fails at once if another writer has it, or if it is
-    /// not one that gsplit made for this user.
+    /// Locks the staging folder of `target`, creating it if needed. Fails at once if another writer
+    /// has it, or if it is not one that gsplit made for this user.
     pub fn acquire(target: &Target) -> Result<Self> {
         let (name, parent) = (target.partial()?, target.parent()?);
         for _ in 0..ATTEMPTS {
             let made = parent.make(&name)?;
             let Some(folder) = parent.below(&name)? else { continue };
             if !made && folder.owner()? != rustix::process::geteuid().as_raw() {
-                return Err(Error::Foreign { path: folder.path().to_path_buf(), found: "a folder of another user" });
+                return Err(Error::Foreign {
+                    path: folder.path().to_path_buf(),
+                    found: "a folder of another user",
+                });
             }
             if folder.kind(OsStr::new(LOCK))?.is_none() {
                 match folder.names()?.as_slice() {
@@ -64,10 +69,12 @@ impl LockedFolder {
             };
             let Some(lock) = lock else { continue };
             try_lock(&lock, folder.path(), target.path())?;
-            // The last owner may have removed the file between opening and locking: then another writer may lock a new file.
+            // The last owner may have removed the file between opening and locking: then another
+            // writer may lock a new file.
             let own = lock.metadata().map_err(Error::io(folder.path()))?.ino();
             if folder.identity(OsStr::new(LOCK))?.is_some_and(|found| found.inode == own) {
-                let locked = Self { parent, name, folder, keep: AtomicBool::new(true), _lock: lock };
+                let locked =
+                    Self { parent, name, folder, keep: AtomicBool::new(true), _lock: lock };
                 locked.expect_own(&[LOCK, JOURNAL, NOTE])?;
                 return locked.claim().map(|()| locked);
             }
@@ -75,12 +82,16 @@ impl LockedFolder {
         Err(Error::Busy { path: target.path().to_path_buf(), process: None })
     }
 
-    /// Fails if a file among `names` belongs to another user: these files decide how the folder is treated.
+    /// Fails if a file among `names` belongs to another user: these files decide how the folder is
+    /// treated.
     fn expect_own(&self, names: &[&str]) -> Result<()> {
         let own = self.folder.owner()?;
         for name in names {
             if self.folder.owner_of(OsStr::new(name))?.is_some_and(|owner| owner != own) {
-                return Err(Error::Foreign { path: self.folder.path().join(name), found: "a file of another user" });
+                return Err(Error::Foreign {
+                    path: self.folder.path().join(name),
+                    found: "a file of another user",
+                });
             }
         }
         Ok(())
@@ -90,7 +101,8 @@ impl LockedFolder {
     fn claim(&self) -> Result<()> {
         if !starts_with_mark(&self._lock) {
             // A writer was killed, or found the disk full, right after it made the file.
-            let is_new = self._lock.metadata().is_ok_and(|lock| lock.len() == 0) && self.folder.names()?.len() == 1;
+            let is_new = self._lock.metadata().is_ok_and(|lock| lock.len() == 0)
+                && self.folder.names()?.len() == 1;
             if !is_new {
                 return Err(foreign(&self.folder));
             }
@@ -102,7 +114,8 @@ impl LockedFolder {
         })
     }
 
-    /// Sets whether the content is kept when its writer ends, and returns the previous value; initially it is kept.
+    /// Sets whether the content is kept when its writer ends, and returns the previous value;
+    /// initially it is kept.
     pub fn keep(&self, keep: bool) -> bool {
         self.keep.swap(keep, Ordering::SeqCst)
     }
@@ -128,14 +141,19 @@ impl LockedFolder {
         self.parent.remove_empty(&self.name)
     }
 
-    /// Removes files that a writer of this process created again after [`LockedFolder::remove_bare`]; returns whether there were any.
+    /// Removes files that a writer of this process created again after
+    /// [`LockedFolder::remove_bare`]; returns whether there were any.
     pub fn remove_returned(&self) -> bool {
-        matches!(self.parent.kind(&self.name), Ok(Some(_))) && self.parent.remove(&self.name).is_ok()
+        matches!(self.parent.kind(&self.name), Ok(Some(_)))
+            && self.parent.remove(&self.name).is_ok()
     }
 }
 
 fn foreign(folder: &Folder) -> Error {
-    Error::Foreign { path: folder.path().to_path_buf(), found: "a folder without gsplit's lock in it" }
+    Error::Foreign {
+        path: folder.path().to_path_buf(),
+        found: "a folder without gsplit's lock in it",
+    }
 }
 
 fn starts_with_mark(lock: &File) -> bool {
@@ -158,23 +176,28 @@ fn write_mark(lock: &File) -> std::io::Result<()> {
 fn try_lock(lock: &File, folder: &Path, target: &Path) -> Result<()> {
     match lock.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy { path: target.to_path_buf(), process: owner(lock) }),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::Busy { path: target.to_path_buf(), process: owner(lock) })
+        }
         Err(TryLockError::Error(cause)) => Err(Error::io(folder.join(LOCK))(cause)),
     }
 }
 
-/// The process that holds `lock`, if the system lists it: it does not list those of other containers and hosts.
+/// The process that holds `lock`, if the system lists it: it does not list those of other
+/// containers and hosts.
 fn owner(lock: &File) -> Option<u32> {
     let file = lock.metadata().ok()?;
     let place = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());
     // NUMBER: FLOCK ADVISORY WRITE PROCESS PLACE START END
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let mut locks = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let held = locks.find(|fields| fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str()))?;
+    let held = locks
+        .find(|fields| fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str()))?;
     held[4].parse().ok()
 }
 
-/// Locks a folder of the user's that stays, e.g. of checkpoints: no other gsplit writes to it while this lives.
+/// Locks a folder of the user's that stays, e.g. of checkpoints: no other gsplit writes to it while
+/// this lives.
 #[derive(Debug)]
 pub struct FolderLock(#[expect(dead_code, reason = "the kernel releases the lock with it")] File);
 
@@ -182,8 +205,8 @@ impl FolderLock {
     /// Makes `folder` where it is missing and locks it by a file `lock` in it.
     ///
     /// # Errors
-    /// [`Error::Busy`] if another, in this process or another, has it; [`Error::Foreign`] if it is a link, or its file `lock` is
-    /// not gsplit's.
+    /// [`Error::Busy`] if another, in this process or another, has it; [`Error::Foreign`] if it is
+    /// a link, or its file `lock` is not gsplit's.
     pub fn acquire(folder: &Path) -> Result<Self> {
         make_folder(folder)?;
         let path = folder.join(LOCK);

@@ -12,17 +12,20 @@
 //!   together.json  the artifact that this one becomes visible with ([`commit_all`])
 //! ```
 //!
-//! Its files are written and fsynced there, then one rename makes it visible; replacing an older artifact is one atomic
-//! exchange of the two. The lock ends with its process, so the next run takes over the folder of a killed one: resumes
-//! it if its journal allows, otherwise removes it. On a file system that cannot exchange, and if several artifacts
-//! become visible together, the older artifact is moved to `.NAME.partial/replaced` first. If a later step fails, it is
-//! moved back. If that fails too, or the run is killed, it stays there until the next run restores it: a staging
-//! folder that holds the only copy of an older artifact is never cleared.
+//! Its files are written and fsynced there, then one rename makes it visible; replacing an older
+//! artifact is one atomic exchange of the two. The lock ends with its process, so the next run
+//! takes over the folder of a killed one: resumes it if its journal allows, otherwise removes it.
+//! On a file system that cannot exchange, and if several artifacts become visible together, the
+//! older artifact is moved to `.NAME.partial/replaced` first. If a later step fails, it is moved
+//! back. If that fails too, or the run is killed, it stays there until the next run restores it: a
+//! staging folder that holds the only copy of an older artifact is never cleared.
 //!
-//! **Nothing of the user's is touched.** A folder is cleared or taken over only where its lock file says that gsplit made it,
-//! and an artifact is replaced only where it holds the document that makes it one ([`Mark`]); anything else of those names is
-//! refused. All of this is done relative to the handles of open folders and follows no link: a dataset from elsewhere cannot
-//! lead gsplit out of itself. The path to a dataset, or to a target elsewhere, may go through links: the user named it.
+//! **Nothing of the user's is touched.** A folder is cleared or taken over only where its lock file
+//! says that gsplit made it, and an artifact is replaced only where it holds the document that
+//! makes it one ([`Mark`]); anything else of those names is refused. All of this is done relative
+//! to the handles of open folders and follows no link: a dataset from elsewhere cannot lead gsplit
+//! out of itself. The path to a dataset, or to a target elsewhere, may go through links: the user
+//! named it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -61,16 +64,18 @@ const CONTENTS: [&str; 2] = [DATASET, ARTIFACT];
 /// Name of the older artifact while it is moved aside.
 const REPLACED: &str = "replaced";
 
-/// Staging directories of this process, for [`remove_all`]. Held while an artifact becomes visible, so that an interrupt
-/// comes before that or after, never between.
+/// Staging directories of this process, for [`remove_all`]. Held while an artifact becomes visible,
+/// so that an interrupt comes before that or after, never between.
 static OPEN: Mutex<Vec<Arc<LockedFolder>>> = Mutex::new(Vec::new());
 
-/// Keeps interrupts from removing anything while the guard lives. After [`remove_all`] it waits for the exit.
+/// Keeps interrupts from removing anything while the guard lives. After [`remove_all`] it waits for
+/// the exit.
 fn open_folders() -> MutexGuard<'static, Vec<Arc<LockedFolder>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An artifact under construction, a folder or a file. Dropped without a commit, it is removed, unless it is worth keeping for the next run.
+/// An artifact under construction, a folder or a file. Dropped without a commit, it is removed,
+/// unless it is worth keeping for the next run.
 #[derive(Debug)]
 pub struct Staging {
     target: Target,
@@ -80,16 +85,18 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Starts the artifact at `target`. Fails if something exists there, unless `replace` is set and gsplit made it, or
-    /// if another process is writing it. Unfinished files of an earlier run are removed.
+    /// Starts the artifact at `target`. Fails if something exists there, unless `replace` is set
+    /// and gsplit made it, or if another process is writing it. Unfinished files of an earlier run
+    /// are removed.
     pub fn begin(target: Target, replace: bool) -> Result<Self> {
         let staging = Self::open(target, replace, ARTIFACT)?;
         staging.restart()?;
         Ok(staging)
     }
 
-    /// Locks the place where the artifact at `target` is written, and keeps its content: the caller must then call
-    /// [`Staging::restart`] or check the content. `content` names the folder that becomes the artifact.
+    /// Locks the place where the artifact at `target` is written, and keeps its content: the caller
+    /// must then call [`Staging::restart`] or check the content. `content` names the folder that
+    /// becomes the artifact.
     pub(crate) fn open(target: Target, replace: bool, content: &'static str) -> Result<Self> {
         target.check(replace)?;
         let staging = Self::lock(target, replace, content)?;
@@ -119,12 +126,15 @@ impl Staging {
         Ok(())
     }
 
-    /// Removes everything from an earlier run except these files and folders, if they have that type.
+    /// Removes everything from an earlier run except these files and folders, if they have that
+    /// type.
     pub(crate) fn retain(&self, files: &[&str], folders: &[&str]) -> Result<()> {
         let folder = &self.folder.folder;
         for name in folder.names()? {
             let wanted = match folder.kind(&name)? {
-                Some(FileType::RegularFile) => name == lock::LOCK || files.iter().any(|file| name == *file),
+                Some(FileType::RegularFile) => {
+                    name == lock::LOCK || files.iter().any(|file| name == *file)
+                }
                 Some(FileType::Directory) => folders.iter().any(|folder| name == *folder),
                 _ => false,
             };
@@ -156,8 +166,8 @@ impl Staging {
         self.folder.folder.path()
     }
 
-    /// Records how the artifact, a file that is finished, is made, for [`Target::is_made_by`]. A file system without extended
-    /// attributes does not keep it.
+    /// Records how the artifact, a file that is finished, is made, for [`Target::is_made_by`]. A
+    /// file system without extended attributes does not keep it.
     pub fn record(&self, made_by: &Checksum) -> Result<()> {
         let content = self.hidden()?;
         let value = content.map(|content| target::made(made_by, &content)).unwrap_or_default();
@@ -165,8 +175,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes the artifact visible at its final path, and returns that path. A writer without locks may have been first:
-    /// without `replace` its artifact stays and this one is refused.
+    /// Makes the artifact visible at its final path, and returns that path. A writer without locks
+    /// may have been first: without `replace` its artifact stays and this one is refused.
     pub fn commit(self) -> Result<PathBuf> {
         let path = self.target.path().to_path_buf();
         commit_all(vec![self])?;
@@ -178,7 +188,8 @@ impl Staging {
         self.folder.parent.identity(self.target.name()?)
     }
 
-    /// Identity of the artifact under construction; `None` if it does not exist, or is visible already.
+    /// Identity of the artifact under construction; `None` if it does not exist, or is visible
+    /// already.
     fn hidden(&self) -> Result<Option<Identity>> {
         self.folder.folder.identity(OsStr::new(self.content))
     }
@@ -222,9 +233,10 @@ impl Drop for Staging {
     }
 }
 
-/// Removes everything this process has under construction, except what the next run needs: finished stages to resume,
-/// and older artifacts to restore. An interrupted program calls it last, before it exits. Returns the folders that are
-/// kept. From here on nothing can be begun or made visible: callers that try wait for the exit.
+/// Removes everything this process has under construction, except what the next run needs: finished
+/// stages to resume, and older artifacts to restore. An interrupted program calls it last, before
+/// it exits. Returns the folders that are kept. From here on nothing can be begun or made visible:
+/// callers that try wait for the exit.
 pub fn remove_all() -> Vec<PathBuf> {
     const ATTEMPTS: usize = 20;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -250,8 +262,9 @@ pub fn remove_all() -> Vec<PathBuf> {
     kept.map(|folder| folder.folder.path().to_path_buf()).collect()
 }
 
-/// Removes the leftovers next to the artifact at `target` of a run killed right after its commit: for callers that find the
-/// artifact finished and write nothing. Finished stages of another artifact, and files being written, stay. Best effort.
+/// Removes the leftovers next to the artifact at `target` of a run killed right after its commit:
+/// for callers that find the artifact finished and write nothing. Finished stages of another
+/// artifact, and files being written, stay. Best effort.
 pub fn tidy(target: &Target) {
     let _ = recover(std::slice::from_ref(target));
 }

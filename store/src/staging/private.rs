@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use super::Staging;
 use crate::{Error, Result, dataset_target};
 
-/// A folder that only this user can read. It is removed when this is dropped, and by [`remove_all`](super::remove_all).
+/// A folder that only this user can read. It is removed when this is dropped, and by
+/// [`remove_all`](super::remove_all).
 #[derive(Debug)]
 pub struct PrivateFolder(Staging);
 
 impl PrivateFolder {
-    /// Makes one in `parent`, of a random name: neither another user nor another process can have made it before.
+    /// Makes one in `parent`, of a random name: neither another user nor another process can have
+    /// made it before.
     ///
     /// # Errors
     /// [`Error::Io`] where `parent` cannot be written to.

@@ -9,7 +9,9 @@ use rustix::fs::{FileType, lgetxattr};
 
 use super::folder::{Folder, Identity};
 use crate::document::Document;
-use crate::{Checksum, Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
+use crate::{
+    Checksum, Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result,
+};
 
 /// Mark of a folder that gsplit made: a file in it with a certain word within its first bytes.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +104,8 @@ impl Target {
             return self.name().map(drop);
         }
         let parent = self.parent()?;
-        // The folder is not locked: a writer may exchange it between its opening and the check. Only then does the result change.
+        // The folder is not locked: a writer may exchange it between its opening and the check.
+        // Only then does the result change.
         let look = || self.check_in(&parent, replace).map(drop);
         let is_final = |found: &Result<()>| !matches!(found, Err(Error::NotReplaced { .. }));
         (1..LOOKS).map(|_| look()).find(is_final).unwrap_or_else(look)
@@ -118,14 +121,16 @@ impl Target {
             Some(kind) => match self.mark {
                 None if kind == FileType::RegularFile => Ok(true),
                 None => Err(Error::Foreign { path: path(), found: "no plain file" }),
-                Some(mark) if kind == FileType::Directory && mark.is_in_folder(parent, name)? => Ok(true),
+                Some(mark) if kind == FileType::Directory && mark.is_in_folder(parent, name)? => {
+                    Ok(true)
+                }
                 Some(mark) => Err(Error::NotReplaced { path: path(), document: mark.file }),
             },
         }
     }
 
-    /// Whether [`Staging::record`](super::Staging::record) recorded the file there as made in this way, and it has not
-    /// been written to since.
+    /// Whether [`Staging::record`](super::Staging::record) recorded the file there as made in this
+    /// way, and it has not been written to since.
     pub fn is_made_by(&self, made_by: &Checksum) -> Result<bool> {
         let mut value = [0; 256];
         let len = lgetxattr(&self.path, MADE_BY, &mut value).unwrap_or_default();
@@ -133,7 +138,8 @@ impl Target {
         Ok(expected.is_some_and(|expected| expected.as_bytes() == &value[..len]))
     }
 
-    /// Removes the artifact there, if gsplit made it; the mark goes last, so that a killed removal can be continued.
+    /// Removes the artifact there, if gsplit made it; the mark goes last, so that a killed removal
+    /// can be continued.
     pub fn remove(&self) -> Result<()> {
         let (parent, name) = (self.parent()?, self.name()?);
         match (parent.below(name)?, self.mark) {
@@ -169,7 +175,9 @@ impl Target {
 
     /// Name in the parent folder.
     pub(super) fn name(&self) -> Result<&OsStr> {
-        let problem = || Error::Invalid(format!("{}: expected a path that ends in a name", self.path.display()));
+        let problem = || {
+            Error::Invalid(format!("{}: expected a path that ends in a name", self.path.display()))
+        };
         self.path.file_name().ok_or_else(problem)
     }
 
@@ -178,7 +186,11 @@ impl Target {
         let partial = self.path.with_file_name(self.partial()?);
         match partial.symlink_metadata() {
             Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(false)
+            }
             Err(error) => Err(Error::io(partial)(error)),
         }
     }
@@ -207,7 +219,8 @@ fn parent_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Makes the folder at `path`, which the user named for outputs, with the folders around it, where they are missing.
+/// Makes the folder at `path`, which the user named for outputs, with the folders around it, where
+/// they are missing.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a link: it may lead into a folder of somebody else's.
@@ -220,7 +233,8 @@ pub fn make_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// The artifact of gsplit's that contains or equals `folder`, and the document that proves it. `folder` need not exist yet.
+/// The artifact of gsplit's that contains or equals `folder`, and the document that proves it.
+/// `folder` need not exist yet.
 pub fn artifact_around(folder: &Path) -> Option<(&Path, &'static str)> {
     folder.ancestors().find_map(|folder| {
         let opened = Folder::open(folder).ok()?;

@@ -49,7 +49,11 @@ fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
 
     // Killed between the two renames of a file system that cannot exchange.
     let staging = Staging::open(at(&target), true, "artifact").unwrap();
-    staging.folder.parent.rename(OsStr::new("artifact"), &staging.folder.folder, OsStr::new(REPLACED)).unwrap();
+    staging
+        .folder
+        .parent
+        .rename(OsStr::new("artifact"), &staging.folder.folder, OsStr::new(REPLACED))
+        .unwrap();
     drop(staging);
     assert!(!target.exists());
     assert!(matches!(Staging::begin(at(&target), false), Err(Error::Exists(_))));
@@ -108,7 +112,9 @@ fn a_second_writer_is_refused_at_once() {
     for replace in [false, true] {
         let line = Staging::begin(at(&target), replace).unwrap_err().to_string();
         let own = std::process::id();
-        let expected = format!("artifact: another gsplit is writing it (process {own}): wait for it, or stop it");
+        let expected = format!(
+            "artifact: another gsplit is writing it (process {own}): wait for it, or stop it"
+        );
         assert!(line.ends_with(&expected), "{line}");
     }
     assert_eq!(read(&first.commit().unwrap()), "first");
@@ -164,8 +170,8 @@ fn home(folder: &Path) -> PathBuf {
 
 fn is_untouched(home: &Path) -> bool {
     let names = tree::lengths(home).unwrap().into_keys().collect::<Vec<_>>();
-    let letters =
-        fs::read_to_string(home.join("letter")).unwrap() + &fs::read_to_string(home.join("deep/lock")).unwrap();
+    let letters = fs::read_to_string(home.join("letter")).unwrap()
+        + &fs::read_to_string(home.join("deep/lock")).unwrap();
     names == ["deep/lock", "letter"] && letters == "dearmine"
 }
 
@@ -178,7 +184,12 @@ fn what_gsplit_did_not_make_is_refused_and_untouched() {
     let refused = |words: &str| {
         for replace in [false, true] {
             let line = Staging::begin(at(&target), replace).unwrap_err().to_string();
-            assert!(line.contains(words) && line.contains("not gsplit's own") && line.contains("move it"), "{line}");
+            assert!(
+                line.contains(words)
+                    && line.contains("not gsplit's own")
+                    && line.contains("move it"),
+                "{line}"
+            );
             tidy(&at(&target));
             assert!(is_untouched(&home) && !target.exists());
         }
@@ -233,7 +244,8 @@ fn clearing_and_replacing_follow_no_link() {
         fs::create_dir_all(partial.join(name).parent().unwrap()).unwrap();
         symlink(&home, partial.join(name)).unwrap();
         drop(staging);
-        let mut writer = DatasetWriter::resume(&folder.join("ds"), false, &serde_json::json!(1)).unwrap();
+        let mut writer =
+            DatasetWriter::resume(&folder.join("ds"), false, &serde_json::json!(1)).unwrap();
         fs::write(writer.scratch().join("bucket"), "x").unwrap();
         writer.add_graph(&[0, 1, 1], &[1]).unwrap();
         writer.complete("topology").unwrap();
@@ -244,9 +256,15 @@ fn clearing_and_replacing_follow_no_link() {
     // Only what gsplit made is replaced.
     fs::rename(&home, &target).unwrap();
     let line = Staging::begin(dataset_target(&target), true).unwrap_err().to_string();
-    assert!(line.contains("holds no dataset.json of gsplit's, so even --force will not replace it"), "{line}");
+    assert!(
+        line.contains("holds no dataset.json of gsplit's, so even --force will not replace it"),
+        "{line}"
+    );
     fs::write(target.join("dataset.json"), r#"{ "format": "huggingface" }"#).unwrap();
-    assert!(matches!(Staging::begin(dataset_target(&target), true), Err(Error::NotReplaced { .. })));
+    assert!(matches!(
+        Staging::begin(dataset_target(&target), true),
+        Err(Error::NotReplaced { .. })
+    ));
     fs::remove_file(target.join("dataset.json")).unwrap();
     dataset_target(&target).remove().unwrap();
     fs::rename(&target, &home).unwrap();
@@ -262,14 +280,20 @@ fn no_link_leads_out_of_a_dataset() {
     let folder = folder.path();
     let home = home(folder);
     let path = folder.join("ds");
-    DatasetWriter::create(&path, false, &[0, 1, 1], &[1]).unwrap().finish(Provenance::default()).unwrap();
+    DatasetWriter::create(&path, false, &[0, 1, 1], &[1])
+        .unwrap()
+        .finish(Provenance::default())
+        .unwrap();
     // The way to the dataset is the user's choice.
     symlink(&path, folder.join("way")).unwrap();
     let dataset = crate::Dataset::open(folder.join("way")).unwrap();
     let begin = || Staging::begin(Presample::target(&dataset, "k"), true);
     begin().unwrap();
-    for (link, to) in [("presample", "../home"), ("presample/.k.partial", "../../home"), ("presample/k", "../../home")]
-    {
+    for (link, to) in [
+        ("presample", "../home"),
+        ("presample/.k.partial", "../../home"),
+        ("presample/k", "../../home"),
+    ] {
         let link = path.join(link);
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         let _ = fs::remove_dir(&link);
@@ -297,12 +321,16 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
     let begin = |folder: &Path, replace| {
         let targets = FILES.map(|name| Target::file(folder.join(name)));
         recover(&targets)?;
-        targets.into_iter().map(|target| Staging::begin(target, replace)).collect::<Result<Vec<_>>>()
+        targets
+            .into_iter()
+            .map(|target| Staging::begin(target, replace))
+            .collect::<Result<Vec<_>>>()
     };
     let write = |stagings: &[Staging], text: &str| {
         stagings.iter().for_each(|staging| fs::write(staging.file(), text).unwrap());
     };
-    let texts = |folder: &Path| FILES.map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
+    let texts =
+        |folder: &Path| FILES.map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
     for replace in [false, true] {
         let mut kills = 0..;
         loop {
@@ -323,7 +351,8 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
             for step in steps.iter().take(killed_after) {
                 step.run(&stagings).unwrap();
                 let now = texts(folder);
-                let both = now.iter().any(|text| text == "old") && now.iter().any(|text| text == "new");
+                let both =
+                    now.iter().any(|text| text == "old") && now.iter().any(|text| text == "new");
                 assert!(!both, "old next to new after {step:?}: {now:?}");
             }
             kill(stagings);
@@ -334,7 +363,8 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
                 let stagings = begin(folder, replace).unwrap();
                 assert_eq!(texts(folder), before, "killed after {killed_after} steps of {steps:?}");
                 write(&stagings, "newer");
-                // The artifact of a writer that came in between stays, and the ones that had appeared are taken back.
+                // The artifact of a writer that came in between stays, and the ones that had
+                // appeared are taken back.
                 if !replace {
                     fs::write(folder.join(FILES[0]), "mine").unwrap();
                     assert!(matches!(commit_all(stagings), Err(Error::Exists(_))));
@@ -345,7 +375,10 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
                 }
             }
             drop(begin(folder, true).unwrap());
-            assert!(tree::lengths(folder).unwrap().keys().all(|name| !name.contains(".partial")), "nothing is left");
+            assert!(
+                tree::lengths(folder).unwrap().keys().all(|name| !name.contains(".partial")),
+                "nothing is left"
+            );
             if killed_after == steps.len() {
                 break;
             }
@@ -369,20 +402,28 @@ fn a_forged_note_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let home = home(folder);
-    // The note on the other artifact fits a file and a folder of the user's, or the user's own is named in its place.
+    // The note on the other artifact fits a file and a folder of the user's, or the user's own is
+    // named in its place.
     for victim in ["letter", "deep"] {
-        let own = folder::Folder::open(&home).unwrap().identity(OsStr::new(victim)).unwrap().unwrap();
+        let own =
+            folder::Folder::open(&home).unwrap().identity(OsStr::new(victim)).unwrap().unwrap();
         for place in [folder.join("second"), home.join("other"), home.join(victim)] {
             let targets = killed_before_the_first(folder);
             let partial = folder::Folder::open(&folder.join(".first.partial")).unwrap();
             let first = partial.identity(OsStr::new(ARTIFACT)).unwrap().unwrap();
             let forged = Staging::lock(dataset_target(&place), true, ARTIFACT).unwrap();
-            document::write(&forged.root().join("together.json"), &together::Together { first, own: own.clone() })
-                .unwrap();
+            document::write(
+                &forged.root().join("together.json"),
+                &together::Together { first, own: own.clone() },
+            )
+            .unwrap();
             drop(forged);
             let _ = recover(&[targets[0].clone(), dataset_target(&place)]);
             let _ = recover(&targets);
-            fs::remove_dir_all(place.with_file_name(format!(".{}.partial", place.file_name().unwrap().display()))).ok();
+            fs::remove_dir_all(
+                place.with_file_name(format!(".{}.partial", place.file_name().unwrap().display())),
+            )
+            .ok();
             assert!(is_untouched(&home), "{victim} at {}", place.display());
             fs::remove_file(folder.join("second")).ok();
         }
@@ -411,10 +452,16 @@ fn what_another_user_left_is_refused_and_untouched() {
             Staging::begin(targets[0].clone(), false).unwrap_err(),
             Staging::begin(targets[0].clone(), true).unwrap_err(),
         ] {
-            assert!(refused.to_string().contains("of another user, and not gsplit's own"), "{owned}: {refused}");
+            assert!(
+                refused.to_string().contains("of another user, and not gsplit's own"),
+                "{owned}: {refused}"
+            );
         }
         tidy(&targets[0]);
-        assert!(folder.join("second").exists() && folder.join(".first.partial/artifact").exists(), "{owned}");
+        assert!(
+            folder.join("second").exists() && folder.join(".first.partial/artifact").exists(),
+            "{owned}"
+        );
         // Its owner goes on.
         chown(&path, Some(rustix::process::geteuid().as_raw()), None).unwrap();
         recover(&targets).unwrap();

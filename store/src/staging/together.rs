@@ -1,16 +1,17 @@
 //! Several artifacts that become visible as one.
 //!
-//! The first becomes visible last: once it is, all of them are. Before any is touched, a note in the staging folder of
-//! each of the others records how to recognise that one and the first:
+//! The first becomes visible last: once it is, all of them are. Before any is touched, a note in
+//! the staging folder of each of the others records how to recognise that one and the first:
 //!
 //! ```text
 //! notes ─▶ older artifacts step aside ─▶ the others appear ─▶ the first appears ─▶ what stepped aside goes
 //! ```
 //!
-//! If a step fails, the previous state is restored at once. If that fails too, or the process is killed, the notes and
-//! the older artifacts stay where they are, and [`recover`] restores the state: callers that write the same artifacts
-//! call it first. The notes name no path; the caller says where the artifacts are. So a note can harm only files that
-//! the user has just named, next to a staging folder of that user's. A single artifact needs no note.
+//! If a step fails, the previous state is restored at once. If that fails too, or the process is
+//! killed, the notes and the older artifacts stay where they are, and [`recover`] restores the
+//! state: callers that write the same artifacts call it first. The notes name no path; the caller
+//! says where the artifacts are. So a note can harm only files that the user has just named, next
+//! to a staging folder of that user's. A single artifact needs no note.
 
 use std::ffi::OsStr;
 
@@ -44,9 +45,9 @@ impl Document for Together {
     const VERSION: u32 = 3;
 }
 
-/// Makes all of `stagings` visible as one: after a kill or a fault at any moment, either all are there or [`recover`] restores
-/// the state from before. Whoever writes without locks may have been there first: where nothing may be replaced, its artifact
-/// stays and all of these are refused.
+/// Makes all of `stagings` visible as one: after a kill or a fault at any moment, either all are
+/// there or [`recover`] restores the state from before. Whoever writes without locks may have been
+/// there first: where nothing may be replaced, its artifact stays and all of these are refused.
 ///
 /// Waits for checks of the inputs that are under way, and fails if one of them does.
 ///
@@ -68,7 +69,10 @@ pub fn commit_all(stagings: Vec<Staging>) -> Result<()> {
     }
     for staging in &all {
         let synced = staging.folder.parent.sync();
-        synced.map_err(|cause| Error::NotDurable { path: staging.target.path().into(), cause: Box::new(cause) })?;
+        synced.map_err(|cause| Error::NotDurable {
+            path: staging.target.path().into(),
+            cause: Box::new(cause),
+        })?;
     }
     all.iter().for_each(|staging| staging.keep(false));
     drop(open);
@@ -102,11 +106,15 @@ impl Step {
         match self {
             Self::Note(which) => {
                 let hidden = |staging: &Staging| {
-                    let missing =
-                        || Error::io(staging.root().join(staging.content))(std::io::ErrorKind::NotFound.into());
+                    let missing = || {
+                        Error::io(staging.root().join(staging.content))(
+                            std::io::ErrorKind::NotFound.into(),
+                        )
+                    };
                     staging.hidden()?.ok_or_else(missing)
                 };
-                let note = Together { first: hidden(&stagings[0])?, own: hidden(&stagings[which])? };
+                let note =
+                    Together { first: hidden(&stagings[0])?, own: hidden(&stagings[which])? };
                 document::write(&stagings[which].root().join(NOTE), &note)?;
                 stagings[which].folder.folder.sync()
             }
@@ -116,12 +124,14 @@ impl Step {
     }
 }
 
-/// Restores the state from before a [`commit_all`] of the artifacts at `targets`, in their order, that was killed or met a
-/// fault, and removes what such a run left next to them, except a dataset that can be resumed.
+/// Restores the state from before a [`commit_all`] of the artifacts at `targets`, in their order,
+/// that was killed or met a fault, and removes what such a run left next to them, except a dataset
+/// that can be resumed.
 ///
 /// # Errors
-/// [`Error::Busy`] where one is being written, [`Error::Foreign`] where a staging folder is not this user's, [`Error::Halfway`]
-/// and [`Error::Unsettled`] where the state cannot be restored: then everything stays.
+/// [`Error::Busy`] where one is being written, [`Error::Foreign`] where a staging folder is not
+/// this user's, [`Error::Halfway`] and [`Error::Unsettled`] where the state cannot be restored:
+/// then everything stays.
 pub fn recover(targets: &[Target]) -> Result<()> {
     let left = |target: &Target| match target.is_begun()? {
         true => Staging::lock(target.clone(), true, DATASET).map(Some),
@@ -159,7 +169,8 @@ impl First {
         Ok(Self { shown: target.shown()?, hidden: staging.map_or(Ok(Vec::new()), hidden)? })
     }
 
-    /// Whether the artifact `is` has appeared; `None` if it is neither at its place nor in its staging folder.
+    /// Whether the artifact `is` has appeared; `None` if it is neither at its place nor in its
+    /// staging folder.
     fn has_appeared(&self, is: &Identity) -> Option<bool> {
         match self.shown.as_ref() == Some(is) {
             true => Some(true),
@@ -168,13 +179,16 @@ impl First {
     }
 }
 
-/// Takes back the artifacts of `stagings` that have appeared without the `first`, restores the ones moved aside, and
-/// removes replaced ones. If the first of several is not known, artifacts that belong to it stay as they are.
+/// Takes back the artifacts of `stagings` that have appeared without the `first`, restores the ones
+/// moved aside, and removes replaced ones. If the first of several is not known, artifacts that
+/// belong to it stay as they are.
 ///
-/// [`Error::Halfway`] if a system call fails, [`Error::Unsettled`] if both an artifact and its older one exist and
-/// nothing shows which should stay. All are tried; artifacts that cannot be settled stay.
+/// [`Error::Halfway`] if a system call fails, [`Error::Unsettled`] if both an artifact and its
+/// older one exist and nothing shows which should stay. All are tried; artifacts that cannot be
+/// settled stay.
 pub(super) fn settle(stagings: &[&Staging], first: Option<&First>) -> Result<()> {
-    let settled = stagings.iter().map(|staging| settle_one(staging, first)).fold(Ok(()), Result::and);
+    let settled =
+        stagings.iter().map(|staging| settle_one(staging, first)).fold(Ok(()), Result::and);
     settled.map_err(|cause| match cause {
         Error::Unsettled { .. } => cause,
         cause => halfway(cause, stagings),
@@ -182,7 +196,8 @@ pub(super) fn settle(stagings: &[&Staging], first: Option<&First>) -> Result<()>
 }
 
 fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
-    let (folder, parent, name) = (&staging.folder.folder, &staging.folder.parent, staging.target.name()?);
+    let (folder, parent, name) =
+        (&staging.folder.folder, &staging.folder.parent, staging.target.name()?);
     let (replaced, taken, note) = (OsStr::new(REPLACED), OsStr::new(TAKEN), OsStr::new(NOTE));
     let has_note = folder.kind(note)?.is_some();
     let noted = match document::read::<Together>(&folder.path().join(NOTE)) {
@@ -191,7 +206,8 @@ fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
         // An incomplete note was being written, so nothing had appeared yet.
         _ => None,
     };
-    let have_appeared = noted.as_ref().zip(first).and_then(|(noted, first)| first.has_appeared(&noted.first));
+    let have_appeared =
+        noted.as_ref().zip(first).and_then(|(noted, first)| first.has_appeared(&noted.first));
     if have_appeared == Some(false)
         && staging.shown()? == noted.map(|noted| noted.own)
         && staging.target.check_in(parent, true)?
@@ -201,15 +217,22 @@ fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
     }
     match (folder.kind(replaced)?, parent.kind(name)?) {
         (None, _) => {}
-        (Some(FileType::Directory | FileType::RegularFile), None) => folder.rename(replaced, parent, name)?,
+        (Some(FileType::Directory | FileType::RegularFile), None) => {
+            folder.rename(replaced, parent, name)?
+        }
         (Some(FileType::Directory | FileType::RegularFile), Some(_)) => {
             let is_superseded = match has_note {
                 true => have_appeared == Some(true),
                 // The artifact has left its staging folder, and there is one step from there.
-                false => CONTENTS.iter().all(|content| matches!(folder.kind(OsStr::new(content)), Ok(None))),
+                false => CONTENTS
+                    .iter()
+                    .all(|content| matches!(folder.kind(OsStr::new(content)), Ok(None))),
             };
             if !is_superseded {
-                return Err(Error::Unsettled { path: staging.target.path().into(), older: staging.aside() });
+                return Err(Error::Unsettled {
+                    path: staging.target.path().into(),
+                    older: staging.aside(),
+                });
             }
             folder.remove(replaced)?;
         }
@@ -224,5 +247,8 @@ fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
 /// The error for `stagings` that neither appear, because of `cause`, nor can be taken back now.
 fn halfway(cause: Error, stagings: &[&Staging]) -> Error {
     let older = stagings.iter().map(|staging| staging.aside());
-    Error::Halfway { cause: Box::new(cause), older: older.filter(|older| older.symlink_metadata().is_ok()).collect() }
+    Error::Halfway {
+        cause: Box::new(cause),
+        older: older.filter(|older| older.symlink_metadata().is_ok()).collect(),
+    }
 }

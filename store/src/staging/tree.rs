@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::{Error, Result, entries};
 
-/// Flushes the directory entries below `path` to disk, or a file; the contents of files in a folder were fsynced by their
-/// writers.
+/// Flushes the directory entries below `path` to disk, or a file; the contents of files in a folder
+/// were fsynced by their writers.
 pub(crate) fn sync_tree(path: &Path) -> Result<()> {
     if path.is_file() {
         return sync(path);
@@ -45,8 +45,8 @@ impl Found {
     }
 }
 
-/// Everything below `path` except folders, by its name relative to `path` with `/` between the parts. Links are not
-/// followed. Empty if `path` does not exist or is not a folder.
+/// Everything below `path` except folders, by its name relative to `path` with `/` between the
+/// parts. Links are not followed. Empty if `path` does not exist or is not a folder.
 pub(crate) fn list(path: &Path) -> Result<BTreeMap<String, Found>> {
     let mut found = BTreeMap::new();
     if fs::symlink_metadata(path).is_ok_and(|path| path.is_dir()) {
@@ -75,14 +75,17 @@ fn collect(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Found>) -> 
 
 /// The files among [`list`], with their lengths.
 pub(crate) fn lengths(path: &Path) -> Result<BTreeMap<String, u64>> {
-    let file = |(name, found)| if let Found::File(bytes) = found { Some((name, bytes)) } else { None };
+    let file =
+        |(name, found)| if let Found::File(bytes) = found { Some((name, bytes)) } else { None };
     Ok(list(path)?.into_iter().filter_map(file).collect())
 }
 
 /// Removes everything that [`list`] finds below `path` except the files whose names are to be kept.
 pub(crate) fn prune(path: &Path, keep: impl Fn(&str) -> bool) -> Result<()> {
     let kept = |name: &str, found| matches!(found, Found::File(_)) && keep(name);
-    for name in list(path)?.into_iter().filter(|(name, found)| !kept(name, *found)).map(|(name, _)| name) {
+    for name in
+        list(path)?.into_iter().filter(|(name, found)| !kept(name, *found)).map(|(name, _)| name)
+    {
         let file = path.join(name);
         fs::remove_file(&file).map_err(Error::io(&file))?;
     }

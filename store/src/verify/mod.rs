@@ -8,8 +8,8 @@ use crate::artifact::{self, Artifact};
 use crate::dataset::manifest_of;
 use crate::staging::tree;
 use crate::{
-    Dataset, DatasetManifest, Error, Files, Names, PartitionMap, PartitionMeta, Placement, PlacementMeta, Presample,
-    PresampleMeta, Result, Split, check, checksum_file, document, tried,
+    Dataset, DatasetManifest, Error, Files, Names, PartitionMap, PartitionMeta, Placement,
+    PlacementMeta, Presample, PresampleMeta, Result, Split, check, checksum_file, document, tried,
 };
 
 pub(crate) mod strays;
@@ -25,9 +25,10 @@ pub struct Finding {
     pub problem: Option<String>,
 }
 
-/// Checks every file's checksum, the shape of every part of the dataset at `path`, and what parts promise of each other: `indptr`
-/// and sorted indices in range, splits distinct and disjoint, links between vertices, one feature row and label per vertex, one
-/// row of every column per vertex or edge, no link, no file that no document lists, each partition's map against its report, each
+/// Checks every file's checksum, the shape of every part of the dataset at `path`, and what parts
+/// promise of each other: `indptr` and sorted indices in range, splits distinct and disjoint, links
+/// between vertices, one feature row and label per vertex, one row of every column per vertex or
+/// edge, no link, no file that no document lists, each partition's map against its report, each
 /// placement's slots against its table. Fails only if there is no dataset.
 ///
 /// Memory: 16 bytes per vertex.
@@ -42,11 +43,19 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     if let Some(found) = report.take(path, tree::list(path)) {
         report.findings.extend(strays::find(path, manifest.as_ref(), &found));
     }
-    let Some(dataset) = report.take(path, Dataset::open_unchecked(path)) else { return Ok(report.findings) };
+    let Some(dataset) = report.take(path, Dataset::open_unchecked(path)) else {
+        return Ok(report.findings);
+    };
     report.check_dataset(&dataset);
-    report.check_artifacts::<PresampleMeta>(&dataset, |key| Presample::open(&dataset, key).map(drop))?;
-    report.check_artifacts::<PartitionMeta>(&dataset, |key| PartitionMap::open(&dataset, key)?.check_cache_order())?;
-    report.check_artifacts::<PlacementMeta>(&dataset, |key| Placement::open(&dataset, key).map(drop))?;
+    report.check_artifacts::<PresampleMeta>(&dataset, |key| {
+        Presample::open(&dataset, key).map(drop)
+    })?;
+    report.check_artifacts::<PartitionMeta>(&dataset, |key| {
+        PartitionMap::open(&dataset, key)?.check_cache_order()
+    })?;
+    report.check_artifacts::<PlacementMeta>(&dataset, |key| {
+        Placement::open(&dataset, key).map(drop)
+    })?;
     Ok(report.findings)
 }
 
@@ -60,7 +69,9 @@ impl Report {
         let (value, problem) = match result {
             Ok(value) => (Some(value), None),
             // Leave the remedy out: it is to run `verify`.
-            Err(Error::Corrupt { path, problem }) => (None, Some(format!("{}: {problem}", path.display()))),
+            Err(Error::Corrupt { path, problem }) => {
+                (None, Some(format!("{}: {problem}", path.display())))
+            }
             Err(error) => (None, Some(error.to_string())),
         };
         self.findings.push(Finding { path: path.to_path_buf(), problem });
@@ -70,8 +81,10 @@ impl Report {
     /// Checks every byte, and notes which files are sound.
     fn check_files(&mut self, folder: &Path, files: &Files) {
         let files: Vec<_> = files.iter().collect();
-        let found: Vec<_> =
-            files.par_iter().map(|(name, record)| check::examine(&folder.join(name), record, checksum_file)).collect();
+        let found: Vec<_> = files
+            .par_iter()
+            .map(|(name, record)| check::examine(&folder.join(name), record, checksum_file))
+            .collect();
         let mut noted = Vec::new();
         for ((name, record), found) in files.into_iter().zip(found) {
             let stamp = self.take(&folder.join(name), found).flatten();
@@ -95,14 +108,25 @@ impl Report {
             self.take(&path.join("nodes/label.npy"), labels);
         }
         for name in manifest.columns.keys() {
-            self.take(&path.join("nodes").join(name).with_extension("npy"), dataset.node_column(name));
+            self.take(
+                &path.join("nodes").join(name).with_extension("npy"),
+                dataset.node_column(name),
+            );
         }
         for name in manifest.edge_columns.keys() {
-            self.take(&path.join("edges").join(name).with_extension("npy"), dataset.edge_column(name));
+            self.take(
+                &path.join("edges").join(name).with_extension("npy"),
+                dataset.edge_column(name),
+            );
         }
         if manifest.string_ids {
-            let all = |names: Option<Names>| names.iter().flat_map(Names::iter).try_for_each(|name| name.map(drop));
-            self.take(&path.join("nodes/original_id.arrow"), dataset.original_names().and_then(all));
+            let all = |names: Option<Names>| {
+                names.iter().flat_map(Names::iter).try_for_each(|name| name.map(drop))
+            };
+            self.take(
+                &path.join("nodes/original_id.arrow"),
+                dataset.original_names().and_then(all),
+            );
         } else if manifest.files.contains_key("nodes/original_id.npy") {
             self.take(&path.join("nodes/original_id.npy"), dataset.listed_ids());
         }
@@ -113,12 +137,18 @@ impl Report {
     }
 
     /// Checks the artifacts of one kind of the dataset, and the ones in the cache.
-    fn check_artifacts<T: Artifact>(&mut self, dataset: &Dataset, open: impl Fn(&str) -> Result<()>) -> Result<()> {
+    fn check_artifacts<T: Artifact>(
+        &mut self,
+        dataset: &Dataset,
+        open: impl Fn(&str) -> Result<()>,
+    ) -> Result<()> {
         for named in [str::to_string, tried] {
             for key in dataset.folders(&named(T::KIND))?.iter().map(|key| named(key)) {
                 let folder = artifact::folder::<T>(dataset, &key);
                 let path = folder.join(T::FILE);
-                let Some((meta, _)) = self.take(&path, document::read::<T>(&path)) else { continue };
+                let Some((meta, _)) = self.take(&path, document::read::<T>(&path)) else {
+                    continue;
+                };
                 self.check_files(&folder, meta.files());
                 self.take(&folder, open(&key));
             }

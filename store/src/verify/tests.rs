@@ -49,7 +49,8 @@ fn edit(path: &Path, change: impl FnOnce(&mut DatasetManifest)) {
 }
 
 fn problems(path: &Path) -> Vec<String> {
-    let named = |finding: Finding| Some(format!("{}: {}", finding.path.display(), finding.problem?));
+    let named =
+        |finding: Finding| Some(format!("{}: {}", finding.path.display(), finding.problem?));
     verify(path).unwrap().into_iter().filter_map(named).collect()
 }
 
@@ -62,22 +63,34 @@ fn what_checksums_do_not_see_is_reported() {
         assert_eq!(problems(&path), Vec::<String>::new());
     }
     type Damage = fn(&Path, &mut DatasetManifest);
-    let rewrite = |name: &'static str, multi: bool, strings: bool, expected: &'static str, damage: Damage| {
-        dataset(&path, multi, strings);
-        edit(&path, |manifest| damage(&path, manifest));
-        let found = problems(&path);
-        assert!(found.iter().any(|line| line.contains(name) && line.contains(expected)), "{expected}: {found:?}");
-    };
+    let rewrite =
+        |name: &'static str, multi: bool, strings: bool, expected: &'static str, damage: Damage| {
+            dataset(&path, multi, strings);
+            edit(&path, |manifest| damage(&path, manifest));
+            let found = problems(&path);
+            assert!(
+                found.iter().any(|line| line.contains(name) && line.contains(expected)),
+                "{expected}: {found:?}"
+            );
+        };
     rewrite("nodes/year.npy", false, false, "each of the 3 vertices, found 2", |path, _| {
         write_npy(path.join("nodes/year.npy"), &[1i32, 2]).unwrap();
     });
-    rewrite("nodes/year.npy", false, false, "expected (\"<i4\", 1) (type, width), found (\"<f4\", 1)", |path, _| {
-        write_npy(path.join("nodes/year.npy"), &[1f32, 2.0, 3.0]).unwrap();
-    });
+    rewrite(
+        "nodes/year.npy",
+        false,
+        false,
+        "expected (\"<i4\", 1) (type, width), found (\"<f4\", 1)",
+        |path, _| {
+            write_npy(path.join("nodes/year.npy"), &[1f32, 2.0, 3.0]).unwrap();
+        },
+    );
     rewrite("edges/weight.npy", false, false, "each of the 3 edges, found 4", |path, _| {
         write_npy(path.join("edges/weight.npy"), &[1f32; 4]).unwrap();
     });
-    rewrite("nodes/label.npy", true, false, "expected rows of 2 bytes", |_, manifest| manifest.num_classes = Some(9));
+    rewrite("nodes/label.npy", true, false, "expected rows of 2 bytes", |_, manifest| {
+        manifest.num_classes = Some(9)
+    });
     dataset(&path, false, true);
     let mut writer = crate::NamesWriter::create(path.join("nodes/original_id.arrow")).unwrap();
     ["x", "y"].iter().try_for_each(|name| writer.push(name)).unwrap();
@@ -95,8 +108,15 @@ fn strays_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ds");
     dataset(&path, false, false);
-    let names = ["topology/old.npy", "nodes/deep/er.npy", "edges/.hidden", "splits/train.npy.bak", "notes.txt"];
-    for name in names.into_iter().chain(["presample/notes.txt", "other/presample/dataset.json.txt"]) {
+    let names = [
+        "topology/old.npy",
+        "nodes/deep/er.npy",
+        "edges/.hidden",
+        "splits/train.npy.bak",
+        "notes.txt",
+    ];
+    for name in names.into_iter().chain(["presample/notes.txt", "other/presample/dataset.json.txt"])
+    {
         let stray = path.join(name);
         fs::create_dir_all(stray.parent().unwrap()).unwrap();
         fs::write(&stray, "x").unwrap();

@@ -1,13 +1,14 @@
-//! Columns: parts with a row for each vertex or edge. A part that was added stays as it is: to open it again is an
-//! error.
+//! Columns: parts with a row for each vertex or edge. A part that was added stays as it is: to open
+//! it again is an error.
 
 use std::path::PathBuf;
 
 use super::DatasetWriter;
 use crate::manifest::{Axis, ColumnInfo};
 use crate::{
-    Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord, LabelWriter, LinkInfo,
-    MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe, Result, write_npy,
+    Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord,
+    LabelWriter, LinkInfo, MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe, Result,
+    write_npy,
 };
 
 pub(super) const FEATURES: &str = "nodes/feat.arrow";
@@ -41,12 +42,14 @@ impl DatasetWriter {
         self.has(name).then(|| self.staging.path(name))
     }
 
-    /// Opens the feature file; hand the writer back to [`DatasetWriter::add_features`] when all rows are pushed.
+    /// Opens the feature file; hand the writer back to [`DatasetWriter::add_features`] when all
+    /// rows are pushed.
     pub fn feature_writer(&self, dtype: FeatureDtype, dim: usize) -> Result<FeatureWriter> {
         FeatureWriter::create(self.place(FEATURES)?, dtype, dim)
     }
 
-    /// Closes the feature file. `generated` says how the rows were made, `None` when they came with the graph.
+    /// Closes the feature file. `generated` says how the rows were made, `None` when they came with
+    /// the graph.
     pub fn add_features(
         &mut self,
         writer: FeatureWriter,
@@ -55,21 +58,35 @@ impl DatasetWriter {
     ) -> Result<()> {
         if writer.dtype() != dtype {
             let stored = writer.dtype();
-            return Err(Error::Invalid(format!("features were stored as {stored}, and are added as {dtype}")));
+            return Err(Error::Invalid(format!(
+                "features were stored as {stored}, and are added as {dtype}"
+            )));
         }
         let dim = writer.dim() as u32;
         let written = writer.finish()?;
         self.expect_rows("feature rows", written.rows)?;
         self.record(FEATURES, written.record);
-        let names = self.journal.staged.recipe.as_ref().filter(|_| generated.is_none()).map(Recipe::feature_names);
+        let names = self
+            .journal
+            .staged
+            .recipe
+            .as_ref()
+            .filter(|_| generated.is_none())
+            .map(Recipe::feature_names);
         let names = names.filter(|names| names.len() == dim as usize);
-        self.journal.staged.features = Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing, names });
+        self.journal.staged.features =
+            Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing, names });
         Ok(())
     }
 
-    /// Opens the node column `name` of elements of type `descr` (any little-endian number, e.g. `<f4`), `width` per
-    /// row; hand the writer back to [`DatasetWriter::add_node_column`].
-    pub fn node_column_writer(&self, name: &str, descr: &'static str, width: usize) -> Result<ColumnWriter> {
+    /// Opens the node column `name` of elements of type `descr` (any little-endian number, e.g.
+    /// `<f4`), `width` per row; hand the writer back to [`DatasetWriter::add_node_column`].
+    pub fn node_column_writer(
+        &self,
+        name: &str,
+        descr: &'static str,
+        width: usize,
+    ) -> Result<ColumnWriter> {
         self.column_writer(Axis::Nodes, name, descr, width)
     }
 
@@ -78,9 +95,15 @@ impl DatasetWriter {
         self.add_column(Axis::Nodes, name, writer)
     }
 
-    /// Opens the edge column `name` of elements of type `descr` (`<f4`, `<f8` or `<i8`), `width` of them a row, in the
-    /// order of the topology's indices; hand the writer back to [`DatasetWriter::add_edge_column`].
-    pub fn edge_column_writer(&self, name: &str, descr: &'static str, width: usize) -> Result<ColumnWriter> {
+    /// Opens the edge column `name` of elements of type `descr` (`<f4`, `<f8` or `<i8`), `width` of
+    /// them a row, in the order of the topology's indices; hand the writer back to
+    /// [`DatasetWriter::add_edge_column`].
+    pub fn edge_column_writer(
+        &self,
+        name: &str,
+        descr: &'static str,
+        width: usize,
+    ) -> Result<ColumnWriter> {
         self.column_writer(Axis::Edges, name, descr, width)
     }
 
@@ -89,7 +112,13 @@ impl DatasetWriter {
         self.add_column(Axis::Edges, name, writer)
     }
 
-    fn column_writer(&self, axis: Axis, name: &str, descr: &'static str, width: usize) -> Result<ColumnWriter> {
+    fn column_writer(
+        &self,
+        axis: Axis,
+        name: &str,
+        descr: &'static str,
+        width: usize,
+    ) -> Result<ColumnWriter> {
         axis.check(name, descr)?;
         ColumnWriter::create(self.place(&axis.file(name))?, descr, width)
     }
@@ -103,13 +132,16 @@ impl DatasetWriter {
             Axis::Edges if rows == self.num_edges() => {}
             Axis::Edges => {
                 let m = self.num_edges();
-                return Err(Error::Invalid(format!("{rows} {what} for {m} edges: expected one each")));
+                return Err(Error::Invalid(format!(
+                    "{rows} {what} for {m} edges: expected one each"
+                )));
             }
         }
         let info = ColumnInfo { descr: writer.descr().into(), width: writer.width() as u64 };
         self.record(&file, writer.finish()?);
         let staged = &mut self.journal.staged;
-        let columns = if axis == Axis::Nodes { &mut staged.columns } else { &mut staged.edge_columns };
+        let columns =
+            if axis == Axis::Nodes { &mut staged.columns } else { &mut staged.edge_columns };
         columns.insert(name.into(), info);
         Ok(())
     }
@@ -118,7 +150,9 @@ impl DatasetWriter {
     pub fn set_vertex_weights(&mut self, columns: &[String]) -> Result<()> {
         let staged = &mut self.journal.staged;
         if let Some(name) = columns.iter().find(|name| !staged.columns.contains_key(*name)) {
-            return Err(Error::Invalid(format!("node column `{name}` cannot weigh vertices: it is not written")));
+            return Err(Error::Invalid(format!(
+                "node column `{name}` cannot weigh vertices: it is not written"
+            )));
         }
         staged.vertex_weights = columns.to_vec();
         Ok(())
@@ -142,19 +176,25 @@ impl DatasetWriter {
         self.expect_rows("labels", writer.rows())?;
         if i64::from(writer.largest()) >= i64::from(num_classes) {
             let largest = writer.largest();
-            return Err(Error::Invalid(format!("label {largest}: expected classes below {num_classes}")));
+            return Err(Error::Invalid(format!(
+                "label {largest}: expected classes below {num_classes}"
+            )));
         }
         self.record(LABELS, writer.finish()?);
-        (self.journal.staged.num_classes, self.journal.staged.multi_label) = (Some(num_classes), false);
+        (self.journal.staged.num_classes, self.journal.staged.multi_label) =
+            (Some(num_classes), false);
         Ok(())
     }
 
-    /// Writes one number per vertex, which is to be learnt; NaN for unlabelled. An infinite one is refused.
+    /// Writes one number per vertex, which is to be learnt; NaN for unlabelled. An infinite one is
+    /// refused.
     pub fn add_numeric_labels(&mut self, labels: &[f32]) -> Result<()> {
         self.expect_rows("labels", labels.len() as u64)?;
         if let Some(v) = labels.iter().position(|label| label.is_infinite()) {
             let label = labels[v];
-            return Err(Error::Invalid(format!("label {label} of vertex {v}: expected a finite number, or NaN")));
+            return Err(Error::Invalid(format!(
+                "label {label} of vertex {v}: expected a finite number, or NaN"
+            )));
         }
         self.add(LABELS, labels)?;
         self.journal.staged.numeric_label = true;
@@ -171,7 +211,9 @@ impl DatasetWriter {
         let staged = &mut self.journal.staged;
         if staged.num_classes.map(|classes| classes as usize) != Some(names.len()) {
             let (found, classes) = (names.len(), staged.num_classes.unwrap_or(0));
-            return Err(Error::Invalid(format!("{found} names for {classes} classes: expected one each")));
+            return Err(Error::Invalid(format!(
+                "{found} names for {classes} classes: expected one each"
+            )));
         }
         staged.class_names = Some(names.to_vec());
         Ok(())
@@ -188,7 +230,8 @@ impl DatasetWriter {
         self.expect_rows("rows of multi-label targets", writer.rows())?;
         let num_classes = writer.num_classes();
         self.record(LABELS, writer.finish()?);
-        (self.journal.staged.num_classes, self.journal.staged.multi_label) = (Some(num_classes), true);
+        (self.journal.staged.num_classes, self.journal.staged.multi_label) =
+            (Some(num_classes), true);
         Ok(())
     }
 
@@ -199,7 +242,8 @@ impl DatasetWriter {
         self.add_original_id_writer(writer)
     }
 
-    /// Opens the original ids where they are numbers; hand the writer back to [`DatasetWriter::add_original_id_writer`].
+    /// Opens the original ids where they are numbers; hand the writer back to
+    /// [`DatasetWriter::add_original_id_writer`].
     pub fn original_id_writer(&self) -> Result<NpyWriter<u64>> {
         self.place(ORIGINAL_NAMES)?;
         NpyWriter::create(self.place(ORIGINAL_IDS)?)
@@ -212,7 +256,8 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Opens the original ids where they are strings; hand the writer back to [`DatasetWriter::add_original_names`].
+    /// Opens the original ids where they are strings; hand the writer back to
+    /// [`DatasetWriter::add_original_names`].
     pub fn original_names_writer(&self) -> Result<NamesWriter> {
         self.place(ORIGINAL_IDS)?;
         NamesWriter::create(self.place(ORIGINAL_NAMES)?)

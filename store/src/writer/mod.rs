@@ -1,8 +1,8 @@
 //! Writing a dataset directory.
 //!
-//! The files of the topology come first, then everything that has a row for each vertex or edge, in any order.
-//! [`DatasetWriter::resume`] lets a long run be killed at any moment: everything added before the last
-//! [`DatasetWriter::complete`] is there when the same command runs again.
+//! The files of the topology come first, then everything that has a row for each vertex or edge, in
+//! any order. [`DatasetWriter::resume`] lets a long run be killed at any moment: everything added
+//! before the last [`DatasetWriter::complete`] is there when the same command runs again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,9 @@ use crate::journal::{JOURNAL, Journal};
 use crate::manifest::Split;
 use crate::staging::{DATASET, Mark, Staging, Target, tree};
 use crate::topology::check_indptr;
-use crate::{Dataset, DatasetManifest, Error, Provenance, Result, Topology, TopologyWriter, document};
+use crate::{
+    Dataset, DatasetManifest, Error, Provenance, Result, Topology, TopologyWriter, document,
+};
 
 mod columns;
 mod shard;
@@ -41,22 +43,24 @@ pub fn dataset_target(path: &Path) -> Target {
 }
 
 impl DatasetWriter {
-    /// Starts a dataset. `replace` allows an existing dataset at `path` to be replaced (with everything derived from it);
-    /// anything else there is refused, and so is a path that another process is writing. The files of an earlier run are removed.
+    /// Starts a dataset. `replace` allows an existing dataset at `path` to be replaced (with
+    /// everything derived from it); anything else there is refused, and so is a path that another
+    /// process is writing. The files of an earlier run are removed.
     pub fn begin(path: &Path, replace: bool) -> Result<Self> {
         let writer = Self::open(path, replace, None)?;
         writer.staging.restart()?;
         Ok(writer)
     }
 
-    /// Like [`DatasetWriter::begin`], or resumes an earlier run with the same `identity`: its finished stages and their
-    /// scratch files are kept, everything else is removed. `identity` is everything that decides the bytes of the
-    /// dataset: command, options, and the sources.
+    /// Like [`DatasetWriter::begin`], or resumes an earlier run with the same `identity`: its
+    /// finished stages and their scratch files are kept, everything else is removed. `identity` is
+    /// everything that decides the bytes of the dataset: command, options, and the sources.
     pub fn resume(path: &Path, replace: bool, identity: &Value) -> Result<Self> {
         let mut writer = Self::open(path, replace, Some(identity))?;
         let staging = &writer.staging;
         staging.retain(&[JOURNAL], &[DATASET, SCRATCH])?;
-        match Journal::resume(staging.root(), &staging.path(""), &scratch_below(staging), identity)? {
+        match Journal::resume(staging.root(), &staging.path(""), &scratch_below(staging), identity)?
+        {
             Some(journal) => writer.journal = journal,
             None => staging.restart()?,
         }
@@ -69,7 +73,8 @@ impl DatasetWriter {
         Journal::unfinished(&root, &root.join(DATASET)).map(|journal| journal.identity)
     }
 
-    /// Rewrites the identity, for the stages that are completed from here on: it must be equivalent to the old one.
+    /// Rewrites the identity, for the stages that are completed from here on: it must be equivalent
+    /// to the old one.
     pub fn identify(&mut self, identity: Value) {
         self.journal.identity = identity;
     }
@@ -77,7 +82,10 @@ impl DatasetWriter {
     fn open(path: &Path, replace: bool, identity: Option<&Value>) -> Result<Self> {
         Ok(Self {
             staging: Staging::open(dataset_target(path), replace, DATASET)?,
-            name: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            name: path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             resumable: identity.is_some(),
             journal: Journal::new(identity.cloned().unwrap_or_default()),
         })
@@ -91,7 +99,8 @@ impl DatasetWriter {
         Ok(dataset)
     }
 
-    /// Writes a topology that is in memory: `indptr` of `n + 1` offsets, `indices` of the in-neighbours.
+    /// Writes a topology that is in memory: `indptr` of `n + 1` offsets, `indices` of the
+    /// in-neighbours.
     pub fn add_graph(&mut self, indptr: &[u64], indices: &[u32]) -> Result<()> {
         check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
         let mut topology = self.topology_writer()?;
@@ -105,11 +114,11 @@ impl DatasetWriter {
         self.journal.stages.iter().any(|done| done == stage)
     }
 
-    /// Ends `stage`: the files added, the facts, and the current scratch files outlive this process, however it ends,
-    /// if the writer is resumable. Flushes the scratch files to disk.
+    /// Ends `stage`: the files added, the facts, and the current scratch files outlive this
+    /// process, however it ends, if the writer is resumable. Flushes the scratch files to disk.
     ///
-    /// A scratch file that is changed or removed afterwards makes a run that is killed before the next stage is complete
-    /// begin anew.
+    /// A scratch file that is changed or removed afterwards makes a run that is killed before the
+    /// next stage is complete begin anew.
     pub fn complete(&mut self, stage: &str) -> Result<()> {
         if !self.is_done(stage) {
             self.journal.stages.push(stage.into());
@@ -122,7 +131,8 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Also discards completed stages, once this is dropped: the next run starts from the beginning.
+    /// Also discards completed stages, once this is dropped: the next run starts from the
+    /// beginning.
     pub fn discard(&self) {
         self.staging.keep(false);
     }
@@ -137,19 +147,20 @@ impl DatasetWriter {
         &mut self.journal.staged.provenance.facts
     }
 
-    /// Decisions about the input that [`DatasetWriter::decide`] was given before the last stage that was completed.
+    /// Decisions about the input that [`DatasetWriter::decide`] was given before the last stage
+    /// that was completed.
     pub fn decisions(&self) -> &[String] {
         &self.journal.staged.provenance.decisions
     }
 
-    /// Sets the decisions that were made so far: the next completed stage keeps them, for the provenance of a run that is
-    /// resumed after it.
+    /// Sets the decisions that were made so far: the next completed stage keeps them, for the
+    /// provenance of a run that is resumed after it.
     pub fn decide(&mut self, decisions: Vec<String>) {
         self.journal.staged.provenance.decisions = decisions;
     }
 
-    /// A folder for files that are removed when the dataset is finished. Files in it when a stage is completed are
-    /// there again when the run is resumed.
+    /// A folder for files that are removed when the dataset is finished. Files in it when a stage
+    /// is completed are there again when the run is resumed.
     pub fn scratch(&self) -> PathBuf {
         let scratch = scratch_below(&self.staging);
         // If this fails, creating a file in it reports the reason.
@@ -167,7 +178,8 @@ impl DatasetWriter {
         self.journal.staged.num_edges
     }
 
-    /// Opens the topology's files; hand the writer back to [`DatasetWriter::add_topology`] when all vertices are pushed.
+    /// Opens the topology's files; hand the writer back to [`DatasetWriter::add_topology`] when all
+    /// vertices are pushed.
     pub fn topology_writer(&self) -> Result<TopologyWriter> {
         self.place("topology/indices.npy")?;
         TopologyWriter::create(&self.staging.path("topology"))
@@ -193,16 +205,24 @@ impl DatasetWriter {
     pub fn add_split(&mut self, split: Split, mut vertices: Vec<u32>) -> Result<()> {
         vertices.sort_unstable();
         if let Some(pair) = vertices.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::Invalid(format!("{} split: vertex {} is listed twice", split.name(), pair[0])));
+            return Err(Error::Invalid(format!(
+                "{} split: vertex {} is listed twice",
+                split.name(),
+                pair[0]
+            )));
         }
         let n = self.num_vertices();
         if let Some(&last) = vertices.last().filter(|&&last| u64::from(last) >= n) {
-            return Err(Error::Invalid(format!("{} split: vertex {last}, expected ids below {n}", split.name())));
+            return Err(Error::Invalid(format!(
+                "{} split: vertex {last}, expected ids below {n}",
+                split.name()
+            )));
         }
         self.add(&split.file(), &vertices)
     }
 
-    /// Writes the manifest and makes the dataset visible. The facts counted here are added to the ones of `provenance`.
+    /// Writes the manifest and makes the dataset visible. The facts counted here are added to the
+    /// ones of `provenance`.
     pub fn finish(self, provenance: Provenance) -> Result<Dataset> {
         Dataset::open_unchecked(self.seal(provenance)?.commit()?)
     }
@@ -232,7 +252,10 @@ impl DatasetWriter {
     fn expect_topology(&self) -> Result<()> {
         match self.journal.staged.files.contains_key("topology/indptr.npy") {
             true => Ok(()),
-            false => Err(Error::Invalid(format!("{}: the topology must be added before this", self.name))),
+            false => Err(Error::Invalid(format!(
+                "{}: the topology must be added before this",
+                self.name
+            ))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Cutting a dataset into shards ([`crate::ShardInfo`]).
 //!
-//! Memory: 8 bytes per vertex of a host, and a batch of its feature rows. Cost: a read of the whole dataset, one of the
-//! topology for each host, and writing them.
+//! Memory: 8 bytes per vertex of a host, and a batch of its feature rows. Cost: a read of the whole
+//! dataset, one of the topology for each host, and writing them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,8 +12,9 @@ use super::{DatasetWriter, dataset_target};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
-    Cut, Dataset, DatasetManifest, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, KIND, Label,
-    PartitionMap, Progress, Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
+    Cut, Dataset, DatasetManifest, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter,
+    KIND, Label, PartitionMap, Progress, Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split,
+    Stage, Unit, open_file,
 };
 
 /// Number of bytes copied at once.
@@ -21,11 +22,12 @@ const PIECE: usize = 1 << 20;
 /// The file of the column [`KIND`], which links are drawn by.
 const KINDS: &str = "nodes/kind.npy";
 
-/// The shards that [`write_shards`] would write, if all exist, made from the same dataset and map in the same way.
-/// Leftovers of a killed run are removed.
+/// The shards that [`write_shards`] would write, if all exist, made from the same dataset and map
+/// in the same way. Leftovers of a killed run are removed.
 ///
 /// # Errors
-/// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] if another process writes them, or left a part.
+/// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] if another process writes
+/// them, or left a part.
 pub fn finished_shards(
     dataset: &Dataset,
     map: Option<&PartitionMap>,
@@ -37,19 +39,22 @@ pub fn finished_shards(
     let found = places(hosts, out).zip(&infos).map(|(place, info)| {
         let shard = Dataset::open_unchecked(place).ok()?;
         let manifest = shard.manifest();
-        let is_same = shard.shard() == Some(info) && manifest.provenance.tool_version == env!("CARGO_PKG_VERSION");
+        let is_same = shard.shard() == Some(info)
+            && manifest.provenance.tool_version == env!("CARGO_PKG_VERSION");
         is_same.then_some(shard)
     });
     Ok(found.collect())
 }
 
-/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are
-/// dealt, or the columns of its features without a map. All become visible together. `replace` allows existing datasets
-/// there to be replaced; `provenance` is recorded in each.
+/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the
+/// parts of `map` are dealt, or the columns of its features without a map. All become visible
+/// together. `replace` allows existing datasets there to be replaced; `provenance` is recorded in
+/// each.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless `hosts` divides the number of parts, or if there are fewer columns; [`Error::Missing`] for
-/// a shard; [`Error::Exists`] and its like; [`Error::Corrupt`] if a file does not match its record.
+/// [`Error::Invalid`] unless `hosts` divides the number of parts, or if there are fewer columns;
+/// [`Error::Missing`] for a shard; [`Error::Exists`] and its like; [`Error::Corrupt`] if a file
+/// does not match its record.
 pub fn write_shards(
     dataset: &Dataset,
     map: Option<&PartitionMap>,
@@ -62,7 +67,9 @@ pub fn write_shards(
     let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     // All are locked before the first is written.
-    let writers = places(hosts, out).map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
+    let writers = places(hosts, out)
+        .map(|place| DatasetWriter::begin(&place, replace))
+        .collect::<Result<Vec<_>>>()?;
     let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
     let mut stagings = Vec::new();
     for (shard, writer) in infos.into_iter().zip(writers) {
@@ -89,17 +96,22 @@ fn infos(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> Result<Ve
         None => by_columns(dataset, hosts)?,
     };
     let origin = &dataset.manifest().files;
-    Ok((0..hosts).map(|host| ShardInfo { origin: origin.clone(), by: by.clone(), host, hosts }).collect())
+    Ok((0..hosts)
+        .map(|host| ShardInfo { origin: origin.clone(), by: by.clone(), host, hosts })
+        .collect())
 }
 
 /// The parts of `map`, the same number for each host.
 fn by_partition(map: &PartitionMap, hosts: u32) -> Result<Cut> {
     let (key, parts) = (map.key(), map.num_parts());
     if hosts == 0 || !parts.is_multiple_of(hosts as usize) {
-        return Err(Error::Invalid(format!("{hosts} hosts for {parts} parts: expected a number that divides it")));
+        return Err(Error::Invalid(format!(
+            "{hosts} hosts for {parts} parts: expected a number that divides it"
+        )));
     }
     let assignment = map.assignment_checksum().cloned();
-    let assignment = assignment.ok_or_else(|| Error::Invalid(format!("partition {key}: has no assignment")))?;
+    let assignment =
+        assignment.ok_or_else(|| Error::Invalid(format!("partition {key}: has no assignment")))?;
     Ok(Cut::Partition(key.to_string(), assignment))
 }
 
@@ -117,13 +129,17 @@ fn by_columns(dataset: &Dataset, hosts: u32) -> Result<Cut> {
 /// Size of the shards in bytes, without the lists of their vertices.
 fn total_bytes(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> u64 {
     let files = dataset.manifest().files.iter();
-    let is_cut =
-        |name: &str| if map.is_some() { name.starts_with("nodes/") && name != KINDS } else { name == FEATURES };
+    let is_cut = |name: &str| {
+        if map.is_some() { name.starts_with("nodes/") && name != KINDS } else { name == FEATURES }
+    };
     let of_each = |name: &str| if is_cut(name) { 1 } else { u64::from(hosts) };
-    let kept =
-        files.filter(|(name, _)| !name.starts_with("nodes/") || [FEATURES, LABELS, KINDS].contains(&name.as_str()));
-    let partition: u64 = map.iter().flat_map(|map| map.meta().files.values()).map(|record| record.bytes).sum();
-    kept.map(|(name, record)| record.bytes * of_each(name)).sum::<u64>() + partition * u64::from(hosts)
+    let kept = files.filter(|(name, _)| {
+        !name.starts_with("nodes/") || [FEATURES, LABELS, KINDS].contains(&name.as_str())
+    });
+    let partition: u64 =
+        map.iter().flat_map(|map| map.meta().files.values()).map(|record| record.bytes).sum();
+    kept.map(|(name, record)| record.bytes * of_each(name)).sum::<u64>()
+        + partition * u64::from(hosts)
 }
 
 impl DatasetWriter {
@@ -153,7 +169,8 @@ impl DatasetWriter {
             let every: Vec<u32> = (0..dataset.num_vertices() as u32).collect();
             self.cut_features(&dataset.features()?.columns(held), &every, stage)?;
         }
-        let kinds = manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone()));
+        let kinds =
+            manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone()));
         self.journal.staged = DatasetManifest {
             features,
             columns: kinds.into_iter().collect(),
@@ -169,9 +186,17 @@ impl DatasetWriter {
         if let Some(map) = map {
             let (from, key) = (PartitionMap::folder(dataset, map.key()), map.key());
             for (name, record) in &map.meta().files {
-                copy(&from.join(name), &staging.path(&format!("partition/{key}/{name}")), record, stage)?;
+                copy(
+                    &from.join(name),
+                    &staging.path(&format!("partition/{key}/{name}")),
+                    record,
+                    stage,
+                )?;
             }
-            crate::document::write(&staging.path(&format!("partition/{key}/partition.json")), map.meta())?;
+            crate::document::write(
+                &staging.path(&format!("partition/{key}/partition.json")),
+                map.meta(),
+            )?;
         }
         Ok(staging)
     }
@@ -195,17 +220,31 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Writes the `labels` of the vertices `owned`, and the list of unlabelled vertices of the train split.
-    fn cut_labels<T: Label>(&mut self, dataset: &Dataset, labels: &[T], owned: &[u32]) -> Result<()> {
+    /// Writes the `labels` of the vertices `owned`, and the list of unlabelled vertices of the
+    /// train split.
+    fn cut_labels<T: Label>(
+        &mut self,
+        dataset: &Dataset,
+        labels: &[T],
+        owned: &[u32],
+    ) -> Result<()> {
         self.add(LABELS, &owned.iter().map(|&v| labels[v as usize]).collect::<Vec<T>>())?;
         let has_train = dataset.manifest().splits().contains(&Split::Train);
         let train = has_train.then(|| dataset.split(Split::Train)).transpose()?;
         let train = train.iter().flat_map(|train| train.iter().copied());
-        self.add(UNLABELLED, &train.filter(|&v| !labels[v as usize].is_given()).collect::<Vec<u32>>())
+        self.add(
+            UNLABELLED,
+            &train.filter(|&v| !labels[v as usize].is_given()).collect::<Vec<u32>>(),
+        )
     }
 
     /// Writes the rows of `vertices` from `table`, unchanged.
-    fn cut_features(&mut self, table: &FeatureTable, vertices: &[u32], stage: &dyn Stage) -> Result<()> {
+    fn cut_features(
+        &mut self,
+        table: &FeatureTable,
+        vertices: &[u32],
+        stage: &dyn Stage,
+    ) -> Result<()> {
         let mut out = FeatureWriter::create(self.place(FEATURES)?, table.dtype(), table.dim())?;
         for rows in vertices.chunks(ROWS_PER_BATCH) {
             out.copy_rows(table, rows)?;
@@ -216,7 +255,8 @@ impl DatasetWriter {
     }
 }
 
-/// Copies the file `from` to a new file `to`, folders included, and checks the bytes read against its `record`.
+/// Copies the file `from` to a new file `to`, folders included, and checks the bytes read against
+/// its `record`.
 fn copy(from: &Path, to: &Path, record: &FileRecord, stage: &dyn Stage) -> Result<()> {
     to.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).map_err(Error::io(folder)))?;
     let mut source = open_file(from).map_err(Error::io(from))?;
@@ -234,6 +274,9 @@ fn copy(from: &Path, to: &Path, record: &FileRecord, stage: &dyn Stage) -> Resul
     file.sync_all().map_err(Error::io(to))?;
     match (bytes, &checksum) == (record.bytes, &record.checksum) {
         true => Ok(()),
-        false => Err(Error::corrupt(from, format!("has checksum {checksum}, expected {}", record.checksum))),
+        false => Err(Error::corrupt(
+            from,
+            format!("has checksum {checksum}, expected {}", record.checksum),
+        )),
     }
 }

@@ -29,16 +29,23 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
     ] {
         let [short, long] = ["-h", "--help"].map(|help| ok(folder, format!("{name} {help}")));
         assert!(short.contains(common) && !short.contains(other), "{name}: {short}");
-        assert!(long.contains(common) && long.contains(other) && long.contains(heading), "{name}: {long}");
+        assert!(
+            long.contains(common) && long.contains(other) && long.contains(heading),
+            "{name}: {long}"
+        );
         assert!(long.find(common) < long.find(other), "{name}: {long}");
     }
 }
 
 /// The options that a help text defines.
 fn defined(help: &str) -> BTreeSet<String> {
-    let lines =
-        help.lines().filter_map(|line| line.strip_prefix("      --").or_else(|| line.get(5..)?.strip_prefix(" --")));
-    lines.filter_map(|line| line.split([' ', '.', '[']).next()).map(|name| format!("--{name}")).collect()
+    let lines = help.lines().filter_map(|line| {
+        line.strip_prefix("      --").or_else(|| line.get(5..)?.strip_prefix(" --"))
+    });
+    lines
+        .filter_map(|line| line.split([' ', '.', '[']).next())
+        .map(|name| format!("--{name}"))
+        .collect()
 }
 
 #[test]
@@ -52,8 +59,15 @@ fn help_of_train_shows_few_options_and_help_all_shows_all() {
     assert!(!all.contains("more options:"), "{all}");
     // Keys of the file: --model is `kind` of its table, --config itself and such are in none.
     let listed = ok(folder, "train --print-config --parallelism cooperative --ranks 2");
-    for key in listed.lines().filter_map(|line| line.trim_start_matches("# ").split_once(" = ")).map(|(key, _)| key) {
-        assert!(key == "kind" || every.contains(&format!("--{}", key.replace('_', "-"))), "{key}: {every:?}");
+    for key in listed
+        .lines()
+        .filter_map(|line| line.trim_start_matches("# ").split_once(" = "))
+        .map(|(key, _)| key)
+    {
+        assert!(
+            key == "kind" || every.contains(&format!("--{}", key.replace('_', "-"))),
+            "{key}: {every:?}"
+        );
     }
 }
 
@@ -68,9 +82,13 @@ fn fences<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     fences.filter_map(|fence| fence.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
-/// Copies the inputs of the commands that a clone of the repository has into `folder`; returns whether git lists them.
+/// Copies the inputs of the commands that a clone of the repository has into `folder`; returns
+/// whether git lists them.
 fn clone_into(folder: &Path) -> bool {
-    let listed = Command::new("git").args(["ls-files", "-z", "examples", "tests/data"]).current_dir(root()).output();
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "examples", "tests/data"])
+        .current_dir(root())
+        .output();
     let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else { return false };
     for name in String::from_utf8(listed.stdout).unwrap().split_terminator('\0') {
         let (from, to) = (root().join(name), folder.join(name));
@@ -85,14 +103,18 @@ fn clone_into(folder: &Path) -> bool {
 
 /// `line` without what differs between two runs: numbers, and the room between columns.
 fn shape(line: &str) -> String {
-    let words: String = line.chars().filter(|c| !c.is_ascii_digit() && !".,".contains(*c)).collect();
+    let words: String =
+        line.chars().filter(|c| !c.is_ascii_digit() && !".,".contains(*c)).collect();
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The numbers of `line` that are the same in every run, as they are written: not seconds, nor the epoch that is the best.
+/// The numbers of `line` that are the same in every run, as they are written: not seconds, nor the
+/// epoch that is the best.
 fn numbers(line: &str) -> Vec<String> {
-    let words: Vec<&str> =
-        line.split_whitespace().map(|word| word.trim_matches(['(', ')', ',', ';', ':', '%'])).collect();
+    let words: Vec<&str> = line
+        .split_whitespace()
+        .map(|word| word.trim_matches(['(', ')', ',', ';', ':', '%']))
+        .collect();
     // Of an epoch's row: sample, load, compute, exchange and seconds.
     let is_row = words.len() >= 13 && words.iter().take(13).all(|word| word.parse::<f64>().is_ok());
     let seconds = |at: usize| words.get(at + 1) == Some(&"s") || (is_row && (5..10).contains(&at));
@@ -101,13 +123,15 @@ fn numbers(line: &str) -> Vec<String> {
     (0..words.len()).filter(|at| is_same(*at)).map(|at| words[at].to_string()).collect()
 }
 
-/// Whether counts and cuts are the same, and losses nearly so. Scores, of few vertices, may turn on what another processor rounds otherwise.
+/// Whether counts and cuts are the same, and losses nearly so. Scores, of few vertices, may turn on
+/// what another processor rounds otherwise.
 fn agree(printed: &[String], shown: &[String]) -> bool {
     let is_near = |a: &String, b: &String| match (a.parse::<f64>(), b.parse::<f64>()) {
         (Ok(a), Ok(b)) => (a - b).abs() <= if b > 1.0 { 0.02 } else { 0.1 },
         _ => false,
     };
-    let are_equal = |(a, b): (&String, &String)| if b.contains('.') { is_near(a, b) } else { a == b };
+    let are_equal =
+        |(a, b): (&String, &String)| if b.contains('.') { is_near(a, b) } else { a == b };
     printed.len() == shown.len() && printed.iter().zip(shown).all(are_equal)
 }
 
@@ -124,7 +148,12 @@ fn the_demo_says_what_was_measured() {
         fs::write(folder.join("split"), log_of(split, 0.4, 60)).unwrap();
         fs::write(folder.join("data"), log_of(data, 0.1, 100)).unwrap();
         let script = root().join("scripts/verdict.py");
-        let run = Command::new("python3").arg(script).args(["split", "data"]).current_dir(folder).output().unwrap();
+        let run = Command::new("python3")
+            .arg(script)
+            .args(["split", "data"])
+            .current_dir(folder)
+            .output()
+            .unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         String::from_utf8(run.stdout).unwrap()
     };
@@ -134,7 +163,10 @@ fn the_demo_says_what_was_measured() {
         (3.1, 2.0, "1.55 of data's time", "split is slower"),
     ] {
         let said = verdict(split, data);
-        assert!(said.contains(ratio) && said.contains(says) && said.contains("60 % of data's edges"), "{said}");
+        assert!(
+            said.contains(ratio) && said.contains(says) && said.contains("60 % of data's edges"),
+            "{said}"
+        );
     }
     let demo = fs::read_to_string(root().join("scripts/demo.sh")).unwrap();
     assert!(demo.contains("python3 scripts/verdict.py \"$runs/split.jsonl\" \"$runs/data.jsonl\""));
@@ -165,14 +197,21 @@ static FIRST_RAN: LazyLock<Option<(PathBuf, BTreeSet<String>)>> = LazyLock::new(
     Some((folder, printed))
 });
 
-/// Runs the `sh` fences of `text`, which is at `place`, in `folder`; returns the lines that they print.
+/// Runs the `sh` fences of `text`, which is at `place`, in `folder`; returns the lines that they
+/// print.
 fn run_fences(place: &str, text: &str, folder: &Path) -> BTreeSet<String> {
     let programs = Path::new(env!("CARGO_BIN_EXE_gsplit")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
     let mut printed = BTreeSet::new();
     for script in fences(text, "sh") {
-        let run = Command::new("sh").args(["-euc", script]).env("PATH", &path).current_dir(folder).output().unwrap();
-        let (out, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        let run = Command::new("sh")
+            .args(["-euc", script])
+            .env("PATH", &path)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        let (out, errors) =
+            (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert!(run.status.success(), "{place}: {script}\n{out}\n{errors}");
         printed.extend(out.lines().chain(errors.lines()).map(str::to_string));
     }
@@ -251,13 +290,17 @@ fn every_section_with_commands_is_run() {
         let text = fs::read_to_string(&path).unwrap();
         let mut parts = text.split("\n## ");
         let head = parts.next().unwrap();
-        assert!(fences(head, "sh").is_empty(), "{page}: commands belong below a heading of level two");
+        assert!(
+            fences(head, "sh").is_empty(),
+            "{page}: commands belong below a heading of level two"
+        );
         let with_commands = parts.filter(|part| !fences(part, "sh").is_empty());
         let headings = with_commands.map(|part| part.lines().next().unwrap());
         let others = headings.filter(|heading| page != "quickstart" || !FIRST.contains(heading));
         found.extend(others.map(|heading| (page.to_string(), heading.to_string())));
     }
-    let listed: Vec<_> = SECTIONS.iter().map(|(page, heading)| (page.to_string(), heading.to_string())).collect();
+    let listed: Vec<_> =
+        SECTIONS.iter().map(|(page, heading)| (page.to_string(), heading.to_string())).collect();
     assert_eq!(found, listed, "docs/ has other sections with commands than `sections!` lists");
 }
 
@@ -267,10 +310,17 @@ fn the_first_commands_print_what_is_shown_and_the_model_learns() {
     let text = [read("README.md"), read("docs/quickstart.md")].concat();
     let shown = fences(&text, "console").into_iter().flat_map(str::lines);
     for line in shown.filter(|line| !line.is_empty() && *line != "...") {
-        let same: Vec<&String> = printed.iter().filter(|other| shape(other) == shape(line)).collect();
-        assert!(!same.is_empty(), "the documents show a line that no command prints: {line}\n{printed:#?}");
+        let same: Vec<&String> =
+            printed.iter().filter(|other| shape(other) == shape(line)).collect();
+        assert!(
+            !same.is_empty(),
+            "the documents show a line that no command prints: {line}\n{printed:#?}"
+        );
         let is_of_today = same.iter().any(|other| agree(&numbers(other), &numbers(line)));
-        assert!(is_of_today, "the documents show other numbers than are printed: {line}\n{same:#?}");
+        assert!(
+            is_of_today,
+            "the documents show other numbers than are printed: {line}\n{same:#?}"
+        );
     }
     assert_learnt(&folder.join("run.jsonl"));
 }
@@ -279,14 +329,17 @@ fn the_first_commands_print_what_is_shown_and_the_model_learns() {
 fn the_documents_name_all_options_and_no_others() {
     let folder = &*scratch();
     let options = |text: &str| -> BTreeSet<String> {
-        let words =
-            text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| word.starts_with("--"));
+        let words = text
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
+            .filter(|word| word.starts_with("--"));
         words.filter(|word| word.len() > 3).map(str::to_string).collect()
     };
     // Commands of launchers, cargo, pip and docker.
     let mut known = options(
-        "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes --ntasks-per-node --gpus-per-node \
-         --kill-on-bad-exit --map-by --part --release --no-default-features --features --path --locked --test --lib --example --rm --help",
+        "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes \
+         --ntasks-per-node --gpus-per-node \
+         --kill-on-bad-exit --map-by --part --release --no-default-features --features --path \
+         --locked --test --lib --example --rm --help",
     );
     let mut own = BTreeSet::new();
     let mut read = |line: String| {
@@ -304,7 +357,11 @@ fn the_documents_name_all_options_and_no_others() {
     for path in documents() {
         let here = options(&fs::read_to_string(&path).unwrap());
         let unknown: Vec<_> = here.difference(&known).collect();
-        assert!(unknown.is_empty(), "{} names options that no subcommand has: {unknown:?}", path.display());
+        assert!(
+            unknown.is_empty(),
+            "{} names options that no subcommand has: {unknown:?}",
+            path.display()
+        );
         named.extend(here);
     }
     let unnamed: Vec<_> = own.difference(&named).collect();
@@ -322,12 +379,17 @@ fn completions_and_man_pages_have_the_options_of_both_programs() {
         assert!(!script.contains("outline"), "{shell} shows what is hidden");
     }
     ok(folder, "man pages");
-    for (page, option) in [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-compare", "epochs")] {
+    for (page, option) in
+        [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-compare", "epochs")]
+    {
         let text = fs::read_to_string(folder.join(format!("pages/{page}.1"))).unwrap();
         assert!(text.contains(option), "{page}.1 has no {option}");
     }
     let train = fs::read_to_string(folder.join("pages/gsplit-train.1")).unwrap();
-    assert!(train.contains("fanouts") && train.contains("GraphSAGE with the mean aggregator"), "{train}");
+    assert!(
+        train.contains("fanouts") && train.contains("GraphSAGE with the mean aggregator"),
+        "{train}"
+    );
 }
 
 #[test]

@@ -14,7 +14,8 @@ use crate::support::{community, ok, scratch};
 pub fn logged(folder: &Path, least: usize) -> usize {
     let since = Instant::now();
     loop {
-        let lines = fs::read_to_string(folder.join("log.jsonl")).unwrap_or_default().lines().count();
+        let lines =
+            fs::read_to_string(folder.join("log.jsonl")).unwrap_or_default().lines().count();
         if lines >= least {
             return lines;
         }
@@ -28,7 +29,8 @@ fn underway(folder: &Path, port: u16, timeout: u64) -> Vec<Child> {
     community(folder, 600);
     // While rank 0 evaluates the others wait without a limit.
     let args = format!(
-        "{TRAIN} --parallelism data --threads 1 --epochs 1000000 --eval-every 0 --timeout {timeout} --log log.jsonl --quiet"
+        "{TRAIN} --parallelism data --threads 1 --epochs 1000000 --eval-every 0 --timeout \
+         {timeout} --log log.jsonl --quiet"
     );
     let started = (0..3).map(|rank| start(folder, port, rank, 3, &args)).collect();
     logged(folder, 2);
@@ -56,7 +58,9 @@ pub fn others_after(mut ranks: Vec<Child>, rank: usize, signal: &str) -> (Vec<St
 fn a_process_with_a_gpu_that_is_killed_ends_the_other_at_once() {
     let folder = &*scratch();
     community(folder, 600);
-    let args = format!("{TRAIN} --parallelism data --ranks 2 --device cuda --epochs 1000000 --log log.jsonl");
+    let args = format!(
+        "{TRAIN} --parallelism data --ranks 2 --device cuda --epochs 1000000 --log log.jsonl"
+    );
     if with_gpus(folder, 2, &args).is_none() {
         return;
     }
@@ -76,9 +80,11 @@ fn a_process_that_stops_is_named_once_the_time_is_over() {
         let (said, took) = others_after(underway(folder, free_port(), 10), rank, "-STOP");
         assert!(took < Duration::from_secs(60), "{took:?}");
         for line in &said {
-            let waited = line.contains("waited 10 s in ") && line.contains(&format!("for rank {rank}, which"));
+            let waited = line.contains("waited 10 s in ")
+                && line.contains(&format!("for rank {rank}, which"));
             // The store stops with rank 0: whoever is cut off by another's end can ask nobody.
-            let cut = rank == 0 && line.contains("rank 0 left the group: its process does not answer");
+            let cut =
+                rank == 0 && line.contains("rank 0 left the group: its process does not answer");
             assert!(waited || cut, "{said:?}");
         }
     }
@@ -110,10 +116,20 @@ fn processes_that_cannot_train_together_all_end_with_the_reason() {
     let lacking = "error: rank 1 left the group: ds:";
     for (folders, options, code, told) in [
         (&[folder, &empty][..], "--parallelism data", 1, lacking),
-        (&[folder; 2], "--parallelism data --ranks 3", 2, "error: --ranks 3: 2 processes were started, one is a rank"),
+        (
+            &[folder; 2],
+            "--parallelism data --ranks 3",
+            2,
+            "error: --ranks 3: 2 processes were started, one is a rank",
+        ),
     ] {
-        for (rank, output) in outputs_in(folders, &format!("{train} {options}")).iter().enumerate() {
-            let told = if rank == 1 { told.replace("rank 1 left the group: ", "") } else { told.to_string() };
+        for (rank, output) in outputs_in(folders, &format!("{train} {options}")).iter().enumerate()
+        {
+            let told = if rank == 1 {
+                told.replace("rank 1 left the group: ", "")
+            } else {
+                told.to_string()
+            };
             assert!(complaint(output).starts_with(&told), "{options}: {output:?}");
             assert_eq!(output.status.code(), Some(code), "{output:?}");
         }
@@ -126,7 +142,9 @@ fn a_second_run_at_the_port_of_one_is_refused_and_all_end_at_once_when_a_process
     let port = free_port();
     let mut first = underway(folder, port, 60);
     let args = format!("{TRAIN} --parallelism data --threads 1 --epochs 1 --timeout 20");
-    for (rank, size, told) in [(0, 3, "the port is taken"), (1, 3, "--epochs 1 of rank 1 is 1000000 on rank 0")] {
+    for (rank, size, told) in
+        [(0, 3, "the port is taken"), (1, 3, "--epochs 1 of rank 1 is 1000000 on rank 0")]
+    {
         let line = complaint(&output(start(folder, port, rank, size, &args)));
         assert!(line.contains(told), "{line}");
     }

@@ -28,10 +28,14 @@ fn dataset(folder: &Path, vertices: u32) {
 fn least(folder: &Path) -> u64 {
     let refused = outputs(folder, 2, &format!("{TRAIN} --threads 1 --memory 64MiB"));
     let lines: Vec<String> = refused.iter().map(complaint).collect();
-    assert!(lines[0].starts_with("error: --memory: 64 MiB are too few, the graph takes "), "{lines:?}");
+    assert!(
+        lines[0].starts_with("error: --memory: 64 MiB are too few, the graph takes "),
+        "{lines:?}"
+    );
     assert_eq!(lines[0], lines[1]);
     assert!(refused.iter().all(|output| output.status.code() == Some(2)), "{refused:?}");
-    let least = lines[0].split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next());
+    let least =
+        lines[0].split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next());
     least.unwrap().parse().unwrap()
 }
 
@@ -63,17 +67,23 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
     dataset(folder, 60_000);
     let more = 4;
     let budget = least(folder) + more;
-    let args = format!("{TRAIN} --threads 1 --epochs 100000 --quiet --log log.jsonl --memory {budget}MiB");
+    let args =
+        format!("{TRAIN} --threads 1 --epochs 100000 --quiet --log log.jsonl --memory {budget}MiB");
     let ranks = start_in(&[folder; 2], &args);
     logged(folder, 2);
     let memory: Vec<_> = ranks.iter().map(|process| shared_memory(process).unwrap()).collect();
     let (_, bytes) = memory[0];
     assert_eq!(memory[0], memory[1], "one copy");
-    // A process of the same size holds nearly the same; half of the rest is for edges, which do not fit.
-    assert!(bytes > (more - 2) << 20 && bytes < (more + 4) << 20, "{bytes} bytes of rows in {budget} MiB each");
+    // A process of the same size holds nearly the same; half of the rest is for edges, which do not
+    // fit.
+    assert!(
+        bytes > (more - 2) << 20 && bytes < (more + 4) << 20,
+        "{bytes} bytes of rows in {budget} MiB each"
+    );
     let (said, _) = others_after(ranks, 0, "-KILL");
     assert!(said[0].contains("rank 0 left the group: its process has ended"), "{said:?}");
-    let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2 --load-features disk"));
+    let threads =
+        json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2 --load-features disk"));
     let of_threads = threads["summary"]["epochs"].as_array().unwrap();
     for (found, expected) in epochs(folder).iter().zip(of_threads) {
         assert_eq!(found["loss"], expected["loss"]);
@@ -82,7 +92,10 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
         assert_eq!((loaded, from_disk + kept), (all, all));
         // Vertices with the most out-edges are loaded more often than others.
         let part = bytes as f64 / ROW as f64 / 60_000.0;
-        assert!(from_disk > 0 && kept as f64 > part * loaded as f64, "{kept} of {loaded}, {part} are kept");
+        assert!(
+            from_disk > 0 && kept as f64 > part * loaded as f64,
+            "{kept} of {loaded}, {part} are kept"
+        );
     }
 }
 
@@ -96,7 +109,9 @@ fn all_rows_are_in_memory_once_where_they_fit() {
     let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2"));
     let ranks = start_in(
         &[folder; 2],
-        &format!("{TRAIN} --threads 1 --epochs 100000 --log log.jsonl --quiet --memory {budget}MiB"),
+        &format!(
+            "{TRAIN} --threads 1 --epochs 100000 --log log.jsonl --quiet --memory {budget}MiB"
+        ),
     );
     logged(folder, 2);
     let memory: Vec<_> = ranks.iter().map(|process| shared_memory(process).unwrap()).collect();
@@ -104,7 +119,8 @@ fn all_rows_are_in_memory_once_where_they_fit() {
     let (_, bytes) = memory[0];
     assert!((30_000 * 256..30_000 * 256 + 8192).contains(&bytes), "{bytes}");
     others_after(ranks, 1, "-KILL");
-    let found: Vec<_> = epochs(folder).iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect();
+    let found: Vec<_> =
+        epochs(folder).iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect();
     assert_eq!(found, losses(&threads));
     assert_eq!(epochs(folder)[0]["rows_from_disk"].as_u64().unwrap_or(0), 0);
     let few = format!("{TRAIN} --threads 1 --load-features memory --memory {}MiB", budget - 3);
@@ -142,9 +158,10 @@ fn a_process_that_cannot_look_into_another_keeps_rows_of_its_own() {
     dataset(folder, 30_000);
     let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2"));
     // One process has not the memory for all rows.
-    for (options, reads) in
-        [("--load-features memory".to_string(), false), (format!("--memory {}MiB", least(folder) + 5), true)]
-    {
+    for (options, reads) in [
+        ("--load-features memory".to_string(), false),
+        (format!("--memory {}MiB", least(folder) + 5), true),
+    ] {
         let Some(mut other) = stranger(folder) else { return };
         let args = format!("{TRAIN} --threads 1 --epochs 2 --json {options}");
         other.current_dir(folder).args(args.split(' '));
@@ -157,11 +174,14 @@ fn a_process_that_cannot_look_into_another_keeps_rows_of_its_own() {
         let run = printed(&first);
         assert_eq!(losses(&run), losses(&threads), "{options}");
         let told = String::from_utf8_lossy(&first.stderr).into_owned();
-        let expected =
-            "each process of a host keeps feature rows of its own: rank 1 cannot open the memory of rank 0: ";
+        let expected = "each process of a host keeps feature rows of its own: rank 1 cannot open the memory of rank 0: ";
         assert!(told.contains(expected) && other.status.success(), "{told}");
         let epoch = &run["summary"]["epochs"][0];
         let [loaded, from_disk, kept] = counts(epoch);
-        assert_eq!((from_disk > 0, from_disk + kept), (reads, if reads { loaded } else { 0 }), "{options}");
+        assert_eq!(
+            (from_disk > 0, from_disk + kept),
+            (reads, if reads { loaded } else { 0 }),
+            "{options}"
+        );
     }
 }

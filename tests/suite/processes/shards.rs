@@ -10,7 +10,8 @@ use super::{TRAIN, complaint, outputs_in};
 use crate::gpus::{as_torchrun, printed, with_gpus};
 use crate::support::{community, losses, ok, scratch};
 
-/// A folder for each rank, in which `ds` is the shard of its host, cut `by` these options, and nothing else is.
+/// A folder for each rank, in which `ds` is the shard of its host, cut `by` these options, and
+/// nothing else is.
 fn homes(folder: &Path, (ranks, hosts): (usize, usize), by: &str) -> Vec<PathBuf> {
     ok(folder, format!("shard ds {by} --hosts {hosts} --out cut"));
     let apart = tempfile::tempdir_in(folder).unwrap().keep();
@@ -40,14 +41,15 @@ fn assert_alike(found: &Value, whole: &Value, what: &str) {
     let epochs = |run: &Value| run["summary"]["epochs"].as_array().unwrap().clone();
     for (found, whole) in epochs(found).iter().zip(&epochs(whole)) {
         for score in ["valid", "test"] {
-            let [found, whole] = [&found[score], &whole[score]].map(|score| score.as_f64().unwrap());
+            let [found, whole] =
+                [&found[score], &whole[score]].map(|score| score.as_f64().unwrap());
             assert!((found - whole).abs() < 1e-6, "{what}: {score}: {found}, {whole}");
         }
     }
 }
 
-/// Processes that `start` runs, one in each folder, train on the shards as on the whole of `ds`, for each case of ranks, hosts and
-/// options; the shard of another host is refused.
+/// Processes that `start` runs, one in each folder, train on the shards as on the whole of `ds`,
+/// for each case of ranks, hosts and options; the shard of another host is refused.
 fn train_on_shards(
     folder: &Path,
     train: &str,
@@ -65,7 +67,11 @@ fn train_on_shards(
         without_the_whole(folder, || {
             let outputs = start(&paths(&homes), &train);
             assert!(outputs.iter().all(|output| output.status.success()), "{outputs:?}");
-            assert_alike(&printed(&outputs[0]), &whole, &format!("{ranks} ranks on {hosts} hosts, {more}"));
+            assert_alike(
+                &printed(&outputs[0]),
+                &whole,
+                &format!("{ranks} ranks on {hosts} hosts, {more}"),
+            );
             if ranks == hosts {
                 for output in start(&vec![homes[0].as_path(); ranks], &train) {
                     let line = complaint(&output);
@@ -94,6 +100,10 @@ fn processes_with_fake_gpus_train_on_their_shards() {
     if with_gpus(folder, 1, train).is_none() {
         return;
     }
-    let cases = [(2, 2, "--model gcn --norm batch"), (2, 2, "--preset intel --placement host"), (4, 2, "--model gat")];
+    let cases = [
+        (2, 2, "--model gcn --norm batch"),
+        (2, 2, "--preset intel --placement host"),
+        (4, 2, "--model gat"),
+    ];
     train_on_shards(folder, train, &cases, &as_torchrun);
 }

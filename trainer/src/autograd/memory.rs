@@ -1,10 +1,11 @@
 //! Reusable memory for activations and gradients.
 //!
-//! Every mini-batch needs about the same tensors as the one before. A [`Buffer`] takes the smallest free piece of
-//! memory that holds it without waste and gives it back when it is dropped, with the tensor on it if there was one.
-//! Sizes are multiples of an eighth of a power of two, so that mini-batches of similar size request equal sizes. When
-//! free and used pieces together exceed the peak use by more than a third, free pieces are released, the longest unused
-//! first. With a limit of a quarter, two matrices of each mini-batch found no free piece.
+//! Every mini-batch needs about the same tensors as the one before. A [`Buffer`] takes the smallest
+//! free piece of memory that holds it without waste and gives it back when it is dropped, with the
+//! tensor on it if there was one. Sizes are multiples of an eighth of a power of two, so that
+//! mini-batches of similar size request equal sizes. When free and used pieces together exceed the
+//! peak use by more than a third, free pieces are released, the longest unused first. With a limit
+//! of a quarter, two matrices of each mini-batch found no free piece.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +23,8 @@ static POOL: Mutex<Pool<Pages>> = Mutex::new(Pool::new());
 
 /// A pool of free memory. Lengths are numbers of values.
 ///
-/// A piece is either pages or only a length; a pool of lengths predicts the memory of a sequence of allocations.
+/// A piece is either pages or only a length; a pool of lengths predicts the memory of a sequence of
+/// allocations.
 #[derive(Debug)]
 pub struct Pool<P> {
     /// In the order in which they were given back.
@@ -118,14 +120,16 @@ impl Drop for Buffer {
     }
 }
 
-/// The smallest length of a piece for `len` values: a multiple of an eighth of the power of two at or below `len`.
+/// The smallest length of a piece for `len` values: a multiple of an eighth of the power of two at
+/// or below `len`.
 fn size_class(len: usize) -> usize {
     let eighth = (1usize << len.max(8).ilog2()) / 8;
     len.checked_next_multiple_of(eighth).unwrap_or(len)
 }
 
 impl Pool<usize> {
-    /// Takes or makes a piece for `len` values and returns its length; 0 if the allocator serves so small a length.
+    /// Takes or makes a piece for `len` values and returns its length; 0 if the allocator serves so
+    /// small a length.
     pub fn take_or_make(&mut self, len: usize) -> usize {
         if len < SMALLEST {
             return 0;
@@ -155,7 +159,8 @@ impl<P: Piece> Pool<P> {
     /// The smallest free piece that holds `len` values without waste.
     fn take(&mut self, len: usize) -> Option<P> {
         let fits = size_class(len)..size_class(len).saturating_mul(WASTE);
-        let fitting = self.free.iter().enumerate().filter(|(_, piece)| fits.contains(&piece.num_values()));
+        let fitting =
+            self.free.iter().enumerate().filter(|(_, piece)| fits.contains(&piece.num_values()));
         let best = fitting.min_by_key(|(_, piece)| piece.num_values()).map(|(at, _)| at);
         best.map(|at| self.free.remove(at))
     }

@@ -1,13 +1,14 @@
 //! Custom operators in torch's graph, and memory that they reuse.
 //!
-//! `tch` offers no custom autograd function. [`attach`] makes a tensor that Rust computed depend on its inputs: when
-//! torch's backward pass comes to it, a closure turns the gradient of the output into those of the inputs. Between
-//! forward and backward torch keeps the *saved* tensors, as it does for its own operators: it frees them as soon as
-//! they are used, refuses a second backward pass over them, and refuses values that were changed in place. (A closure
-//! that held its own output would never be freed.) Cost: about 2 µs per call.
+//! `tch` offers no custom autograd function. [`attach`] makes a tensor that Rust computed depend on
+//! its inputs: when torch's backward pass comes to it, a closure turns the gradient of the output
+//! into those of the inputs. Between forward and backward torch keeps the *saved* tensors, as it
+//! does for its own operators: it frees them as soon as they are used, refuses a second backward
+//! pass over them, and refuses values that were changed in place. (A closure that held its own
+//! output would never be freed.) Cost: about 2 µs per call.
 //!
-//! Operators write to [`Buffer`]s: their memory is reused once the tensor on it is gone, because fresh pages from the
-//! kernel cost more time than writing the values to them.
+//! Operators write to [`Buffer`]s: their memory is reused once the tensor on it is gone, because
+//! fresh pages from the kernel cost more time than writing the values to them.
 //!
 //! All unsafe code is in `raw.rs`, with the reasons why it is sound.
 
@@ -21,9 +22,9 @@ use tch::{TchError, Tensor};
 use crate::{Error, Result};
 pub use memory::{Buffer, Pool, most_values_held};
 pub use raw::{
-    TensorValue, adopt, adopt_on_device, bytes_held, device_values, device_values_mut, device_values_mut_of,
-    device_values_of, extended, forget_gradient, gemm, give_back_memory, round_to_tf32, rounds_to_tf32, share_memory,
-    update, upload, values, values_mut, values_of,
+    TensorValue, adopt, adopt_on_device, bytes_held, device_values, device_values_mut,
+    device_values_mut_of, device_values_of, extended, forget_gradient, gemm, give_back_memory,
+    round_to_tf32, rounds_to_tf32, share_memory, update, upload, values, values_mut, values_of,
 };
 
 /// Arguments of a backward function.
@@ -40,13 +41,15 @@ impl Gradient {
     /// The saved tensors, if there are `N` of them.
     pub fn saved<const N: usize>(&self) -> Result<[&Tensor; N]> {
         let found: Vec<&Tensor> = self.saved.iter().collect();
-        let wrong =
-            |found: Vec<&Tensor>| Error::Torch(TchError::Torch(format!("{} tensors were saved, not {N}", found.len())));
+        let wrong = |found: Vec<&Tensor>| {
+            Error::Torch(TchError::Torch(format!("{} tensors were saved, not {N}", found.len())))
+        };
         found.try_into().map_err(wrong)
     }
 }
 
-/// torch's fused optimizers. Each list has one tensor per parameter, of its shape, in the parameters' order.
+/// torch's fused optimizers. Each list has one tensor per parameter, of its shape, in the
+/// parameters' order.
 pub enum UpdateBy<'a> {
     /// `torch.optim.Adam`, or `AdamW` if `decoupled`.
     Adam {
@@ -63,15 +66,15 @@ pub enum UpdateBy<'a> {
     Sgd { momenta: Option<&'a [&'a Tensor]>, rate: f64, momentum: f64, decay: f64, nesterov: bool },
 }
 
-/// Turns the gradient of an output into the gradients of the inputs, in their order. `None` means zero, and is the
-/// right answer for an input whose gradient is not needed.
+/// Turns the gradient of an output into the gradients of the inputs, in their order. `None` means
+/// zero, and is the right answer for an input whose gradient is not needed.
 pub type BackwardFn = dyn Fn(Gradient) -> Result<Vec<Option<Tensor>>> + Send;
 
 /// Returns `output` as a function of `inputs`.
 ///
-/// `output` is a new tensor without history. `saved` may hold inputs, the output itself, and others. If no gradients
-/// are recorded (under [`tch::no_grad`], or with no input that requires them) nothing is kept. An error or a panic in
-/// `backward` becomes an error of the backward pass.
+/// `output` is a new tensor without history. `saved` may hold inputs, the output itself, and
+/// others. If no gradients are recorded (under [`tch::no_grad`], or with no input that requires
+/// them) nothing is kept. An error or a panic in `backward` becomes an error of the backward pass.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if `output` already has a history.
@@ -85,10 +88,12 @@ pub fn attach(
     Ok(output)
 }
 
-/// Runs the backward pass from `output`, whose gradient is `gradient`, and adds to the gradients of the leaves.
+/// Runs the backward pass from `output`, whose gradient is `gradient`, and adds to the gradients of
+/// the leaves.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) with the message of the operator that failed, or if there is no graph (left).
+/// [`Error::Torch`](crate::Error::Torch) with the message of the operator that failed, or if there
+/// is no graph (left).
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     raw::backward(output, gradient)
 }

@@ -1,25 +1,30 @@
-//! The only unsafe code of this crate: calls of `shim.cpp` and of the `gemm` crate, and tensors' memory as slices.
+//! The only unsafe code of this crate: calls of `shim.cpp` and of the `gemm` crate, and tensors'
+//! memory as slices.
 //!
 //! Why it is sound:
 //!
-//! * **Ownership across the boundary.** A `tch` tensor is a pointer to a C++ `at::Tensor` that it deletes when dropped.
-//!   Arguments are lent for the duration of a call. The tensors that C++ passes to [`call_backward`] were made with
-//!   `new` for it and are wrapped at once; the tensors that it returns were released by [`into_raw`] and C++ wraps
-//!   them. A closure or buffer travels as one `Box` pointer with the function that frees it, and C++ calls that
-//!   function exactly once, whatever fails (`Owned` in `shim.cpp`).
-//! * **No unwinding.** Every C++ function catches all exceptions; every Rust function that C++ calls catches panics.
-//!   Both become a line of text of at most [`ERROR_BYTES`] bytes.
-//! * **Threads.** torch may run a backward function on another thread, so closures and buffers are `Send`; a node calls
-//!   its closure under its own lock, never twice at a time.
-//! * **Device slices.** [`device_values_of`] lends the GPU a tensor's memory under the same rule. [`device_values_mut_of`]
-//!   lends a tensor that its caller has just made and has not shared, or a parameter between two mini-batches, when no graph
-//!   holds it. Kernels run in call order on the stream that torch also uses, so a tensor may be dropped before they run.
-//! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's
-//!   tensors can share memory, and an in-place operation could change a slice that is being read; hence the crate's
-//!   rule: nothing computes in place on a tensor while it is lent, and [`values`] is not public. Memory is lent for
-//!   writing as a [`Pages`], before any tensor exists on it, and by [`values_mut`] to the exchange between layers: rows
-//!   that were [`extended`] and that no layer has seen yet, and a gradient that torch has given up.
-//! * **Products.** [`gemm`] checks the three slices against the shapes before it passes pointers on.
+//! * **Ownership across the boundary.** A `tch` tensor is a pointer to a C++ `at::Tensor` that it
+//!   deletes when dropped. Arguments are lent for the duration of a call. The tensors that C++
+//!   passes to [`call_backward`] were made with `new` for it and are wrapped at once; the tensors
+//!   that it returns were released by [`into_raw`] and C++ wraps them. A closure or buffer travels
+//!   as one `Box` pointer with the function that frees it, and C++ calls that function exactly
+//!   once, whatever fails (`Owned` in `shim.cpp`).
+//! * **No unwinding.** Every C++ function catches all exceptions; every Rust function that C++
+//!   calls catches panics. Both become a line of text of at most [`ERROR_BYTES`] bytes.
+//! * **Threads.** torch may run a backward function on another thread, so closures and buffers are
+//!   `Send`; a node calls its closure under its own lock, never twice at a time.
+//! * **Device slices.** [`device_values_of`] lends the GPU a tensor's memory under the same rule.
+//!   [`device_values_mut_of`] lends a tensor that its caller has just made and has not shared, or a
+//!   parameter between two mini-batches, when no graph holds it. Kernels run in call order on the
+//!   stream that torch also uses, so a tensor may be dropped before they run.
+//! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its
+//!   memory. torch's tensors can share memory, and an in-place operation could change a slice that
+//!   is being read; hence the crate's rule: nothing computes in place on a tensor while it is lent,
+//!   and [`values`] is not public. Memory is lent for writing as a [`Pages`], before any tensor
+//!   exists on it, and by [`values_mut`] to the exchange between layers: rows that were
+//!   [`extended`] and that no layer has seen yet, and a gradient that torch has given up.
+//! * **Products.** [`gemm`] checks the three slices against the shapes before it passes pointers
+//!   on.
 
 #![allow(unsafe_code)]
 
@@ -65,7 +70,8 @@ unsafe extern "C" {
         error: *mut c_char,
     ) -> c_int;
     fn gsplit_forget_gradient(leaf: *const c_void, error: *mut c_char) -> c_int;
-    fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char) -> c_int;
+    fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char)
+    -> c_int;
     fn gsplit_adam(
         decoupled: bool,
         count: usize,
@@ -113,10 +119,18 @@ unsafe extern "C" {
         tensor: *mut *mut c_void,
         error: *mut c_char,
     ) -> c_int;
-    fn gsplit_extend(matrix: *const c_void, rows: i64, extended: *mut *mut c_void, error: *mut c_char) -> c_int;
+    fn gsplit_extend(
+        matrix: *const c_void,
+        rows: i64,
+        extended: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
     fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
     fn gsplit_bytes_held(ordinal: c_int, bytes: *mut u64, error: *mut c_char) -> c_int;
-    fn gsplit_before_torch_allocates(make_room: unsafe extern "C" fn(c_int), error: *mut c_char) -> c_int;
+    fn gsplit_before_torch_allocates(
+        make_room: unsafe extern "C" fn(c_int),
+        error: *mut c_char,
+    ) -> c_int;
     fn gsplit_round_to_tf32(error: *mut c_char) -> c_int;
     fn gsplit_rounds_to_tf32() -> bool;
     fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
@@ -143,10 +157,16 @@ fn into_raw(tensor: Tensor) -> *mut c_void {
 }
 
 /// Makes `output` depend on `inputs` through `backward`. See [`super::attach`].
-pub fn attach(inputs: &[&Tensor], saved: &[&Tensor], output: &Tensor, backward: Box<BackwardFn>) -> Result<()> {
+pub fn attach(
+    inputs: &[&Tensor],
+    saved: &[&Tensor],
+    output: &Tensor,
+    backward: Box<BackwardFn>,
+) -> Result<()> {
     let (inputs, saved) = (pointers(inputs), pointers(saved));
     let state: *mut Box<BackwardFn> = Box::into_raw(Box::new(backward));
-    // SAFETY: all tensors outlive the call; `state` is given away with the two functions that know its type.
+    // SAFETY: all tensors outlive the call; `state` is given away with the two functions that know
+    // its type.
     checked(|error| unsafe {
         gsplit_attach(
             inputs.as_ptr(),
@@ -165,7 +185,9 @@ pub fn attach(inputs: &[&Tensor], saved: &[&Tensor], output: &Tensor, backward: 
 /// Runs torch's backward pass from `output`, whose gradient is `gradient`.
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors outlive the call.
-    checked(|error| unsafe { gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error) })
+    checked(|error| unsafe {
+        gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error)
+    })
 }
 
 /// Updates `parameters` in place with one step of the optimizer `by`.
@@ -181,18 +203,29 @@ pub fn update(parameters: &[&Tensor], gradients: &[&Tensor], by: &UpdateBy<'_>) 
     let (parameters, gradients) = (pointers(parameters), same(gradients));
     let (w, g) = (parameters.as_ptr(), gradients.as_ptr());
     match *by {
-        UpdateBy::Adam { decoupled, moments: [first, second], step, rate, betas: [beta1, beta2], decay, epsilon } => {
+        UpdateBy::Adam {
+            decoupled,
+            moments: [first, second],
+            step,
+            rate,
+            betas: [beta1, beta2],
+            decay,
+            epsilon,
+        } => {
             let (first, second, step) = (same(first), same(second), step.as_ptr().cast());
             let (m, v) = (first.as_ptr(), second.as_ptr());
             // SAFETY: all tensors outlive the call, and each list has `count` of them.
             checked(|error| unsafe {
-                gsplit_adam(decoupled, count, w, g, m, v, step, rate, beta1, beta2, decay, epsilon, error)
+                gsplit_adam(
+                    decoupled, count, w, g, m, v, step, rate, beta1, beta2, decay, epsilon, error,
+                )
             })
         }
         UpdateBy::Sgd { momenta, rate, momentum, decay, nesterov } => {
             let momenta = momenta.map(same).unwrap_or_default();
             let (m, count_momenta) = (momenta.as_ptr(), momenta.len());
-            // SAFETY: all tensors outlive the call, and each list has `count` of them; `momenta` may be empty.
+            // SAFETY: all tensors outlive the call, and each list has `count` of them; `momenta`
+            // may be empty.
             checked(|error| unsafe {
                 gsplit_sgd(count, w, g, m, count_momenta, rate, momentum, decay, nesterov, error)
             })
@@ -206,7 +239,8 @@ pub fn give_back_memory() -> Result<()> {
     checked(|error| unsafe { gsplit_give_back_memory(error) })
 }
 
-/// Bytes of the GPU `device` that torch's allocator holds, in use or cached. torch's CUDA part must be loaded.
+/// Bytes of the GPU `device` that torch's allocator holds, in use or cached. torch's CUDA part must
+/// be loaded.
 pub fn bytes_held(device: Device) -> Result<u64> {
     let (Device::Cuda(ordinal), mut bytes) = (device, 0) else { return Ok(0) };
     // SAFETY: the number is written.
@@ -214,8 +248,8 @@ pub fn bytes_held(device: Device) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Lets torch take the GPU memory that kernels have cached: torch calls [`make_room`] before it asks the driver for
-/// more. torch's CUDA part must be loaded.
+/// Lets torch take the GPU memory that kernels have cached: torch calls [`make_room`] before it
+/// asks the driver for more. torch's CUDA part must be loaded.
 pub fn share_memory() -> Result<()> {
     unsafe extern "C" fn called(ordinal: c_int) {
         // Without room torch reports that it is out of memory.
@@ -231,7 +265,8 @@ pub fn round_to_tf32() -> Result<()> {
     checked(|error| unsafe { gsplit_round_to_tf32(error) })
 }
 
-/// Whether products may round to TF32: by [`round_to_tf32`], torch's settings or `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE`.
+/// Whether products may round to TF32: by [`round_to_tf32`], torch's settings or
+/// `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE`.
 pub fn rounds_to_tf32() -> bool {
     // SAFETY: as above.
     unsafe { gsplit_rounds_to_tf32() }
@@ -255,8 +290,8 @@ unsafe extern "C" fn free<T>(pointer: *mut c_void) {
 /// Runs a closure for `RustNode::apply`.
 ///
 /// # Safety
-/// As the shim calls it: `state` comes from [`attach`]; `gradient` and `saved` are owned tensors; `needed` and
-/// `gradients` have `num_inputs` entries; `error` has [`ERROR_BYTES`] bytes.
+/// As the shim calls it: `state` comes from [`attach`]; `gradient` and `saved` are owned tensors;
+/// `needed` and `gradients` have `num_inputs` entries; `error` has [`ERROR_BYTES`] bytes.
 unsafe extern "C" fn call_backward(
     state: *mut c_void,
     gradient: *mut c_void,
@@ -278,7 +313,10 @@ unsafe extern "C" fn call_backward(
         let found = closure(Gradient { output: gradient, saved, needed })?;
         match found.len() == num_inputs {
             true => Ok(found),
-            false => Err(Error::Option(format!("backward returned {} gradients for {num_inputs} inputs", found.len()))),
+            false => Err(Error::Option(format!(
+                "backward returned {} gradients for {num_inputs} inputs",
+                found.len()
+            ))),
         }
     }));
     let text = match outcome {
@@ -291,7 +329,10 @@ unsafe extern "C" fn call_backward(
         }
         Ok(Err(problem)) => problem.to_string(),
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or(panic.downcast_ref::<&str>().copied());
             let text = format!("backward panicked: {}", text.unwrap_or("no message"));
             // The panic's payload may panic in its own drop.
             std::mem::forget(panic);
@@ -320,12 +361,13 @@ pub fn values_of<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
     if tensor.numel() == 0 {
         return Ok(&[]);
     }
-    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, which live as long as the tensor; nothing
-    // writes to them meanwhile (module doc).
+    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, which live as long as the
+    // tensor; nothing writes to them meanwhile (module doc).
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const T, tensor.numel()) })
 }
 
-/// Borrows the values of a dense f32 tensor on the host for writing. Only the caller may use the tensor meanwhile.
+/// Borrows the values of a dense f32 tensor on the host for writing. Only the caller may use the
+/// tensor meanwhile.
 pub fn values_mut(tensor: &mut Tensor) -> Result<&mut [f32]> {
     let (start, len) = (values(tensor)?.as_ptr(), tensor.numel());
     if len == 0 {
@@ -356,16 +398,23 @@ pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSli
     device_values_of(device, tensor)
 }
 
-/// Borrows the values of a dense f32 tensor on the GPU `device` for writing. Only the caller may use it meanwhile.
-pub fn device_values_mut<'a>(device: Device, tensor: &'a mut Tensor) -> Result<DeviceSliceMut<'a, f32>> {
+/// Borrows the values of a dense f32 tensor on the GPU `device` for writing. Only the caller may
+/// use it meanwhile.
+pub fn device_values_mut<'a>(
+    device: Device,
+    tensor: &'a mut Tensor,
+) -> Result<DeviceSliceMut<'a, f32>> {
     device_values_mut_of(device, tensor)
 }
 
 /// Borrows the values of a dense tensor of `T` on the GPU `device`.
-pub fn device_values_of<'a, T: TensorValue>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, T>> {
+pub fn device_values_of<'a, T: TensorValue>(
+    device: Device,
+    tensor: &'a Tensor,
+) -> Result<DeviceSlice<'a, T>> {
     let (address, len) = device_memory::<T>(device, tensor)?;
-    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, accessible to its device, which live as long
-    // as the tensor; nothing writes to them meanwhile (module doc).
+    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, accessible to its device,
+    // which live as long as the tensor; nothing writes to them meanwhile (module doc).
     Ok(unsafe { DeviceSlice::from_raw(address, len) })
 }
 
@@ -379,16 +428,20 @@ pub fn device_values_mut_of<'a, T: TensorValue>(
     Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
 }
 
-/// Copies `tensor` from the host to `gpu`, torch's `device`, without history. Does not wait, for up to 2 MiB.
+/// Copies `tensor` from the host to `gpu`, torch's `device`, without history. Does not wait, for up
+/// to 2 MiB.
 pub fn upload(gpu: &Gpu, device: Device, tensor: &Tensor) -> Result<Tensor> {
     let host = tensor.detach().contiguous();
     if host.device() != Device::Cpu || host.is_sparse() {
-        return Err(Error::Torch(TchError::Kind(format!("expected a dense tensor on the host, got {host:?}"))));
+        return Err(Error::Torch(TchError::Kind(format!(
+            "expected a dense tensor on the host, got {host:?}"
+        ))));
     }
     let made = Tensor::f_empty(host.size(), (host.kind(), device))?;
     let bytes = host.numel() * host.kind().elt_size_in_bytes();
     if bytes > 0 {
-        // SAFETY: both are contiguous and have `bytes` bytes from data_ptr() on; the written one has not been shared yet.
+        // SAFETY: both are contiguous and have `bytes` bytes from data_ptr() on; the written one
+        // has not been shared yet.
         let (from, mut to) = unsafe {
             let from = std::slice::from_raw_parts(host.data_ptr().cast::<u8>(), bytes);
             (from, DeviceSliceMut::<u8>::from_raw(made.data_ptr() as u64, bytes))
@@ -401,14 +454,16 @@ pub fn upload(gpu: &Gpu, device: Device, tensor: &Tensor) -> Result<Tensor> {
 fn device_memory<T: TensorValue>(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
     let fits = tensor.kind() == T::KIND && tensor.device() == device && tensor.is_contiguous();
     if !fits || tensor.is_sparse() {
-        let found = format!("expected a dense tensor of {:?} on {device:?}, got {tensor:?}", T::KIND);
+        let found =
+            format!("expected a dense tensor of {:?} on {device:?}, got {tensor:?}", T::KIND);
         return Err(Error::Torch(TchError::Kind(found)));
     }
     let len = tensor.numel();
     Ok((if len == 0 { 0 } else { tensor.data_ptr() as u64 }, len))
 }
 
-/// Zeroed f32 memory, aligned to cache lines and, from 4 MiB on, to huge pages if the kernel has them.
+/// Zeroed f32 memory, aligned to cache lines and, from 4 MiB on, to huge pages if the kernel has
+/// them.
 pub struct Pages {
     start: NonNull<f32>,
     layout: Layout,
@@ -425,7 +480,8 @@ impl Pages {
 
     /// Allocates `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let refused = || Error::Option(format!("{len} values of f32 are more than there is memory for"));
+        let refused =
+            || Error::Option(format!("{len} values of f32 are more than there is memory for"));
         let bytes = len.max(1).checked_mul(size_of::<f32>()).ok_or_else(refused)?;
         let align = if bytes >= 2 * Self::HUGE_BYTES { Self::HUGE_BYTES } else { 64 };
         let layout = Layout::from_size_align(bytes, align).map_err(|_| refused())?;
@@ -468,57 +524,92 @@ impl std::ops::Drop for Pages {
     }
 }
 
-/// Creates a tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the tensor's storage.
-/// The memory after these values is room for [`extended`].
+/// Creates a tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the
+/// tensor's storage. The memory after these values is room for [`extended`].
 pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Result<Tensor> {
     let mut owner = Box::new(owner);
     let (values, room) = (owner.as_mut().as_mut().as_mut_ptr(), owner.as_mut().as_mut().len());
-    let needed = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
+    let needed = shape
+        .iter()
+        .try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
     if needed.is_none_or(|needed| needed > room) {
-        return Err(Error::Torch(TchError::Shape(format!("a tensor of shape {shape:?} on {room} values"))));
+        return Err(Error::Torch(TchError::Shape(format!(
+            "a tensor of shape {shape:?} on {room} values"
+        ))));
     }
     let mut tensor = null_mut();
     let owner = Box::into_raw(owner).cast();
-    // SAFETY: the memory is large enough for `shape` and, on the heap of `owner`, does not move until C++ frees it.
+    // SAFETY: the memory is large enough for `shape` and, on the heap of `owner`, does not move
+    // until C++ frees it.
     checked(|error| unsafe {
-        gsplit_adopt(values, room as i64, shape.as_ptr(), shape.len(), owner, free::<T>, &mut tensor, error)
+        gsplit_adopt(
+            values,
+            room as i64,
+            shape.as_ptr(),
+            shape.len(),
+            owner,
+            free::<T>,
+            &mut tensor,
+            error,
+        )
     })?;
     // SAFETY: made with `new` by the shim for this call.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
-/// Creates a tensor of `shape` on the memory of `owner`, on the GPU that torch calls `device`, or on the host if the
-/// GPU is emulated. `owner` is dropped with the tensor's storage.
-pub fn adopt_on_device<T: TensorValue + Send>(device: Device, owner: DeviceBuffer<T>, shape: &[i64]) -> Result<Tensor> {
-    let needed = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
+/// Creates a tensor of `shape` on the memory of `owner`, on the GPU that torch calls `device`, or
+/// on the host if the GPU is emulated. `owner` is dropped with the tensor's storage.
+pub fn adopt_on_device<T: TensorValue + Send>(
+    device: Device,
+    owner: DeviceBuffer<T>,
+    shape: &[i64],
+) -> Result<Tensor> {
+    let needed = shape
+        .iter()
+        .try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
     if needed != Some(owner.len()) {
-        return Err(Error::Torch(TchError::Shape(format!("a tensor of shape {shape:?} on {} values", owner.len()))));
+        return Err(Error::Torch(TchError::Shape(format!(
+            "a tensor of shape {shape:?} on {} values",
+            owner.len()
+        ))));
     }
     let like = Tensor::f_empty([0], (T::KIND, device))?;
     let (address, mut tensor) = (owner.slice().address() as *mut c_void, null_mut());
     let owner = Box::into_raw(Box::new(owner)).cast();
-    // SAFETY: the memory is large enough for `shape` and does not move until C++ drops `owner`; kernels on it run in
-    // call order on the stream that frees it.
+    // SAFETY: the memory is large enough for `shape` and does not move until C++ drops `owner`;
+    // kernels on it run in call order on the stream that frees it.
     checked(|error| unsafe {
         let (like, shape, dims) = (like.as_ptr().cast(), shape.as_ptr(), shape.len());
-        gsplit_adopt_like(address, like, shape, dims, owner, free::<DeviceBuffer<T>>, &mut tensor, error)
+        gsplit_adopt_like(
+            address,
+            like,
+            shape,
+            dims,
+            owner,
+            free::<DeviceBuffer<T>>,
+            &mut tensor,
+            error,
+        )
     })?;
     // SAFETY: made with `new` by the shim for this call.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
-/// Extends `matrix` to `rows` rows on the same memory, if `matrix` is the whole adopted tensor ([`adopt`]) and there is
-/// room behind it; otherwise returns `None`. The new rows are uninitialised; a matrix can be extended once.
+/// Extends `matrix` to `rows` rows on the same memory, if `matrix` is the whole adopted tensor
+/// ([`adopt`]) and there is room behind it; otherwise returns `None`. The new rows are
+/// uninitialised; a matrix can be extended once.
 pub fn extended(matrix: &Tensor, rows: usize) -> Result<Option<Tensor>> {
     let mut tensor = null_mut();
     // SAFETY: the tensor outlives the call.
-    checked(|error| unsafe { gsplit_extend(matrix.as_ptr().cast(), rows as i64, &mut tensor, error) })?;
+    checked(|error| unsafe {
+        gsplit_extend(matrix.as_ptr().cast(), rows as i64, &mut tensor, error)
+    })?;
     // SAFETY: null, or made with `new` by the shim for this call.
     Ok((!tensor.is_null()).then(|| unsafe { Tensor::from_ptr(tensor.cast()) }))
 }
 
-/// Computes `out = a × b`, or `out += a × b` with `add`, on the calling thread only. `out` is stored row after row,
-/// `a.rows × b.columns`.
+/// Computes `out = a × b`, or `out += a × b` with `add`, on the calling thread only. `out` is
+/// stored row after row, `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
@@ -533,8 +624,8 @@ pub fn gemm(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
         }
         return;
     }
-    // SAFETY: all elements were checked to be inside their slices; `out` is borrowed exclusively. Strides of a slice's
-    // elements fit an isize, and a product with an empty matrix reads nothing.
+    // SAFETY: all elements were checked to be inside their slices; `out` is borrowed exclusively.
+    // Strides of a slice's elements fit an isize, and a product with an empty matrix reads nothing.
     unsafe {
         gemm::gemm(
             m,

@@ -1,7 +1,8 @@
-// The parts of torch's C++ interface that tch lacks: a graph node whose backward is a Rust function, a backward pass
-// from a given gradient, removing a leaf's gradient, tensors on memory that Rust owns, and a callback of torch's GPU
-// allocator. Called only by raw.rs, which documents the contract.
-// No exception leaves this file: each function returns 0, or 1 with a message in `error`.
+// The parts of torch's C++ interface that tch lacks: a graph node whose backward is a Rust
+// function, a backward pass from a given gradient, removing a leaf's gradient, tensors on memory
+// that Rust owns, and a callback of torch's GPU allocator. Called only by raw.rs, which documents
+// the contract. No exception leaves this file: each function returns 0, or 1 with a message in
+// `error`.
 
 #include "guarded.h"
 
@@ -45,7 +46,8 @@ namespace {
 // Makes room on the GPU of the given number.
 using MakeRoom = void (*)(int);
 
-// Called by torch's allocator when its cache has no room for a tensor, on the thread that requests the tensor.
+// Called by torch's allocator when its cache has no room for a tensor, on the thread that requests
+// the tensor.
 struct RoomMaker : c10::FreeMemoryCallback {
   MakeRoom make_room;
   explicit RoomMaker(MakeRoom make_room) : make_room(make_room) {}
@@ -57,7 +59,8 @@ struct RoomMaker : c10::FreeMemoryCallback {
 };
 
 using Drop = void (*)(void*);
-// Takes ownership of `gradient` and of the tensors in `saved`; fills `gradients` with owned tensors or null.
+// Takes ownership of `gradient` and of the tensors in `saved`; fills `gradients` with owned tensors
+// or null.
 using Backward = int (*)(
     void* state, Tensor* gradient, Tensor** saved, size_t num_saved, const bool* needed, Tensor** gradients,
     size_t num_inputs, char* error);
@@ -158,7 +161,8 @@ int gsplit_backward(const Tensor* output, const Tensor* gradient, char* error) {
   return guarded(error, [&] { torch::autograd::backward({*output}, {*gradient}); });
 }
 
-// One update of `count` parameters by Adam or, if `decoupled`, AdamW. `step` counts the updates, including this one.
+// One update of `count` parameters by Adam or, if `decoupled`, AdamW. `step` counts the updates,
+// including this one.
 int gsplit_adam(
     bool decoupled, size_t count, Tensor* const* parameters, Tensor* const* gradients, Tensor* const* first,
     Tensor* const* second, const Tensor* step, double rate, double beta1, double beta2, double decay, double epsilon,
@@ -184,7 +188,8 @@ int gsplit_sgd(
   });
 }
 
-// Takes ownership of `owner`, even on failure: it is dropped with the tensor's storage, which has `room` values.
+// Takes ownership of `owner`, even on failure: it is dropped with the tensor's storage, which has
+// `room` values.
 int gsplit_adopt(
     float* data, int64_t room, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
   return guarded(error, [&] {
@@ -197,7 +202,8 @@ int gsplit_adopt(
   });
 }
 
-// Like `gsplit_adopt`, for memory on the device of `like`, with values of its type. Leaves no room for `gsplit_extend`.
+// Like `gsplit_adopt`, for memory on the device of `like`, with values of its type. Leaves no room
+// for `gsplit_extend`.
 int gsplit_adopt_like(
     void* data, const Tensor* like, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
   return guarded(error, [&] {
@@ -211,8 +217,8 @@ int gsplit_adopt_like(
   });
 }
 
-// Extends `matrix` to `rows` rows on the same memory. Leaves `extended` null if `matrix` is not the whole of the last
-// tensor on adopted memory, or if there is no room.
+// Extends `matrix` to `rows` rows on the same memory. Leaves `extended` null if `matrix` is not the
+// whole of the last tensor on adopted memory, or if there is no room.
 int gsplit_extend(const Tensor* matrix, int64_t rows, Tensor** extended, char* error) {
   return guarded(error, [&] {
     const at::Storage& storage = matrix->storage();

@@ -1,4 +1,5 @@
-//! The graph node and the memory pool: gradients are right, nothing leaks, and every misuse is an error.
+//! The graph node and the memory pool: gradients are right, nothing leaks, and every misuse is an
+//! error.
 
 use std::sync::Arc;
 
@@ -128,7 +129,10 @@ fn errors_and_panics_come_out_of_backward_as_errors() {
     assert!(fails(|| panic!("{}", "long ".repeat(1000))).len() < 600);
     assert!(fails(|| std::panic::panic_any(5)).contains("no message"));
     assert!(fails(|| Ok(vec![])).contains("0 gradients for 1 inputs"));
-    assert!(fails(|| Ok(vec![Some(Tensor::from_slice(&[1f32, 2.0, 3.0]))])).contains("invalid gradient"));
+    assert!(
+        fails(|| Ok(vec![Some(Tensor::from_slice(&[1f32, 2.0, 3.0]))]))
+            .contains("invalid gradient")
+    );
     assert!(!x.grad().defined());
     // The graph still works for others.
     backward(&square(&x, &Arc::new(())), &one).unwrap();
@@ -149,7 +153,10 @@ fn a_value_changed_in_place_is_noticed() {
     let hidden = &x * 3.0;
     let y = square(&hidden, &Arc::new(()));
     let _ = hidden.shallow_clone().g_add_(&Tensor::from_slice(&[1f32]));
-    assert!(message(backward(&y, &Tensor::from_slice(&[1f32]))).contains("modified by an inplace operation"));
+    assert!(
+        message(backward(&y, &Tensor::from_slice(&[1f32])))
+            .contains("modified by an inplace operation")
+    );
 }
 
 #[test]
@@ -171,7 +178,9 @@ fn only_dense_f32_rows_on_the_host_are_lent() {
     let matrix = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]);
     assert_eq!(values(&matrix).unwrap(), [1.0, 2.0, 3.0, 4.0]);
     assert_eq!(values(&matrix.narrow(0, 1, 1)).unwrap(), [3.0, 4.0]);
-    for other in [matrix.tr(), matrix.to_kind(Kind::Double), matrix.sum(Kind::Float).expand([3], false)] {
+    for other in
+        [matrix.tr(), matrix.to_kind(Kind::Double), matrix.sum(Kind::Float).expand([3], false)]
+    {
         assert!(message(values(&other)).contains("dense tensor of Float"));
     }
     assert!(values(&Tensor::zeros([0, 4], (Kind::Float, tch::Device::Cpu))).unwrap().is_empty());

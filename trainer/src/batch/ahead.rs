@@ -1,13 +1,14 @@
 //! Prepares mini-batches ahead of the one that is being computed.
 //!
-//! [`for_each`] passes the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
-//! each is sampled and loaded when it is needed; otherwise a separate thread stays up to that many ahead. Samples are a
-//! function of (seed, epoch, step, layer, vertex), so both give the same. The preparing thread talks to the other ranks
-//! through its own communicators: its calls may fall between those of any step of the computing threads.
-//! With `--sample-threads` its parallel work runs on a pool of its own, otherwise on the shared pool, where sampling
-//! and the layers wait for each other's work.
-//! A GPU that samples does so ahead on a separate stream: `sampler.rs` explains how memory passes between the two.
-//! Memory: the mini-batches that are ahead, with their feature rows if other ranks need them.
+//! [`for_each`] passes the mini-batches of an epoch in order to a closure on the calling thread.
+//! With a depth of 0 each is sampled and loaded when it is needed; otherwise a separate thread
+//! stays up to that many ahead. Samples are a function of (seed, epoch, step, layer, vertex), so
+//! both give the same. The preparing thread talks to the other ranks through its own communicators:
+//! its calls may fall between those of any step of the computing threads. With `--sample-threads`
+//! its parallel work runs on a pool of its own, otherwise on the shared pool, where sampling and
+//! the layers wait for each other's work. A GPU that samples does so ahead on a separate stream:
+//! `sampler.rs` explains how memory passes between the two. Memory: the mini-batches that are
+//! ahead, with their feature rows if other ranks need them.
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -63,6 +64,9 @@ pub fn for_each<'a>(
 
 /// Creates a pool of `threads` threads for the sampling and loading of one rank.
 fn own_threads(threads: usize) -> Result<ThreadPool> {
-    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
-    pool.map_err(|error| Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer")))
+    let pool =
+        ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
+    pool.map_err(|error| {
+        Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer"))
+    })
 }

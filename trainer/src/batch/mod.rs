@@ -1,7 +1,8 @@
 //! A mini-batch from its seeds to loaded rows: `prepare = load(sample(seeds))`.
 //!
-//! The table in `config/parallelism.rs` says which rank computes which rows; the loop over mini-batches is the same for
-//! all. Samples are a function of (seed, epoch, step, layer, vertex): they do not depend on when a mini-batch is prepared.
+//! The table in `config/parallelism.rs` says which rank computes which rows; the loop over
+//! mini-batches is the same for all. Samples are a function of (seed, epoch, step, layer, vertex):
+//! they do not depend on when a mini-batch is prepared.
 //!
 //! ```text
 //! mod.rs           drawn anew in every epoch: every system but one
@@ -31,7 +32,8 @@ pub use ahead::for_each;
 pub use cooperative::Made;
 pub use push_pull::PushPull;
 
-/// Samples and loads this rank's part of the mini-batch `step`, whose seeds are `global`. Collective.
+/// Samples and loads this rank's part of the mini-batch `step`, whose seeds are `global`.
+/// Collective.
 pub fn prepare<'a, 's: 'a>(
     with: Preparation<'a>,
     sampler: &mut BatchSampler<'s>,
@@ -71,7 +73,8 @@ pub struct Prepared<'a> {
     pub preparing: Counted,
 }
 
-/// The mini-batches of `epoch`, whose seeds are `order`, sampled and loaded as they are taken, collectively.
+/// The mini-batches of `epoch`, whose seeds are `order`, sampled and loaded as they are taken,
+/// collectively.
 pub fn drawn<'a, 's: 'a>(
     with: Preparation<'a>,
     sampler: &'a mut BatchSampler<'s>,
@@ -100,20 +103,37 @@ impl<'a> Preparation<'a> {
         Ok((sampled, targets))
     }
 
-    /// Loads the feature rows of `sampled`, or sends its bottom layer to the ranks that hold them. Collective.
+    /// Loads the feature rows of `sampled`, or sends its bottom layer to the ranks that hold them.
+    /// Collective.
     fn load(self, sampled: Sampled<'a>, step: Step) -> Result<(Loaded<'a>, Option<PushPull<'a>>)> {
         let Self { job, source, comm } = self;
         let (config, ahead) = (job.config, job.config.system.prefetch > 0);
         source.take_reads();
-        let push_pull =
-            config.system.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
+        let push_pull = config
+            .system
+            .parallelism
+            .slices_columns()
+            .then(|| PushPull::push(sampled.bottom(), self))
+            .transpose()?;
         let batch = match &push_pull {
-            Some(_) => Loaded { reads: source.take_reads(), ..Loaded::unread(sampled, &job.features) },
-            None => load(source, sampled, &Input::training(&config.model, step), ahead, sums_rows(job), comm)?,
+            Some(_) => {
+                Loaded { reads: source.take_reads(), ..Loaded::unread(sampled, &job.features) }
+            }
+            None => load(
+                source,
+                sampled,
+                &Input::training(&config.model, step),
+                ahead,
+                sums_rows(job),
+                comm,
+            )?,
         };
         job.end_phase(source.place())?;
         // The other models sort their own edges.
-        let edges = matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2);
+        let edges = matches!(
+            config.model.kind,
+            ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2
+        );
         prepare_backward(&batch, edges)?;
         if ahead {
             hand_over(&batch, source.place().gpu())?;

@@ -11,16 +11,16 @@ use super::{Config, Device};
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct CooperativeConfig {
-    /// With cooperative, the number of mini-batches per epoch; 1 is full-graph training. They are made once, with all
-    /// in-edges: --fanouts and --batch-size do not apply [default: 1]
+    /// With cooperative, the number of mini-batches per epoch; 1 is full-graph training. They are
+    /// made once, with all in-edges: --fanouts and --batch-size do not apply [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "R"))]
     pub batches_per_epoch: Option<usize>,
-    /// With cooperative and several servers (--groups), the number of hops beyond its own vertices that a server reads;
-    /// the number of layers reads all [default: 1]
+    /// With cooperative and several servers (--groups), the number of hops beyond its own vertices
+    /// that a server reads; the number of layers reads all [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "HOPS"))]
     pub expansion_hops: Option<usize>,
-    /// In-neighbours drawn for each vertex on a hop beyond a server's own vertices; `all` takes every one. Edges within
-    /// a server are never left out [default: 15]
+    /// In-neighbours drawn for each vertex on a hop beyond a server's own vertices; `all` takes
+    /// every one. Edges within a server are never left out [default: 15]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FANOUT"))]
     #[serde(deserialize_with = "option_from_text")]
     pub expansion_fanout: Option<Fanout>,
@@ -54,7 +54,8 @@ impl CooperativeConfig {
 }
 
 impl Config {
-    /// Returns the problem with these options, or with a run whose mini-batches are made once, if any.
+    /// Returns the problem with these options, or with a run whose mini-batches are made once, if
+    /// any.
     pub(super) fn cooperative_problem(&self) -> Option<String> {
         let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } =
             &self.system.cooperative;
@@ -65,8 +66,11 @@ impl Config {
         let expansion = expansion.into_iter().flatten().next();
         let parallelism = self.system.parallelism;
         if !parallelism.cooperates() {
-            let option = batches.map(|batches| format!("--batches-per-epoch {batches}")).or(expansion)?;
-            return Some(format!("{option} is for --parallelism cooperative: under {parallelism} leave it out"));
+            let option =
+                batches.map(|batches| format!("--batches-per-epoch {batches}")).or(expansion)?;
+            return Some(format!(
+                "{option} is for --parallelism cooperative: under {parallelism} leave it out"
+            ));
         }
         let problem = if *batches == Some(0) {
             "--batches-per-epoch 0: expected 1 or more".to_string()
@@ -75,7 +79,8 @@ impl Config {
         } else if self.system.device == Device::Cuda {
             "mini-batches that are made once are for CPUs only: choose --device cpu".into()
         } else if self.data.task.is_link() {
-            "mini-batches that are made once are of vertices: leave --task link out, or choose another parallelism"
+            "mini-batches that are made once are of vertices: leave --task link out, or choose \
+             another parallelism"
                 .into()
         } else if self.data.draw_by.is_some() {
             "all in-edges within a server are taken, none are drawn: leave --draw-by out".into()

@@ -16,8 +16,9 @@ pub enum DrawKind {
     /// All with the same probability, or by --draw-by
     #[default]
     Uniform,
-    /// Prefer in-neighbours whose rows the rank keeps (--cache), and those from which such rows are reached; sums and
-    /// means are corrected for it and stay right in expectation (Song and Jiang, 2022)
+    /// Prefer in-neighbours whose rows the rank keeps (--cache), and those from which such rows are
+    /// reached; sums and means are corrected for it and stay right in expectation (Song and Jiang,
+    /// 2022)
     Locality,
 }
 
@@ -58,11 +59,16 @@ text_in_files!(DrawFactor);
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct DrawConfig {
-    /// How in-neighbours are drawn. Locality depends on the rows that a rank keeps, so another cache gives other losses
-    #[cfg_attr(feature = "cli", arg(id = "draw", long, value_name = "KIND", value_enum, default_value_t))]
+    /// How in-neighbours are drawn. Locality depends on the rows that a rank keeps, so another
+    /// cache gives other losses
+    #[cfg_attr(
+        feature = "cli",
+        arg(id = "draw", long, value_name = "KIND", value_enum, default_value_t)
+    )]
     pub kind: DrawKind,
-    /// With --draw locality, how many times as often in-neighbours are drawn: a number from 1, or auto, which starts at 1, doubles after an
-    /// epoch in which 20 % or more of the loaded bytes were not in the rank's own cache, up to 8, and halves below 15 % [default: auto]
+    /// With --draw locality, how many times as often in-neighbours are drawn: a number from 1, or
+    /// auto, which starts at 1, doubles after an epoch in which 20 % or more of the loaded bytes
+    /// were not in the rank's own cache, up to 8, and halves below 15 % [default: auto]
     #[cfg_attr(feature = "cli", arg(long, value_name = "F|auto"))]
     pub draw_factor: Option<DrawFactor>,
 }
@@ -71,7 +77,10 @@ impl DrawConfig {
     /// Returns these settings with the defaults filled in.
     pub(super) fn effective(&self) -> Self {
         let local = self.kind == DrawKind::Locality;
-        Self { draw_factor: local.then(|| self.draw_factor.unwrap_or(DrawFactor::Auto)), ..self.clone() }
+        Self {
+            draw_factor: local.then(|| self.draw_factor.unwrap_or(DrawFactor::Auto)),
+            ..self.clone()
+        }
     }
 }
 
@@ -94,7 +103,8 @@ impl Config {
     pub(super) fn draw_problem(&self) -> Option<String> {
         let (kind, on_gpu) = (self.model.kind, self.system.device == Device::Cuda);
         if let Some(column) = self.data.edge_weights.as_ref().filter(|_| !kind.sums_sources()) {
-            let problem = "sums no rows that weights could multiply: choose sage, gcn, resgcn, sgc or gin";
+            let problem =
+                "sums no rows that weights could multiply: choose sage, gcn, resgcn, sgc or gin";
             return Some(format!("--edge-weights {column}: --model {} {problem}", name_of(&kind)));
         }
         if let Some(column) = self.data.draw_by.as_ref().filter(|_| on_gpu && kind.attends()) {
@@ -103,19 +113,33 @@ impl Config {
         }
         if !self.draws_locally() {
             let factor = self.data.draw.draw_factor.as_ref()?;
-            return Some(format!("--draw-factor {factor} is for --draw locality: leave it out, or give both"));
+            return Some(format!(
+                "--draw-factor {factor} is for --draw locality: leave it out, or give both"
+            ));
         }
         if let Some(column) = &self.data.draw_by {
             Some(format!(
-                "--draw locality: in-neighbours are drawn by --draw-by {column} already: leave one of them out"
+                "--draw locality: in-neighbours are drawn by --draw-by {column} already: leave one \
+                 of them out"
             ))
         } else if self.split_layers() > 0 || self.system.parallelism.slices_columns() {
-            let problem = "a rank loads other rows than it draws: choose --parallelism data, owned or single";
-            Some(format!("--draw locality: under --parallelism {} {problem}", self.system.parallelism))
+            let problem =
+                "a rank loads other rows than it draws: choose --parallelism data, owned or single";
+            Some(format!(
+                "--draw locality: under --parallelism {} {problem}",
+                self.system.parallelism
+            ))
         } else if kind == ModelKind::SagePool {
-            Some("--draw locality: --model sage-pool takes maxima, which nothing corrects: choose another".into())
+            Some(
+                "--draw locality: --model sage-pool takes maxima, which nothing corrects: choose \
+                  another"
+                    .into(),
+            )
         } else if on_gpu && !kind.sums_sources() {
-            Some(format!("--draw locality: --model {} is corrected on CPUs only: choose --device cpu", name_of(&kind)))
+            Some(format!(
+                "--draw locality: --model {} is corrected on CPUs only: choose --device cpu",
+                name_of(&kind)
+            ))
         } else {
             None
         }
@@ -128,16 +152,21 @@ mod tests {
 
     #[test]
     fn factors_are_numbers_from_1() {
-        for (text, factor) in
-            [("auto", DrawFactor::Auto), ("1", DrawFactor::Fixed(1.0)), ("2.5", DrawFactor::Fixed(2.5))]
-        {
+        for (text, factor) in [
+            ("auto", DrawFactor::Auto),
+            ("1", DrawFactor::Fixed(1.0)),
+            ("2.5", DrawFactor::Fixed(2.5)),
+        ] {
             assert_eq!(text.parse(), Ok(factor));
             assert_eq!(factor.to_string(), text);
             let stored = serde_json::to_string(&factor).unwrap();
             assert_eq!(serde_json::from_str::<DrawFactor>(&stored).unwrap(), factor);
         }
         for bad in ["0.5", "0", "-2", "NaN", "inf", "", "Auto"] {
-            assert!(bad.parse::<DrawFactor>().unwrap_err().contains("a number from 1, or auto"), "{bad}");
+            assert!(
+                bad.parse::<DrawFactor>().unwrap_err().contains("a number from 1, or auto"),
+                "{bad}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! All options that determine a training run, on the command line and as stored in every checkpoint.
+//! All options that determine a training run, on the command line and as stored in every
+//! checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -37,11 +38,12 @@ use crate::{Error, Result};
 /// Ranks are threads of one process: more than this is a mistake and would exhaust it.
 const MAX_RANKS: usize = 256;
 
-/// A training run: what is learnt, by which model, on which machines, and how. Runs with equal options, dataset, partition map and
-/// threads have the same losses, to the bit.
+/// A training run: what is learnt, by which model, on which machines, and how. Runs with equal
+/// options, dataset, partition map and threads have the same losses, to the bit.
 ///
-/// A configuration file has this as TOML, one table per field. Options that a file or a command line leaves out have the values of
-/// [`Config::default`]; an option that is `None` there follows from others ([`Config::effective`]).
+/// A configuration file has this as TOML, one table per field. Options that a file or a command
+/// line leaves out have the values of [`Config::default`]; an option that is `None` there follows
+/// from others ([`Config::effective`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
@@ -76,10 +78,15 @@ impl Config {
 
     /// Number of layers, from the lowest, whose rows come from the ranks that own them.
     pub fn split_layers(&self) -> usize {
-        if self.system.parallelism.splits() { self.system.split_layers.unwrap_or(self.model.layers) } else { 0 }
+        if self.system.parallelism.splits() {
+            self.system.split_layers.unwrap_or(self.model.layers)
+        } else {
+            0
+        }
     }
 
-    /// Owners of each frontier's rows; `assignment` is the partition map, if one distributes the seeds.
+    /// Owners of each frontier's rows; `assignment` is the partition map, if one distributes the
+    /// seeds.
     pub(crate) fn frontiers<'a>(&self, assignment: Option<&'a [u16]>) -> Frontiers<'a> {
         let layers = self.model.layers;
         match assignment {
@@ -101,8 +108,11 @@ impl Config {
     /// Refuses options that contradict each other, and options that would have no effect.
     pub fn check(&self) -> Result<()> {
         self.check_values()?;
-        let unread =
-            self.model.unread_problem().or_else(|| self.data.task.unread_problem()).or_else(|| self.map_problem());
+        let unread = self
+            .model
+            .unread_problem()
+            .or_else(|| self.data.task.unread_problem())
+            .or_else(|| self.map_problem());
         unread.map_or(Ok(()), |problem| Err(Error::Option(problem)))
     }
 
@@ -111,7 +121,8 @@ impl Config {
         let (fanouts, layers) = (self.data.fanouts.len(), self.model.layers);
         let problem = if fanouts != layers && !self.system.parallelism.cooperates() {
             format!(
-                "--layers {layers} needs {layers} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
+                "--layers {layers} needs {layers} fanouts, --fanouts {} has {fanouts}: give one \
+                 fanout a layer",
                 self.data.fanouts
             )
         } else if self.num_ranks() == 0 {
@@ -133,7 +144,9 @@ impl Config {
         } else if let Some(problem) = self.system.problem().or_else(|| self.run.problem()) {
             problem
         } else if self.run.trial.is_some() && self.system.parallelism.cooperates() {
-            "--trial: --parallelism cooperative makes all its mini-batches before the first: leave it out".to_string()
+            "--trial: --parallelism cooperative makes all its mini-batches before the first: leave \
+             it out"
+                .to_string()
         } else if self.run.optimizer.staleness > 0 && self.system.device == Device::Cuda {
             format!(
                 "--staleness {}: GPUs update at once: leave it out, or choose --device cpu",
@@ -147,8 +160,11 @@ impl Config {
             format!("--batch-size {}: expected 1 to {}", self.data.batch_size, u32::MAX)
         } else if self.run.epochs == 0 {
             "--epochs 0: expected 1 or more".to_string()
-        } else if let Some(problem) =
-            self.model.problem().or_else(|| self.run.optimizer.problem()).or_else(|| self.data.task.problem())
+        } else if let Some(problem) = self
+            .model
+            .problem()
+            .or_else(|| self.run.optimizer.problem())
+            .or_else(|| self.data.task.problem())
         {
             problem
         } else if let Some(problem) =
@@ -166,12 +182,14 @@ impl Config {
         let (groups, ranks) = (self.system.groups, self.num_ranks());
         if groups > 1 && !self.system.parallelism.splits() {
             Some(format!(
-                "--groups {groups} is for --parallelism split or cooperative: under {} leave it out",
+                "--groups {groups} is for --parallelism split or cooperative: under {} leave it \
+                 out",
                 self.system.parallelism
             ))
         } else if groups == 0 || !ranks.is_multiple_of(groups) {
             Some(format!(
-                "--groups {groups}: expected a number that divides --ranks {ranks}: every group has as many ranks"
+                "--groups {groups}: expected a number that divides --ranks {ranks}: every group \
+                 has as many ranks"
             ))
         } else {
             None
@@ -184,10 +202,13 @@ impl Config {
         if !self.system.parallelism.splits() {
             let parallelism = self.system.parallelism;
             Some(format!(
-                "--split-layers {split_layers} is for --parallelism split or cooperative: under {parallelism} leave it out"
+                "--split-layers {split_layers} is for --parallelism split or cooperative: under \
+                 {parallelism} leave it out"
             ))
         } else if split_layers > layers {
-            Some(format!("--split-layers {split_layers}: expected at most {layers}, the number of layers"))
+            Some(format!(
+                "--split-layers {split_layers}: expected at most {layers}, the number of layers"
+            ))
         } else {
             None
         }
@@ -198,9 +219,14 @@ impl Config {
         let (fanouts, layers) = (self.run.eval_fanouts.as_ref()?, self.model.layers);
         if fanouts.len() != layers {
             let given = fanouts.len();
-            Some(format!("--eval-fanouts {fanouts}: --layers {layers} needs {layers} fanouts, it has {given}"))
+            Some(format!(
+                "--eval-fanouts {fanouts}: --layers {layers} needs {layers} fanouts, it has {given}"
+            ))
         } else if self.data.task.is_link() {
-            Some("--eval-fanouts: the scores of links take the rows of all vertices: leave it out".to_string())
+            Some(
+                "--eval-fanouts: the scores of links take the rows of all vertices: leave it out"
+                    .to_string(),
+            )
         } else if self.run.eval_every == 0 {
             Some("--eval-fanouts: --eval-every 0 makes no evaluations: leave it out".to_string())
         } else {
@@ -218,7 +244,9 @@ impl Config {
             Some("--min-delta is for --patience: leave it out, or give both".to_string())
         } else {
             let user = self.watches_valid().filter(|_| self.run.eval_every == 0)?;
-            Some(format!("{user} needs evaluations, --eval-every 0 makes none: give --eval-every 1 or more"))
+            Some(format!(
+                "{user} needs evaluations, --eval-every 0 makes none: give --eval-every 1 or more"
+            ))
         }
     }
 
@@ -236,7 +264,8 @@ impl Config {
         let Self { data, model, system, run } = &mut config;
         (data.draw, data.task) = (data.draw.effective(), data.task.effective());
         *model = model.effective();
-        (run.optimizer, run.schedule) = (run.optimizer.effective(), run.schedule.effective(run.epochs));
+        (run.optimizer, run.schedule) =
+            (run.optimizer.effective(), run.schedule.effective(run.epochs));
         system.ranks = Some(self.num_ranks());
         system.split_layers = system.parallelism.splits().then(|| self.split_layers());
         if system.parallelism.cooperates() {
@@ -245,8 +274,8 @@ impl Config {
         config
     }
 
-    /// Returns this configuration without the options that only say where and how fast it runs, and what it writes: the
-    /// configuration of the model, as checkpoints store it.
+    /// Returns this configuration without the options that only say where and how fast it runs, and
+    /// what it writes: the configuration of the model, as checkpoints store it.
     pub fn of_model(&self) -> Self {
         let (system, run) = (&self.system, &self.run);
         let system = SystemConfig {
@@ -273,11 +302,12 @@ impl Config {
         Self { data: self.data.clone(), model: self.model.clone(), system, run }
     }
 
-    /// Names the first option whose change would make a resumed run another run. The number of epochs may grow if the
-    /// learning rate does not depend on it. Evaluation and early stopping change nothing, except with the plateau
-    /// schedule, which follows the evaluations. Parallelism and ranks would change the order of sums, so the resumed
-    /// losses would no longer be exactly the losses of an uninterrupted run. (The partition map's content and the
-    /// metric are compared elsewhere.)
+    /// Names the first option whose change would make a resumed run another run. The number of
+    /// epochs may grow if the learning rate does not depend on it. Evaluation and early stopping
+    /// change nothing, except with the plateau schedule, which follows the evaluations. Parallelism
+    /// and ranks would change the order of sums, so the resumed losses would no longer be exactly
+    /// the losses of an uninterrupted run. (The partition map's content and the metric are compared
+    /// elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
         let neutral = |config: &Self| {
             let mut config = config.effective().of_model();
@@ -295,21 +325,37 @@ impl Config {
         let their = |name: &str| theirs.get(name).map_or(&Value::Null, |theirs| &theirs.value);
         let differing = mine.iter().filter(|(name, option)| *their(name) != option.value);
         // An option that only one of the two has follows from another one, so it is named last.
-        let first = differing.min_by_key(|(name, option)| option.value.is_null() || their(name).is_null());
-        first.map(|(name, option)| format!("--{name} is {}, the checkpoint has {}", option.value, their(name)))
+        let first =
+            differing.min_by_key(|(name, option)| option.value.is_null() || their(name).is_null());
+        first.map(|(name, option)| {
+            format!("--{name} is {}, the checkpoint has {}", option.value, their(name))
+        })
     }
 
     /// The options by their names on the command line.
     pub fn options(&self) -> BTreeMap<String, ConfigOption> {
         /// Adds the options of the table `path` with these fields.
-        fn add(path: &[&str], fields: &serde_json::Map<String, Value>, options: &mut BTreeMap<String, ConfigOption>) {
+        fn add(
+            path: &[&str],
+            fields: &serde_json::Map<String, Value>,
+            options: &mut BTreeMap<String, ConfigOption>,
+        ) {
             for (key, value) in fields {
                 match value {
                     Value::Object(fields) => add(&[path, &[key]].concat(), fields, options),
                     value => {
-                        // The field `kind` has the name of its table on the command line, e.g. --model sage.
-                        let flag = if key == "kind" { path.last().copied().unwrap_or_default() } else { key };
-                        let option = ConfigOption { table: path.join("."), key: key.clone(), value: value.clone() };
+                        // The field `kind` has the name of its table on the command line, e.g.
+                        // --model sage.
+                        let flag = if key == "kind" {
+                            path.last().copied().unwrap_or_default()
+                        } else {
+                            key
+                        };
+                        let option = ConfigOption {
+                            table: path.join("."),
+                            key: key.clone(),
+                            value: value.clone(),
+                        };
                         options.insert(flag.replace('_', "-"), option);
                     }
                 }
@@ -336,5 +382,8 @@ pub struct ConfigOption {
 
 /// The name of `value`, a variant of an enum, in files and on the command line.
 pub fn name_of(value: &impl Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_string)).unwrap_or_default()
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_string))
+        .unwrap_or_default()
 }

@@ -13,7 +13,8 @@ pub enum ModelKind {
     SagePool,
     /// Graph convolutional network (Kipf and Welling, 2017)
     Gcn,
-    /// Simplified GCN, "S-GCN" (Wu et al., 2019): propagation and one product; --hidden and --dropout do not apply
+    /// Simplified GCN, "S-GCN" (Wu et al., 2019): propagation and one product; --hidden and
+    /// --dropout do not apply
     #[cfg_attr(feature = "cli", value(alias = "s-gcn"))]
     Sgc,
     /// Graph isomorphism network (Xu et al., 2019)
@@ -29,8 +30,16 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// Every kind.
-    pub const ALL: [Self; 8] =
-        [Self::Sage, Self::SagePool, Self::Gcn, Self::Sgc, Self::Gin, Self::Gat, Self::Gatv2, Self::Resgcn];
+    pub const ALL: [Self; 8] = [
+        Self::Sage,
+        Self::SagePool,
+        Self::Gcn,
+        Self::Sgc,
+        Self::Gin,
+        Self::Gat,
+        Self::Gatv2,
+        Self::Resgcn,
+    ];
 
     /// True if its layers weight their sources' rows by attention.
     pub(crate) fn attends(self) -> bool {
@@ -81,12 +90,13 @@ pub enum Dtype {
     /// No rounding: all bits of f32
     #[default]
     F32,
-    /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU for products only: up to
-    /// twice as fast with bf16 instructions (`gsplit doctor`), no faster without. On a GPU for all rows and their
-    /// gradients too, including features and the rows that ranks exchange: half the memory
+    /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU for
+    /// products only: up to twice as fast with bf16 instructions (`gsplit doctor`), no faster
+    /// without. On a GPU for all rows and their gradients too, including features and the rows that
+    /// ranks exchange: half the memory
     Bf16,
-    /// IEEE half precision, only on GPUs: like bf16 there, with three more bits for numbers up to 65504. Losses are
-    /// scaled for it, as torch's GradScaler does
+    /// IEEE half precision, only on GPUs: like bf16 there, with three more bits for numbers up to 65504.
+    /// Losses are scaled for it, as torch's GradScaler does
     F16,
 }
 
@@ -116,7 +126,8 @@ pub struct ModelConfig {
     /// Width of the hidden layers
     #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().hidden))]
     pub hidden: usize,
-    /// Attention heads of GAT's and GATv2's hidden layers, a divisor of --hidden; a layer that returns logits has one
+    /// Attention heads of GAT's and GATv2's hidden layers, a divisor of --hidden; a layer that
+    /// returns logits has one
     #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().heads))]
     pub heads: usize,
     /// Share of the hidden values that dropout zeroes
@@ -128,20 +139,23 @@ pub struct ModelConfig {
     /// Share of the attention weights that dropout zeroes, of --model gat and gatv2
     #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", default_value_t = 0.0))]
     pub attention_dropout: f64,
-    /// Divide each feature row where it is used, as recipes for bags of words do; the dataset stays as it is
+    /// Divide each feature row where it is used, as recipes for bags of words do; the dataset stays
+    /// as it is
     #[cfg_attr(feature = "cli", arg(long, value_name = "BY", value_enum, default_value_t))]
     pub normalise_features: FeatureNorm,
-    /// Normalisation before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
+    /// Normalisation before the activation of hidden layers [default: none; layer for resgcn, batch
+    /// for gin]
     #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub norm: Option<NormKind>,
-    /// Add its input row to each hidden layer's output, through a trained matrix where the widths differ
+    /// Add its input row to each hidden layer's output, through a trained matrix where the widths
+    /// differ
     #[cfg_attr(feature = "cli", arg(long))]
     pub residual: bool,
     /// Compute the logits from the rows of several layers, with one more product (Xu et al., 2018)
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub jumping_knowledge: JumpingKnowledge,
-    /// Recompute intermediate values of each layer in the backward pass instead of keeping them: less memory, more
-    /// time, the same losses to the bit
+    /// Recompute intermediate values of each layer in the backward pass instead of keeping them:
+    /// less memory, more time, the same losses to the bit
     #[cfg_attr(feature = "cli", arg(long))]
     pub checkpoint_activations: bool,
     /// Type that factors of dense products, and on a GPU all rows, are rounded to
@@ -181,16 +195,24 @@ impl ModelConfig {
         } else if self.hidden == 0 || self.hidden > 1 << 16 {
             Some(format!("--hidden {}: expected 1 to 65536", self.hidden))
         } else if attends && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
-            Some(format!("--heads {} does not divide --hidden {}: choose a divisor", self.heads, self.hidden))
+            Some(format!(
+                "--heads {} does not divide --hidden {}: choose a divisor",
+                self.heads, self.hidden
+            ))
         } else if !(0.0..1.0).contains(&self.dropout) {
             Some(format!("--dropout {}: expected at least 0 and below 1", self.dropout))
         } else if !(0.0..1.0).contains(&self.input_dropout) {
             Some(format!("--input-dropout {}: expected at least 0 and below 1", self.input_dropout))
         } else if !(0.0..1.0).contains(&self.attention_dropout) {
-            Some(format!("--attention-dropout {}: expected at least 0 and below 1", self.attention_dropout))
+            Some(format!(
+                "--attention-dropout {}: expected at least 0 and below 1",
+                self.attention_dropout
+            ))
         } else if self.kind == ModelKind::Sgc && extras {
             let options = "--norm, --residual and --jumping-knowledge";
-            Some(format!("--model sgc has no hidden layers for {options}: leave them out, or choose gcn"))
+            Some(format!(
+                "--model sgc has no hidden layers for {options}: leave them out, or choose gcn"
+            ))
         } else if self.kind == ModelKind::Resgcn && self.residual {
             Some("--residual: resgcn adds its layers up already: leave it out".into())
         } else {
@@ -205,9 +227,11 @@ impl ModelConfig {
 
     /// Returns the problem with an attention option of a model without attention, if any.
     pub(super) fn unread_problem(&self) -> Option<String> {
-        let dropout = (self.attention_dropout > 0.0).then(|| format!("--attention-dropout {}", self.attention_dropout));
-        let option =
-            dropout.or_else(|| (self.heads != Self::default().heads).then(|| format!("--heads {}", self.heads)));
+        let dropout = (self.attention_dropout > 0.0)
+            .then(|| format!("--attention-dropout {}", self.attention_dropout));
+        let option = dropout.or_else(|| {
+            (self.heads != Self::default().heads).then(|| format!("--heads {}", self.heads))
+        });
         let option = option.filter(|_| !self.kind.attends())?;
         let problem = "there is no attention in this kind of model: leave it out, or choose --model gat or gatv2";
         Some(format!("{option}: {problem}"))

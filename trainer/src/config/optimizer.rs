@@ -16,7 +16,8 @@ pub enum OptimizerKind {
     Sgd,
 }
 
-/// The optimizer's settings. `None` has the default of [`OptimizerConfig::effective`] or does not apply to the kind.
+/// The optimizer's settings. `None` has the default of [`OptimizerConfig::effective`] or does not
+/// apply to the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
@@ -30,7 +31,8 @@ pub struct OptimizerConfig {
     /// Weight decay of every parameter
     #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR", default_value_t = Self::default().weight_decay))]
     pub weight_decay: f64,
-    /// Scale the gradient of a mini-batch, over all ranks and parameters, down to this norm if it is larger
+    /// Scale the gradient of a mini-batch, over all ranks and parameters, down to this norm if it
+    /// is larger
     #[cfg_attr(feature = "cli", arg(long, value_name = "NORM"))]
     pub clip_norm: Option<f64>,
     /// Momentum of sgd; 0 for none [default: 0.9]
@@ -48,8 +50,9 @@ pub struct OptimizerConfig {
     /// Summand of the denominator of adam and adamw [default: 1e-8]
     #[cfg_attr(feature = "cli", arg(long))]
     pub adam_epsilon: Option<f64>,
-    /// Update with the gradient of the mini-batch N steps before: w(t+1) = w(t) - lr * gradient(w(t - N)), like P3's
-    /// pipeline of N mini-batches in flight; an epoch ends when all are applied. Only on the CPU
+    /// Update with the gradient of the mini-batch N steps before: w(t+1) = w(t) - lr * gradient(w(t -
+    /// N)), like P3's pipeline of N mini-batches in flight; an epoch ends when all are applied.
+    /// Only on the CPU
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = 0))]
     pub staleness: usize,
 }
@@ -86,16 +89,27 @@ impl OptimizerConfig {
             ("adam-epsilon", self.adam_epsilon.is_some() && !adam, "adam and adamw"),
         ];
         if let Some((name, _, owner)) = foreign.iter().find(|(_, given, _)| *given) {
-            return Some(format!("--{name} is for --optimizer {owner}: leave it out, or choose that optimizer"));
+            return Some(format!(
+                "--{name} is for --optimizer {owner}: leave it out, or choose that optimizer"
+            ));
         }
         if self.staleness > MAX_STALENESS {
-            return Some(format!("--staleness {}: expected at most {MAX_STALENESS}", self.staleness));
+            return Some(format!(
+                "--staleness {}: expected at most {MAX_STALENESS}",
+                self.staleness
+            ));
         }
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        let (positive_number, at_least_0, share) = ("a positive number", "a number from 0", "at least 0 and below 1");
+        let (positive_number, at_least_0, share) =
+            ("a positive number", "a number from 0", "at least 0 and below 1");
         let checks = [
             ("lr", Some(self.lr), positive as fn(f64) -> bool, positive_number),
-            ("weight-decay", Some(self.weight_decay), |value| value >= 0.0 && value.is_finite(), at_least_0),
+            (
+                "weight-decay",
+                Some(self.weight_decay),
+                |value| value >= 0.0 && value.is_finite(),
+                at_least_0,
+            ),
             ("clip-norm", self.clip_norm, positive, positive_number),
             ("momentum", self.momentum, |value| (0.0..1.0).contains(&value), share),
             ("beta1", self.beta1, |value| (0.0..1.0).contains(&value), share),
@@ -107,7 +121,8 @@ impl OptimizerConfig {
                 return Some(format!("--{name} {value}: expected {expected}"));
             }
         }
-        (self.nesterov && self.momentum == Some(0.0)).then(|| "--nesterov needs a --momentum above 0".to_string())
+        (self.nesterov && self.momentum == Some(0.0))
+            .then(|| "--nesterov needs a --momentum above 0".to_string())
     }
 
     /// Returns these settings with the defaults filled in that apply to the kind.

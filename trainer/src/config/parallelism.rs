@@ -11,22 +11,25 @@ use super::{Config, Device, FeatureNorm, ModelKind};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Parallelism {
-    /// GSplit: each vertex of a layer is computed by the rank that owns its part; ranks exchange hidden rows
+    /// GSplit: each vertex of a layer is computed by the rank that owns its part; ranks exchange
+    /// hidden rows
     Split,
-    /// Each rank takes the seeds that it owns and computes their whole neighbourhoods: if few edges cross, hardly any
-    /// vertex is computed twice, and no rows move
+    /// Each rank takes the seeds that it owns and computes their whole neighbourhoods: if few edges
+    /// cross, hardly any vertex is computed twice, and no rows move
     Owned,
     /// Each rank takes a share of the seeds and computes their whole neighbourhoods
     Data,
-    /// P3: like data, but each rank holds some columns of all feature rows and computes from them its part of every
-    /// rank's bottom layer; no feature rows move
+    /// P3: like data, but each rank holds some columns of all feature rows and computes from them
+    /// its part of every rank's bottom layer; no feature rows move
     PushPull,
-    /// GraNNDis: like split, with mini-batches that are made once, with all in-edges: each server (--groups) takes the seeds that it
-    /// owns and their neighbourhoods; one mini-batch per epoch (--batches-per-epoch) is full-graph training
+    /// GraNNDis: like split, with mini-batches that are made once, with all in-edges: each server
+    /// (--groups) takes the seeds that it owns and their neighbourhoods; one mini-batch per epoch
+    /// (--batches-per-epoch) is full-graph training
     Cooperative,
     /// One rank does everything
     Single,
-    /// The fastest of these on this machine's CPU: gsplit plan chooses three, and a few mini-batches are tried with each
+    /// The fastest of these on this machine's CPU: gsplit plan chooses three, and a few
+    /// mini-batches are tried with each
     Auto,
 }
 
@@ -52,7 +55,8 @@ pub enum Shared {
     Nothing,
     /// No rows: each rank takes the seeds that a partition map assigns to it.
     Seeds,
-    /// The rows of the lowest `--split-layers` layers (default: all). A partition map assigns the seeds too.
+    /// The rows of the lowest `--split-layers` layers (default: all). A partition map assigns the
+    /// seeds too.
     Layers,
 }
 
@@ -75,19 +79,30 @@ pub enum Bottom {
 }
 
 impl Parallelism {
-    /// Every parallelism that training can begin with: [`Self::Auto`] is replaced by one of them first.
-    pub const ALL: [Self; 6] = [Self::Split, Self::Owned, Self::Data, Self::PushPull, Self::Cooperative, Self::Single];
+    /// Every parallelism that training can begin with: [`Self::Auto`] is replaced by one of them
+    /// first.
+    pub const ALL: [Self; 6] =
+        [Self::Split, Self::Owned, Self::Data, Self::PushPull, Self::Cooperative, Self::Single];
 
     /// The row of this parallelism.
     pub fn row(self) -> Division {
-        let row =
-            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::EdgeOutput, several: true };
+        let row = |name, rows| Division {
+            name,
+            rows,
+            bottom: Bottom::Rows,
+            batches: BatchOrigin::EdgeOutput,
+            several: true,
+        };
         match self {
             Self::Split => row("split", Shared::Layers),
             Self::Owned => row("owned", Shared::Seeds),
             Self::Data => row("data", Shared::Nothing),
-            Self::PushPull => Division { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
-            Self::Cooperative => Division { batches: BatchOrigin::Made, ..row("cooperative", Shared::Layers) },
+            Self::PushPull => {
+                Division { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) }
+            }
+            Self::Cooperative => {
+                Division { batches: BatchOrigin::Made, ..row("cooperative", Shared::Layers) }
+            }
             Self::Auto => row("auto", Shared::Nothing),
             Self::Single => Division { several: false, ..row("single", Shared::Nothing) },
         }
@@ -126,11 +141,15 @@ impl Config {
         let (key, parallelism) = (self.system.partition.as_ref()?, self.system.parallelism);
         let is_read = parallelism.needs_map() || parallelism == Parallelism::Auto;
         (!is_read).then(|| {
-            format!("--partition {key}: --parallelism {parallelism} reads no partition: leave it out, or choose split or owned")
+            format!(
+                "--partition {key}: --parallelism {parallelism} reads no partition: leave it \
+                     out, or choose split or owned"
+            )
         })
     }
 
-    /// Returns the problem with computing by columns of the features, if this is asked for and there is one.
+    /// Returns the problem with computing by columns of the features, if this is asked for and
+    /// there is one.
     pub(super) fn columns_problem(&self) -> Option<String> {
         if !self.system.parallelism.slices_columns() {
             return None;
@@ -138,7 +157,8 @@ impl Config {
         let problem = if self.system.device == Device::Cuda {
             "ranks on GPUs do not compute by columns yet: choose --device cpu"
         } else if self.model.kind == ModelKind::SagePool {
-            "--model sage-pool has no linear first step: choose sage, gcn, sgc, gin, gat, gatv2 or resgcn"
+            "--model sage-pool has no linear first step: choose sage, gcn, sgc, gin, gat, gatv2 or \
+             resgcn"
         } else if self.model.normalise_features != FeatureNorm::None {
             "--normalise-features needs whole rows: leave it out, and normalise what you convert"
         } else if self.model.input_dropout > 0.0 {

@@ -38,7 +38,8 @@ impl FromStr for RowPlacement {
             "partitioned" => Self::Partitioned,
             "peer" => Self::Peer,
             key => Self::Stored(gsplit_store::stored_key(key).map_err(|_| {
-                "expected host, replicated, partitioned, peer, or the key of a placement that `gsplit place` stored"
+                "expected host, replicated, partitioned, peer, or the key of a placement that \
+                 `gsplit place` stored"
             })?),
         })
     }

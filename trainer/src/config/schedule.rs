@@ -19,7 +19,8 @@ pub enum ScheduleKind {
     Plateau,
 }
 
-/// The schedule's settings. `None` has the default of [`ScheduleConfig::effective`] or does not apply to the kind.
+/// The schedule's settings. `None` has the default of [`ScheduleConfig::effective`] or does not
+/// apply to the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
@@ -67,7 +68,12 @@ impl ScheduleConfig {
         use ScheduleKind::{Cosine, Linear, Plateau, Step};
         let owners: [(&str, bool, &[ScheduleKind], &str); 5] = [
             ("decay-epochs", self.decay_epochs.is_some(), &[Linear, Cosine], "linear and cosine"),
-            ("min-lr", self.min_lr.is_some(), &[Linear, Cosine, Plateau], "linear, cosine and plateau"),
+            (
+                "min-lr",
+                self.min_lr.is_some(),
+                &[Linear, Cosine, Plateau],
+                "linear, cosine and plateau",
+            ),
             ("step-epochs", self.step_epochs.is_some(), &[Step], "step"),
             ("gamma", self.gamma.is_some(), &[Step, Plateau], "step and plateau"),
             ("lr-patience", self.lr_patience.is_some(), &[Plateau], "plateau"),
@@ -75,7 +81,9 @@ impl ScheduleConfig {
         if let Some((name, _, _, names)) =
             owners.iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&self.kind))
         {
-            return Some(format!("--{name} is for --schedule {names}: leave it out, or choose that schedule"));
+            return Some(format!(
+                "--{name} is for --schedule {names}: leave it out, or choose that schedule"
+            ));
         }
         if let Some(min) = self.min_lr.filter(|min| !(0.0..=lr).contains(min)) {
             return Some(format!("--min-lr {min}: expected 0 to --lr {lr}"));
@@ -88,7 +96,8 @@ impl ScheduleConfig {
         Some(format!("--{name} 0: expected 1 or more"))
     }
 
-    /// Returns these settings for a run of `epochs`, with the defaults filled in that apply to the kind.
+    /// Returns these settings for a run of `epochs`, with the defaults filled in that apply to the
+    /// kind.
     pub fn effective(&self, epochs: u32) -> Self {
         use ScheduleKind::{Cosine, Linear, Plateau, Step};
         let is = |kinds: &[ScheduleKind]| kinds.contains(&self.kind);

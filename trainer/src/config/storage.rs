@@ -11,8 +11,8 @@ use crate::{Error, Result};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureStorage {
-    /// Memory if they take at most a quarter (with GPUs half) of the free memory, or fit --memory; else, without GPUs,
-    /// the mapped file if it fits the free memory; else disk
+    /// Memory if they take at most a quarter (with GPUs half) of the free memory, or fit --memory;
+    /// else, without GPUs, the mapped file if it fits the free memory; else disk
     #[default]
     Auto,
     /// Copied into memory first, on huge pages, which are faster to read
@@ -24,14 +24,15 @@ pub enum FeatureStorage {
 }
 
 impl FeatureStorage {
-    /// Maximum bytes of rows copied into memory by default, when `available` bytes are free: a mapped file serves the
-    /// host as well, but GPUs can only read pinned memory.
+    /// Maximum bytes of rows copied into memory by default, when `available` bytes are free: a
+    /// mapped file serves the host as well, but GPUs can only read pinned memory.
     pub(crate) fn most_in_memory(available: u64, for_gpus: bool) -> u64 {
         if for_gpus { available / 2 } else { available / 4 }
     }
 
-    /// Brings `features` into this storage, to be read `for_gpus` or not. With `memory`, which the processes of a host
-    /// share, only its owner decides and reads; the others use the owner's copy.
+    /// Brings `features` into this storage, to be read `for_gpus` or not. With `memory`, which the
+    /// processes of a host share, only its owner decides and reads; the others use the owner's
+    /// copy.
     pub(crate) fn bring(
         self,
         features: FeatureTable,
@@ -49,13 +50,17 @@ impl FeatureStorage {
             Self::Auto if stays() => Ok(features),
             Self::Auto => Ok(in_memory().unwrap_or(features)),
             Self::Memory => in_memory().map_err(|_| {
-                Error::Option(format!("--load-features memory: {} are more than there is: pass `disk`", shown(bytes)))
+                Error::Option(format!(
+                    "--load-features memory: {} are more than there is: pass `disk`",
+                    shown(bytes)
+                ))
             }),
         }
     }
 }
 
-/// Storage that the graph is sampled from, which decides whether the host or a GPU samples; the samples are the same.
+/// Storage that the graph is sampled from, which decides whether the host or a GPU samples; the
+/// samples are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]

@@ -16,12 +16,14 @@ use crate::{Error, Result};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TaskKind {
-    /// The classes of vertices: one per vertex, or any number per vertex, as in the dataset's labels
+    /// The classes of vertices: one per vertex, or any number per vertex, as in the dataset's
+    /// labels
     #[default]
     Node,
     /// Whether a pair of vertices is an edge; needs neither labels nor splits
     Link,
-    /// The numbers of vertices; in training, standardised by mean and standard deviation of the train split
+    /// The numbers of vertices; in training, standardised by mean and standard deviation of the
+    /// train split
     Regression,
 }
 
@@ -53,7 +55,9 @@ impl FromStr for ClassWeights {
         if text == "balanced" {
             return Ok(Self::Balanced);
         }
-        let number = |word: &str| word.trim().parse().ok().filter(|weight: &f32| *weight >= 0.0 && weight.is_finite());
+        let number = |word: &str| {
+            word.trim().parse().ok().filter(|weight: &f32| *weight >= 0.0 && weight.is_finite())
+        };
         match text.split(',').map(number).collect::<Option<Vec<f32>>>() {
             Some(weights) if weights.iter().any(|&weight| weight > 0.0) => Ok(Self::Each(weights)),
             _ => Err("expected balanced, or a number from 0 for each class, e.g. 1,2.5, not all of them 0".into()),
@@ -65,7 +69,9 @@ impl fmt::Display for ClassWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Balanced => f.write_str("balanced"),
-            Self::Each(weights) => f.write_str(&weights.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+            Self::Each(weights) => {
+                f.write_str(&weights.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+            }
         }
     }
 }
@@ -89,22 +95,24 @@ pub enum ScorerKind {
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskConfig {
-    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values [default:
-    /// regression if the labels are numbers, else node]
+    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have
+    /// --hidden values [default: regression if the labels are numbers, else node]
     #[cfg_attr(feature = "cli", arg(id = "task", long, value_name = "KIND", value_enum))]
     pub kind: Option<TaskKind>,
-    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and
-    /// roc-auc if the dataset has pairs that are not links; rmse, mae or r2 with --task regression
-    /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; for links the metric
-    /// of the dataset's own split, else mrr; for numbers rmse]
+    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K
+    /// with --task link, and roc-auc if the dataset has pairs that are not links; rmse, mae or r2
+    /// with --task regression [default: roc-auc for two classes, micro-f1 where a vertex can have
+    /// several, else accuracy; for links the metric of the dataset's own split, else mrr; for
+    /// numbers rmse]
     #[cfg_attr(feature = "cli", arg(long))]
     pub metric: Option<Metric>,
     /// With --task regression, the loss of a number, in standard deviations [default: mse]
     #[cfg_attr(feature = "cli", arg(long, value_name = "KIND", value_enum))]
     pub loss: Option<NumberLoss>,
-    /// Weights of the classes in the loss, which is then a weighted mean: one number per class in their order, or balanced, which
-    /// makes rare classes weigh as much as frequent ones, by the train split: vertices / (classes * vertices of the class). Where
-    /// a vertex can have several classes, balanced weights the classes that it has: vertices without / with the class
+    /// Weights of the classes in the loss, which is then a weighted mean: one number per class in
+    /// their order, or balanced, which makes rare classes weigh as much as frequent ones, by the
+    /// train split: vertices / (classes * vertices of the class). Where a vertex can have several
+    /// classes, balanced weights the classes that it has: vertices without / with the class
     #[cfg_attr(feature = "cli", arg(long, value_name = "balanced|W,..."))]
     pub class_weights: Option<ClassWeights>,
     /// Function that scores a pair of vertices, with --task link
@@ -113,8 +121,8 @@ pub struct TaskConfig {
     /// Negative pairs drawn for each edge of a mini-batch, with --task link
     #[cfg_attr(feature = "cli", arg(long, value_name = "K", default_value_t = Self::default().negatives))]
     pub negatives: usize,
-    /// Share of the edges held out for scores while training, with --task link; this and the next three options are for
-    /// datasets without their own split of links
+    /// Share of the edges held out for scores while training, with --task link; this and the next
+    /// three options are for datasets without their own split of links
     #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", default_value_t = Self::default().valid_edges))]
     pub valid_edges: f64,
     /// Share of the edges held out for the final score, with --task link
@@ -175,14 +183,17 @@ impl TaskConfig {
     /// Returns the problem with an option that is only for links, if links are not learnt.
     pub(super) fn unread_problem(&self) -> Option<String> {
         let default = Self::default();
-        let of_loss =
-            [("--scorer", self.scorer != default.scorer), ("--negatives", self.negatives != default.negatives)];
+        let of_loss = [
+            ("--scorer", self.scorer != default.scorer),
+            ("--negatives", self.negatives != default.negatives),
+        ];
         let of_loss = of_loss.into_iter().find(|(_, is_set)| *is_set).map(|(option, _)| option);
         let option = of_loss.or_else(|| self.of_own_split(true)).filter(|_| !self.is_link())?;
         Some(format!("{option} is for links: leave it out, or choose --task link"))
     }
 
-    /// The first given option without effect on a dataset's own split of links; `with_negatives` if that split has negatives.
+    /// The first given option without effect on a dataset's own split of links; `with_negatives` if
+    /// that split has negatives.
     pub(crate) fn of_own_split(&self, with_negatives: bool) -> Option<&'static str> {
         let default = Self::default();
         let options = [
@@ -198,7 +209,10 @@ impl TaskConfig {
     pub(crate) fn ranking_problem(&self) -> Option<String> {
         let (Metric::Hits(first), among) = (self.metric?, self.eval_negatives) else { return None };
         (first as usize > among).then(|| {
-            format!("--metric hits@{first}: always 1 among --eval-negatives {among} pairs: choose more of them, or a smaller K")
+            format!(
+                "--metric hits@{first}: always 1 among --eval-negatives {among} pairs: choose \
+                     more of them, or a smaller K"
+            )
         })
     }
 
@@ -214,13 +228,19 @@ impl TaskConfig {
             return Some(format!("--negatives {}: expected 1 to {MOST_NEGATIVES}", self.negatives));
         }
         if self.eval_negatives == 0 || self.eval_negatives > MOST_EVAL_NEGATIVES {
-            return Some(format!("--eval-negatives {}: expected 1 to {MOST_EVAL_NEGATIVES}", self.eval_negatives));
+            return Some(format!(
+                "--eval-negatives {}: expected 1 to {MOST_EVAL_NEGATIVES}",
+                self.eval_negatives
+            ));
         }
         let shares = [self.valid_edges, self.test_edges];
-        if !shares.iter().all(|share| (0.0..1.0).contains(share)) || shares.iter().sum::<f64>() >= 1.0 {
+        if !shares.iter().all(|share| (0.0..1.0).contains(share))
+            || shares.iter().sum::<f64>() >= 1.0
+        {
             let [valid, test] = shares;
             return Some(format!(
-                "--valid-edges {valid} and --test-edges {test}: expected shares from 0 on, together below 1"
+                "--valid-edges {valid} and --test-edges {test}: expected shares from 0 on, \
+                 together below 1"
             ));
         }
         None
@@ -231,10 +251,18 @@ impl TaskConfig {
         use TaskKind::{Link, Node, Regression};
         if let Some(metric) = self.metric {
             let problem = match self.kind {
-                Some(Link) if !metric.scores_links() => "scores vertices: choose mrr or hits@K for --task link",
-                Some(Node) if metric.scores_numbers() => "scores numbers: choose it with --task regression",
-                None | Some(Node) if !metric.scores_vertices() => "scores links: choose it with --task link",
-                Some(Regression) if !metric.scores_numbers() => "scores no numbers: choose rmse, mae or r2",
+                Some(Link) if !metric.scores_links() => {
+                    "scores vertices: choose mrr or hits@K for --task link"
+                }
+                Some(Node) if metric.scores_numbers() => {
+                    "scores numbers: choose it with --task regression"
+                }
+                None | Some(Node) if !metric.scores_vertices() => {
+                    "scores links: choose it with --task link"
+                }
+                Some(Regression) if !metric.scores_numbers() => {
+                    "scores no numbers: choose rmse, mae or r2"
+                }
                 _ => "",
             };
             if !problem.is_empty() {
@@ -254,7 +282,8 @@ impl TaskConfig {
 }
 
 impl Config {
-    /// Returns this configuration with the task of the labels of `dataset` if none is given; notes a regression on `progress`.
+    /// Returns this configuration with the task of the labels of `dataset` if none is given; notes
+    /// a regression on `progress`.
     ///
     /// # Errors
     /// [`Error::Option`] if the labels do not fit the task, or an option is for another task.
@@ -263,12 +292,16 @@ impl Config {
         let kind = match (self.data.task.kind, manifest.numeric_label) {
             (Some(TaskKind::Node), true) => {
                 return Err(Error::Option(format!(
-                    "--task node: the labels of {place} are numbers: choose --task regression, or convert it with --label-kind class"
+                    "--task node: the labels of {place} are numbers: choose --task regression, or \
+                     convert it with --label-kind class"
                 )));
             }
             (Some(TaskKind::Regression), false) => {
-                let found =
-                    if manifest.num_classes.is_some() { "labels are classes" } else { "vertices have no labels" };
+                let found = if manifest.num_classes.is_some() {
+                    "labels are classes"
+                } else {
+                    "vertices have no labels"
+                };
                 return Err(Error::Option(format!(
                     "--task regression: {place}: its {found}: convert it with --label-kind number"
                 )));
@@ -298,7 +331,10 @@ mod tests {
             assert_eq!(serde_json::from_str::<ClassWeights>(&stored).unwrap(), weights);
         }
         for bad in ["", "0,0", "-1,2", "1,,2", "NaN,1", "inf", "Balanced", "a=1,b=2"] {
-            assert!(bad.parse::<ClassWeights>().unwrap_err().contains("expected balanced, or a number"), "{bad}");
+            assert!(
+                bad.parse::<ClassWeights>().unwrap_err().contains("expected balanced, or a number"),
+                "{bad}"
+            );
         }
     }
 }

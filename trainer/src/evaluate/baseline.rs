@@ -1,10 +1,11 @@
-//! Baseline of a run: the score of a model that predicts the same for every vertex; for links, of ranking by popularity.
+//! Baseline of a run: the score of a model that predicts the same for every vertex; for links, of
+//! ranking by popularity.
 //!
-//! It predicts the most frequent class of the train split. If a vertex can have several classes, it says yes or no to
-//! each, the same for every vertex, whichever the metric rewards: for micro-F1 yes for the k most frequent classes, with
-//! the k that is best on the train split; for macro-F1 yes for every class that occurs there; otherwise yes for each
-//! class that more than half of its vertices have. ROC-AUC is then 0.5.
-//! For numbers it predicts their mean over the train split.
+//! It predicts the most frequent class of the train split. If a vertex can have several classes, it
+//! says yes or no to each, the same for every vertex, whichever the metric rewards: for micro-F1
+//! yes for the k most frequent classes, with the k that is best on the train split; for macro-F1
+//! yes for every class that occurs there; otherwise yes for each class that more than half of its
+//! vertices have. ROC-AUC is then 0.5. For numbers it predicts their mean over the train split.
 //!
 //! Cost: one pass over the labels of the three splits.
 
@@ -30,7 +31,8 @@ pub struct Yardstick {
     pub unscored: Vec<(Split, String)>,
 }
 
-/// Computes the yardstick, and prints a note if there is only one class. Only rank 0 does; for a shard all, collectively.
+/// Computes the yardstick, and prints a note if there is only one class. Only rank 0 does; for a
+/// shard all, collectively.
 pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let (job, all, group) = (run.job, comms.all(), comms.ranks().group);
     let sharded = job.dataset.shard().is_some();
@@ -42,21 +44,31 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
         // Ranking by popularity costs as much as an evaluation.
         Task::Links(_) if job.config.run.eval_every == 0 => return Ok(Yardstick::default()),
         Task::Links(split) => {
-            let found = links::popularity(split, &job.whole, &job.config.data.task, job.metric, job.hooks.stop)?;
+            let found = links::popularity(
+                split,
+                &job.whole,
+                &job.config.data.task,
+                job.metric,
+                job.hooks.stop,
+            )?;
             return Ok(Yardstick { baseline: Some(found), unscored: Vec::new() });
         }
     };
     let owners = job.frontiers.map().filter(|_| sharded);
-    let is_own = |v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == group.rank());
+    let is_own =
+        |v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == group.rank());
     let mut counts = counts(job, labels, is_own);
     if sharded {
         group.all_reduce_sum_u64(&mut counts)?;
     }
     let (constant, logits) = constant(job.metric, labels, &counts);
-    if let (Some(class), 1, 0) = (constant, counts.iter().filter(|count| **count > 0).count(), all.rank()) {
+    if let (Some(class), 1, 0) =
+        (constant, counts.iter().filter(|count| **count > 0).count(), all.rank())
+    {
         let class = class_name(job.dataset, class as usize);
         run.progress.note(&format!(
-            "note: every labelled vertex of the train split has class {class}: nothing else can be learnt"
+            "note: every labelled vertex of the train split has class {class}: nothing else can be \
+             learnt"
         ));
     }
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
@@ -67,7 +79,9 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
         scores.reduce(group)?;
     }
     let found = scores.finish();
-    let of = |wanted: Split| found.scores.iter().find(|(split, _)| *split == wanted).and_then(|(_, score)| *score);
+    let of = |wanted: Split| {
+        found.scores.iter().find(|(split, _)| *split == wanted).and_then(|(_, score)| *score)
+    };
     let (valid, test) = (of(Split::Valid), of(Split::Test));
     let name = if labels.scale().is_some() { "mean" } else { "majority" };
     let baseline = Some(Baseline { name: name.into(), class: constant, valid, test });
@@ -78,7 +92,8 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     Ok(Yardstick { baseline, unscored })
 }
 
-/// Number of vertices of the train split that have each class, then of all of them; counts only vertices that `is_own`.
+/// Number of vertices of the train split that have each class, then of all of them; counts only
+/// vertices that `is_own`.
 fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u64> {
     let mut counts = vec![0; labels.outputs()];
     for &v in job.train.iter().filter(|v| is_own(**v)) {
@@ -88,7 +103,9 @@ fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u
                 class.into_iter().for_each(|class| counts[class] += 1);
             }
             Labels::Number { .. } => {}
-            Labels::Several(labels) => labels.classes(v).for_each(|class| counts[class as usize] += 1),
+            Labels::Several(labels) => {
+                labels.classes(v).for_each(|class| counts[class as usize] += 1)
+            }
         }
     }
     if labels.several() {
@@ -97,7 +114,8 @@ fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u
     counts
 }
 
-/// The logits, equal for all vertices, that the metric rewards most, and the class that they choose.
+/// The logits, equal for all vertices, that the metric rewards most, and the class that they
+/// choose.
 fn constant(metric: Metric, labels: &Labels, counts: &[u64]) -> (Option<u32>, Vec<f32>) {
     if labels.scale().is_some() {
         // The mean, on the model's scale.

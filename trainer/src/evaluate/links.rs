@@ -1,12 +1,14 @@
 //! Ranks held-out edges among negatives.
 //!
-//! Each held-out edge u → v is ranked by its score among `--eval-negatives` pairs u → v' with v' of v's kind, drawn by Philox from
-//! the pair and `--edge-seed`: the same in every epoch and run. A v' that u is joined to (in the whole graph), or that is u itself,
-//! is drawn again, up to 16 draws in all. Ties count half, as in OGB's evaluator for MRR.
+//! Each held-out edge u → v is ranked by its score among `--eval-negatives` pairs u → v' with v' of
+//! v's kind, drawn by Philox from the pair and `--edge-seed`: the same in every epoch and run. A v'
+//! that u is joined to (in the whole graph), or that is u itself, is drawn again, up to 16 draws in
+//! all. Ties count half, as in OGB's evaluator for MRR.
 //!
-//! A split that came with the dataset has its own negatives, and is scored as OGB's evaluators do (`ogb/linkproppred/evaluate.py`):
-//! among the targets of each edge as above, or against pairs that all edges share. With shared pairs, Hits@K is the share of edges
-//! that score above the K-th best pair; ties do not count.
+//! A split that came with the dataset has its own negatives, and is scored as OGB's evaluators do
+//! (`ogb/linkproppred/evaluate.py`): among the targets of each edge as above, or against pairs that
+//! all edges share. With shared pairs, Hits@K is the share of edges that score above the K-th best
+//! pair; ties do not count.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -28,8 +30,8 @@ const TRIES: usize = 16;
 /// Approximate number of pairs that are scored at once.
 const PAIRS: usize = 1 << 15;
 
-/// Scores the held-out edges of `split` with the rows that `pass` computes on the training graph; `whole` is the graph with
-/// all edges. A score is `None` if no edges are held out.
+/// Scores the held-out edges of `split` with the rows that `pass` computes on the training graph;
+/// `whole` is the graph with all edges. A score is `None` if no edges are held out.
 pub fn evaluate(
     pass: &mut LayerWise<'_>,
     split: &LinkSplit,
@@ -41,13 +43,14 @@ pub fn evaluate(
     let dim = pass.model().out_dim(pass.model().num_layers() - 1);
     let rows = pass.rows(stage)?;
     let values = rows.as_ref().map_or(&[][..], Hidden::values);
-    let ranker = Ranker { by: ScoredBy::Model(pass.model().pair_scorer(), values, dim), stop: pass.stop() };
+    let ranker =
+        Ranker { by: ScoredBy::Model(pass.model().pair_scorer(), values, dim), stop: pass.stop() };
     let score = |which| ranker.score(which, split, whole, config, metric);
     Ok(vec![(Split::Valid, score(Split::Valid)?), (Split::Test, score(Split::Test)?)])
 }
 
-/// Baseline of a link model: ranks the same edges among the same negatives by the number of edges into the target in
-/// the training graph.
+/// Baseline of a link model: ranks the same edges among the same negatives by the number of edges
+/// into the target in the training graph.
 pub fn popularity(
     split: &LinkSplit,
     whole: &Graph<'_>,
@@ -57,7 +60,12 @@ pub fn popularity(
 ) -> Result<Baseline> {
     let ranker = Ranker { by: ScoredBy::Popularity(split.graph()?), stop };
     let score = |which| ranker.score(which, split, whole, config, metric);
-    Ok(Baseline { name: "popularity".into(), class: None, valid: score(Split::Valid)?, test: score(Split::Test)? })
+    Ok(Baseline {
+        name: "popularity".into(),
+        class: None,
+        valid: score(Split::Valid)?,
+        test: score(Split::Test)?,
+    })
 }
 
 /// Scores and ranks pairs.
@@ -75,7 +83,8 @@ enum ScoredBy<'r> {
 }
 
 impl Ranker<'_> {
-    /// The score of the held-out edges of `which`; `None` if there are none, or if the metric is undefined.
+    /// The score of the held-out edges of `which`; `None` if there are none, or if the metric is
+    /// undefined.
     fn score(
         &self,
         which: Split,
@@ -85,7 +94,9 @@ impl Ranker<'_> {
         metric: Metric,
     ) -> Result<Option<f64>> {
         let edges = if which == Split::Valid { &split.valid } else { &split.test };
-        let given = split.links().and_then(|links| Some((links.info().negatives?, links.negatives(which)?)));
+        let given = split
+            .links()
+            .and_then(|links| Some((links.info().negatives?, links.negatives(which)?)));
         match given {
             _ if edges.is_empty() => Ok(None),
             Some((LinkNegatives::Pairs, (negatives, _))) => self.shared(edges, negatives, metric),
@@ -94,20 +105,30 @@ impl Ranker<'_> {
                 Ok(Some(of_ranks(&self.ranks(edges, width, among)?, metric)))
             }
             None => {
-                let among = |edge: usize| negatives(whole, split.kinds(), config, edges[edge].0, edges[edge].1);
+                let among = |edge: usize| {
+                    negatives(whole, split.kinds(), config, edges[edge].0, edges[edge].1)
+                };
                 Ok(Some(of_ranks(&self.ranks(edges, config.eval_negatives, among)?, metric)))
             }
         }
     }
 
-    /// The metric of `edges` that share `negatives`, given as consecutive pairs. `None` if it is undefined.
-    fn shared(&self, edges: &[(u32, u32)], negatives: &[u32], metric: Metric) -> Result<Option<f64>> {
+    /// The metric of `edges` that share `negatives`, given as consecutive pairs. `None` if it is
+    /// undefined.
+    fn shared(
+        &self,
+        edges: &[(u32, u32)],
+        negatives: &[u32],
+        metric: Metric,
+    ) -> Result<Option<f64>> {
         let links = self.scores(edges.len(), |edge| edges[edge])?;
         let pairs = negatives.as_chunks::<2>().0;
         let negatives = self.scores(pairs.len(), |pair| (pairs[pair][0], pairs[pair][1]))?;
         if metric == Metric::RocAuc {
-            let labelled = |scores: Vec<f32>, label| scores.into_iter().map(move |score| (score, label));
-            let mut all: Vec<(f32, bool)> = labelled(links, true).chain(labelled(negatives, false)).collect();
+            let labelled =
+                |scores: Vec<f32>, label| scores.into_iter().map(move |score| (score, label));
+            let mut all: Vec<(f32, bool)> =
+                labelled(links, true).chain(labelled(negatives, false)).collect();
             return Ok(roc_auc(&mut all));
         }
         let negatives = SharedNegatives::new(negatives);
@@ -125,7 +146,8 @@ impl Ranker<'_> {
         })
     }
 
-    /// The rank of each edge among `negatives` other targets: `among(i)` yields the targets for edge i.
+    /// The rank of each edge among `negatives` other targets: `among(i)` yields the targets for
+    /// edge i.
     fn ranks<I: Iterator<Item = u32>>(
         &self,
         edges: &[(u32, u32)],
@@ -134,11 +156,17 @@ impl Ranker<'_> {
     ) -> Result<Vec<f64>> {
         let each = 1 + negatives;
         self.by_blocks(edges.len(), (PAIRS / each).max(1), |block| {
-            let with = |edge: usize| -> Vec<u32> { [edges[edge].1].into_iter().chain(among(edge)).collect() };
+            let with = |edge: usize| -> Vec<u32> {
+                [edges[edge].1].into_iter().chain(among(edge)).collect()
+            };
             let targets = block.clone().into_par_iter().map(with).collect::<Vec<_>>().concat();
-            let sources: Vec<u32> = block.flat_map(|edge| std::iter::repeat_n(edges[edge].0, each)).collect();
+            let sources: Vec<u32> =
+                block.flat_map(|edge| std::iter::repeat_n(edges[edge].0, each)).collect();
             let scores = self.scores_of([&sources, &targets])?;
-            Ok(scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..])).collect())
+            Ok(scores
+                .chunks_exact(each)
+                .map(|scores| rank_of_positive(scores[0], &scores[1..]))
+                .collect())
         })
     }
 
@@ -146,12 +174,19 @@ impl Ranker<'_> {
     fn scores_of(&self, [sources, targets]: [&[u32]; 2]) -> Result<Vec<f32>> {
         match &self.by {
             ScoredBy::Model(scorer, rows, dim) => scorer.scores(rows, *dim, [sources, targets]),
-            ScoredBy::Popularity(graph) => Ok(targets.iter().map(|&v| graph.degree(v) as f32).collect()),
+            ScoredBy::Popularity(graph) => {
+                Ok(targets.iter().map(|&v| graph.degree(v) as f32).collect())
+            }
         }
     }
 
     /// Results of `work` for each of `count` items, in blocks of `size`.
-    fn by_blocks<T>(&self, count: usize, size: usize, work: impl Fn(Range<usize>) -> Result<Vec<T>>) -> Result<Vec<T>> {
+    fn by_blocks<T>(
+        &self,
+        count: usize,
+        size: usize,
+        work: impl Fn(Range<usize>) -> Result<Vec<T>>,
+    ) -> Result<Vec<T>> {
         let mut found = Vec::with_capacity(count);
         for start in (0..count).step_by(size) {
             check_stop(self.stop)?;
@@ -178,7 +213,8 @@ fn negatives(
     source: u32,
     target: u32,
 ) -> impl Iterator<Item = u32> {
-    let key = StreamKey { step: target, layer: 1, ..StreamKey::new(config.edge_seed, Stream::Negatives) };
+    let key =
+        StreamKey { step: target, layer: 1, ..StreamKey::new(config.edge_seed, Stream::Negatives) };
     let (mut draws, others) = (Draws::new(&key, source), kinds.of(target));
     let mut draw = move || others.start + draws.below(others.len() as u32);
     (0..config.eval_negatives).map(move |_| {

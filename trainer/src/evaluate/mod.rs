@@ -1,17 +1,19 @@
-//! Scores of the valid and test splits, by exact inference, or over sampled neighbourhoods (`--eval-fanouts`).
+//! Scores of the valid and test splits, by exact inference, or over sampled neighbourhoods
+//! (`--eval-fanouts`).
 //!
-//! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread computes on that rank's
-//! device, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So an error or a
-//! stop happens on rank 0, and reaches the others as usual. Scores are counted as chunks come in, in the order of the
-//! vertices.
-//! With one process per rank, only rank 0 evaluates, with the threads of its process or its GPU. On shards of a dataset
-//! it lacks the rows for that: there all ranks evaluate together, each its own vertices, and add up their
-//! counts.
+//! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread
+//! computes on that rank's device, with a copy of rank 0's parameters, while the rank's own thread
+//! waits as in a collective. So an error or a stop happens on rank 0, and reaches the others as
+//! usual. Scores are counted as chunks come in, in the order of the vertices. With one process per
+//! rank, only rank 0 evaluates, with the threads of its process or its GPU. On shards of a dataset
+//! it lacks the rows for that: there all ranks evaluate together, each its own vertices, and add up
+//! their counts.
 //!
-//! Why processes share the work on shards only: each would keep a table of all hidden rows. On a host with eight GPUs
-//! that is eight times the memory of one evaluation, and the table of a large graph fills the host. All rows of all
-//! layers would also go from each process to all others. Threads share one table. Graphs whose rows fit every GPU, on
-//! several hosts, could gain: there `gsplit infer` can score checkpoints during training.
+//! Why processes share the work on shards only: each would keep a table of all hidden rows. On a
+//! host with eight GPUs that is eight times the memory of one evaluation, and the table of a large
+//! graph fills the host. All rows of all layers would also go from each process to all others.
+//! Threads share one table. Graphs whose rows fit every GPU, on several hosts, could gain: there
+//! `gsplit infer` can score checkpoints during training.
 
 mod baseline;
 mod links;
@@ -34,7 +36,9 @@ use crate::task::{NodeTask, Task};
 /// Number of rows that [`evaluate`] computes; `None` if there is nothing to score.
 fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     let last = match &job.task {
-        Task::Nodes(_) => [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum(),
+        Task::Nodes(_) => {
+            [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum()
+        }
         Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
         Task::Links(_) => job.graph.num_vertices(),
     };
@@ -42,14 +46,20 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     (last > 0).then(|| (job.graph.num_vertices() * below + last) as u64)
 }
 
-/// Scores the existing valid and test splits with the model of `team`; a score is `None` if it is undefined.
+/// Scores the existing valid and test splits with the model of `team`; a score is `None` if it is
+/// undefined.
 pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
     if let (Some(fanouts), Task::Nodes(task)) = (&job.config.run.eval_fanouts, &job.task) {
         let mut scores = Tally::new(job, task)?;
         // All workers together hold as much as one training mini-batch.
         let chunk = job.config.data.batch_size.div_ceil(team.places().len());
-        let pass =
-            SampledInference { graph: job.graph, fanouts, seed: job.config.run.seed, chunk, stop: job.hooks.stop };
+        let pass = SampledInference {
+            graph: job.graph,
+            fanouts,
+            seed: job.config.run.seed,
+            chunk,
+            stop: job.hooks.stop,
+        };
         let wanted = scores.scores.vertices();
         pass.run(&mut team, &wanted, stage, &mut |chunk| {
             scores.push(chunk.vertices, chunk.rows);
@@ -67,7 +77,14 @@ pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<
     let task = match &job.task {
         Task::Nodes(task) => task,
         Task::Links(links) => {
-            let scores = links::evaluate(&mut pass, links, &job.whole, &job.config.data.task, job.metric, stage)?;
+            let scores = links::evaluate(
+                &mut pass,
+                links,
+                &job.whole,
+                &job.config.data.task,
+                job.metric,
+                stage,
+            )?;
             return Ok(Evaluation { scores, ..Evaluation::default() });
         }
     };
@@ -118,8 +135,8 @@ impl<'j> Tally<'j> {
     }
 }
 
-/// Like [`evaluate`], by all ranks of `comm`: each has only the rows of its own vertices, with its `model` and
-/// `source`. For node classification. Every rank returns the scores. Collective.
+/// Like [`evaluate`], by all ranks of `comm`: each has only the rows of its own vertices, with its
+/// `model` and `source`. For node classification. Every rank returns the scores. Collective.
 fn evaluate_owned(
     model: &Model,
     source: &FeatureSource<'_>,

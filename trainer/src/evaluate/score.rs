@@ -14,7 +14,8 @@ use crate::ranks::comms::Comms;
 use crate::report::EpochReport;
 use crate::run::setup::Run;
 
-/// Scores if it is due; returns the classes' scores. Rank 0 only, while the others wait; for a shard all, collectively.
+/// Scores if it is due; returns the classes' scores. Rank 0 only, while the others wait; for a
+/// shard all, collectively.
 pub fn score(
     run: &Run<'_>,
     report: &mut EpochReport,
@@ -23,7 +24,8 @@ pub fn score(
 ) -> Result<Option<Vec<SplitScores>>> {
     let (job, config) = (run.job, run.job.config);
     let last = report.epoch == config.run.epochs;
-    let due = config.run.eval_every > 0 && (last || report.epoch.is_multiple_of(config.run.eval_every));
+    let due =
+        config.run.eval_every > 0 && (last || report.epoch.is_multiple_of(config.run.eval_every));
     let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(None) };
     let started = Instant::now();
     let stage = run.stage(comms.all(), "evaluate", total, "vertices");

@@ -1,25 +1,28 @@
 //! The shuffle of a layer with rows on a GPU, and its index if vertices are on the GPU too.
 //!
-//! Returns: the result of the exchange on the host, to the bit, on the GPU. Idea: rows to send are gathered on the GPU,
-//! and only these cross to other ranks, from GPU to GPU if the communicator supports it, otherwise via the host.
-//! Gradients that come back are added to the GPU's own, own first, then by rank, without atomics.
-//! Rows of bf16 and f16 are sent unchanged, 2 bytes per value, and so are their gradients, each rounded by the rank that
-//! computed it; their sum is taken in f32 and rounded once. Forwards nothing is rounded that one rank alone would not
-//! round, so every rank reads the rows that a single one would; backwards the gradient of a row that ranks share is
-//! rounded once on each, while without ranks it is rounded once in total. Loss and logits of a step therefore equal those
-//! of one rank except for the order of sums, and gradients except for one rounding of bf16 or f16 per rank and layer.
-//! Cost: one read and write of each row that crosses. The host waits for the other ranks' threads, and for the
-//! rows themselves if they go via the host or over NCCL.
+//! Returns: the result of the exchange on the host, to the bit, on the GPU. Idea: rows to send are
+//! gathered on the GPU, and only these cross to other ranks, from GPU to GPU if the communicator
+//! supports it, otherwise via the host. Gradients that come back are added to the GPU's own, own
+//! first, then by rank, without atomics. Rows of bf16 and f16 are sent unchanged, 2 bytes per
+//! value, and so are their gradients, each rounded by the rank that computed it; their sum is taken
+//! in f32 and rounded once. Forwards nothing is rounded that one rank alone would not round, so
+//! every rank reads the rows that a single one would; backwards the gradient of a row that ranks
+//! share is rounded once on each, while without ranks it is rounded once in total. Loss and logits
+//! of a step therefore equal those of one rank except for the order of sums, and gradients except
+//! for one rounding of bf16 or f16 per rank and layer. Cost: one read and write of each row that
+//! crosses. The host waits for the other ranks' threads, and for the rows themselves if they go via
+//! the host or over NCCL.
 //!
-//! If the mixed frontier is on the GPU, so is the index, which equals that of the host. Vertices go from GPU to GPU as
-//! rows do, and only counts come to the host: the number of vertices by owner, with the sizes of the sampled layer, and
-//! the size of the local frontier, with the counts of the next ([`Shuffling`]).
+//! If the mixed frontier is on the GPU, so is the index, which equals that of the host. Vertices go
+//! from GPU to GPU as rows do, and only counts come to the host: the number of vertices by owner,
+//! with the sizes of the sampled layer, and the size of the local frontier, with the counts of the
+//! next ([`Shuffling`]).
 
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceOwners, DeviceScatter, DeviceShuffle, DeviceSlice, DeviceSplit, Gpu, GpuError,
-    device_all_to_all_v, gather_on_device,
+    Communicator, DeviceOwners, DeviceScatter, DeviceShuffle, DeviceSlice, DeviceSplit, Gpu,
+    GpuError, device_all_to_all_v, gather_on_device,
 };
 use gsplit_sample::RowCounts;
 use tch::{Device, Tensor};
@@ -36,7 +39,8 @@ pub struct Shuffling {
 }
 
 impl Shuffling {
-    /// Asks the owners of the vertices of `split` for those needed here; `number` indexes the received requests. Collective.
+    /// Asks the owners of the vertices of `split` for those needed here; `number` indexes the
+    /// received requests. Collective.
     pub fn ask(
         gpu: &Gpu,
         comm: &dyn Communicator,
@@ -45,7 +49,14 @@ impl Shuffling {
     ) -> Result<Self> {
         let counts = RowCounts::tell(comm, &split.counts)?;
         let mut asked = gpu.alloc(counts.num_sent())?;
-        device_all_to_all_v(comm, gpu, split.needed()?, &counts.receive, &mut asked.slice_mut(), &counts.send)?;
+        device_all_to_all_v(
+            comm,
+            gpu,
+            split.needed()?,
+            &counts.receive,
+            &mut asked.slice_mut(),
+            &counts.send,
+        )?;
         Ok(Self { counts, index: number(asked.slice())? })
     }
 
@@ -83,7 +94,8 @@ impl Exchange {
         shuffling.of(rows)
     }
 
-    /// The positions to which backward adds rows on the GPU and the number of rows, unless [prepared](Exchange::prepare).
+    /// The positions to which backward adds rows on the GPU and the number of rows, unless
+    /// [prepared](Exchange::prepare).
     pub(crate) fn added_to(&self, gpu: &Gpu) -> Result<Option<(DeviceSlice<'_, u32>, usize)>> {
         let Self::Shuffle(shuffle) = self else { return Ok(None) };
         match shuffle.onto.get() {
@@ -109,9 +121,17 @@ impl Shuffle {
         read: &mut Tensor,
         dim: usize,
     ) -> Result<()> {
-        let (own, mut received) = device_values_mut_of::<T>(device, read)?.split_at(self.rows * dim)?;
+        let (own, mut received) =
+            device_values_mut_of::<T>(device, read)?.split_at(self.rows * dim)?;
         let mut sent = gpu.alloc::<T>(self.asked.len() * dim)?;
-        gather_on_device(gpu, own.as_slice(), None, self.asked.on_gpu(gpu)?, dim, &mut sent.slice_mut())?;
+        gather_on_device(
+            gpu,
+            own.as_slice(),
+            None,
+            self.asked.on_gpu(gpu)?,
+            dim,
+            &mut sent.slice_mut(),
+        )?;
         let [send, receive] = self.counts.values(dim);
         Ok(device_all_to_all_v(comm, gpu, sent.slice(), &send, &mut received, &receive)?)
     }
@@ -124,10 +144,18 @@ impl Shuffle {
         gradient: &mut Tensor,
         dim: usize,
     ) -> Result<()> {
-        let (mut own, others) = device_values_mut_of::<T>(device, gradient)?.split_at(self.rows * dim)?;
+        let (mut own, others) =
+            device_values_mut_of::<T>(device, gradient)?.split_at(self.rows * dim)?;
         let mut received = gpu.alloc::<T>(self.asked.len() * dim)?;
         let [send, receive] = self.counts.values(dim);
-        device_all_to_all_v(comm, gpu, others.as_slice(), &receive, &mut received.slice_mut(), &send)?;
+        device_all_to_all_v(
+            comm,
+            gpu,
+            others.as_slice(),
+            &receive,
+            &mut received.slice_mut(),
+            &send,
+        )?;
         let onto = match self.onto.get() {
             Some(onto) => onto,
             None => {

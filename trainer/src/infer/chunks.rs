@@ -1,8 +1,9 @@
-//! Chunks of a layer's vertices, each with a bounded number of edges. Workers take the next chunk when they are free,
-//! and chunks are passed to the callback in the order of their vertices.
+//! Chunks of a layer's vertices, each with a bounded number of edges. Workers take the next chunk
+//! when they are free, and chunks are passed to the callback in the order of their vertices.
 //!
-//! The bounds of chunks depend only on the graph and the memory limit, so each row is computed in the same chunk by any
-//! number of workers. A worker that takes a chunk also gets the output slot for its rows.
+//! The bounds of chunks depend only on the graph and the memory limit, so each row is computed in
+//! the same chunk by any number of workers. A worker that takes a chunk also gets the output slot
+//! for its rows.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -43,12 +44,18 @@ impl<'a> Chunk<'a> {
         let width = self.rows.len() / self.vertices.len().max(1);
         match columns == (0..width) {
             true => self.rows.into(),
-            false => self.rows.chunks_exact(width.max(1)).flat_map(|row| &row[columns.clone()]).copied().collect(),
+            false => self
+                .rows
+                .chunks_exact(width.max(1))
+                .flat_map(|row| &row[columns.clone()])
+                .copied()
+                .collect(),
         }
     }
 }
 
-/// Callback that receives chunks, one at a time and in the order of their vertices, on any worker's thread.
+/// Callback that receives chunks, one at a time and in the order of their vertices, on any worker's
+/// thread.
 pub type Visit<'v> = dyn FnMut(Chunk<'_>) -> Result<()> + Send + 'v;
 
 /// Bounds of the chunks of a layer.
@@ -138,8 +145,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'t, T: Cell> Chunks<'t, T> {
-    /// Divides `bounds` into chunks, with `slots` for their rows and the rows' width, and the callback `visit`.
-    pub fn new(bounds: Bounds<'t>, slots: Option<(Slots<'t, T>, usize)>, visit: Option<&'t mut Visit<'t>>) -> Self {
+    /// Divides `bounds` into chunks, with `slots` for their rows and the rows' width, and the
+    /// callback `visit`.
+    pub fn new(
+        bounds: Bounds<'t>,
+        slots: Option<(Slots<'t, T>, usize)>,
+        visit: Option<&'t mut Visit<'t>>,
+    ) -> Self {
         Self {
             bounds,
             left: Mutex::new(Left { number: 0, start: 0, slots }),
@@ -157,13 +169,17 @@ impl<'t, T: Cell> Chunks<'t, T> {
         }
         let number = left.number;
         (left.number, left.start) = (number + 1, range.end);
-        let slot = left.slots.as_mut().map(|(slots, width)| slots.take(range.len() * *width)).transpose()?;
+        let slot = left
+            .slots
+            .as_mut()
+            .map(|(slots, width)| slots.take(range.len() * *width))
+            .transpose()?;
         drop(left);
         Ok(Some(Claim { number, vertices: range.map(|at| self.bounds.vertex(at)).collect(), slot }))
     }
 
-    /// Lets a worker compute the rows of chunk after chunk of `layer`, at `place`, until none is left or another worker has `failed`.
-    /// `stage` counts their vertices.
+    /// Lets a worker compute the rows of chunk after chunk of `layer`, at `place`, until none is
+    /// left or another worker has `failed`. `stage` counts their vertices.
     pub fn work(
         &self,
         layer: usize,
@@ -183,14 +199,19 @@ impl<'t, T: Cell> Chunks<'t, T> {
             let is_shown = lock(&self.turn).visit.is_some();
             if is_shown {
                 let rows = on_host(&rows)?;
-                self.show(number, Chunk { layer, vertices: &vertices, rows: values(&rows)? }, failed)?;
+                self.show(
+                    number,
+                    Chunk { layer, vertices: &vertices, rows: values(&rows)? },
+                    failed,
+                )?;
             }
             stage.advance(vertices.len() as u64);
         }
         Ok(())
     }
 
-    /// Passes chunk `number` to the callback after all chunks before it; does nothing once another worker has `failed`.
+    /// Passes chunk `number` to the callback after all chunks before it; does nothing once another
+    /// worker has `failed`.
     fn show(&self, number: usize, chunk: Chunk<'_>, failed: &AtomicBool) -> Result<()> {
         let mut turn = lock(&self.turn);
         while turn.number != number {

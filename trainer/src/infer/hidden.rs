@@ -1,12 +1,14 @@
-//! Rows of a finished layer, for the layer above. They are kept in the memory of the GPUs that compute if each has room
-//! for all of them, else in the host's memory if they fit, else in a mapped file.
+//! Rows of a finished layer, for the layer above. They are kept in the memory of the GPUs that
+//! compute if each has room for all of them, else in the host's memory if they fit, else in a
+//! mapped file.
 //!
-//! Workers write concurrently: the output is handed out in consecutive [`Slot`]s, and one worker writes each slot. With
-//! several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own. The layers above
-//! then read rows from local memory: a row is read once per edge and chunk, but written once. Rows have the element
-//! type of the place's rows, as in training, and are read as f32.
-//! The file has no name, so it disappears with the map, however the process ends. GPUs read rows in the host's memory
-//! over the bus if the driver can pin them; otherwise the host gathers them.
+//! Workers write concurrently: the output is handed out in consecutive [`Slot`]s, and one worker
+//! writes each slot. With several GPUs each chunk is copied to all of them, by the driver, on a
+//! stream of the target's own. The layers above then read rows from local memory: a row is read
+//! once per edge and chunk, but written once. Rows have the element type of the place's rows, as in
+//! training, and are read as f32. The file has no name, so it disappears with the map, however the
+//! process ends. GPUs read rows in the host's memory over the bus if the driver can pin them;
+//! otherwise the host gathers them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
 use gsplit_kernels::{
-    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen, gather_f32,
-    gather_on_device, gather_rows,
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen,
+    gather_f32, gather_on_device, gather_rows,
 };
 use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
@@ -55,7 +57,8 @@ impl<T: Pod> Drop for HiddenOnGpu<T> {
     }
 }
 
-/// Zeroed room for values in the host's memory; the system provides each page when it is first written.
+/// Zeroed room for values in the host's memory; the system provides each page when it is first
+/// written.
 pub struct InMemory(Vec<u32>, usize);
 
 /// Rows of all vertices, one after the other: written slot by slot, then read.
@@ -75,7 +78,9 @@ impl<T: Cell> Hidden<T> {
             Self::Device(_) => &[],
             Self::Memory(InMemory(words, len)) => &bytemuck::cast_slice(words)[..*len],
             // Maps begin at a page, so they are aligned.
-            Self::File(.., map) => map.as_ref().map_or(&[], |map| bytemuck::try_cast_slice(map).unwrap_or_default()),
+            Self::File(.., map) => {
+                map.as_ref().map_or(&[], |map| bytemuck::try_cast_slice(map).unwrap_or_default())
+            }
         }
     }
 
@@ -108,9 +113,13 @@ impl<T: Cell> HiddenReader<'_, T> {
         let shape = [vertices.len() as i64, dim as i64];
         if let Self::Host(values) = self {
             let mut rows = Buffer::new(vertices.len() * dim)?;
-            let row = |v: u32| values.get(v as usize * dim..).and_then(|row| row.get(..dim)).unwrap_or_default();
+            let row = |v: u32| {
+                values.get(v as usize * dim..).and_then(|row| row.get(..dim)).unwrap_or_default()
+            };
             match bytemuck::try_cast_slice(values) {
-                Ok(values) if T::KIND == Kind::Float => gather_f32(values, dim, vertices, rows.as_mut_slice())?,
+                Ok(values) if T::KIND == Kind::Float => {
+                    gather_f32(values, dim, vertices, rows.as_mut_slice())?
+                }
                 _ => gather_rows(row, vertices, dim, rows.as_mut_slice())?,
             }
             return place.bring(&rows.into_tensor(&shape)?);
@@ -120,7 +129,14 @@ impl<T: Cell> HiddenReader<'_, T> {
         let vertices = gpu.upload(vertices)?;
         let mut rows = Tensor::f_empty(shape, (Kind::Float, *device))?;
         let table = self.seen_by(gpu)?.ok_or_else(elsewhere)?;
-        gather_on_device(gpu, table, None, vertices.slice(), dim, &mut device_values_mut(*device, &mut rows)?)?;
+        gather_on_device(
+            gpu,
+            table,
+            None,
+            vertices.slice(),
+            dim,
+            &mut device_values_mut(*device, &mut rows)?,
+        )?;
         Ok(rows)
     }
 
@@ -139,8 +155,8 @@ fn table_of<'a, T: Pod>(tables: &'a [HiddenOnGpu<T>], gpu: &Gpu) -> Option<&'a H
 }
 
 impl<T: Cell> Hidden<T> {
-    /// Allocates `len` values in `home`, for workers at `places`; falls back to the host's memory if a GPU has less
-    /// memory left than it reported.
+    /// Allocates `len` values in `home`, for workers at `places`; falls back to the host's memory
+    /// if a GPU has less memory left than it reported.
     pub fn begin(home: Home<'_>, places: &[Place], len: usize) -> Result<Self> {
         // The GPU that computes a row sends it to all others.
         link(places)?;
@@ -163,7 +179,9 @@ impl<T: Cell> Hidden<T> {
         let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
         let refused = |_| {
             let remedy = "pass --eval-every 0, and run `gsplit infer` afterwards";
-            Error::Option(format!("--eval-every: evaluation takes {gib:.0} GiB, more than there is: {remedy}"))
+            Error::Option(format!(
+                "--eval-every: evaluation takes {gib:.0} GiB, more than there is: {remedy}"
+            ))
         };
         let words = len.saturating_mul(size_of::<T>()).div_ceil(size_of::<u32>());
         attempt(|| Vec::<u32>::new().try_reserve_exact(words)).map_err(refused)?;
@@ -174,11 +192,14 @@ impl<T: Cell> Hidden<T> {
     pub fn slots(&mut self) -> Slots<'_, T> {
         match self {
             Self::Device(tables) => {
-                let slots =
-                    tables.iter_mut().map(|HiddenOnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
+                let slots = tables.iter_mut().map(|HiddenOnGpu { gpu, rows, arriving }| {
+                    (&*gpu, &*arriving, rows.slice_mut())
+                });
                 Slots::Device(slots.collect())
             }
-            Self::Memory(InMemory(words, len)) => Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len]),
+            Self::Memory(InMemory(words, len)) => {
+                Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len])
+            }
             Self::File(path, file, _) => Slots::File { path, file, next: 0 },
         }
     }
@@ -187,7 +208,9 @@ impl<T: Cell> Hidden<T> {
     pub fn finish(mut self) -> Result<Self> {
         match &mut self {
             // Computations started on these GPUs from now on wait for the rows that arrive.
-            Self::Device(tables) => tables.iter().try_for_each(|table| table.gpu.wait_for(&table.arriving))?,
+            Self::Device(tables) => {
+                tables.iter().try_for_each(|table| table.gpu.wait_for(&table.arriving))?
+            }
             Self::Memory(_) => {}
             Self::File(path, file, map) => *map = Some(MappedFile::of(path, file)?),
         }
@@ -244,7 +267,8 @@ impl<'t, T: Cell> Slots<'t, T> {
             Self::Memory(rest) => {
                 let (what, left) = ("values of a layer that are left", rest.len());
                 let halves = std::mem::take(rest).split_at_mut_checked(len);
-                let (part, behind) = halves.ok_or(KernelError::Length { what, expected: left, got: len })?;
+                let (part, behind) =
+                    halves.ok_or(KernelError::Length { what, expected: left, got: len })?;
                 *rest = behind;
                 Ok(Slot::Memory(part))
             }
@@ -292,7 +316,8 @@ impl<T: Cell> Slot<'_, T> {
             (Self::File(path, file, start), _) => {
                 let mut bytes = vec![0; rows.numel() * size_of::<T>()];
                 rows.f_copy_data_u8(&mut bytes, rows.numel())?;
-                file.write_all_at(&bytes, start * size_of::<T>() as u64).map_err(StoreError::io(path))?;
+                file.write_all_at(&bytes, start * size_of::<T>() as u64)
+                    .map_err(StoreError::io(path))?;
             }
         }
         Ok(())

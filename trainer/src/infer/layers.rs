@@ -1,19 +1,21 @@
-//! Exact inference, layer by layer: the result of a forward pass over the whole graph with all neighbours.
+//! Exact inference, layer by layer: the result of a forward pass over the whole graph with all
+//! neighbours.
 //!
-//! Returns: the rows of the requested layers, chunk by chunk in the order of the vertices.
-//! Input: a model at each place that computes, all on the host or all on GPUs, and a graph with its features.
-//! Idea: a layer is computed for all vertices before the next one begins, so nothing is computed twice. Vertices go
-//! through a layer in chunks of bounded edges. A chunk is relabelled as in training, so both run the same layer code.
-//! Workers take the next chunk when they are free and write rows to one table; the layer ends when all chunks are done.
-//! If the rows of two layers do not fit the memory, finished layers are kept in a mapped file.
-//! On a GPU the host relabels and sends edges. Every GPU keeps all rows of finished layers if they fit half of its free
-//! memory. The host waits only for rows that a callback reads, so it prepares a chunk while another is computed.
-//! Cost: one pass over the edges per layer, and one row read from memory or disk per edge and chunk. Memory: a chunk's
-//! rows per worker, and 4 · n · (width below + width above) bytes if they fit (half of that for rows of bf16 or f16, on
-//! GPUs); on each GPU if the rows are on GPUs.
-//! Results do not depend on the number of workers and threads, the storage of the rows, or the budget. Below a few
-//! hundred megabytes per worker chunks get smaller; a layer chooses the cheaper order of its products and sums by a
-//! [`typical_chunk`], which is the same for every budget.
+//! Returns: the rows of the requested layers, chunk by chunk in the order of the vertices. Input: a
+//! model at each place that computes, all on the host or all on GPUs, and a graph with its
+//! features. Idea: a layer is computed for all vertices before the next one begins, so nothing is
+//! computed twice. Vertices go through a layer in chunks of bounded edges. A chunk is relabelled as
+//! in training, so both run the same layer code. Workers take the next chunk when they are free and
+//! write rows to one table; the layer ends when all chunks are done. If the rows of two layers do
+//! not fit the memory, finished layers are kept in a mapped file. On a GPU the host relabels and
+//! sends edges. Every GPU keeps all rows of finished layers if they fit half of its free memory.
+//! The host waits only for rows that a callback reads, so it prepares a chunk while another is
+//! computed. Cost: one pass over the edges per layer, and one row read from memory or disk per edge
+//! and chunk. Memory: a chunk's rows per worker, and 4 · n · (width below + width above) bytes if
+//! they fit (half of that for rows of bf16 or f16, on GPUs); on each GPU if the rows are on GPUs.
+//! Results do not depend on the number of workers and threads, the storage of the rows, or the
+//! budget. Below a few hundred megabytes per worker chunks get smaller; a layer chooses the cheaper
+//! order of its products and sums by a [`typical_chunk`], which is the same for every budget.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +30,8 @@ use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, sharing, with_row};
 use crate::{Error, Result};
 
-/// Matrices of a chunk that a layer may hold at once: rows read, transformed rows, scores and sums, rows returned.
+/// Matrices of a chunk that a layer may hold at once: rows read, transformed rows, scores and sums,
+/// rows returned.
 const COPIES: u64 = 4;
 /// Additional bytes per edge or vertex, for positions and the arrays that they are computed from.
 const POSITIONS: u64 = 32;
@@ -40,7 +43,8 @@ pub struct Room<'a> {
     pub bytes: u64,
     /// Folder for finished layers that do not fit.
     pub scratch: Option<&'a Path>,
-    /// Bytes of the GPU's memory, half of them for finished layers; four fifths of the free memory when `None`.
+    /// Bytes of the GPU's memory, half of them for finished layers; four fifths of the free memory
+    /// when `None`.
     pub device_bytes: Option<u64>,
     /// Remedy to name when a GPU is out of memory.
     pub remedy: &'static str,
@@ -61,15 +65,16 @@ fn row_of(width: u64) -> u64 {
     COPIES * size_of::<f32>() as u64 * width + POSITIONS
 }
 
-/// Least [`Room::bytes`] for `workers` to run `model`, which reads `features` values per vertex, over `graph`; a chunk
-/// has at least all in-edges of one vertex.
+/// Least [`Room::bytes`] for `workers` to run `model`, which reads `features` values per vertex,
+/// over `graph`; a chunk has at least all in-edges of one vertex.
 pub fn least_room(model: &Model, features: usize, graph: &Graph<'_>, workers: u64) -> u64 {
     let largest = graph.indptr.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let widths = (0..model.num_layers()).map(|layer| model.out_dim(layer)).chain([features]);
     (largest + 1).saturating_mul(row_of(widths.max().unwrap_or(0) as u64) * 2 * workers)
 }
 
-/// Number of targets, sources and edges of the chunk that begins in the middle of `graph`, with unlimited memory.
+/// Number of targets, sources and edges of the chunk that begins in the middle of `graph`, with
+/// unlimited memory.
 pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
     let bounds = Bounds { graph: *graph, wanted: None, limit: Limit::Rows(u64::MAX) };
     let vertices: Vec<u32> = bounds.chunk_at(bounds.count() / 2).map(|at| at as u32).collect();
@@ -95,21 +100,29 @@ pub struct LayerWise<'a> {
     graph: Graph<'a>,
     typical: [usize; 3],
     room: Room<'a>,
-    /// Bytes of the GPU with the least memory, and the most workers that share one, if the model is on GPUs.
+    /// Bytes of the GPU with the least memory, and the most workers that share one, if the model is
+    /// on GPUs.
     device: Option<(u64, u64)>,
     stop: Option<&'static AtomicBool>,
 }
 
 impl<'a> LayerWise<'a> {
-    /// Prepares the model of `team` to run over `graph`. `stop` becomes true when the run shall stop.
-    pub fn new(team: Team<'a>, graph: Graph<'a>, room: Room<'a>, stop: Option<&'static AtomicBool>) -> Result<Self> {
+    /// Prepares the model of `team` to run over `graph`. `stop` becomes true when the run shall
+    /// stop.
+    pub fn new(
+        team: Team<'a>,
+        graph: Graph<'a>,
+        room: Room<'a>,
+        stop: Option<&'static AtomicBool>,
+    ) -> Result<Self> {
         let mut device = None;
         for (gpu, workers) in sharing(&team.places()) {
             let bytes = match room.device_bytes {
                 Some(bytes) => bytes,
                 None => {
                     let (free, total) = gpu.memory()?;
-                    // Memory that torch and the driver's pool keep for later counts as used, but is reused.
+                    // Memory that torch and the driver's pool keep for later counts as used, but is
+                    // reused.
                     free.max(total / 8) / 5 * 4
                 }
             };
@@ -123,8 +136,9 @@ impl<'a> LayerWise<'a> {
         self.team.model()
     }
 
-    /// Runs all layers; passes every chunk of the layers from `lowest` on to `visit`. The last layer computes only the
-    /// `wanted` vertices, ascending, or all when `None`; the layers below cover all. `stage` counts [`Self::num_rows`].
+    /// Runs all layers; passes every chunk of the layers from `lowest` on to `visit`. The last
+    /// layer computes only the `wanted` vertices, ascending, or all when `None`; the layers below
+    /// cover all. `stage` counts [`Self::num_rows`].
     pub fn run(
         &mut self,
         lowest: usize,
@@ -132,24 +146,34 @@ impl<'a> LayerWise<'a> {
         stage: &dyn Stage,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, lowest, visit).map(drop))
+        with_row!(self.model().place().row_kind(), |T| self
+            .layers::<T>(wanted, None, stage, lowest, visit)
+            .map(drop))
     }
 
-    /// Runs all layers and returns the rows of the last, f32 `[vertices, width]`, in the host's memory, or on disk if
-    /// its room is bounded and they take more. `stage` counts [`Self::num_rows`].
+    /// Runs all layers and returns the rows of the last, f32 `[vertices, width]`, in the host's
+    /// memory, or on disk if its room is bounded and they take more. `stage` counts
+    /// [`Self::num_rows`].
     pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden<f32>>> {
         let lowest = self.model().num_layers();
-        let bytes =
-            (self.graph.num_vertices() * self.model().out_dim(self.model().num_layers() - 1) * size_of::<f32>()) as u64;
+        let bytes = (self.graph.num_vertices()
+            * self.model().out_dim(self.model().num_layers() - 1)
+            * size_of::<f32>()) as u64;
         let home = match self.room.scratch.filter(|_| bytes > self.room.bytes / 2) {
             Some(folder) => Home::Disk(folder),
             None => Home::Memory,
         };
-        with_row!(self.model().place().row_kind(), |T| self
-            .layers::<T>(None, Some(home), stage, lowest, &mut |_| Ok(())))
+        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(
+            None,
+            Some(home),
+            stage,
+            lowest,
+            &mut |_| Ok(())
+        ))
     }
 
-    /// Runs all layers, with rows of `T` between them; returns the rows of the last layer if `last` is given.
+    /// Runs all layers, with rows of `T` between them; returns the rows of the last layer if `last`
+    /// is given.
     fn layers<T: Cell>(
         &mut self,
         wanted: Option<&[u32]>,
@@ -161,8 +185,10 @@ impl<'a> LayerWise<'a> {
         let (top, home, remedy) = (self.model().num_layers() - 1, self.home(), self.room.remedy);
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {
-            let visit: Option<&mut Visit<'_>> = if layer >= lowest { Some(&mut *visit) } else { None };
-            let finished = self.layer::<T, T>(layer, below.as_ref(), None, Some(home), stage, visit);
+            let visit: Option<&mut Visit<'_>> =
+                if layer >= lowest { Some(&mut *visit) } else { None };
+            let finished =
+                self.layer::<T, T>(layer, below.as_ref(), None, Some(home), stage, visit);
             below = finished.map_err(|error| error.of_inference(layer + 1, remedy))?;
         }
         let visit = if top >= lowest { Some(visit) } else { None };
@@ -186,7 +212,8 @@ impl<'a> LayerWise<'a> {
         let begin = |home| Hidden::begin(home, &self.team.places(), bounds.count() * out_dim);
         let mut above: Option<Hidden<A>> = home.map(begin).transpose()?;
         let visit = visit.map(|visit| -> &mut Visit<'_> { visit });
-        let chunks = Chunks::new(bounds, above.as_mut().map(|above| (above.slots(), out_dim)), visit);
+        let chunks =
+            Chunks::new(bounds, above.as_mut().map(|above| (above.slots(), out_dim)), visit);
         let (graph, typical, stop, below) = (self.graph, self.typical, self.stop, below.as_ref());
         self.team.each(|model, source, failed| {
             let (place, input, mut sampler) = (model.place(), model.input(), Sampler::default());
@@ -224,9 +251,15 @@ impl<'a> LayerWise<'a> {
         let model = self.model();
         let hidden = model.num_layers() - 1;
         let widths: Vec<u64> = (0..hidden).map(|layer| model.out_dim(layer) as u64).collect();
-        let widest = widths.windows(2).map(|pair| pair[0] + pair[1]).chain(widths.iter().copied()).max().unwrap_or(0);
-        let bytes = widest
-            .saturating_mul(self.graph.num_vertices() as u64 * model.place().row_kind().elt_size_in_bytes() as u64);
+        let widest = widths
+            .windows(2)
+            .map(|pair| pair[0] + pair[1])
+            .chain(widths.iter().copied())
+            .max()
+            .unwrap_or(0);
+        let bytes = widest.saturating_mul(
+            self.graph.num_vertices() as u64 * model.place().row_kind().elt_size_in_bytes() as u64,
+        );
         match (self.device, self.room.scratch) {
             (Some((device_bytes, _)), _) if bytes <= device_bytes / 2 => Home::Device,
             (_, Some(folder)) if bytes > self.room.bytes / 2 => Home::Disk(folder),
@@ -242,7 +275,8 @@ impl<'a> LayerWise<'a> {
         let on_host = self.team.places().len() as u64;
         // The smaller share per worker decides.
         let of_gpu = device_bytes / on_gpu < self.room.bytes / on_host;
-        let (bytes, workers) = if of_gpu { (device_bytes, on_gpu) } else { (self.room.bytes, on_host) };
+        let (bytes, workers) =
+            if of_gpu { (device_bytes, on_gpu) } else { (self.room.bytes, on_host) };
         let limit = bytes / workers / 2 / row;
         let degrees = self.graph.indptr.windows(2).map(|pair| pair[1] - pair[0]);
         let (largest, v) = degrees.zip(0u32..).max().unwrap_or((0, 0));
@@ -254,13 +288,15 @@ impl<'a> LayerWise<'a> {
             true => Error::Inference {
                 layer: number,
                 what: format!(
-                    "vertex {v} has {largest} in-edges, for which it needs {needed} MiB of the GPU's memory, {} MiB are left",
+                    "vertex {v} has {largest} in-edges, for which it needs {needed} MiB of the \
+                     GPU's memory, {} MiB are left",
                     device_bytes >> 20
                 ),
                 remedy: self.room.remedy,
             },
             false => Error::Option(format!(
-                "--memory: vertex {v} has {largest} in-edges, for which layer {number} needs {needed} MiB beside the \
+                "--memory: vertex {v} has {largest} in-edges, for which layer {number} needs \
+                 {needed} MiB beside the \
                  program's own: raise it"
             )),
         })
@@ -268,7 +304,9 @@ impl<'a> LayerWise<'a> {
 
     /// Width of the rows that `layer` reads.
     fn in_dim(&self, layer: usize) -> usize {
-        layer.checked_sub(1).map_or(self.team.source().table().dim(), |below| self.model().out_dim(below))
+        layer
+            .checked_sub(1)
+            .map_or(self.team.source().table().dim(), |below| self.model().out_dim(below))
     }
 
     /// Flag that becomes true when the run shall stop.

@@ -1,4 +1,5 @@
-//! Inference over a whole graph, on the host or on GPUs, shared by `gsplit infer` and the evaluation during training.
+//! Inference over a whole graph, on the host or on GPUs, shared by `gsplit infer` and the
+//! evaluation during training.
 
 mod chunks;
 mod hidden;

@@ -1,12 +1,14 @@
-//! Exact inference by all ranks together, each over the vertices that it owns: for hosts none of which has all rows.
+//! Exact inference by all ranks together, each over the vertices that it owns: for hosts none of
+//! which has all rows.
 //!
-//! Returns: on each rank, the last layer's rows of its own vertices. Input: a model with the same parameters on every
-//! rank, a graph, the owner of each vertex, and the feature rows of the rank's own vertices.
-//! Idea: layer by layer, like [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks;
-//! each rank computes its own vertices in it. A chunk is sampled with all in-edges, and the rows below are exchanged,
-//! like one layer of a mini-batch. The host samples, also for GPUs.
-//! Cost: one pass over the edges per layer; a row is sent to another rank once per chunk in which that rank reads it.
-//! Memory: a chunk's rows, and the rows of two layers for the own vertices, on the host.
+//! Returns: on each rank, the last layer's rows of its own vertices. Input: a model with the same
+//! parameters on every rank, a graph, the owner of each vertex, and the feature rows of the rank's
+//! own vertices. Idea: layer by layer, like [`LayerWise`](super::LayerWise). A chunk is a range of
+//! vertices, the same on all ranks; each rank computes its own vertices in it. A chunk is sampled
+//! with all in-edges, and the rows below are exchanged, like one layer of a mini-batch. The host
+//! samples, also for GPUs. Cost: one pass over the edges per layer; a row is sent to another rank
+//! once per chunk in which that rank reads it. Memory: a chunk's rows, and the rows of two layers
+//! for the own vertices, on the host.
 
 use std::sync::atomic::AtomicBool;
 
@@ -48,7 +50,8 @@ pub struct OwnedLayers<'a> {
 }
 
 impl<'a> OwnedLayers<'a> {
-    /// Prepares `model` over `graph`, whose vertices belong to ranks of `comm` by `owners`; `source` has the feature rows of the own ones.
+    /// Prepares `model` over `graph`, whose vertices belong to ranks of `comm` by `owners`;
+    /// `source` has the feature rows of the own ones.
     pub fn new(
         model: &'a Model,
         source: &'a FeatureSource<'a>,
@@ -57,8 +60,11 @@ impl<'a> OwnedLayers<'a> {
         comm: &'a dyn Communicator,
         stop: Option<&'static AtomicBool>,
     ) -> Result<Self> {
-        let own: Vec<u32> =
-            (0..).zip(owners).filter(|&(_, &of)| usize::from(of) == comm.rank()).map(|(v, _)| v).collect();
+        let own: Vec<u32> = (0..)
+            .zip(owners)
+            .filter(|&(_, &of)| usize::from(of) == comm.rank())
+            .map(|(v, _)| v)
+            .collect();
         let index = RowIndex::new(owners.len(), &own).map_err(Error::Option)?;
         let sampler = BatchSampler::on_host(Sampler::default(), graph, model.place());
         Ok(Self {
@@ -75,13 +81,24 @@ impl<'a> OwnedLayers<'a> {
         })
     }
 
-    /// Runs all layers and passes the last layer's rows of the own vertices among `wanted` (ascending, the same on all ranks) to
-    /// `visit`. The layers below cover every vertex. `stage` counts the vertices of all ranks, layer by layer. Collective.
-    pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
+    /// Runs all layers and passes the last layer's rows of the own vertices among `wanted`
+    /// (ascending, the same on all ranks) to `visit`. The layers below cover every vertex. `stage`
+    /// counts the vertices of all ranks, layer by layer. Collective.
+    pub fn run(
+        &mut self,
+        wanted: &[u32],
+        stage: &dyn Stage,
+        visit: &mut VisitRows<'_>,
+    ) -> Result<()> {
         with_row!(self.model.place().row_kind(), |T| self.layers::<T>(wanted, stage, visit))
     }
 
-    fn layers<T: Cell>(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
+    fn layers<T: Cell>(
+        &mut self,
+        wanted: &[u32],
+        stage: &dyn Stage,
+        visit: &mut VisitRows<'_>,
+    ) -> Result<()> {
         let top = self.model.num_layers() - 1;
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {
@@ -99,7 +116,8 @@ impl<'a> OwnedLayers<'a> {
         })
     }
 
-    /// Computes `layer` for the own vertices among `wanted`, or all own ones; passes the rows to `keep` by chunks. Collective.
+    /// Computes `layer` for the own vertices among `wanted`, or all own ones; passes the rows to
+    /// `keep` by chunks. Collective.
     fn layer<T: Cell>(
         &mut self,
         layer: usize,
@@ -109,9 +127,11 @@ impl<'a> OwnedLayers<'a> {
         keep: &mut dyn FnMut(&[u32], &tch::Tensor) -> Result<()>,
     ) -> Result<()> {
         let (model, place, comm) = (self.model, self.model.place(), self.comm);
-        let dim = layer.checked_sub(1).map_or(self.source.table().dim(), |below| model.out_dim(below));
+        let dim =
+            layer.checked_sub(1).map_or(self.source.table().dim(), |below| model.out_dim(below));
         let below = below.map(|below| below.reader(place));
-        let (frontiers, all) = (Frontiers::all(Ownership::Map(self.owners), 1), "all".parse::<Fanouts>()?);
+        let (frontiers, all) =
+            (Frontiers::all(Ownership::Map(self.owners), 1), "all".parse::<Fanouts>()?);
         let bounds = Bounds { graph: self.graph, wanted, limit: Limit::Rows(u64::MAX) };
         let mut start = 0;
         while start < bounds.count() {
@@ -121,10 +141,13 @@ impl<'a> OwnedLayers<'a> {
             let vertices = chunk.clone().map(|at| bounds.vertex(at));
             let own: Vec<u32> = vertices.filter(|&v| self.index.row_of(v).is_some()).collect();
             let seeds = Seeds { local: own.clone(), excluded: None };
-            let Sampled { mut layers, input, .. } = sample(&mut self.sampler, seeds, &all, WHOLE, &frontiers, comm)?;
+            let Sampled { mut layers, input, .. } =
+                sample(&mut self.sampler, seeds, &all, WHOLE, &frontiers, comm)?;
             let (sampled, needed) = (layers.remove(0), input.on_host()?);
             let rows = match &below {
-                None => self.source.rows(needed, model.input(), sampled.exchange.rows_received())?,
+                None => {
+                    self.source.rows(needed, model.input(), sampled.exchange.rows_received())?
+                }
                 Some(below) => {
                     let row = |&v: &u32| self.index.row_of(v).map_or(u32::MAX, |row| row as u32);
                     below.rows(place, &needed.iter().map(row).collect::<Vec<_>>(), dim)?
@@ -132,7 +155,8 @@ impl<'a> OwnedLayers<'a> {
             };
             let rows = sampled.exchange.forward_at(place, comm, Some(rows), dim)?;
             if !own.is_empty() {
-                let edges = LayerEdges::made(self.graph, None, sampled.edges, sampled.read).counted_as(self.typical);
+                let edges = LayerEdges::made(self.graph, None, sampled.edges, sampled.read)
+                    .counted_as(self.typical);
                 keep(&own, &model.infer_layer(layer, &edges, Rows::Hidden(&rows))?)?;
             }
             stage.advance(chunk.len() as u64);

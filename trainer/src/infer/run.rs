@@ -9,8 +9,8 @@ use gsplit_kernels::Graph;
 use gsplit_store::memory::Memory;
 use gsplit_store::staging::{Staging, commit_all};
 use gsplit_store::{
-    Checksum, Column, Dataset, Error as StoreError, FeatureTable, Progress, Reading, Split, Unit, hottest_rows,
-    out_degrees,
+    Checksum, Column, Dataset, Error as StoreError, FeatureTable, Progress, Reading, Split, Unit,
+    hottest_rows, out_degrees,
 };
 use serde::{Serialize, Serializer};
 
@@ -51,8 +51,8 @@ pub enum Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Predict {
-    /// The class of the largest logit, in .csv and .parquet by its name if classes have names; where vertices can have
-    /// several, 0 or 1 per class
+    /// The class of the largest logit, in .csv and .parquet by its name if classes have names;
+    /// where vertices can have several, 0 or 1 per class
     Class,
     /// The logits
     Logits,
@@ -67,42 +67,50 @@ pub struct InferConfig {
     /// Folder written by `gsplit train --checkpoint`, or one of the epochs in it
     #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub checkpoint: PathBuf,
-    /// Epoch whose model predicts: best (on the valid split), last, or the number of one that is kept [default: best;
-    /// last if no epoch is the best]
+    /// Epoch whose model predicts: best (on the valid split), last, or the number of one that is
+    /// kept [default: best; last if no epoch is the best]
     #[cfg_attr(feature = "cli", arg(long, value_name = "best|last|N"))]
     pub epoch: Option<ChosenEpoch>,
     /// Vertices to predict and to score
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value = "all"))]
     pub split: Wanted,
-    /// File for the predictions, .csv, .parquet or .npy; with --top for the recommendations, .csv or .parquet
+    /// File for the predictions, .csv, .parquet or .npy; with --top for the recommendations, .csv
+    /// or .parquet
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub out: Option<PathBuf>,
-    /// With a model of links, write to --out for each source the K targets with the highest scores that it has no link to
+    /// With a model of links, write to --out for each source the K targets with the highest scores
+    /// that it has no link to
     #[cfg_attr(feature = "cli", arg(long, value_name = "K", requires = "out"))]
     pub top: Option<u32>,
-    /// File with the original id of a source on each line, to recommend targets for [default: all sources]
+    /// File with the original id of a source on each line, to recommend targets for [default: all
+    /// sources]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", requires = "top"))]
     pub sources: Option<PathBuf>,
     /// Also recommend targets that a source already has a link to
     #[cfg_attr(feature = "cli", arg(long, requires = "top"))]
     pub with_known: bool,
-    /// Form of the predictions; a regression has only one, the number in the unit that it was trained on [default:
-    /// class, in .csv and .parquet together with the probabilities]
+    /// Form of the predictions; a regression has only one, the number in the unit that it was
+    /// trained on [default: class, in .csv and .parquet together with the probabilities]
     #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub predict: Option<Predict>,
-    /// File for the rows that the last product reads, .npy or .parquet: of the last hidden layer, or with
-    /// --jumping-knowledge their combination over all layers (for a model of links, the rows of the last layer)
+    /// File for the rows that the last product reads, .npy or .parquet: of the last hidden layer,
+    /// or with --jumping-knowledge their combination over all layers (for a model of links, the
+    /// rows of the last layer)
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub embeddings: Option<PathBuf>,
-    /// Score: accuracy, micro-f1, macro-f1 or roc-auc; for numbers rmse, mae or r2 [default: as in training]
+    /// Score: accuracy, micro-f1, macro-f1 or roc-auc; for numbers rmse, mae or r2 [default: as in
+    /// training]
     #[cfg_attr(feature = "cli", arg(long))]
     pub metric: Option<Metric>,
-    /// Folder for finished layers that do not fit the memory, and for the dataset of --nodes [default: the folder of
-    /// --out or --embeddings, else the system's for temporary files]
+    /// Folder for finished layers that do not fit the memory, and for the dataset of --nodes
+    /// [default: the folder of --out or --embeddings, else the system's for temporary files]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub scratch: Option<PathBuf>,
     /// Storage that feature rows are read from
-    #[cfg_attr(feature = "cli", arg(long, value_enum, value_name = "PLACE", default_value = "auto"))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_enum, value_name = "PLACE", default_value = "auto")
+    )]
     pub load_features: FeatureStorage,
     /// Replace existing files
     #[cfg_attr(feature = "cli", arg(long))]
@@ -110,11 +118,12 @@ pub struct InferConfig {
     /// Device to compute on
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value = "cpu"))]
     pub device: Device,
-    /// With --device cuda, the numbers of the GPUs that share the work, e.g. 1 or 0,1,2,3 [default: 0]
+    /// With --device cuda, the numbers of the GPUs that share the work, e.g. 1 or 0,1,2,3 [default:
+    /// 0]
     #[cfg_attr(feature = "cli", arg(long, value_name = "N,...", visible_alias = "gpu"))]
     pub gpus: Option<GpuList>,
-    /// Type that factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model
-    /// trained in f16]
+    /// Type that factors of dense products are rounded to [default: as in training, but f32 on a
+    /// CPU for a model trained in f16]
     #[cfg_attr(feature = "cli", arg(long, value_enum))]
     pub dtype: Option<Dtype>,
     /// Digest of everything that decides the output, recorded in the files.
@@ -126,8 +135,9 @@ pub struct InferConfig {
     /// The place of each of `gpus`, whatever the device; chosen by `device` and `gpus` when `None`.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub places: Option<Arc<dyn OwnPlaces>>,
-    /// The program's own layers that the checkpoint was trained with ([`Hooks::layer`](crate::Hooks::layer)).
-    /// The checkpoint does not record which layers its parameters belong to.
+    /// The program's own layers that the checkpoint was trained with
+    /// ([`Hooks::layer`](crate::Hooks::layer)). The checkpoint does not record which layers its
+    /// parameters belong to.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub layer: Option<OwnLayer>,
 }
@@ -145,12 +155,15 @@ impl InferConfig {
                 if self.top.is_some() { &RecommendationFile::FORMATS } else { &PREDICTIONS },
             )?;
         }
-        self.embeddings.iter().try_for_each(|file| OutputFormat::of("--embeddings", file, &EMBEDDINGS).map(drop))
+        self.embeddings
+            .iter()
+            .try_for_each(|file| OutputFormat::of("--embeddings", file, &EMBEDDINGS).map(drop))
     }
 }
 
 /// Formats of predictions.
-const PREDICTIONS: [OutputFormat; 3] = [OutputFormat::Csv, OutputFormat::Parquet, OutputFormat::Npy];
+const PREDICTIONS: [OutputFormat; 3] =
+    [OutputFormat::Csv, OutputFormat::Parquet, OutputFormat::Npy];
 /// Formats of embeddings.
 const EMBEDDINGS: [OutputFormat; 2] = [OutputFormat::Npy, OutputFormat::Parquet];
 
@@ -179,9 +192,11 @@ pub struct InferSummary {
     pub multi_label: bool,
     /// Metric of the scores.
     pub metric: Option<Metric>,
-    /// Split and score, `None` if it is undefined; empty if the dataset has no labels of the model's classes.
+    /// Split and score, `None` if it is undefined; empty if the dataset has no labels of the
+    /// model's classes.
     pub scores: Vec<(Split, Option<f64>)>,
-    /// Score over all predicted vertices that have a label, if they are the rows of a table or there are no splits.
+    /// Score over all predicted vertices that have a label, if they are the rows of a table or
+    /// there are no splits.
     pub all: Option<f64>,
     /// Counts of the recommendations, if some were requested.
     pub recommendations: Option<Recommended>,
@@ -190,8 +205,8 @@ pub struct InferSummary {
 /// Runs inference on `dataset` within about `memory` bytes, not counting mapped files.
 ///
 /// # Errors
-/// [`Error::Option`] if options, checkpoint and dataset do not fit; [`Error::Interrupted`] once `stop` is set: then
-/// nothing was written.
+/// [`Error::Option`] if options, checkpoint and dataset do not fit; [`Error::Interrupted`] once
+/// `stop` is set: then nothing was written.
 pub fn infer(
     dataset: &Dataset,
     config: &InferConfig,
@@ -241,7 +256,8 @@ pub fn infer(
     let gpu_table = prepare_gpu_table(&features, None, &places, &alone, progress)?;
     let sources = sources(&features, gpu_table.as_ref(), &places, &alone)?;
     let mut pass = LayerWise::new(Team::new(model, others, &sources), graph, room, stop)?;
-    let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
+    let stage =
+        progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding.layer } else { last };
     let recommended = match recommender {
         Some(recommender) => {
@@ -261,7 +277,9 @@ pub fn infer(
                 }
                 let logits = chunk.columns(0..trained.outputs());
                 let chunk = Chunk { rows: &logits, ..chunk };
-                for (&v, logits) in chunk.vertices.iter().zip(chunk.rows.chunks_exact(trained.outputs())) {
+                for (&v, logits) in
+                    chunk.vertices.iter().zip(chunk.rows.chunks_exact(trained.outputs()))
+                {
                     scores.iter_mut().for_each(|scores| scores.push(v, logits));
                     all.iter_mut().for_each(|all| all.push(v, logits));
                 }
@@ -297,18 +315,25 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     match (config.device, &config.gpus) {
         (Device::Cpu, None) => {
             // Only GPUs compute in f16.
-            let dtype = if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
+            let dtype =
+                if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
             check_host_dtype(dtype)?;
-            // torch's own products depend on the number of threads in the last bits; tiled products do not.
+            // torch's own products depend on the number of threads in the last bits; tiled products
+            // do not.
             Ok(vec![Place::Host(Engine::in_tiles(dtype))])
         }
-        (Device::Cpu, Some(_)) => Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into())),
-        (Device::Cuda, _) => gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect(),
+        (Device::Cpu, Some(_)) => {
+            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
+        }
+        (Device::Cuda, _) => {
+            gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect()
+        }
     }
 }
 
-/// Opens the feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`. Rows that
-/// exceed 80 % of the free memory are read from disk, except the ones with the most out-edges, which fill a quarter of `memory`.
+/// Opens the feature rows; for a GPU in memory, which it reads over the bus, if they take at most a
+/// quarter of `memory`. Rows that exceed 80 % of the free memory are read from disk, except the
+/// ones with the most out-edges, which fill a quarter of `memory`.
 fn features(
     dataset: &Dataset,
     config: &InferConfig,
@@ -330,7 +355,10 @@ fn features(
             let rows = usize::try_from(memory / 4 / row_bytes(&mapped)).unwrap_or(usize::MAX);
             let hottest = match rows {
                 0 => Vec::new(),
-                _ => hottest_rows(&out_degrees(dataset.num_vertices(), dataset.topology().indices()), rows),
+                _ => hottest_rows(
+                    &out_degrees(dataset.num_vertices(), dataset.topology().indices()),
+                    rows,
+                ),
             };
             Ok(mapped.on_disk(&hottest, None, &Reading { stop, ..Reading::default() })?)
         }
@@ -343,26 +371,32 @@ struct Embedding {
     columns: Range<usize>,
 }
 
-/// Locates the embeddings: the rows that the last product reads, or of a model of links the rows of the last layer.
-/// Makes all `models` return the inputs of their heads if these are the embeddings.
+/// Locates the embeddings: the rows that the last product reads, or of a model of links the rows of
+/// the last layer. Makes all `models` return the inputs of their heads if these are the embeddings.
 fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> Result<Embedding> {
     let refused = |problem: &str| Err(Error::Option(problem.into()));
     let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
     match (trained.config().data.task.task(), &config.out, &config.embeddings) {
-        (TaskKind::Link, out, embeddings) if config.top.is_none() && (out.is_some() || embeddings.is_none()) => {
+        (TaskKind::Link, out, embeddings)
+            if config.top.is_none() && (out.is_some() || embeddings.is_none()) =>
+        {
             return refused(
-                "the model was trained on links and predicts no classes: write recommendations with --top K and --out, or its rows with --embeddings",
+                "the model was trained on links and predicts no classes: write recommendations \
+                 with --top K and --out, or its rows with --embeddings",
             );
         }
-        (TaskKind::Link, ..) | (_, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
+        (TaskKind::Link, ..) | (_, _, None) => {
+            return Ok(Embedding { layer: last, columns: 0..outputs });
+        }
         (TaskKind::Node | TaskKind::Regression, ..) => {}
     }
     match (models.iter_mut().filter_map(Model::show_head_input).last(), last.checked_sub(1)) {
         (Some(width), _) => Ok(Embedding { layer: last, columns: outputs..outputs + width }),
         (None, Some(layer)) => Ok(Embedding { layer, columns: 0..models[0].width(layer) }),
-        (None, None) => {
-            refused("--embeddings: the model has one layer, and no hidden one: write its --predict logits with --out")
-        }
+        (None, None) => refused(
+            "--embeddings: the model has one layer, and no hidden one: write its --predict logits \
+             with --out",
+        ),
     }
 }
 
@@ -374,7 +408,10 @@ fn wanted(dataset: &Dataset, config: &InferConfig) -> Result<Option<Vec<u32>>> {
     vertices.retain(|v| rows.is_none_or(|rows| rows.binary_search(v).is_ok()));
     if vertices.is_empty() {
         let place = dataset.path().display();
-        return Err(Error::Option(format!("--split {}: the split of {place} is empty: choose another", split.name())));
+        return Err(Error::Option(format!(
+            "--split {}: the split of {place} is empty: choose another",
+            split.name()
+        )));
     }
     Ok(Some(vertices))
 }
@@ -392,7 +429,11 @@ fn split_of(wanted: Wanted) -> Option<Split> {
 /// The splits to score.
 fn scored_splits(dataset: &Dataset, config: &InferConfig) -> Result<Vec<(Split, Column<u32>)>> {
     let chosen = split_of(config.split);
-    let splits = dataset.manifest().splits().into_iter().filter(|split| chosen.is_none_or(|chosen| chosen == *split));
+    let splits = dataset
+        .manifest()
+        .splits()
+        .into_iter()
+        .filter(|split| chosen.is_none_or(|chosen| chosen == *split));
     splits.map(|split| Ok((split, dataset.split(split)?))).collect()
 }
 
@@ -404,16 +445,22 @@ fn labels(
     progress: &dyn Progress,
 ) -> Result<Option<(Labels, Metric)>> {
     let manifest = dataset.manifest();
-    if manifest.num_classes.is_none() && !manifest.numeric_label || trained.config().data.task.is_link() {
+    if manifest.num_classes.is_none() && !manifest.numeric_label
+        || trained.config().data.task.is_link()
+    {
         return Ok(None);
     }
     let labels = Labels::open(dataset)?;
     let scale = trained.checkpoint.target_scale;
-    let kind = |outputs: usize, numbers: bool| if numbers { "numbers".into() } else { format!("{outputs} classes") };
+    let kind = |outputs: usize, numbers: bool| {
+        if numbers { "numbers".into() } else { format!("{outputs} classes") }
+    };
     let here = kind(labels.outputs(), labels.scale().is_some());
     let of_model = kind(trained.outputs(), scale.is_some());
     if (&here, labels.several()) != (&of_model, trained.several()) {
-        progress.note(&format!("not scored: the dataset's labels ({here}) are not the model's ({of_model})"));
+        progress.note(&format!(
+            "not scored: the dataset's labels ({here}) are not the model's ({of_model})"
+        ));
         return Ok(None);
     }
     let names = dataset.manifest().class_names.as_deref();
@@ -422,12 +469,14 @@ fn labels(
         return Ok(None);
     }
     let labels = scale.into_iter().fold(labels, Labels::on);
-    let metric = config.metric.or(trained.config().data.task.metric).unwrap_or_else(|| Metric::of(&labels));
+    let metric =
+        config.metric.or(trained.config().data.task.metric).unwrap_or_else(|| Metric::of(&labels));
     metric.check(&labels)?;
     Ok(Some((labels, metric)))
 }
 
-/// Returns the folder for files that only the inference needs, from the options or the output, and creates it if it is missing.
+/// Returns the folder for files that only the inference needs, from the options or the output, and
+/// creates it if it is missing.
 ///
 /// # Errors
 /// [`Error::Store`] if no file can be created in it.
@@ -436,9 +485,14 @@ pub fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
         _ => PathBuf::from("."),
     };
-    let folder = config.scratch.clone().or_else(|| config.out.as_ref().or(config.embeddings.as_ref()).map(beside));
+    let folder = config
+        .scratch
+        .clone()
+        .or_else(|| config.out.as_ref().or(config.embeddings.as_ref()).map(beside));
     let folder = folder.unwrap_or_else(std::env::temp_dir);
-    std::fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder)).map_err(StoreError::io(&folder))?;
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| tempfile::tempfile_in(&folder))
+        .map_err(StoreError::io(&folder))?;
     Ok(folder)
 }
 
@@ -451,17 +505,25 @@ enum PredictionForm {
     Number(TargetScale),
 }
 
-/// The forms of predictions in a file of `format`: the one asked for, or by default all that suit the format.
-fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<PredictionForm>> {
+/// The forms of predictions in a file of `format`: the one asked for, or by default all that suit
+/// the format.
+fn forms(
+    asked: Option<Predict>,
+    trained: &Trained,
+    format: OutputFormat,
+) -> Result<Vec<PredictionForm>> {
     match (asked, trained.checkpoint.target_scale) {
         (Some(_), Some(_)) => {
-            let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
+            let problem =
+                "--predict is for classes, and the model was trained on numbers: leave it out";
             Err(Error::Option(problem.into()))
         }
         (None, Some(scale)) => Ok(vec![PredictionForm::Number(scale)]),
         (Some(form), None) => Ok(vec![PredictionForm::Of(form)]),
         (None, None) if format == OutputFormat::Npy => Ok(vec![PredictionForm::Of(Predict::Class)]),
-        (None, None) => Ok(vec![PredictionForm::Of(Predict::Class), PredictionForm::Of(Predict::Probabilities)]),
+        (None, None) => {
+            Ok(vec![PredictionForm::Of(Predict::Class), PredictionForm::Of(Predict::Probabilities)])
+        }
     }
 }
 
@@ -473,7 +535,9 @@ fn values_of(form: PredictionForm, trained: &Trained) -> Values<'_> {
     };
     match form {
         PredictionForm::Number(_) => Values::Real(vec!["prediction".into()]),
-        PredictionForm::Of(Predict::Class) if !trained.several() => Values::Class(trained.class_names()),
+        PredictionForm::Of(Predict::Class) if !trained.several() => {
+            Values::Class(trained.class_names())
+        }
         PredictionForm::Of(Predict::Class) => {
             Values::Flags(names(if trained.class_names().is_some() { "" } else { "class_" }))
         }
@@ -495,9 +559,16 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a OutputIds, embedded: Range<usize>) -> Result<Self> {
+    fn begin(
+        config: &InferConfig,
+        trained: &'a Trained,
+        ids: &'a OutputIds,
+        embedded: Range<usize>,
+    ) -> Result<Self> {
         if config.out.is_some() && config.out == config.embeddings {
-            return Err(Error::Option("--out and --embeddings name the same file: name two".into()));
+            return Err(Error::Option(
+                "--out and --embeddings name the same file: name two".into(),
+            ));
         }
         let (mut kinds, mut predictions, mut embeddings) = (Vec::new(), None, None);
         if let Some(out) = config.out.as_ref().filter(|_| config.top.is_none()) {
@@ -527,7 +598,9 @@ impl<'a> Output<'a> {
 
     fn embed_rows(&mut self, vertices: &[u32], rows: &[f32], wanted: Option<&[u32]>) -> Result<()> {
         let Some(table) = &mut self.embeddings else { return Ok(()) };
-        let Some(wanted) = wanted else { return table.push(vertices, &[Cells::Real(rows.to_vec())]) };
+        let Some(wanted) = wanted else {
+            return table.push(vertices, &[Cells::Real(rows.to_vec())]);
+        };
         let rows = vertices.iter().zip(rows.chunks_exact(self.embedded.len()));
         let rows = rows.filter(|(v, _)| wanted.binary_search(v).is_ok());
         let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
@@ -557,11 +630,15 @@ impl<'a> Output<'a> {
             PredictionForm::Of(Predict::Class) if self.several => {
                 Cells::Flags(chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect())
             }
-            PredictionForm::Of(Predict::Class) => Cells::Class(rows().map(|row| largest(row) as i32).collect()),
+            PredictionForm::Of(Predict::Class) => {
+                Cells::Class(rows().map(|row| largest(row) as i32).collect())
+            }
             PredictionForm::Of(Predict::Probabilities) if self.several => {
                 Cells::Real(chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect())
             }
-            PredictionForm::Of(Predict::Probabilities) => Cells::Real(rows().flat_map(softmax).collect()),
+            PredictionForm::Of(Predict::Probabilities) => {
+                Cells::Real(rows().flat_map(softmax).collect())
+            }
         };
         table.push(chunk.vertices, &self.forms.iter().map(cells).collect::<Vec<_>>())
     }

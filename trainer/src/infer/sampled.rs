@@ -1,9 +1,11 @@
-//! Inference over sampled neighbourhoods: estimates for a few vertices of a graph too large for exact inference.
+//! Inference over sampled neighbourhoods: estimates for a few vertices of a graph too large for
+//! exact inference.
 //!
 //! Returns: the rows of the last layer for the wanted vertices, chunk by chunk in their order.
-//! Idea: a mini-batch as in training, without gradients and whole on one worker; workers take the next chunk when they
-//! are free. The draws depend only on the seed, the layer and the vertex, not on the workers or chunks.
-//! Cost: a training epoch over the same number of seeds, without its backward passes.
+//! Idea: a mini-batch as in training, without gradients and whole on one worker; workers take the
+//! next chunk when they are free. The draws depend only on the seed, the layer and the vertex, not
+//! on the workers or chunks. Cost: a training epoch over the same number of seeds, without its
+//! backward passes.
 
 use std::sync::atomic::AtomicBool;
 
@@ -22,7 +24,8 @@ use crate::residence::source::FeatureSource;
 /// Inference over neighbourhoods sampled with `fanouts`.
 pub struct SampledInference<'a> {
     pub graph: Graph<'a>,
-    /// In-neighbours drawn per vertex, from the wanted vertices' layer downwards, one fanout per layer.
+    /// In-neighbours drawn per vertex, from the wanted vertices' layer downwards, one fanout per
+    /// layer.
     pub fanouts: &'a Fanouts,
     /// Seed of the draws.
     pub seed: u64,
@@ -33,9 +36,17 @@ pub struct SampledInference<'a> {
 }
 
 impl SampledInference<'_> {
-    /// Computes the rows of the `wanted` vertices, ascending, with `team`; passes them to `visit`. `stage` counts them.
-    pub fn run(&self, team: &mut Team<'_>, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
-        let bounds = Bounds { graph: self.graph, wanted: Some(wanted), limit: Limit::Vertices(self.chunk) };
+    /// Computes the rows of the `wanted` vertices, ascending, with `team`; passes them to `visit`.
+    /// `stage` counts them.
+    pub fn run(
+        &self,
+        team: &mut Team<'_>,
+        wanted: &[u32],
+        stage: &dyn Stage,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        let bounds =
+            Bounds { graph: self.graph, wanted: Some(wanted), limit: Limit::Vertices(self.chunk) };
         let chunks = Chunks::<f32>::new(bounds, None, Some(visit));
         team.each(|model, source, failed| {
             let mut sampler = Sampler::default();
@@ -45,7 +56,13 @@ impl SampledInference<'_> {
     }
 
     /// Computes the rows of `wanted`, at the model's place.
-    fn rows(&self, model: &Model, source: &FeatureSource<'_>, sampler: &mut Sampler, wanted: &[u32]) -> Result<Tensor> {
+    fn rows(
+        &self,
+        model: &Model,
+        source: &FeatureSource<'_>,
+        sampler: &mut Sampler,
+        wanted: &[u32],
+    ) -> Result<Tensor> {
         let (place, input) = (model.place(), model.input());
         let mut layers = Vec::with_capacity(self.fanouts.len());
         sampler.start(wanted);
@@ -62,7 +79,11 @@ impl SampledInference<'_> {
         };
         for (layer, edges) in layers.iter().rev().enumerate() {
             let stored = Rows::Stored { features: source.table(), vertices };
-            rows = Some(model.infer_layer(layer, edges, rows.as_ref().map_or(stored, Rows::Hidden))?);
+            rows = Some(model.infer_layer(
+                layer,
+                edges,
+                rows.as_ref().map_or(stored, Rows::Hidden),
+            )?);
         }
         rows.ok_or_else(|| crate::Error::Option("--layers 0: expected 1 or more".into()))
     }

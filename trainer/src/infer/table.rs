@@ -1,4 +1,5 @@
-//! Files with one row per vertex and the vertices' original ids: `.npy`, `.parquet` or `.csv`, by the extension.
+//! Files with one row per vertex and the vertices' original ids: `.npy`, `.parquet` or `.csv`, by
+//! the extension.
 //!
 //! ```text
 //! NAME.npy       the values: [rows], or [rows, width]
@@ -7,8 +8,9 @@
 //! NAME.csv       the same columns, below a header
 //! ```
 //!
-//! Rows are in the dataset's order. Files are written next to their final place and moved there together once all files
-//! of a run are complete ([`commit_all`](gsplit_store::staging::commit_all)).
+//! Rows are in the dataset's order. Files are written next to their final place and moved there
+//! together once all files of a run are complete
+//! ([`commit_all`](gsplit_store::staging::commit_all)).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -20,12 +22,14 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int32Type, UInt8Type, UInt64Type};
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt8Array,
-    UInt64Array,
+    ArrayRef, FixedSizeListArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    UInt8Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter, OriginalIds};
+use gsplit_store::{
+    ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter, OriginalIds,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -48,13 +52,16 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Format of the file at `path`, one of `all`, by its extension; `option` is the option to blame.
+    /// Format of the file at `path`, one of `all`, by its extension; `option` is the option to
+    /// blame.
     pub fn of(option: &str, path: &Path, all: &[Self]) -> Result<Self> {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
         let found = all.iter().find(|format| format.end() == end);
         found.copied().ok_or_else(|| {
-            let (last, others) = (all.last().map_or("", |format| format.end()), &all[..all.len() - 1]);
-            let others: Vec<String> = others.iter().map(|format| format!(".{}", format.end())).collect();
+            let (last, others) =
+                (all.last().map_or("", |format| format.end()), &all[..all.len() - 1]);
+            let others: Vec<String> =
+                others.iter().map(|format| format!(".{}", format.end())).collect();
             let problem = format!("expected a name that ends in {} or .{last}", others.join(", "));
             Error::Option(format!("{option} {}: {problem}", path.display()))
         })
@@ -102,13 +109,17 @@ impl Values<'_> {
 
     /// Names and types of their columns in a table.
     fn columns(&self) -> Vec<(String, DataType)> {
-        let all = |names: &[String], kind: DataType| names.iter().map(|name| (name.clone(), kind.clone())).collect();
+        let all = |names: &[String], kind: DataType| {
+            names.iter().map(|name| (name.clone(), kind.clone())).collect()
+        };
         match self {
             Self::Class(Some(_)) => vec![("class".into(), DataType::Utf8)],
             Self::Class(None) => vec![("class".into(), DataType::Int32)],
             Self::Flags(names) => all(names, DataType::UInt8),
             Self::Real(names) => all(names, DataType::Float32),
-            Self::List(name, width) => vec![((*name).into(), DataType::FixedSizeList(item(), *width as i32))],
+            Self::List(name, width) => {
+                vec![((*name).into(), DataType::FixedSizeList(item(), *width as i32))]
+            }
         }
     }
 
@@ -121,18 +132,26 @@ impl Values<'_> {
                 vec![Arc::new(cells.iter().map(name).collect::<StringArray>())]
             }
             (_, Cells::Class(cells)) => vec![Arc::new(Int32Array::from(cells.clone()))],
-            (_, Cells::Flags(cells)) => by_column(cells, width, |column| Arc::new(UInt8Array::from(column))),
+            (_, Cells::Flags(cells)) => {
+                by_column(cells, width, |column| Arc::new(UInt8Array::from(column)))
+            }
             (Self::List(_, width), Cells::Real(cells)) => {
                 let flat = Arc::new(Float32Array::from(cells.clone()));
                 vec![Arc::new(FixedSizeListArray::new(item(), *width as i32, flat, None))]
             }
-            (_, Cells::Real(cells)) => by_column(cells, width, |column| Arc::new(Float32Array::from(column))),
+            (_, Cells::Real(cells)) => {
+                by_column(cells, width, |column| Arc::new(Float32Array::from(column)))
+            }
         })
     }
 }
 
 /// The columns of rows of `width` cells, row after row.
-fn by_column<T: Copy>(cells: &[T], width: usize, array: impl Fn(Vec<T>) -> ArrayRef) -> Vec<ArrayRef> {
+fn by_column<T: Copy>(
+    cells: &[T],
+    width: usize,
+    array: impl Fn(Vec<T>) -> ArrayRef,
+) -> Vec<ArrayRef> {
     (0..width).map(|at| array(cells.iter().skip(at).step_by(width).copied().collect())).collect()
 }
 
@@ -214,7 +233,8 @@ enum NpyIds {
 }
 
 impl<'a> Table<'a> {
-    /// Creates the file at `out` in `format`; an array has only the first of `values`. Replaces a file only with `force`.
+    /// Creates the file at `out` in `format`; an array has only the first of `values`. Replaces a
+    /// file only with `force`.
     pub fn begin(
         out: &Path,
         format: OutputFormat,
@@ -224,15 +244,20 @@ impl<'a> Table<'a> {
     ) -> Result<Self> {
         let finals = [Some(out.to_path_buf()), ids_beside(out, matches!(ids, OutputIds::Names(_)))];
         let begin = |path| Staging::begin(Target::file(path), force);
-        let files = finals.into_iter().flatten().map(begin).collect::<gsplit_store::Result<Vec<_>>>()?;
+        let files =
+            finals.into_iter().flatten().map(begin).collect::<gsplit_store::Result<Vec<_>>>()?;
         let path = files[0].file();
         let columns = distinct(values.iter().flat_map(Values::columns));
         let writer = match format {
             OutputFormat::Npy => {
-                let values = values.first().ok_or_else(|| Error::Option("expected values to write".into()))?;
+                let values = values
+                    .first()
+                    .ok_or_else(|| Error::Option("expected values to write".into()))?;
                 let column = ColumnWriter::create(path, values.descr(), values.width())?;
                 let ids = match ids {
-                    OutputIds::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(files[1].file())?)),
+                    OutputIds::Names(_) => {
+                        NpyIds::Names(Box::new(NamesWriter::create(files[1].file())?))
+                    }
                     _ => NpyIds::Numbers(NpyWriter::create(files[1].file())?),
                 };
                 Writer::Npy(Box::new((column, ids)))
@@ -346,16 +371,21 @@ impl ColumnsFile {
         let writer = match format {
             OutputFormat::Csv => {
                 let mut file = BufWriter::new(file);
-                let names: Vec<String> = schema.fields().iter().map(|field| csv_field(field.name())).collect();
+                let names: Vec<String> =
+                    schema.fields().iter().map(|field| csv_field(field.name())).collect();
                 writeln!(file, "{}", names.join(",")).map_err(StoreError::io(&path))?;
                 ColumnsWriter::Csv(file)
             }
             OutputFormat::Npy | OutputFormat::Parquet => {
                 let properties = ZstdLevel::try_new(3).map(|level| {
-                    let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
-                    builder.set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).max(1))).build()
+                    let builder =
+                        WriterProperties::builder().set_compression(Compression::ZSTD(level));
+                    builder
+                        .set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).max(1)))
+                        .build()
                 });
-                let writer = properties.and_then(|own| ArrowWriter::try_new(file, schema.clone(), Some(own)));
+                let writer = properties
+                    .and_then(|own| ArrowWriter::try_new(file, schema.clone(), Some(own)));
                 ColumnsWriter::Parquet(Box::new(writer.map_err(|error| failed(&path, error))?))
             }
         };
@@ -365,16 +395,24 @@ impl ColumnsFile {
     /// The ids of `vertices` as a column.
     pub fn ids(&self, ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
         if let OutputIds::Names(names) = ids {
-            let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
+            let names = vertices
+                .iter()
+                .map(|&v| names.get(v))
+                .collect::<gsplit_store::Result<Vec<&str>>>()?;
             return Ok(Arc::new(StringArray::from(names)));
         }
         if matches!(self.writer, ColumnsWriter::Csv(_)) {
-            return Ok(Arc::new(UInt64Array::from_iter_values(vertices.iter().map(|&v| ids.number(v)))));
+            return Ok(Arc::new(UInt64Array::from_iter_values(
+                vertices.iter().map(|&v| ids.number(v)),
+            )));
         }
         let signed = |&v: &u32| {
             let id = ids.number(v);
-            let problem =
-                || StoreError::Invalid(format!("vertex {v} has the id {id}, Parquet files hold ids below 2^63"));
+            let problem = || {
+                StoreError::Invalid(format!(
+                    "vertex {v} has the id {id}, Parquet files hold ids below 2^63"
+                ))
+            };
             Ok(i64::try_from(id).map_err(|_| problem())?)
         };
         Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
@@ -384,7 +422,8 @@ impl ColumnsFile {
     pub fn push(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
         match &mut self.writer {
             ColumnsWriter::Parquet(out) => {
-                let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(ParquetError::from);
+                let batch =
+                    RecordBatch::try_new(self.schema.clone(), columns).map_err(ParquetError::from);
                 batch.and_then(|batch| out.write(&batch)).map_err(|error| failed(&self.path, error))
             }
             ColumnsWriter::Csv(out) => {
@@ -406,8 +445,12 @@ impl ColumnsFile {
     pub fn finish(self) -> Result<()> {
         let Self { path, writer, .. } = self;
         let file = match writer {
-            ColumnsWriter::Parquet(out) => out.into_inner().map_err(|error| failed(&path, error))?,
-            ColumnsWriter::Csv(out) => out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?,
+            ColumnsWriter::Parquet(out) => {
+                out.into_inner().map_err(|error| failed(&path, error))?
+            }
+            ColumnsWriter::Csv(out) => {
+                out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?
+            }
         };
         Ok(file.sync_all().map_err(StoreError::io(&path))?)
     }

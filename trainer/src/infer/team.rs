@@ -1,6 +1,8 @@
-//! Team of workers that compute a layer, each with the same model, at its own place and on its own thread.
+//! Team of workers that compute a layer, each with the same model, at its own place and on its own
+//! thread.
 //!
-//! Each additional worker takes a copy of the parameters at its place, and its share of the host's threads.
+//! Each additional worker takes a copy of the parameters at its place, and its share of the host's
+//! threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +21,8 @@ pub struct Team<'a> {
 }
 
 impl<'a> Team<'a> {
-    /// Makes one worker per element of `sources`, which provide feature rows at the places of the models `first` and
-    /// then `others`. All models have the same parameters.
+    /// Makes one worker per element of `sources`, which provide feature rows at the places of the
+    /// models `first` and then `others`. All models have the same parameters.
     pub fn new(first: &'a Model, others: Vec<Model>, sources: &'a [FeatureSource<'a>]) -> Self {
         Self { first, others, sources }
     }
@@ -40,12 +42,15 @@ impl<'a> Team<'a> {
         self.sources.iter().map(|source| source.place().clone()).collect()
     }
 
-    /// Runs `work` on every worker at the same time. The flag passed to it becomes true once another worker
-    /// has failed; the work is then no longer needed.
+    /// Runs `work` on every worker at the same time. The flag passed to it becomes true once
+    /// another worker has failed; the work is then no longer needed.
     ///
     /// # Errors
     /// Error of the first worker that has one; [`Error::Rank`] for a worker that panicked.
-    pub fn each(&mut self, work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<()> + Sync) -> Result<()> {
+    pub fn each(
+        &mut self,
+        work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<()> + Sync,
+    ) -> Result<()> {
         let threads = tch::get_num_threads().max(1) as usize;
         let portion = threads / self.sources.len();
         let failed = AtomicBool::new(false);
@@ -59,11 +64,17 @@ impl<'a> Team<'a> {
         let work = &work;
         let results: Vec<Result<()>> = thread::scope(|scope| {
             let others = self.others.iter_mut().zip(&self.sources[1..]).zip(1..);
-            let others: Vec<_> =
-                others.map(|((model, source), rank)| scope.spawn(move || work(rank, model, source))).collect();
+            let others: Vec<_> = others
+                .map(|((model, source), rank)| scope.spawn(move || work(rank, model, source)))
+                .collect();
             let first = work(0, self.first, &self.sources[0]);
-            let died = |_| Err(Error::Option("a thread that evaluates panicked, see the line above".into()));
-            [first].into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(died))).collect()
+            let died = |_| {
+                Err(Error::Option("a thread that evaluates panicked, see the line above".into()))
+            };
+            [first]
+                .into_iter()
+                .chain(others.into_iter().map(|other| other.join().unwrap_or_else(died)))
+                .collect()
         });
         set_torch_threads(threads);
         results.into_iter().collect()

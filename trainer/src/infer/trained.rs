@@ -72,8 +72,8 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// Opens the checkpoint in `folder`: `folder` itself, or for the folder of a run the `chosen` epoch; by default the
-    /// best epoch if there is one, else the last.
+    /// Opens the checkpoint in `folder`: `folder` itself, or for the folder of a run the `chosen`
+    /// epoch; by default the best epoch if there is one, else the last.
     ///
     /// # Errors
     /// [`Error::Option`] if there is none; [`Error::Data`] and [`Error::Store`] if it is damaged.
@@ -98,15 +98,24 @@ impl Trained {
         let Some(path) = path else {
             return Err(Error::Option(match (last(), chosen) {
                 (None, _) | (_, None | Some(ChosenEpoch::Last)) => format!(
-                    "--checkpoint {place}: no checkpoint there: name the folder that `gsplit train --checkpoint` wrote"
+                    "--checkpoint {place}: no checkpoint there: name the folder that `gsplit train \
+                     --checkpoint` wrote"
                 ),
                 (_, Some(ChosenEpoch::Best)) => {
-                    format!("--epoch best: no epoch in {place} is the best, without a valid split: choose last")
+                    format!(
+                        "--epoch best: no epoch in {place} is the best, without a valid split: \
+                         choose last"
+                    )
                 }
                 (_, Some(ChosenEpoch::Number(epoch))) => {
-                    let kept = epochs(folder).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    let kept = epochs(folder)
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join(", ");
                     format!(
-                        "--epoch {epoch}: not in {place}, where the last two and the best are kept: choose one of {kept}"
+                        "--epoch {epoch}: not in {place}, where the last two and the best are \
+                         kept: choose one of {kept}"
                     )
                 }
             }));
@@ -115,13 +124,20 @@ impl Trained {
         let weights = path.join(WEIGHTS);
         let (bytes, checksum) = checksum_file(&weights)?;
         let recorded = checkpoint.files.get(WEIGHTS);
-        if recorded.is_none_or(|recorded| (bytes, &checksum) != (recorded.bytes, &recorded.checksum)) {
-            let problem = "its checksum is not the recorded one: name an older checkpoint, or train again".to_string();
+        if recorded
+            .is_none_or(|recorded| (bytes, &checksum) != (recorded.bytes, &recorded.checksum))
+        {
+            let problem =
+                "its checksum is not the recorded one: name an older checkpoint, or train again"
+                    .to_string();
             return Err(Error::Data { path: weights, problem });
         }
-        let (names, classes) = (checkpoint.class_names.as_ref().map(Vec::len), checkpoint.inputs.shape.outputs);
+        let (names, classes) =
+            (checkpoint.class_names.as_ref().map(Vec::len), checkpoint.inputs.shape.outputs);
         if let Some(names) = names.filter(|&names| names != classes) {
-            let problem = format!("{names} names for {classes} classes: name an older checkpoint, or train again");
+            let problem = format!(
+                "{names} names for {classes} classes: name an older checkpoint, or train again"
+            );
             return Err(Error::Data { path: path.join("checkpoint.json"), problem });
         }
         Ok(Self { path, checkpoint })
@@ -135,7 +151,9 @@ impl Trained {
     /// True if no earlier epoch of the run was better on the valid split.
     pub fn is_best(&self) -> bool {
         let history = &self.checkpoint.history;
-        history.last().is_some_and(|last| EpochReport::best(history).is_some_and(|best| best.epoch == last.epoch))
+        history.last().is_some_and(|last| {
+            EpochReport::best(history).is_some_and(|best| best.epoch == last.epoch)
+        })
     }
 
     /// The configuration of the run.
@@ -163,13 +181,16 @@ impl Trained {
         self.checkpoint.inputs.shape.several
     }
 
-    /// Loads the model with its parameters at `place`; `layer` makes the layers of a model with a program's own layers.
+    /// Loads the model with its parameters at `place`; `layer` makes the layers of a model with a
+    /// program's own layers.
     ///
     /// # Errors
-    /// [`Error::Data`] if the file's tensors do not match the configuration; [`Error::Option`] if it is invalid.
+    /// [`Error::Data`] if the file's tensors do not match the configuration; [`Error::Option`] if
+    /// it is invalid.
     pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check_values()?;
-        let model = Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
+        let model =
+            Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
         self.restore(model.parameters())?;
         Ok(model)
     }
@@ -187,12 +208,16 @@ impl Trained {
     /// Refuses to start training with `config` if its model has other parameters.
     pub fn check_shape(&self, config: &Config) -> Result<()> {
         let (mine, other) = (self.shape(), shape(config));
-        let value = |option: Option<&ConfigOption>| option.map_or("none".into(), |option| option.value.to_string());
+        let value = |option: Option<&ConfigOption>| {
+            option.map_or("none".into(), |option| option.value.to_string())
+        };
         let differs = |flag: &&String| value(mine.get(*flag)) != value(other.get(*flag));
         let Some(flag) = mine.keys().chain(other.keys()).find(differs) else { return Ok(()) };
-        let (mine, other, place) = (value(mine.get(flag)), value(other.get(flag)), self.path.display());
+        let (mine, other, place) =
+            (value(mine.get(flag)), value(other.get(flag)), self.path.display());
         Err(Error::Option(format!(
-            "--{flag} is {other}, the model of --init {place} has {mine}: give --{flag} the same value, or leave --init out"
+            "--{flag} is {other}, the model of --init {place} has {mine}: give --{flag} the same \
+             value, or leave --init out"
         )))
     }
 
@@ -203,12 +228,17 @@ impl Trained {
         let of_recipes = manifest.recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
         let of_recipes = of_recipes.and_then(|(here, trained)| here.difference(trained));
         let width = |name: &str, here: usize, then: usize| {
-            (here != then).then(|| format!("has {here} {name}, the training of --init {place} had {then}"))
+            (here != then)
+                .then(|| format!("has {here} {name}, the training of --init {place} had {then}"))
         };
         let classes = || {
             let names = manifest.class_names.as_ref().zip(self.checkpoint.class_names.as_ref());
             let differ = names.is_some_and(|(here, then)| here != then);
-            differ.then(|| format!("has other classes than the training of --init {place}, or in another order"))
+            differ.then(|| {
+                format!(
+                    "has other classes than the training of --init {place}, or in another order"
+                )
+            })
         };
         let difference = of_recipes
             .or_else(|| width("features", job.features.dim(), self.feature_dim()))
@@ -220,17 +250,26 @@ impl Trained {
         })
     }
 
-    /// Refuses a dataset whose features have another meaning than in training, if both are from tables, and notes
-    /// differences in the treatment of edges.
+    /// Refuses a dataset whose features have another meaning than in training, if both are from
+    /// tables, and notes differences in the treatment of edges.
     pub fn check_recipe(&self, dataset: &Dataset, progress: &dyn Progress) -> Result<()> {
         let recipes = dataset.manifest().recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
-        if let Some(difference) = recipes.and_then(|(here, trained)| here.edges.difference(&trained.edges)) {
-            progress.note(&format!("warning: {}: {difference}: predictions may suffer", dataset.path().display()));
+        if let Some(difference) =
+            recipes.and_then(|(here, trained)| here.edges.difference(&trained.edges))
+        {
+            progress.note(&format!(
+                "warning: {}: {difference}: predictions may suffer",
+                dataset.path().display()
+            ));
         }
-        let Some(difference) = recipes.and_then(|(here, trained)| here.difference(trained)) else { return Ok(()) };
+        let Some(difference) = recipes.and_then(|(here, trained)| here.difference(trained)) else {
+            return Ok(());
+        };
         let (place, folder) = (dataset.path().display(), self.path.display());
-        let remedy =
-            format!("infer on the tables themselves (--nodes, --edges), or convert them with --recipe {folder}");
+        let remedy = format!(
+            "infer on the tables themselves (--nodes, --edges), or convert them with --recipe \
+             {folder}"
+        );
         Err(Error::Option(format!("{place}: {difference}: {remedy}")))
     }
 
@@ -240,7 +279,8 @@ impl Trained {
             return Ok(());
         }
         Err(StoreError::Invalid(format!(
-            "{}: its features have {dim} values, {} was trained on {}: infer on a dataset with the same features",
+            "{}: its features have {dim} values, {} was trained on {}: infer on a dataset with the \
+             same features",
             dataset.display(),
             self.path.display(),
             self.feature_dim()

@@ -1,9 +1,12 @@
-//! Columns of the dataset's edges that a run reads: weights to draw in-neighbours by, and factors of rows in sums.
+//! Columns of the dataset's edges that a run reads: weights to draw in-neighbours by, and factors
+//! of rows in sums.
 //!
-//! Edges of weight 0, which are never drawn, do not belong to the run's graph: no degree counts them, no evaluation reads them.
+//! Edges of weight 0, which are never drawn, do not belong to the run's graph: no degree counts
+//! them, no evaluation reads them.
 //!
-//! Cost: 4 bytes per vertex for the sums of the latter weights, and for degrees if some edges are never drawn; 4 bytes
-//! per edge for each column of a graph with held-out edges, or of a type other than f32.
+//! Cost: 4 bytes per vertex for the sums of the latter weights, and for degrees if some edges are
+//! never drawn; 4 bytes per edge for each column of a graph with held-out edges, or of a type other
+//! than f32.
 
 use gsplit_kernels::Graph;
 use gsplit_store::{Dataset, EdgeWeights};
@@ -21,19 +24,29 @@ pub struct EdgeColumns {
 
 impl EdgeColumns {
     /// Opens the columns of `dataset` with these names, to draw by and to multiply by in sums.
-    pub fn open(dataset: &Dataset, drawn_by: Option<&String>, summed_by: Option<&String>) -> Result<Self> {
+    pub fn open(
+        dataset: &Dataset,
+        drawn_by: Option<&String>,
+        summed_by: Option<&String>,
+    ) -> Result<Self> {
         let open = |name: Option<&String>| name.map(|name| dataset.edge_weights(name)).transpose();
         let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
         Self::new(graph, open(drawn_by)?, open(summed_by)?)
     }
 
-    fn new(graph: Graph<'_>, drawn_by: Option<EdgeWeights>, summed_by: Option<EdgeWeights>) -> Result<Self> {
+    fn new(
+        graph: Graph<'_>,
+        drawn_by: Option<EdgeWeights>,
+        summed_by: Option<EdgeWeights>,
+    ) -> Result<Self> {
         let drawn = match &drawn_by {
             Some(weights) => graph.with_weights(weights)?,
             None => graph,
         };
-        let (drawable, sums) =
-            (drawn.num_drawable(), summed_by.as_ref().map(|weights| drawn.weighted_degrees(weights)));
+        let (drawable, sums) = (
+            drawn.num_drawable(),
+            summed_by.as_ref().map(|weights| drawn.weighted_degrees(weights)),
+        );
         let summed_by = summed_by.zip(sums.transpose()?);
         Ok(Self { drawn_by: drawn_by.map(|weights| (weights, drawable)), summed_by })
     }

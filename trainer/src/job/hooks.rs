@@ -19,22 +19,27 @@ use crate::{Config, Error, Result};
 pub struct Hooks {
     /// This process, if it is one of the ranks; all ranks are threads of this process when `None`.
     pub process: Option<Arc<Process>>,
-    /// The place of each rank, whatever the device and GPUs of the configuration; chosen by them when `None`.
+    /// The place of each rank, whatever the device and GPUs of the configuration; chosen by them
+    /// when `None`.
     pub places: Option<Arc<dyn OwnPlaces>>,
-    /// The program's own layers, which replace the layers of [`ModelKind`](crate::ModelKind); all other options of the
-    /// model apply to them too. A checkpoint does not record which layers its parameters belong to.
+    /// The program's own layers, which replace the layers of [`ModelKind`](crate::ModelKind); all
+    /// other options of the model apply to them too. A checkpoint does not record which layers its
+    /// parameters belong to.
     pub layer: Option<OwnLayer>,
-    /// Wait for the GPU at the end of each phase of a mini-batch, so that [`Timings`](crate::Timings) are exact per
-    /// phase. Otherwise launched work counts in the phase that waits for it. For measurements.
+    /// Wait for the GPU at the end of each phase of a mini-batch, so that
+    /// [`Timings`](crate::Timings) are exact per phase. Otherwise launched work counts in the phase
+    /// that waits for it. For measurements.
     pub exact_phases: bool,
-    /// Number of rows kept in memory when the others are read from disk; as many as fit when `None`.
+    /// Number of rows kept in memory when the others are read from disk; as many as fit when
+    /// `None`.
     pub rows_kept: Option<usize>,
     /// Receives the baseline before the first epoch.
     pub baseline: Option<Arc<OnceLock<Baseline>>>,
     /// Becomes true when the run shall stop before its next mini-batch.
     pub stop: Option<&'static AtomicBool>,
-    /// Function that ends the program when one rank has failed and another does not return within ten seconds: a thread
-    /// that hangs cannot be ended, and the run cannot return before it. When `None` the run waits for it.
+    /// Function that ends the program when one rank has failed and another does not return within
+    /// ten seconds: a thread that hangs cannot be ended, and the run cannot return before it. When
+    /// `None` the run waits for it.
     pub abandon: Option<Abandon>,
 }
 
@@ -60,26 +65,36 @@ impl Hooks {
     ) -> Result<R> {
         match &self.process {
             Some(process) => as_rank(process.comms(), work),
-            None => {
-                on_threads(config.num_ranks(), config.system.groups, Some(config.run.timeout()), self.abandon, work)
-            }
+            None => on_threads(
+                config.num_ranks(),
+                config.system.groups,
+                Some(config.run.timeout()),
+                self.abandon,
+                work,
+            ),
         }
     }
 }
 
-/// Returns how many of `threads` compute on `ranks` ranks together; the others sample and load ahead.
+/// Returns how many of `threads` compute on `ranks` ranks together; the others sample and load
+/// ahead.
 ///
 /// # Errors
 /// [`Error::Option`] if none is left, or nothing is done ahead.
 pub fn count_compute_threads(system: &SystemConfig, threads: usize, ranks: usize) -> Result<usize> {
     let problem = match system.sample_threads {
         None => return Ok(threads),
-        Some(0) => "--sample-threads 0: expected 1 or more: leave it out to share the threads".into(),
-        Some(each) if system.prefetch == 0 => format!("--sample-threads {each}: needs --prefetch 1 or more"),
+        Some(0) => {
+            "--sample-threads 0: expected 1 or more: leave it out to share the threads".into()
+        }
+        Some(each) if system.prefetch == 0 => {
+            format!("--sample-threads {each}: needs --prefetch 1 or more")
+        }
         Some(each) => match threads.checked_sub(each.saturating_mul(ranks)) {
             Some(left) if left > 0 => return Ok(left),
             _ => format!(
-                "--sample-threads {each}: for each of {ranks} ranks, that leaves none of {threads} threads to compute \
+                "--sample-threads {each}: for each of {ranks} ranks, that leaves none of {threads} \
+                 threads to compute \
                  with: ask for fewer, or raise --threads"
             ),
         },

@@ -46,7 +46,8 @@ pub struct Job<'a> {
     pub config: &'a Config,
     /// Additions of the program.
     pub hooks: &'a Hooks,
-    /// In-neighbours without held-out edges, with the weights to draw them by and to multiply their rows by.
+    /// In-neighbours without held-out edges, with the weights to draw them by and to multiply their
+    /// rows by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
     pub whole: Graph<'a>,
@@ -73,26 +74,43 @@ pub struct Job<'a> {
 }
 
 impl Artifacts {
-    /// Opens the partition map and the edge weights that `config` needs, and splits the edges if links are learnt.
+    /// Opens the partition map and the edge weights that `config` needs, and splits the edges if
+    /// links are learnt.
     pub fn open(dataset: &Dataset, config: &Config) -> Result<Self> {
-        let partition = config.system.parallelism.needs_map().then(|| partition::find(dataset, config)).transpose()?;
+        let partition = config
+            .system
+            .parallelism
+            .needs_map()
+            .then(|| partition::find(dataset, config))
+            .transpose()?;
         let topology = dataset.topology();
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
-        let columns = EdgeColumns::open(dataset, config.data.draw_by.as_ref(), config.data.edge_weights.as_ref())?;
+        let columns = EdgeColumns::open(
+            dataset,
+            config.data.draw_by.as_ref(),
+            config.data.edge_weights.as_ref(),
+        )?;
         let links = match config.data.task.is_link() {
             false => None,
             true => {
                 let split = match dataset.links()? {
                     Some(links) => {
-                        if let Some(option) = config.data.task.of_own_split(links.info().negatives.is_some()) {
-                            let problem = "the dataset has a split of links of its own: leave it out";
+                        if let Some(option) =
+                            config.data.task.of_own_split(links.info().negatives.is_some())
+                        {
+                            let problem =
+                                "the dataset has a split of links of its own: leave it out";
                             return Err(Error::Option(format!("{option}: {problem}")));
                         }
                         LinkSplit::given(links, topology)?
                     }
                     None => {
-                        config.data.task.ranking_problem().map_or(Ok(()), |problem| Err(Error::Option(problem)))?;
+                        config
+                            .data
+                            .task
+                            .ranking_problem()
+                            .map_or(Ok(()), |problem| Err(Error::Option(problem)))?;
                         LinkSplit::new(&whole, config.data.task.held_out())?
                     }
                 };
@@ -106,7 +124,9 @@ impl Artifacts {
             None => None,
             Some(links) => {
                 let positions = links.positions_in(&whole);
-                positions.map(|positions| columns.select(&links.graph()?, &positions)).transpose()?
+                positions
+                    .map(|positions| columns.select(&links.graph()?, &positions))
+                    .transpose()?
             }
         };
         Ok(Self { partition, owners, links, columns, of_kept })
@@ -124,19 +144,27 @@ impl Artifacts {
 }
 
 impl<'a> Job<'a> {
-    /// Opens all that training needs and checks that it fits together. Collective over processes with shards.
-    pub fn new(dataset: &'a Dataset, artifacts: &'a Artifacts, config: &'a Config, hooks: &'a Hooks) -> Result<Self> {
+    /// Opens all that training needs and checks that it fits together. Collective over processes
+    /// with shards.
+    pub fn new(
+        dataset: &'a Dataset,
+        artifacts: &'a Artifacts,
+        config: &'a Config,
+        hooks: &'a Hooks,
+    ) -> Result<Self> {
         let topology = dataset.topology();
         // Maxima cannot be corrected.
         let corrects = config.model.kind != ModelKind::SagePool;
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
-        let memory = config.system.memory_bytes().unwrap_or_else(|| Memory::of_this_machine().available());
+        let memory =
+            config.system.memory_bytes().unwrap_or_else(|| Memory::of_this_machine().available());
         // Links are learnt from a copy in memory.
-        let drawn = if artifacts.links.is_some() { None } else { topology.indices_beyond(memory)? };
+        let drawn =
+            if artifacts.links.is_some() { None } else { topology.indices_beyond(memory)? };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, hooks.stop))?;
-        // Feature rows are loaded later if each rank loads its own columns, if a budget decides how many rows fit, or
-        // if processes have to find out first which of them share memory.
+        // Feature rows are loaded later if each rank loads its own columns, if a budget decides how
+        // many rows fit, or if processes have to find out first which of them share memory.
         let is_later = config.system.parallelism.slices_columns()
             || config.system.memory_bytes().is_some()
             || hooks.process.is_some();
@@ -148,7 +176,8 @@ impl<'a> Job<'a> {
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
         let (task, graph, outputs, train, [valid, test]) = match &artifacts.links {
             Some(links) => {
-                let graph = artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?;
+                let graph =
+                    artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?;
                 let train = Items::Borrowed(&links.train);
                 (Task::Links(links), corrected(graph), config.model.hidden, train, [None, None])
             }
@@ -161,7 +190,9 @@ impl<'a> Job<'a> {
                     true => dataset.split(split).map(Some),
                     false => Ok(None),
                 };
-                let task = Task::Nodes(NodeTask::new(dataset, labels, &config.data.task, &train, shards)?.into());
+                let task = Task::Nodes(
+                    NodeTask::new(dataset, labels, &config.data.task, &train, shards)?.into(),
+                );
                 let splits = [optional(Split::Valid)?, optional(Split::Test)?];
                 (task, corrected(whole), outputs, Items::Mapped(train), splits)
             }
@@ -188,7 +219,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Checks that `memory`, or the free memory, has room for the copy of the graph for links, before it is made.
+/// Checks that `memory`, or the free memory, has room for the copy of the graph for links, before
+/// it is made.
 pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) -> Result<()> {
     if !config.data.task.is_link() || dataset.links()?.is_some() {
         return Ok(());
@@ -198,7 +230,10 @@ pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) 
     let graph = &Graph::new(topology.indptr(), topology.indices())?;
     let columns = [&config.data.draw_by, &config.data.edge_weights].into_iter().flatten().count();
     let held = resident();
-    let room = memory.map_or_else(|| Memory::of_this_machine().available(), |budget| budget.saturating_sub(held));
+    let room = memory.map_or_else(
+        || Memory::of_this_machine().available(),
+        |budget| budget.saturating_sub(held),
+    );
     let edges = graph.num_edges() as u64;
     // Positions, twice during their construction, and a value per column.
     let of_columns = if columns > 0 { edges * (2 * 8 + 4 * columns as u64) } else { 0 };
@@ -215,10 +250,14 @@ pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) 
         Some(budget) => {
             let least = (bytes + held + LEAST_OF_BATCHES).div_ceil(1 << 20);
             let [budget, held] = [budget, held].map(shown);
-            format!("--memory: {budget} are too few, {takes}, the program {held}: pass --memory {least}MiB or more")
+            format!(
+                "--memory: {budget} are too few, {takes}, the program {held}: pass --memory \
+                 {least}MiB or more"
+            )
         }
         None => format!(
-            "--task link: {takes} of memory, and {} are free: free some, raise the limit of the control group, or train on a smaller graph",
+            "--task link: {takes} of memory, and {} are free: free some, raise the limit of the \
+             control group, or train on a smaller graph",
             shown(room)
         ),
     }))
@@ -232,7 +271,9 @@ fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
         return Err(problem("the train split is empty: convert it with another split".into()));
     }
     if !train.iter().any(|&v| labels.is_labelled(v)) {
-        return Err(problem("no vertex of the train split has a label: convert it with another split".into()));
+        return Err(problem(
+            "no vertex of the train split has a label: convert it with another split".into(),
+        ));
     }
     Ok(train)
 }
@@ -287,32 +328,46 @@ impl Job<'_> {
         Shape { features: self.features.dim(), outputs: self.outputs, several }
     }
 
-    /// Returns this rank's seeds in the global mini-batch `items` at `step`, with their targets; `comm` is the rank's
-    /// group. Collective in the group.
-    pub fn batch(&self, items: &[u32], step: Step, comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
+    /// Returns this rank's seeds in the global mini-batch `items` at `step`, with their targets;
+    /// `comm` is the rank's group. Collective in the group.
+    pub fn batch(
+        &self,
+        items: &[u32],
+        step: Step,
+        comm: &dyn Communicator,
+    ) -> Result<(Seeds, Targets<'_>)> {
         let share = self.share_of_group(items.len(), comm);
         match &self.task {
             Task::Nodes(task) => {
-                let seeds = Seeds::of(&items[share], self.frontiers.seeds(), comm.rank(), comm.size());
+                let seeds =
+                    Seeds::of(&items[share], self.frontiers.seeds(), comm.rank(), comm.size());
                 Ok((seeds, Targets::Nodes(task.targets(items))))
             }
             Task::Links(links) => {
                 let negatives = self.config.data.task.negatives;
-                let (seeds, batch) =
-                    LinkBatch::new(links, items, share, negatives, step, self.frontiers.seeds(), comm)?;
+                let (seeds, batch) = LinkBatch::new(
+                    links,
+                    items,
+                    share,
+                    negatives,
+                    step,
+                    self.frontiers.seeds(),
+                    comm,
+                )?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }
     }
 
-    /// Returns the consecutive share of the group of `comm` in a mini-batch of `items`: as large as one rank's share
-    /// under data parallelism with one rank per group.
+    /// Returns the consecutive share of the group of `comm` in a mini-batch of `items`: as large as
+    /// one rank's share under data parallelism with one rank per group.
     fn share_of_group(&self, items: usize, comm: &dyn Communicator) -> Range<usize> {
         let (group, groups) = (comm.name(0) / comm.size(), self.config.system.groups);
         items * group / groups..items * (group + 1) / groups
     }
 
-    /// Ends a phase of a mini-batch at `place`; waits for the work that it launched if phases are measured.
+    /// Ends a phase of a mini-batch at `place`; waits for the work that it launched if phases are
+    /// measured.
     pub fn end_phase(&self, place: &Place) -> Result<()> {
         match place.gpu().filter(|_| self.hooks.exact_phases) {
             Some(gpu) => Ok(gpu.synchronise()?),

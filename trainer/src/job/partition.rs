@@ -1,18 +1,22 @@
 //! Choice of a run's partition map.
 
-use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word};
+use gsplit_store::{
+    Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word,
+};
 
 use crate::config::Config;
 use crate::{Error, Result};
 
-/// Returns the partition that was named, that a shard was cut by, or the best one with the right number of parts:
-/// preferably cut by mini-batches like the ones of `config`, else by mini-batches of another kind, else by none; then
-/// one for the right number of servers.
+/// Returns the partition that was named, that a shard was cut by, or the best one with the right
+/// number of parts: preferably cut by mini-batches like the ones of `config`, else by mini-batches
+/// of another kind, else by none; then one for the right number of servers.
 pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
     let (parts, groups) = (config.num_parts(), config.system.groups);
     // If the map has a part for every rank of all groups, each of its servers is a group.
     let servers = if parts > config.ranks_of_group() { groups } else { 1 };
-    let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
+    let fits = |map: &PartitionMap| {
+        map.num_parts() == parts && (servers == 1 || map.num_servers() == servers)
+    };
     let cut_by = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
     let named = config.system.partition.as_deref().or(cut_by);
     let mut unfit = Vec::new();
@@ -27,9 +31,15 @@ pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
     if let (Some(key), Some(map)) = (named, map.as_ref().filter(|map| !fits(map))) {
         let (found, on) = (map.num_parts(), map.num_servers());
         let needs = match groups {
-            1 => format!("the number of ranks is {parts}: pass --ranks {found}, or name another partition"),
-            _ if servers > 1 => format!("on {on} servers: {groups} groups need {parts}, on {groups} servers"),
-            groups => format!("each of {groups} groups has {parts} ranks: each rank of a group needs its own part"),
+            1 => format!(
+                "the number of ranks is {parts}: pass --ranks {found}, or name another partition"
+            ),
+            _ if servers > 1 => {
+                format!("on {on} servers: {groups} groups need {parts}, on {groups} servers")
+            }
+            groups => format!(
+                "each of {groups} groups has {parts} ranks: each rank of a group needs its own part"
+            ),
         };
         return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
     }
@@ -41,12 +51,15 @@ pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
             _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
         };
         let command = format!("gsplit partition {} --parts {parts}{servers}", shell_path(path));
-        let problem = format!("has no partition into {parts} parts{on} (there are: {others}): run `{command}`");
+        let problem = format!(
+            "has no partition into {parts} parts{on} (there are: {others}): run `{command}`"
+        );
         Error::Data { path: path.to_path_buf(), problem }
     })
 }
 
-/// Compares `map` with the mini-batches of `config`: `Some(true)` if cut by such ones, `Some(false)` if by others.
+/// Compares `map` with the mini-batches of `config`: `Some(true)` if cut by such ones,
+/// `Some(false)` if by others.
 fn suits(dataset: &Dataset, map: &PartitionMap, config: &Config) -> Option<bool> {
     cut_by(dataset, map).map(|drawn| is_of(&drawn, config))
 }
@@ -73,21 +86,33 @@ fn negatives(config: &Config) -> Option<u32> {
     config.data.task.is_link().then_some(config.data.task.negatives as u32)
 }
 
-/// Notes on `map` before a run: its key if no option named it, and a warning if it was cut by mini-batches of another kind.
+/// Notes on `map` before a run: its key if no option named it, and a warning if it was cut by
+/// mini-batches of another kind.
 pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &Config) -> Vec<String> {
     let (key, path) = (map.key(), shell_path(dataset.path()));
-    let chosen = (config.system.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
-        .then(|| format!("note: partition {key}; --partition names another"));
+    let chosen = (config.system.partition.is_none()
+        && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
+    .then(|| format!("note: partition {key}; --partition names another"));
     let unlike = cut_by(dataset, map).filter(|drawn| !is_of(drawn, config)).map(|drawn| {
-        let by = config.data.draw_by.as_ref().map(|column| format!(" --draw-by {}", shell_word(column))).unwrap_or_default();
-        let task = negatives(config).map(|negatives| format!(" --task link --negatives {negatives}")).unwrap_or_default();
+        let by = config
+            .data
+            .draw_by
+            .as_ref()
+            .map(|column| format!(" --draw-by {}", shell_word(column)))
+            .unwrap_or_default();
+        let task = negatives(config)
+            .map(|negatives| format!(" --task link --negatives {negatives}"))
+            .unwrap_or_default();
         format!(
-            "note: partition {key} was cut by mini-batches of {} {} and fanouts {}, which are not this run's. To cut by its own: \
-             `gsplit presample {path} --fanouts {} --batch-size {}{by}{task}`, then `gsplit partition` with --presample",
+            "note: partition {key} was cut by mini-batches of {} {} and fanouts {}, which are not \
+             this run's. To cut by its own: \
+             `gsplit presample {path} --fanouts {} --batch-size {}{by}{task}`, then `gsplit \
+             partition` with --presample",
             drawn.batch_size,
             if drawn.negatives.is_some() { "edges" } else { "seeds" },
             drawn.fanouts,
-            config.data.fanouts, config.data.batch_size
+            config.data.fanouts,
+            config.data.batch_size
         )
     });
     chosen.into_iter().chain(unlike).collect()

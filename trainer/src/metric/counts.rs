@@ -47,7 +47,8 @@ impl ClassCounts {
         [&mut self.right, &mut self.predicted, &mut self.actual]
             .into_iter()
             .try_for_each(|counts| comm.all_reduce_sum_u64(counts))?;
-        let own: Vec<[u64; 3]> = self.confused.iter().map(|(&(a, p), &n)| [a.into(), p.into(), n]).collect();
+        let own: Vec<[u64; 3]> =
+            self.confused.iter().map(|(&(a, p), &n)| [a.into(), p.into(), n]).collect();
         self.confused.clear();
         for [actual, predicted, count] in all_gather_v(comm, &own)?.concat() {
             *self.confused.entry((actual as u32, predicted as u32)).or_default() += count;
@@ -61,11 +62,19 @@ impl ClassCounts {
             let (right, predicted, support) = (self.right[c], self.predicted[c], self.actual[c]);
             let portion = |of: u64| right as f64 / of.max(1) as f64;
             let f1 = f1(right, predicted, support);
-            ClassScores { precision: portion(predicted), recall: portion(support), f1, support, predicted, right }
+            ClassScores {
+                precision: portion(predicted),
+                recall: portion(support),
+                f1,
+                support,
+                predicted,
+                right,
+            }
         };
         let pairs = self.confused.iter();
-        let mut confused: Vec<Confused> =
-            pairs.map(|(&(actual, predicted), &count)| Confused { actual, predicted, count }).collect();
+        let mut confused: Vec<Confused> = pairs
+            .map(|(&(actual, predicted), &count)| Confused { actual, predicted, count })
+            .collect();
         confused.sort_by_key(|pair| Reverse(pair.count));
         confused.truncate(MOST_PAIRS);
         let classes = (0..self.right.len()).map(of_class).collect();
@@ -78,11 +87,13 @@ impl ClassCounts {
         f1(sum(&self.right), sum(&self.predicted), sum(&self.actual))
     }
 
-    /// Mean of the classes' F1. With `seen_only`, classes that were neither predicted nor actual are left out, as
-    /// scikit-learn does when a vertex has one class; otherwise they count 0.
+    /// Mean of the classes' F1. With `seen_only`, classes that were neither predicted nor actual
+    /// are left out, as scikit-learn does when a vertex has one class; otherwise they count 0.
     pub fn macro_f1(&self, seen_only: bool) -> f64 {
-        let classes = (0..self.right.len()).filter(|&c| !seen_only || self.predicted[c] + self.actual[c] > 0);
-        let each: Vec<f64> = classes.map(|c| f1(self.right[c], self.predicted[c], self.actual[c])).collect();
+        let classes =
+            (0..self.right.len()).filter(|&c| !seen_only || self.predicted[c] + self.actual[c] > 0);
+        let each: Vec<f64> =
+            classes.map(|c| f1(self.right[c], self.predicted[c], self.actual[c])).collect();
         each.iter().sum::<f64>() / each.len().max(1) as f64
     }
 }

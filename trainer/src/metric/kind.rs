@@ -11,24 +11,27 @@ use crate::{Error, Result};
 /// Metric of valid and test scores. Larger is better, except for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Share of vertices classified correctly; if a vertex can have several classes, with all of them right.
+    /// Share of vertices classified correctly; if a vertex can have several classes, with all of
+    /// them right.
     Accuracy,
     /// F1 of all decisions together; with one class per vertex it equals accuracy.
     MicroF1,
     /// Mean of the classes' F1.
     MacroF1,
-    /// Area under the ROC curve: of two classes, or averaged over the classes that some vertices have and some do not.
+    /// Area under the ROC curve: of two classes, or averaged over the classes that some vertices
+    /// have and some do not.
     RocAuc,
     /// Mean reciprocal rank of held-out edges among negatives, as computed by OGB's evaluator.
     Mrr,
-    /// Share of held-out edges that rank among the first K; if all edges share their negatives, the share that scores
-    /// above the K-th best negative, as computed by OGB's evaluator.
+    /// Share of held-out edges that rank among the first K; if all edges share their negatives, the
+    /// share that scores above the K-th best negative, as computed by OGB's evaluator.
     Hits(u32),
     /// Root of the mean squared error, in the unit of the numbers.
     Rmse,
     /// Mean absolute error, in the unit of the numbers.
     Mae,
-    /// Share of the numbers' variance that is explained: 1 minus the squared error over that of their mean.
+    /// Share of the numbers' variance that is explained: 1 minus the squared error over that of
+    /// their mean.
     R2,
 }
 
@@ -45,8 +48,8 @@ const NAMES: [(&str, Metric); 8] = [
 ];
 
 impl Metric {
-    /// The default metric for `labels`: ROC-AUC for two classes, micro-F1 if vertices can have several, otherwise
-    /// accuracy; for numbers the root mean squared error.
+    /// The default metric for `labels`: ROC-AUC for two classes, micro-F1 if vertices can have
+    /// several, otherwise accuracy; for numbers the root mean squared error.
     pub fn of(labels: &Labels) -> Self {
         match labels {
             Labels::Several(_) => Self::MicroF1,
@@ -76,10 +79,12 @@ impl Metric {
         !matches!(self, Self::Mrr | Self::Hits(_))
     }
 
-    /// The metric of links: `asked`, if given, else that of the dataset's own split, else mean reciprocal rank.
+    /// The metric of links: `asked`, if given, else that of the dataset's own split, else mean
+    /// reciprocal rank.
     ///
     /// # Errors
-    /// [`Error::Option`] if it is ROC-AUC and the dataset has no negative pairs to score against all links.
+    /// [`Error::Option`] if it is ROC-AUC and the dataset has no negative pairs to score against
+    /// all links.
     pub fn of_links(asked: Option<Self>, own: Option<&LinkInfo>) -> Result<Self> {
         let metric = match (asked, own) {
             (Some(metric), _) => metric,
@@ -90,7 +95,8 @@ impl Metric {
         match metric.scores_links() && (pairs || metric != Self::RocAuc) {
             true => Ok(metric),
             false => {
-                let problem = "needs a dataset with negative pairs: choose mrr or hits@K for --task link";
+                let problem =
+                    "needs a dataset with negative pairs: choose mrr or hits@K for --task link";
                 Err(Error::Option(format!("--metric {metric}: {problem}")))
             }
         }
@@ -99,16 +105,22 @@ impl Metric {
     /// Checks that the metric is defined for `labels`.
     pub fn check(self, labels: &Labels) -> Result<()> {
         match (self, labels) {
-            (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => Err(Error::Option(format!(
-                "--metric roc-auc: needs two classes, or several per vertex; the dataset has {classes} with one per vertex: \
+            (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => {
+                Err(Error::Option(format!(
+                    "--metric roc-auc: needs two classes, or several per vertex; the dataset has \
+                     {classes} with one per vertex: \
                  choose accuracy or macro-f1"
-            ))),
-            (Self::Mrr | Self::Hits(_), _) => {
-                Err(Error::Option(format!("--metric {self}: scores links: choose it with --task link")))
+                )))
             }
+            (Self::Mrr | Self::Hits(_), _) => Err(Error::Option(format!(
+                "--metric {self}: scores links: choose it with --task link"
+            ))),
             _ if self.scores_numbers() != matches!(labels, Labels::Number { .. }) => {
                 let (scored, remedy) = match self.scores_numbers() {
-                    true => ("numbers, and the labels are classes", "accuracy, micro-f1, macro-f1 or roc-auc"),
+                    true => (
+                        "numbers, and the labels are classes",
+                        "accuracy, micro-f1, macro-f1 or roc-auc",
+                    ),
                     false => ("classes, and the labels are numbers", "rmse, mae or r2"),
                 };
                 Err(Error::Option(format!("--metric {self}: scores {scored}: choose {remedy}")))
@@ -122,7 +134,9 @@ impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hits(k) => write!(f, "hits@{k}"),
-            named => f.write_str(NAMES.iter().find(|(_, metric)| metric == named).map_or("", |(name, _)| name)),
+            named => f.write_str(
+                NAMES.iter().find(|(_, metric)| metric == named).map_or("", |(name, _)| name),
+            ),
         }
     }
 }
@@ -152,7 +166,10 @@ mod tests {
 
     #[test]
     fn names_read_what_they_print() {
-        for text in ["accuracy", "micro-f1", "macro-f1", "roc-auc", "mrr", "rmse", "mae", "r2", "hits@1", "hits@50"] {
+        for text in [
+            "accuracy", "micro-f1", "macro-f1", "roc-auc", "mrr", "rmse", "mae", "r2", "hits@1",
+            "hits@50",
+        ] {
             assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
         }
         for text in ["", "hits@", "hits@0", "hits@x", "auc", "Accuracy"] {

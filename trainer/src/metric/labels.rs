@@ -16,7 +16,8 @@ pub enum Labels {
     },
     /// Any number of classes per vertex. A vertex without any is labelled too: it has none of them.
     Several(MultiLabels),
-    /// Number of every vertex (in a shard, of every vertex that it owns) in the unit of the input; NaN for unlabelled.
+    /// Number of every vertex (in a shard, of every vertex that it owns) in the unit of the input;
+    /// NaN for unlabelled.
     Number {
         /// Numbers by vertex.
         number: NumericLabels,
@@ -25,7 +26,8 @@ pub enum Labels {
     },
 }
 
-/// Scale of the numbers that a regression model learns and returns: standard deviations from the mean.
+/// Scale of the numbers that a regression model learns and returns: standard deviations from the
+/// mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetScale {
@@ -36,7 +38,8 @@ pub struct TargetScale {
 }
 
 impl TargetScale {
-    /// The scale of `numbers`, ignoring NaN. The same numbers in the same order give the same scale, to the bit.
+    /// The scale of `numbers`, ignoring NaN. The same numbers in the same order give the same
+    /// scale, to the bit.
     pub fn of(numbers: impl Iterator<Item = f32> + Clone) -> Self {
         let numbers = numbers.map(f64::from).filter(|number| !number.is_nan());
         let count = numbers.clone().count().max(1) as f64;
@@ -57,10 +60,12 @@ impl TargetScale {
 }
 
 impl Labels {
-    /// Opens and checks the labels of `dataset`. Numbers are on the scale of the input, until [`Labels::on`].
+    /// Opens and checks the labels of `dataset`. Numbers are on the scale of the input, until
+    /// [`Labels::on`].
     ///
     /// # Errors
-    /// [`Error::Data`] if there are no classes or a label is out of range; [`Error::Store`] if there are no labels.
+    /// [`Error::Data`] if there are no classes or a label is out of range; [`Error::Store`] if
+    /// there are no labels.
     pub fn open(dataset: &Dataset) -> Result<Self> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         if dataset.manifest().multi_label {
@@ -75,9 +80,14 @@ impl Labels {
         if classes == 0 {
             return Err(problem("no vertex has a label: training needs at least one class".into()));
         }
-        if let Some(row) = class.stored().iter().position(|&label| label >= classes as i32 || label < -1) {
-            let (found, v) = (class.stored()[row], dataset.owned().map_or(row, |owned| owned[row] as usize));
-            return Err(problem(format!("label {found} of vertex {v}, expected below {classes}: run `gsplit verify`")));
+        if let Some(row) =
+            class.stored().iter().position(|&label| label >= classes as i32 || label < -1)
+        {
+            let (found, v) =
+                (class.stored()[row], dataset.owned().map_or(row, |owned| owned[row] as usize));
+            return Err(problem(format!(
+                "label {found} of vertex {v}, expected below {classes}: run `gsplit verify`"
+            )));
         }
         Ok(Self::One { class, classes })
     }

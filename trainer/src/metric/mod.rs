@@ -1,7 +1,7 @@
 //! Quality of predictions, as computed by OGB's evaluators and scikit-learn.
 //!
-//! A [`Scorer`] takes the rows of vertices one after the other and keeps only what its metric needs: counts for
-//! accuracy and F1, all scores for ROC-AUC (8 bytes per vertex and class).
+//! A [`Scorer`] takes the rows of vertices one after the other and keeps only what its metric
+//! needs: counts for accuracy and F1, all scores for ROC-AUC (8 bytes per vertex and class).
 
 mod counts;
 mod kind;

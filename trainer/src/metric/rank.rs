@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-/// Rank from 1 of `positive` among itself and `negatives`; equal scores count half, as OGB's MRR evaluator does (the mean
-/// of the optimistic and the pessimistic rank).
+/// Rank from 1 of `positive` among itself and `negatives`; equal scores count half, as OGB's MRR
+/// evaluator does (the mean of the optimistic and the pessimistic rank).
 pub fn rank_of_positive(positive: f32, negatives: &[f32]) -> f64 {
     let above = negatives.iter().filter(|&&negative| negative > positive).count();
     let equal = negatives.iter().filter(|&&negative| negative == positive).count();
@@ -25,9 +25,12 @@ impl SharedNegatives {
         Self { scores }
     }
 
-    /// Share of `links` that score above the `k`-th negative; 1 if there are fewer than `k`, as in OGB's evaluator.
+    /// Share of `links` that score above the `k`-th negative; 1 if there are fewer than `k`, as in
+    /// OGB's evaluator.
     pub fn hits(&self, k: u32, links: &[f32]) -> f64 {
-        let Some(threshold) = self.scores.len().checked_sub(k as usize).and_then(|at| self.scores.get(at)) else {
+        let Some(threshold) =
+            self.scores.len().checked_sub(k as usize).and_then(|at| self.scores.get(at))
+        else {
             return 1.0;
         };
         links.iter().filter(|&score| score > threshold).count() as f64 / links.len() as f64
@@ -56,7 +59,8 @@ mod tests {
         // Above 0.9; above 0.5, twice; above 0.1; there is no fifth negative.
         let found = [1, 2, 3, 4, 5].map(|k| negatives.hits(k, &links));
         assert_eq!(found, [0.25, 0.75, 0.75, 1.0, 1.0]);
-        let by_one: f64 = links.iter().map(|&link| 1.0 / rank_of_positive(link, &[0.5, 0.1, 0.9, 0.5])).sum();
+        let by_one: f64 =
+            links.iter().map(|&link| 1.0 / rank_of_positive(link, &[0.5, 0.1, 0.9, 0.5])).sum();
         assert!((negatives.mrr(&links) - by_one / 4.0).abs() < 1e-12);
         assert_eq!(SharedNegatives::new(vec![]).hits(1, &links), 1.0);
         assert_eq!(SharedNegatives::new(vec![-0.0]).hits(1, &[0.0]), 0.0);

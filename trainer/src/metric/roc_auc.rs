@@ -1,13 +1,14 @@
-//! Area under the ROC curve, as the probability that a random positive scores above a random negative.
+//! Area under the ROC curve, as the probability that a random positive scores above a random
+//! negative.
 //!
 //! Returns: the same area as scikit-learn's `roc_auc_score`. Input: pairs of a score and a label.
-//! Idea: the sum of the positives' ranks, where equal scores share their mean rank (Mann and Whitney, 1947), in integers.
-//! Cost: a sort.
+//! Idea: the sum of the positives' ranks, where equal scores share their mean rank (Mann and
+//! Whitney, 1947), in integers. Cost: a sort.
 
 use rayon::prelude::*;
 
-/// Area under the ROC curve of `(score, positive)` pairs, which are sorted in place; `None` unless there are both
-/// positives and negatives. -0 equals 0.
+/// Area under the ROC curve of `(score, positive)` pairs, which are sorted in place; `None` unless
+/// there are both positives and negatives. -0 equals 0.
 pub fn roc_auc(scored: &mut [(f32, bool)]) -> Option<f64> {
     // Adding 0 turns -0 into 0.
     scored.par_sort_unstable_by(|a, b| (a.0 + 0.0).total_cmp(&(b.0 + 0.0)));

@@ -38,7 +38,8 @@ struct ErrorSums {
     squared: f64,
     /// Sum of absolute errors.
     absolute: f64,
-    /// Sum of the differences from the train split's mean, which lose less precision than the numbers themselves.
+    /// Sum of the differences from the train split's mean, which lose less precision than the
+    /// numbers themselves.
     differences: f64,
     /// Sum of the squares of these differences.
     squared_differences: f64,
@@ -59,8 +60,10 @@ impl ErrorSums {
         match metric {
             Metric::Mae => Some(self.absolute / vertices),
             Metric::R2 => {
-                let variation = self.squared_differences - self.differences * self.differences / vertices;
-                (variation > 1e-12 * self.squared_differences).then(|| 1.0 - self.squared / variation)
+                let variation =
+                    self.squared_differences - self.differences * self.differences / vertices;
+                (variation > 1e-12 * self.squared_differences)
+                    .then(|| 1.0 - self.squared / variation)
             }
             _ => Some((self.squared / vertices).sqrt()),
         }
@@ -73,7 +76,9 @@ impl<'a> Scorer<'a> {
         metric.check(labels)?;
         let seen = match (metric, labels) {
             (Metric::RocAuc, Labels::One { .. }) => Seen::Scores(vec![Vec::new()]),
-            (Metric::RocAuc, Labels::Several(_)) => Seen::Scores(vec![Vec::new(); labels.outputs()]),
+            (Metric::RocAuc, Labels::Several(_)) => {
+                Seen::Scores(vec![Vec::new(); labels.outputs()])
+            }
             (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Classes,
             (_, Labels::Number { .. }) => Seen::Errors(ErrorSums::default()),
             _ => Seen::Right(0),
@@ -81,12 +86,16 @@ impl<'a> Scorer<'a> {
         Ok(Self { metric, labels, seen, counts: ClassCounts::new(labels.outputs()), vertices: 0 })
     }
 
-    /// Counts the logits of `v`, one per class, or its number on the labels' scale. With one class per vertex the first
-    /// of the largest logits is predicted; with several, every class whose logit is above 0.
+    /// Counts the logits of `v`, one per class, or its number on the labels' scale. With one class
+    /// per vertex the first of the largest logits is predicted; with several, every class whose
+    /// logit is above 0.
     pub fn push(&mut self, v: u32, logits: &[f32]) {
         match self.labels {
             Labels::One { class, .. } => {
-                let Some(actual) = class.get(v).and_then(|class| usize::try_from(class).ok()) else { return };
+                let Some(actual) = class.get(v).and_then(|class| usize::try_from(class).ok())
+                else {
+                    return;
+                };
                 let predicted = largest(logits);
                 self.counts.choose(predicted, actual);
                 match &mut self.seen {
@@ -134,10 +143,13 @@ impl<'a> Scorer<'a> {
             }
             Seen::Scores(classes) => {
                 for scores in classes {
-                    let own: Vec<[f32; 2]> =
-                        scores.iter().map(|&(score, positive)| [score, f32::from(u8::from(positive))]).collect();
+                    let own: Vec<[f32; 2]> = scores
+                        .iter()
+                        .map(|&(score, positive)| [score, f32::from(u8::from(positive))])
+                        .collect();
                     let all = all_gather_v(comm, &own)?.concat();
-                    *scores = all.into_iter().map(|[score, positive]| (score, positive > 0.0)).collect();
+                    *scores =
+                        all.into_iter().map(|[score, positive]| (score, positive > 0.0)).collect();
                 }
             }
         }
@@ -150,8 +162,8 @@ impl<'a> Scorer<'a> {
         has_classes.then(|| self.counts.scores(split, !self.labels.several()))
     }
 
-    /// The score; `None` if no vertex is labelled, for ROC-AUC if no class has both kinds of vertices, and for R² if
-    /// all numbers are the same.
+    /// The score; `None` if no vertex is labelled, for ROC-AUC if no class has both kinds of
+    /// vertices, and for R² if all numbers are the same.
     pub fn finish(self) -> Option<f64> {
         if self.vertices == 0 {
             return None;
@@ -163,7 +175,8 @@ impl<'a> Scorer<'a> {
             Seen::Classes => Some(self.counts.micro_f1()),
             Seen::Errors(sums) => sums.finish(self.metric, self.vertices as f64),
             Seen::Scores(mut classes) => {
-                let areas: Vec<f64> = classes.iter_mut().filter_map(|scores| roc_auc(scores)).collect();
+                let areas: Vec<f64> =
+                    classes.iter_mut().filter_map(|scores| roc_auc(scores)).collect();
                 (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)
             }
         }

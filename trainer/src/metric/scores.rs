@@ -10,7 +10,8 @@ use crate::metric::labels::Labels;
 /// Result of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
-    /// Splits and their scores; `None` if a split has no labelled vertex, or the score is undefined.
+    /// Splits and their scores; `None` if a split has no labelled vertex, or the score is
+    /// undefined.
     pub scores: Vec<(Split, Option<f64>)>,
     /// Scores of each split by class, if classes are learnt.
     pub classes: Vec<SplitScores>,
@@ -19,27 +20,38 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The reason why `split` has no score by `metric`, with the name of the class that it lacks; `None` if it has one.
-    pub fn problem(&self, split: Split, metric: Metric, class_name: impl Fn(usize) -> String) -> Option<String> {
+    /// The reason why `split` has no score by `metric`, with the name of the class that it lacks;
+    /// `None` if it has one.
+    pub fn problem(
+        &self,
+        split: Split,
+        metric: Metric,
+        class_name: impl Fn(usize) -> String,
+    ) -> Option<String> {
         self.scores.iter().find(|(of, score)| *of == split && score.is_none())?;
-        let classes = self.classes.iter().find(|scores| scores.split == split).map(|scores| &scores.classes);
+        let classes =
+            self.classes.iter().find(|scores| scores.split == split).map(|scores| &scores.classes);
         let lacks = match (metric, classes) {
             (Metric::R2, _) => "no two labelled vertices with different numbers".to_string(),
             (Metric::RocAuc, Some(classes)) if classes.len() == 2 => {
                 let missing = classes.iter().position(|class| class.support == 0);
                 format!("no vertex of class `{}`", class_name(missing.unwrap_or_default()))
             }
-            (Metric::RocAuc, Some(_)) => "no class that some of its vertices have and others have not".to_string(),
+            (Metric::RocAuc, Some(_)) => {
+                "no class that some of its vertices have and others have not".to_string()
+            }
             _ => "no labelled vertex".to_string(),
         };
         Some(format!("{metric} has no value in the {} split, which has {lacks}", split.name()))
     }
 }
 
-/// Why `split` of `dataset` has no score by the metric `asked` for, or the default of its labels; `None` if it has one.
+/// Why `split` of `dataset` has no score by the metric `asked` for, or the default of its labels;
+/// `None` if it has one.
 ///
 /// # Errors
-/// Errors of the labels and the split; [`Error::Option`](crate::Error::Option) if the metric is undefined for the labels.
+/// Errors of the labels and the split; [`Error::Option`](crate::Error::Option) if the metric is
+/// undefined for the labels.
 pub fn unscored(dataset: &Dataset, asked: Option<Metric>, split: Split) -> Result<Option<String>> {
     if !dataset.manifest().splits().contains(&split) {
         return Ok(Some(format!("there is no {} split", split.name())));
@@ -75,7 +87,8 @@ impl<'a> Scores<'a> {
 
     /// The vertices of all splits, ascending.
     pub fn vertices(&self) -> Vec<u32> {
-        let mut all = self.splits.iter().map(|(_, vertices, _)| *vertices).collect::<Vec<_>>().concat();
+        let mut all =
+            self.splits.iter().map(|(_, vertices, _)| *vertices).collect::<Vec<_>>().concat();
         all.sort_unstable();
         all.dedup();
         all
@@ -97,8 +110,10 @@ impl<'a> Scores<'a> {
 
     /// The scores.
     pub fn finish(self) -> Evaluation {
-        let classes = self.splits.iter().filter_map(|(split, _, scorer)| scorer.classes(*split)).collect();
-        let scores = self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect();
+        let classes =
+            self.splits.iter().filter_map(|(split, _, scorer)| scorer.classes(*split)).collect();
+        let scores =
+            self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect();
         Evaluation { scores, classes, loss: None }
     }
 }

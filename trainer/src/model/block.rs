@@ -7,9 +7,10 @@
 //! tail   rows = dropout(activation(norm(pre_activation)))
 //! ```
 //!
-//! If nothing has to happen between them, the tail is part of the body and fused into it as far as possible. In
-//! pre-activation models (ResGCN+: Li et al., "DeeperGCN", 2020, section 4.2: norm → ReLU → dropout → convolution →
-//! addition) the residual is the *pre-activation* of the block below; in other models it is the rows of that block.
+//! If nothing has to happen between them, the tail is part of the body and fused into it as far as
+//! possible. In pre-activation models (ResGCN+: Li et al., "DeeperGCN", 2020, section 4.2: norm →
+//! ReLU → dropout → convolution → addition) the residual is the *pre-activation* of the block
+//! below; in other models it is the rows of that block.
 
 use tch::Tensor;
 
@@ -42,13 +43,15 @@ pub struct Block {
     pub activation: Activation,
     /// Whether dropout follows the activation.
     pub dropout: bool,
-    /// Whether the tail runs separately, because its input has other readers or has to be inspected first.
+    /// Whether the tail runs separately, because its input has other readers or has to be inspected
+    /// first.
     pub tail: bool,
 }
 
 impl Block {
-    /// The rows of the frontier, f32 `[num_frontier, out]`, or their pre-activations if the tail runs separately.
-    /// `below` are the pre-activations of the block below, `[num_frontier, out]`, if they are the residual.
+    /// The rows of the frontier, f32 `[num_frontier, out]`, or their pre-activations if the tail
+    /// runs separately. `below` are the pre-activations of the block below, `[num_frontier, out]`,
+    /// if they are the residual.
     pub fn body(
         &self,
         edges: &LayerEdges<'_>,
@@ -70,7 +73,8 @@ impl Block {
         self.surround(edges.place(), finish, |finish| self.layer.forward(edges, input, finish), own)
     }
 
-    /// Like [`Block::body`], given functions that compute the layer (with the finish passed to it) and the residual.
+    /// Like [`Block::body`], given functions that compute the layer (with the finish passed to it)
+    /// and the residual.
     pub fn surround(
         &self,
         place: &Place,
@@ -86,10 +90,15 @@ impl Block {
         if let Some(residual) = residual()? {
             pre_activation = pre_activation.f_add(&residual)?;
         }
-        if self.tail { Ok(pre_activation) } else { self.norm.apply(place, &pre_activation, None, finish) }
+        if self.tail {
+            Ok(pre_activation)
+        } else {
+            self.norm.apply(place, &pre_activation, None, finish)
+        }
     }
 
-    /// Turns `pre_activation`, which is at `place`, into rows. Batch norm uses `moments`, or else its running ones.
+    /// Turns `pre_activation`, which is at `place`, into rows. Batch norm uses `moments`, or else
+    /// its running ones.
     pub fn tail(
         &self,
         place: &Place,

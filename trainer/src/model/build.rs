@@ -6,19 +6,34 @@ use super::norm::Norm;
 use super::parameters::Parameters;
 use super::scorer::{Mlp, PairScorer};
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
-use crate::config::{Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind};
+use crate::config::{
+    Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind,
+};
 use crate::model::Input;
 use crate::operator::{Activation, Engine, Place};
 
 impl Model {
-    /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed only.
+    /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host,
+    /// initialised from the seed only.
     pub fn new(config: &Config, in_dim: usize, classes: usize) -> Self {
-        Self::with_layers(&Place::Host(Engine::of(config.model.dtype)), config, in_dim, classes, None)
+        Self::with_layers(
+            &Place::Host(Engine::of(config.model.dtype)),
+            config,
+            in_dim,
+            classes,
+            None,
+        )
     }
 
-    /// Like [`Model::new`], at `place`; layers are made by `make`, if given, instead of by the kind in the
-    /// configuration.
-    pub fn with_layers(place: &Place, config: &Config, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
+    /// Like [`Model::new`], at `place`; layers are made by `make`, if given, instead of by the kind
+    /// in the configuration.
+    pub fn with_layers(
+        place: &Place,
+        config: &Config,
+        in_dim: usize,
+        classes: usize,
+        make: Option<&OwnLayer>,
+    ) -> Self {
         let (seed, config, task) = (config.run.seed, &config.model, &config.data.task);
         let mut parameters = Parameters::new(seed, place);
         let has_head = config.has_head();
@@ -26,24 +41,44 @@ impl Model {
         let mut blocks = Vec::with_capacity(config.layers);
         for index in 0..config.layers {
             let hidden = has_head || index + 1 < config.layers;
-            let shape = LayerShape { index, input: width, out: if hidden { config.hidden } else { classes }, hidden };
+            let shape = LayerShape {
+                index,
+                input: width,
+                out: if hidden { config.hidden } else { classes },
+                hidden,
+            };
             let block = block(config, &mut parameters, &shape, in_dim, classes, make);
             width = block.layer.out_dim();
             blocks.push(block);
         }
         let shape = [config.layers, config.hidden, classes];
-        let head = has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape));
+        let head = has_head.then(|| {
+            Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape)
+        });
         let pair_scorer = match (task.task(), task.scorer) {
-            (TaskKind::Link, ScorerKind::Mlp) => {
-                PairScorer::Mlp(Mlp::new(&mut parameters.below("scorer".into()), place, classes, config.hidden))
-            }
+            (TaskKind::Link, ScorerKind::Mlp) => PairScorer::Mlp(Mlp::new(
+                &mut parameters.below("scorer".into()),
+                place,
+                classes,
+                config.hidden,
+            )),
             _ => PairScorer::Dot,
         };
         let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
         let input = Input::new(config);
         let place = place.clone();
-        Self { place, blocks, pre_activation, head, classes, checkpoint_activations, input, pair_scorer, parameters }
+        Self {
+            place,
+            blocks,
+            pre_activation,
+            head,
+            classes,
+            checkpoint_activations,
+            input,
+            pair_scorer,
+            parameters,
+        }
     }
 }
 
@@ -70,10 +105,16 @@ fn block(
         (_, ModelKind::Sage) => Box::new(sage::Sage::new(&mut named, input, out)),
         (_, ModelKind::SagePool) => Box::new(pool::SagePool::new(&mut named, input, out)),
         (_, ModelKind::Gcn | ModelKind::Resgcn) => Box::new(gcn::Gcn::new(&mut named, input, out)),
-        (_, ModelKind::Sgc) => Box::new(gcn::Gcn::simplified(&mut named, index, config.layers, in_dim, classes)),
+        (_, ModelKind::Sgc) => {
+            Box::new(gcn::Gcn::simplified(&mut named, index, config.layers, in_dim, classes))
+        }
         (_, ModelKind::Gin) => Box::new(gin::Gin::new(&mut named, input, out)),
-        (_, ModelKind::Gat) => Box::new(gat::Gat::new(&mut named, input, out, heads, attention_dropout)),
-        (_, ModelKind::Gatv2) => Box::new(gatv2::GatV2::new(&mut named, input, out, heads, attention_dropout)),
+        (_, ModelKind::Gat) => {
+            Box::new(gat::Gat::new(&mut named, input, out, heads, attention_dropout))
+        }
+        (_, ModelKind::Gatv2) => {
+            Box::new(gatv2::GatV2::new(&mut named, input, out, heads, attention_dropout))
+        }
     };
     let pre_activation = kind == ModelKind::Resgcn;
     if !shape.hidden || linear {

@@ -1,7 +1,9 @@
-//! The bottom layer by columns of the features, for push-pull parallelism (P3, OSDI 2021, section 3.2).
+//! The bottom layer by columns of the features, for push-pull parallelism (P3, OSDI 2021, section
+//! 3.2).
 //!
-//! If a layer's first step is linear in the feature rows, each rank can compute it for some columns of them, and the results add up to
-//! that of all columns. P3 asks a model author for six functions; here they are two besides [`Layer::forward`](super::Layer::forward):
+//! If a layer's first step is linear in the feature rows, each rank can compute it for some columns
+//! of them, and the results add up to that of all columns. P3 asks a model author for six
+//! functions; here they are two besides [`Layer::forward`](super::Layer::forward):
 //!
 //! | P3 | here |
 //! | --- | --- |
@@ -10,7 +12,8 @@
 //! | sync | the sum over ranks, which layers do not compute |
 //! | apply | [`ByColumns::complete`]: the nonlinear part, and the bias, once |
 //!
-//! Attention layers sum up the projection of rows, before any score: a sum of softmaxes is not a softmax of sums.
+//! Attention layers sum up the projection of rows, before any score: a sum of softmaxes is not a
+//! softmax of sums.
 
 use std::ops::Range;
 
@@ -26,19 +29,25 @@ pub trait ByColumns {
     /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`.
     fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]>;
 
-    /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `input` has only these
-    /// columns. Never called without rows or columns.
+    /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `input`
+    /// has only these columns. Never called without rows or columns.
     ///
     /// # Errors
     /// Errors of the operators.
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>>;
 
-    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from `totals`: the
-    /// results of [`ByColumns::partial`] summed over all columns.
+    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them,
+    /// from `totals`: the results of [`ByColumns::partial`] summed over all columns.
     ///
     /// # Errors
     /// Errors of the operators.
-    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor>;
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish)
+    -> Result<Tensor>;
 }
 
 /// The rows of `weight`, `[input, output]`, that belong to `columns` of the input.
@@ -63,7 +72,8 @@ impl Block {
 
     /// Width of the residual, if it is computed from the rows below.
     fn residual_width(&self) -> Option<usize> {
-        matches!(self.residual, Residual::Identity | Residual::Projection(_)).then(|| self.layer.out_dim())
+        matches!(self.residual, Residual::Identity | Residual::Projection(_))
+            .then(|| self.layer.out_dim())
     }
 }
 
@@ -73,7 +83,8 @@ impl Model {
         self.blocks[0].by_columns().map(|_| ())
     }
 
-    /// Shapes of the matrices that add up to the bottom layer's linear step over all columns of the features.
+    /// Shapes of the matrices that add up to the bottom layer's linear step over all columns of the
+    /// features.
     pub(crate) fn partial_shapes(&self, edges: &Edges) -> Result<Vec<[usize; 2]>> {
         let block = &self.blocks[0];
         let mut shapes = block.by_columns()?.shapes(edges);
@@ -81,9 +92,15 @@ impl Model {
         Ok(shapes)
     }
 
-    /// Summands of these matrices from `columns` of the features, concatenated: f32, one dimension. `input` are the
-    /// rows of the mixed frontier with only these columns, of which there is at least one.
-    pub(crate) fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Tensor> {
+    /// Summands of these matrices from `columns` of the features, concatenated: f32, one dimension.
+    /// `input` are the rows of the mixed frontier with only these columns, of which there is at
+    /// least one.
+    pub(crate) fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Tensor> {
         let block = &self.blocks[0];
         let mut parts = block.by_columns()?.partial(edges, input, columns.clone())?;
         let own = || input.first(edges.edges.num_targets());
@@ -95,11 +112,15 @@ impl Model {
             }
             Residual::None | Residual::PreActivation => {}
         }
-        let flat = parts.iter().map(|part| part.f_flatten(0, -1)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let flat = parts
+            .iter()
+            .map(|part| part.f_flatten(0, -1))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::f_cat(&flat, 0)? })
     }
 
-    /// Like [`Model::body`] of the bottom layer, from `totals`: results of [`Model::partial`] summed over all columns.
+    /// Like [`Model::body`] of the bottom layer, from `totals`: results of [`Model::partial`]
+    /// summed over all columns.
     pub(crate) fn complete(
         &self,
         edges: &LayerEdges<'_>,

@@ -1,9 +1,11 @@
-//! Graph attention (Veličković et al., ICLR 2018), each vertex attending to itself and its sampled in-neighbours:
-//! z = W h; score(u → v) = LeakyReLU₀.₂(a_source · z(u) + a_target · z(v)) for each head; h'(v) = Σ softmax(score) z(u) + b.
-//! The heads' results are concatenated. In training, dropout may take some of the attention weights (section 3.3).
+//! Graph attention (Veličković et al., ICLR 2018), each vertex attending to itself and its sampled
+//! in-neighbours: z = W h; score(u → v) = LeakyReLU₀.₂(a_source · z(u) + a_target · z(v)) for each
+//! head; h'(v) = Σ softmax(score) z(u) + b. The heads' results are concatenated. In training,
+//! dropout may take some of the attention weights (section 3.3).
 //!
-//! Scores and sums are linear in z. So the rows h themselves may be scored, by W a, and summed; the product with W comes
-//! after, and has only as many rows as targets, not as sources. The cheaper order is chosen ([`attention_order_of`]).
+//! Scores and sums are linear in z. So the rows h themselves may be scored, by W a, and summed; the
+//! product with W comes after, and has only as many rows as targets, not as sources. The cheaper
+//! order is chosen ([`attention_order_of`]).
 
 use std::ops::Range;
 
@@ -27,9 +29,16 @@ pub struct Gat {
 }
 
 impl Gat {
-    /// Creates a layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out /
-    /// heads` values, which drops a fraction `attention_dropout` of the attention weights.
-    pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
+    /// Creates a layer from rows of `input` values to rows of `out`, the concatenation of `heads`
+    /// heads of `out / heads` values, which drops a fraction `attention_dropout` of the attention
+    /// weights.
+    pub fn new(
+        named: &mut Named<'_>,
+        input: usize,
+        out: usize,
+        heads: usize,
+        attention_dropout: f32,
+    ) -> Self {
         let each = out / heads;
         Self {
             weight: named.glorot("weight", [input, out]),
@@ -48,20 +57,41 @@ impl Gat {
             return Ok(Order::TransformFirst);
         }
         let ((_, width), (heads, _)) = (input.shape()?, self.attention_source.size2()?);
-        Ok(attention_order_of(edges.counts(), heads as usize, [width, self.out], input.requires_grad()))
+        Ok(attention_order_of(
+            edges.counts(),
+            heads as usize,
+            [width, self.out],
+            input.requires_grad(),
+        ))
     }
 
-    fn in_order(&self, order: Order, edges: &LayerEdges<'_>, rows: &Tensor, finish: Finish) -> Result<Tensor> {
+    fn in_order(
+        &self,
+        order: Order,
+        edges: &LayerEdges<'_>,
+        rows: &Tensor,
+        finish: Finish,
+    ) -> Result<Tensor> {
         if order == Order::TransformFirst {
-            let z = linear(edges.place(), rows, &self.weight, None, Finish::rounding(edges.place()))?;
+            let z =
+                linear(edges.place(), rows, &self.weight, None, Finish::rounding(edges.place()))?;
             return self.complete(edges, &[z], finish);
         }
         let (heads, each) = self.attention_source.size2()?;
         let weight = self.weight.f_view([-1, heads, each])?.f_permute([1, 0, 2])?.f_contiguous()?;
         let of_rows = |a: &Tensor| weight.f_bmm(&a.f_unsqueeze(-1)?)?.f_squeeze_dim(-1);
-        let [by_source, by_target] = [of_rows(&self.attention_source)?, of_rows(&self.attention_target)?];
+        let [by_source, by_target] =
+            [of_rows(&self.attention_source)?, of_rows(&self.attention_target)?];
         let dropout = edges.attention_dropout(self.attention_dropout);
-        let sums = attention(&edges.edges, rows, &by_source, &by_target, None, dropout, Finish::default())?;
+        let sums = attention(
+            &edges.edges,
+            rows,
+            &by_source,
+            &by_target,
+            None,
+            dropout,
+            Finish::default(),
+        )?;
         linear(edges.place(), &sums, &weight, Some(&self.bias), finish)
     }
 }
@@ -89,12 +119,22 @@ impl ByColumns for Gat {
         vec![[edges.num_sources(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>> {
         let weight = rows_of(&self.weight, &columns)?;
         Ok(vec![linear(edges.place(), &input.held()?, &weight, None, Finish::default())?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(
+        &self,
+        edges: &LayerEdges<'_>,
+        totals: &[Tensor],
+        finish: Finish,
+    ) -> Result<Tensor> {
         let dropout = edges.attention_dropout(self.attention_dropout);
         attention(
             &edges.edges,
@@ -126,9 +166,12 @@ mod tests {
             local: (0..targets * degree).map(|_| draws.below(sources)).collect(),
             ..SampledCsc::default()
         };
-        let (indptr, vertices): (Vec<u64>, Vec<u32>) = (vec![0; sources as usize + 1], (0..sources).collect());
+        let (indptr, vertices): (Vec<u64>, Vec<u32>) =
+            (vec![0; sources as usize + 1], (0..sources).collect());
         let graph = Graph::new(&indptr, &[]).unwrap();
-        for (heads, place) in [(1, Place::host()), (3, Place::host()), (3, Place::Host(Engine::Torch))] {
+        for (heads, place) in
+            [(1, Place::host()), (3, Place::host()), (3, Place::Host(Engine::Torch))]
+        {
             let edges = LayerEdges::new(&place, graph, layer.clone(), &vertices).unwrap();
             tch::manual_seed(7);
             let rows = Tensor::randn([i64::from(sources), 20], (Kind::Float, Device::Cpu));
@@ -143,9 +186,15 @@ mod tests {
                 let gradients = parameters.iter().map(|(_, parameter)| parameter.grad());
                 [made.detach(), leaf.grad()].into_iter().chain(gradients).collect::<Vec<_>>()
             };
-            for (which, (one, other)) in run(Order::AggregateFirst).iter().zip(run(Order::TransformFirst)).enumerate() {
-                let [scale, apart] = [&other, &(one - &other)].map(|tensor| tensor.abs().max().double_value(&[]));
-                assert!(scale > 0.0 && apart < 1e-5 * scale, "{heads} heads, {which}: {apart} apart of {scale}");
+            for (which, (one, other)) in
+                run(Order::AggregateFirst).iter().zip(run(Order::TransformFirst)).enumerate()
+            {
+                let [scale, apart] =
+                    [&other, &(one - &other)].map(|tensor| tensor.abs().max().double_value(&[]));
+                assert!(
+                    scale > 0.0 && apart < 1e-5 * scale,
+                    "{heads} heads, {which}: {apart} apart of {scale}"
+                );
             }
         }
     }

@@ -1,6 +1,8 @@
-//! Dynamic graph attention (Brody, Alon and Yahav, ICLR 2022, "GATv2"), each vertex attending to itself and its sampled
-//! in-neighbours: l = W_source h + b_source, r = W_target h + b_target; score(u → v) = a · LeakyReLU₀.₂(l(u) + r(v)) for each head;
-//! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated. In training, dropout may take some of the attention weights.
+//! Dynamic graph attention (Brody, Alon and Yahav, ICLR 2022, "GATv2"), each vertex attending to
+//! itself and its sampled in-neighbours: l = W_source h + b_source, r = W_target h + b_target;
+//! score(u → v) = a · LeakyReLU₀.₂(l(u) + r(v)) for each head; h'(v) = Σ softmax(score) l(u) + b.
+//! The heads' results are concatenated. In training, dropout may take some of the attention
+//! weights.
 
 use std::ops::Range;
 
@@ -25,9 +27,16 @@ pub struct GatV2 {
 }
 
 impl GatV2 {
-    /// Creates a layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out /
-    /// heads` values, which drops a fraction `attention_dropout` of the attention weights.
-    pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
+    /// Creates a layer from rows of `input` values to rows of `out`, the concatenation of `heads`
+    /// heads of `out / heads` values, which drops a fraction `attention_dropout` of the attention
+    /// weights.
+    pub fn new(
+        named: &mut Named<'_>,
+        input: usize,
+        out: usize,
+        heads: usize,
+        attention_dropout: f32,
+    ) -> Self {
         Self {
             weight_source: named.glorot("weight_source", [input, out]),
             bias_source: named.zeros("bias_source", out),
@@ -43,9 +52,22 @@ impl GatV2 {
 
 impl GatV2 {
     /// Attention over the projections of sources and targets.
-    fn attended(&self, edges: &LayerEdges<'_>, [sources, targets]: [&Tensor; 2], finish: Finish) -> Result<Tensor> {
+    fn attended(
+        &self,
+        edges: &LayerEdges<'_>,
+        [sources, targets]: [&Tensor; 2],
+        finish: Finish,
+    ) -> Result<Tensor> {
         let dropout = edges.attention_dropout(self.attention_dropout);
-        dynamic_attention(&edges.edges, sources, targets, &self.attention, &self.bias, dropout, finish)
+        dynamic_attention(
+            &edges.edges,
+            sources,
+            targets,
+            &self.attention,
+            &self.bias,
+            dropout,
+            finish,
+        )
     }
 }
 
@@ -54,8 +76,10 @@ impl Layer for GatV2 {
         let input = input.held()?;
         let own = input.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
         let rounded = || Finish::rounding(edges.place());
-        let sources = linear(edges.place(), &input, &self.weight_source, Some(&self.bias_source), rounded())?;
-        let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), rounded())?;
+        let sources =
+            linear(edges.place(), &input, &self.weight_source, Some(&self.bias_source), rounded())?;
+        let targets =
+            linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), rounded())?;
         self.attended(edges, [&sources, &targets], finish)
     }
 
@@ -77,15 +101,26 @@ impl ByColumns for GatV2 {
         vec![[edges.num_sources(), self.out], [edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>> {
         let input = input.held()?;
         let own = input.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
-        let product =
-            |rows: &Tensor, weight| linear(edges.place(), rows, &rows_of(weight, &columns)?, None, Finish::default());
+        let product = |rows: &Tensor, weight| {
+            linear(edges.place(), rows, &rows_of(weight, &columns)?, None, Finish::default())
+        };
         Ok(vec![product(&input, &self.weight_source)?, product(&own, &self.weight_target)?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(
+        &self,
+        edges: &LayerEdges<'_>,
+        totals: &[Tensor],
+        finish: Finish,
+    ) -> Result<Tensor> {
         let rounded = || Finish::rounding(edges.place());
         let sources = biased(edges.place(), &totals[0], Some(&self.bias_source), rounded())?;
         let targets = biased(edges.place(), &totals[1], Some(&self.bias_target), rounded())?;

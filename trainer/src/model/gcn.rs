@@ -1,12 +1,12 @@
 //! Graph convolution (Kipf and Welling, ICLR 2017): h' = Â h W + b with Â = D⁻¹ᐟ² (A + I) D⁻¹ᐟ².
 //!
 //! Degrees are the whole graph's, and sampled neighbours are scaled up to represent all neighbours:
-//! [`LayerEdges::symmetric`]. Why not the sampled degrees, as in DGL's blocks: a source's sampled out-degree depends on
-//! the mini-batch and on the rank that asks, and so would the result. Â is linear, so W comes before or after it,
-//! whichever is cheaper.
+//! [`LayerEdges::symmetric`]. Why not the sampled degrees, as in DGL's blocks: a source's sampled
+//! out-degree depends on the mini-batch and on the rank that asks, and so would the result. Â is
+//! linear, so W comes before or after it, whichever is cheaper.
 //!
-//! S-GCN (Wu et al., ICML 2019, "SGC") is a stack of these without activations, of which only one has W and only the
-//! last has b: Â^k X W + b.
+//! S-GCN (Wu et al., ICML 2019, "SGC") is a stack of these without activations, of which only one
+//! has W and only the last has b: Â^k X W + b.
 
 use std::ops::Range;
 
@@ -30,12 +30,23 @@ pub struct Gcn {
 impl Gcn {
     /// Creates a layer from rows of `input` values to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
-        Self { weight: Some(named.glorot("weight", [input, out])), bias: Some(named.bias("bias", out)), out }
+        Self {
+            weight: Some(named.glorot("weight", [input, out])),
+            bias: Some(named.bias("bias", out)),
+            out,
+        }
     }
 
-    /// Creates layer `index` of `layers` of S-GCN, from features of `input` values to `classes`. W is in the layer that
-    /// makes rows narrowest: at the bottom unless there are more classes than features.
-    pub fn simplified(named: &mut Named<'_>, index: usize, layers: usize, input: usize, classes: usize) -> Self {
+    /// Creates layer `index` of `layers` of S-GCN, from features of `input` values to `classes`. W
+    /// is in the layer that makes rows narrowest: at the bottom unless there are more classes than
+    /// features.
+    pub fn simplified(
+        named: &mut Named<'_>,
+        index: usize,
+        layers: usize,
+        input: usize,
+        classes: usize,
+    ) -> Self {
         let with_weight = if classes <= input { 0 } else { layers - 1 };
         let weight = (index == with_weight).then(|| named.glorot("weight", [input, classes]));
         let bias = (index + 1 == layers).then(|| named.bias("bias", classes));
@@ -55,17 +66,25 @@ impl Gcn {
     ) -> Result<Tensor> {
         let [targets, sources, among] = edges.counts();
         let (edges, weights) = edges.symmetric()?;
-        let propagated = |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
+        let propagated =
+            |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
         let Some(weight) = weight else {
             return biased(edges.place(), &propagated(input)?, bias, finish);
         };
         match cheaper([targets, sources, among + targets], input, self.out, false)? {
             Order::AggregateFirst => {
-                let rows = aggregate_for_product(&edges, Reduce::Sum, input, Some(&weights), false)?;
+                let rows =
+                    aggregate_for_product(&edges, Reduce::Sum, input, Some(&weights), false)?;
                 linear(edges.place(), &rows, weight, bias, finish)
             }
             Order::TransformFirst => {
-                let rows = linear(edges.place(), &input.held()?, weight, None, Finish::rounding(edges.place()))?;
+                let rows = linear(
+                    edges.place(),
+                    &input.held()?,
+                    weight,
+                    None,
+                    Finish::rounding(edges.place()),
+                )?;
                 biased(edges.place(), &propagated(Rows::Hidden(&rows))?, bias, finish)
             }
         }
@@ -95,14 +114,24 @@ impl ByColumns for Gcn {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>> {
         let weight = self.weight.as_ref().map(|weight| rows_of(weight, &columns)).transpose()?;
         let part = self.convolved(edges, input, weight.as_ref(), None, Finish::default())?;
         // Without a weight, the result covers the same columns.
         Ok(vec![if weight.is_some() { part } else { in_place(&part, &columns, self.out)? }])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(
+        &self,
+        edges: &LayerEdges<'_>,
+        totals: &[Tensor],
+        finish: Finish,
+    ) -> Result<Tensor> {
         biased(edges.place(), &totals[0], self.bias.as_ref(), finish)
     }
 }

@@ -1,8 +1,8 @@
-//! Graph isomorphism network (Xu et al., ICLR 2019, equation 4.1): h'(v) = MLP((1 + ε) h(v) + Σ h(u)), with trained ε
-//! and an MLP of two layers, with ReLU between them.
+//! Graph isomorphism network (Xu et al., ICLR 2019, equation 4.1): h'(v) = MLP((1 + ε) h(v) + Σ
+//! h(u)), with trained ε and an MLP of two layers, with ReLU between them.
 //!
-//! The sum over all in-edges is estimated from the sampled ones (see [`LayerEdges`]). The MLP's first product
-//! is linear, so it comes before or after the sum, whichever is cheaper.
+//! The sum over all in-edges is estimated from the sampled ones (see [`LayerEdges`]). The MLP's
+//! first product is linear, so it comes before or after the sum, whichever is cheaper.
 
 use std::ops::Range;
 
@@ -59,9 +59,17 @@ impl Gin {
         finish: Finish,
     ) -> Result<Tensor> {
         match cheaper(edges.counts(), input, self.out, false)? {
-            Order::AggregateFirst => linear(edges.place(), &self.combined(edges, input)?, weight_1, bias, finish),
+            Order::AggregateFirst => {
+                linear(edges.place(), &self.combined(edges, input)?, weight_1, bias, finish)
+            }
             Order::TransformFirst => {
-                let rows = linear(edges.place(), &input.held()?, weight_1, None, Finish::rounding(edges.place()))?;
+                let rows = linear(
+                    edges.place(),
+                    &input.held()?,
+                    weight_1,
+                    None,
+                    Finish::rounding(edges.place()),
+                )?;
                 biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, bias, finish)
             }
         }
@@ -75,7 +83,8 @@ fn relu(edges: &LayerEdges<'_>) -> Finish {
 
 impl Layer for Gin {
     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let hidden = self.first_product(edges, input, &self.weight_1, Some(&self.bias_1), relu(edges))?;
+        let hidden =
+            self.first_product(edges, input, &self.weight_1, Some(&self.bias_1), relu(edges))?;
         linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 
@@ -97,12 +106,22 @@ impl ByColumns for Gin {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>> {
         let weight = rows_of(&self.weight_1, &columns)?;
         Ok(vec![self.first_product(edges, input, &weight, None, Finish::default())?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(
+        &self,
+        edges: &LayerEdges<'_>,
+        totals: &[Tensor],
+        finish: Finish,
+    ) -> Result<Tensor> {
         let hidden = biased(edges.place(), &totals[0], Some(&self.bias_1), relu(edges))?;
         linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }

@@ -1,7 +1,8 @@
 //! Head: computes logits from the seeds' hidden rows, if the last layer is hidden.
 //!
-//! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer concatenated, or their maximum per column,
-//! then one product. A seed is in every local frontier of its rank, so this moves nothing between ranks.
+//! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer concatenated, or their
+//! maximum per column, then one product. A seed is in every local frontier of its rank, so this
+//! moves nothing between ranks.
 
 use tch::Tensor;
 
@@ -22,9 +23,14 @@ pub struct Head {
 
 impl Head {
     /// Creates a head from `layers` layers of `hidden` values to `classes`.
-    pub fn new(named: &mut Named<'_>, mode: JumpingKnowledge, [layers, hidden, classes]: [usize; 3]) -> Self {
+    pub fn new(
+        named: &mut Named<'_>,
+        mode: JumpingKnowledge,
+        [layers, hidden, classes]: [usize; 3],
+    ) -> Self {
         let rows = if mode == JumpingKnowledge::Cat { layers * hidden } else { hidden };
-        let (weight, bias) = (named.glorot("weight", [rows, classes]), named.zeros("bias", classes));
+        let (weight, bias) =
+            (named.glorot("weight", [rows, classes]), named.zeros("bias", classes));
         Self { mode, weight, bias, hidden, shown: false }
     }
 
@@ -33,7 +39,8 @@ impl Head {
         self.mode != JumpingKnowledge::None
     }
 
-    /// Logits, f32 `[seeds, classes]`, from the seeds' rows, `[seeds, hidden]`, of each layer that it reads.
+    /// Logits, f32 `[seeds, classes]`, from the seeds' rows, `[seeds, hidden]`, of each layer that
+    /// it reads.
     pub fn logits(&self, place: &Place, rows: &[&Tensor]) -> Result<Tensor> {
         let input = match self.mode {
             JumpingKnowledge::None => rows[rows.len() - 1].shallow_clone(),
@@ -61,13 +68,23 @@ impl Head {
         }
     }
 
-    /// Combines the input from the layers `below`, combined so far, with the `rows` of layer `index`. For `cat`, only the
-    /// partial logits are kept, unless the input is [shown](Head::shown).
-    pub fn combine(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
+    /// Combines the input from the layers `below`, combined so far, with the `rows` of layer
+    /// `index`. For `cat`, only the partial logits are kept, unless the input is
+    /// [shown](Head::shown).
+    pub fn combine(
+        &self,
+        place: &Place,
+        index: usize,
+        below: Option<&Tensor>,
+        rows: &Tensor,
+    ) -> Result<Tensor> {
         match (self.mode, below) {
-            (JumpingKnowledge::Cat, Some(below)) if self.shown => Ok(Tensor::f_cat(&[below, rows], 1)?),
+            (JumpingKnowledge::Cat, Some(below)) if self.shown => {
+                Ok(Tensor::f_cat(&[below, rows], 1)?)
+            }
             (JumpingKnowledge::Cat, below) if !self.shown => {
-                let weight = self.weight.f_narrow(0, (index * self.hidden) as i64, self.hidden as i64)?;
+                let weight =
+                    self.weight.f_narrow(0, (index * self.hidden) as i64, self.hidden as i64)?;
                 let of_layer = linear(place, rows, &weight, None, Finish::default())?;
                 Ok(below.map_or(Ok(of_layer.shallow_clone()), |below| below.f_add(&of_layer))?)
             }
@@ -76,7 +93,8 @@ impl Head {
         }
     }
 
-    /// Logits from the rows combined up to the last layer, followed by the head's input if it is [shown](Head::shown).
+    /// Logits from the rows combined up to the last layer, followed by the head's input if it is
+    /// [shown](Head::shown).
     pub fn logits_of_combined(&self, place: &Place, combined: &Tensor) -> Result<Tensor> {
         let logits = match self.mode {
             JumpingKnowledge::Cat if !self.shown => combined.f_add(&self.bias)?,

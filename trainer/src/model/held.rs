@@ -1,12 +1,14 @@
-//! Predicts the peak memory of a mini-batch's matrices in training by replaying the engine's allocations in a model of its
-//! pool.
+//! Predicts the peak memory of a mini-batch's matrices in training by replaying the engine's
+//! allocations in a model of its pool.
 //!
-//! A layer is a chain of operators. Forward allocates the result of each; backward goes from the last to the first, and each
-//! allocates the gradient of its input, then frees its own gradient and saved values. This yields the peak, and the free memory at
-//! the peak: a pool keeps free pieces up to a third above its peak, and uses a piece only for matrices that fill at least half of it.
+//! A layer is a chain of operators. Forward allocates the result of each; backward goes from the
+//! last to the first, and each allocates the gradient of its input, then frees its own gradient and
+//! saved values. This yields the peak, and the free memory at the peak: a pool keeps free pieces up
+//! to a third above its peak, and uses a piece only for matrices that fill at least half of it.
 //!
-//! The model is for the host, where operators work on [`Pool`]'s pieces. On GPUs torch and the driver have their own pools, and only
-//! the peak counts. Not counted: vectors of one value per row, gradients of parameters, and the memory of the loss.
+//! The model is for the host, where operators work on [`Pool`]'s pieces. On GPUs torch and the
+//! driver have their own pools, and only the peak counts. Not counted: vectors of one value per
+//! row, gradients of parameters, and the memory of the loss.
 
 use super::Order;
 use crate::autograd::Pool;
@@ -55,7 +57,8 @@ struct Operator {
     result_size: f64,
     /// Size of other values saved for backward.
     saved_size: f64,
-    /// True if the result is kept until this operator's backward; otherwise it is freed after the next operator's.
+    /// True if the result is kept until this operator's backward; otherwise it is freed after the
+    /// next operator's.
     keeps_result: bool,
     /// Whether it has parameters.
     has_parameters: bool,
@@ -68,18 +71,42 @@ struct Operator {
 impl Operator {
     /// A product of matrices, including bias and activation.
     fn product(result_size: f64, gradient: f64) -> Self {
-        Self { result_size, saved_size: 0.0, keeps_result: true, has_parameters: true, gradient, aside: 0.0 }
+        Self {
+            result_size,
+            saved_size: 0.0,
+            keeps_result: true,
+            has_parameters: true,
+            gradient,
+            aside: 0.0,
+        }
     }
 
     /// A sum over edges.
     fn aggregation(result_size: f64, gradient: f64) -> Self {
-        Self { result_size, saved_size: 0.0, keeps_result: false, has_parameters: false, gradient, aside: 0.0 }
+        Self {
+            result_size,
+            saved_size: 0.0,
+            keeps_result: false,
+            has_parameters: false,
+            gradient,
+            aside: 0.0,
+        }
     }
 }
 
-/// The operators of a layer of this `kind`, first to last. A sum that torch computes and frees at once is left out.
+/// The operators of a layer of this `kind`, first to last. A sum that torch computes and frees at
+/// once is left out.
 fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
-    let HeldLayer { vertices, edges, read, widths: [input, made], received_above, order, heads, .. } = *layer;
+    let HeldLayer {
+        vertices,
+        edges,
+        read,
+        widths: [input, made],
+        received_above,
+        order,
+        heads,
+        ..
+    } = *layer;
     let (rows, all) = (|values: f64| vertices * values, |values: f64| read * values);
     let result = (vertices + received_above) * made;
     let (product, aggregation) = (Operator::product, Operator::aggregation);
@@ -101,7 +128,9 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
             };
             vec![attention, product(result, sums)]
         }
-        (ModelKind::Gat, Order::TransformFirst) => vec![product(all(made), all(input)), attention(), finish],
+        (ModelKind::Gat, Order::TransformFirst) => {
+            vec![product(all(made), all(input)), attention(), finish]
+        }
         (ModelKind::Gatv2, _) => {
             let attention = Operator { gradient: all(made) + rows(made), ..attention() };
             vec![product(all(made) + rows(made), all(input)), attention, finish]
@@ -115,7 +144,11 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
         (ModelKind::Gin, Order::AggregateFirst) => vec![
             aggregation(2.0 * rows(input), all(input)),
             // torch multiplies and adds both halves, and pads their gradients.
-            Operator { has_parameters: true, aside: 6.0 * rows(input), ..aggregation(rows(input), 2.0 * rows(input)) },
+            Operator {
+                has_parameters: true,
+                aside: 6.0 * rows(input),
+                ..aggregation(rows(input), 2.0 * rows(input))
+            },
             product(rows(made), rows(input)),
             product(result, rows(made)),
         ],
@@ -171,15 +204,22 @@ impl HeldValues {
     }
 
     fn drop(&mut self, pieces: Vec<usize>) {
-        pieces.into_iter().filter(|&piece| piece > 0).for_each(|piece| drop(self.pool.give_back(piece)));
+        pieces
+            .into_iter()
+            .filter(|&piece| piece > 0)
+            .for_each(|piece| drop(self.pool.give_back(piece)));
     }
 }
 
-/// Number of values in the ranks' mailboxes: the largest message of each pair of ranks, for two collectives in turn.
+/// Number of values in the ranks' mailboxes: the largest message of each pair of ranks, for two
+/// collectives in turn.
 pub fn mailed(batch: &Batch) -> f64 {
     let rows = batch.layers.iter().map(|layer| layer.received * layer.widths[0]);
-    let columns =
-        batch.layers.last().filter(|_| batch.sliced).map(|bottom| batch.ranks as f64 * partial(batch, bottom));
+    let columns = batch
+        .layers
+        .last()
+        .filter(|_| batch.sliced)
+        .map(|bottom| batch.ranks as f64 * partial(batch, bottom));
     2.0 * rows.chain(columns).fold(0.0, f64::max)
 }
 
@@ -196,11 +236,14 @@ pub fn values(batch: &Batch) -> [usize; 2] {
             true => by_columns(batch, layer),
             false => operators(batch.kind, layer),
         };
-        let taped = |operator: Operator| (operator, held.make(operator.result_size), held.make(operator.saved_size));
+        let taped = |operator: Operator| {
+            (operator, held.make(operator.result_size), held.make(operator.saved_size))
+        };
         tape.push(operators.into_iter().map(taped).collect());
     }
     let ahead = if batch.ahead { held.make(features) } else { Vec::new() };
-    // Backward, from the seeds down. A layer's result and its gradient are kept until the layer is done.
+    // Backward, from the seeds down. A layer's result and its gradient are kept until the layer is
+    // done.
     let top = batch.layers.first().map_or(0.0, |layer| layer.vertices * layer.widths[1]);
     let mut given = held.make(top);
     while let Some(mut layer) = tape.pop() {
@@ -213,10 +256,12 @@ pub fn values(batch: &Batch) -> [usize; 2] {
             }
             // Features have no gradient, nor do values computed from them without a parameter.
             let wanted = !tape.is_empty() || layer.iter().any(|(below, ..)| below.has_parameters);
-            let [of_read, aside] =
-                [operator.gradient, operator.aside].map(|values| held.make(if wanted { values } else { 0.0 }));
+            let [of_read, aside] = [operator.gradient, operator.aside]
+                .map(|values| held.make(if wanted { values } else { 0.0 }));
             held.drop(aside);
-            if let Some((_, returned, _)) = layer.last_mut().filter(|(below, ..)| !below.keeps_result) {
+            if let Some((_, returned, _)) =
+                layer.last_mut().filter(|(below, ..)| !below.keeps_result)
+            {
                 held.drop(std::mem::take(returned));
             }
             held.drop(kept);
@@ -234,7 +279,8 @@ pub fn values(batch: &Batch) -> [usize; 2] {
     [held.pool.most(), held.most]
 }
 
-/// Operators of a bottom layer computed by columns: each rank computes a part of every rank's sums, and adds up its own.
+/// Operators of a bottom layer computed by columns: each rank computes a part of every rank's sums,
+/// and adds up its own.
 fn by_columns(batch: &Batch, layer: &HeldLayer) -> Vec<Operator> {
     let HeldLayer { vertices, widths: [_, made], received_above, .. } = *layer;
     let (ranks, partial) = (batch.ranks as f64, partial(batch, layer));
@@ -285,9 +331,14 @@ mod tests {
         let row = 16 * 1024;
         // Features; rows next to sums and the results computed from them, of the bottom layer.
         let below = [8, 8, 4].map(|rows| rows * row).iter().sum::<usize>();
-        // Top layer: its result, its gradient, the gradient of rows next to sums, and that of the rows that it read.
+        // Top layer: its result, its gradient, the gradient of rows next to sums, and that of the
+        // rows that it read.
         let above = [1, 1, 2, 4].map(|rows| rows * row).iter().sum::<usize>();
-        assert_eq!(values(&one), [below + above, below + above + 2 * row], "rows next to sums above are free again");
+        assert_eq!(
+            values(&one),
+            [below + above, below + above + 2 * row],
+            "rows next to sums above are free again"
+        );
         let ahead = Batch { ahead: true, ..one.clone() };
         assert_eq!(values(&ahead)[0], below + above + 8 * row);
         let two = Batch { ranks: 2, ..one.clone() };

@@ -1,13 +1,13 @@
 //! Input of the bottom layer: stored feature rows, normalised, and with dropout during training.
 //!
-//! Rows are transformed when they are used, so one dataset serves every recipe. Dropout is drawn by vertex: a row is
-//! the same on every rank that reads it, however it got there. Plain rows need not be copied: if there is nothing to
-//! do, a layer may read them directly from storage.
+//! Rows are transformed when they are used, so one dataset serves every recipe. Dropout is drawn by
+//! vertex: a row is the same on every rank that reads it, however it got there. Plain rows need not
+//! be copied: if there is nothing to do, a layer may read them directly from storage.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
-    DeviceEpilogue, DeviceSlice, DeviceSliceMut, Epilogue, Gpu, Stream, StreamKey, divide_by_row_sums,
-    divide_by_row_sums_on_device,
+    DeviceEpilogue, DeviceSlice, DeviceSliceMut, Epilogue, Gpu, Stream, StreamKey,
+    divide_by_row_sums, divide_by_row_sums_on_device,
 };
 use gsplit_store::{FeatureTable, RowsRead};
 
@@ -44,11 +44,18 @@ impl Input {
         self.normalise == FeatureNorm::None && self.dropout.is_none()
     }
 
-    /// Writes the rows of `vertices`, one after the other, to `out` as f32; returns where they were read from.
+    /// Writes the rows of `vertices`, one after the other, to `out` as f32; returns where they were
+    /// read from.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if `out` has the wrong size, or rows are too wide for dropout.
-    pub fn read(&self, features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<RowsRead> {
+    /// [`Error::Kernel`](crate::Error::Kernel) if `out` has the wrong size, or rows are too wide
+    /// for dropout.
+    pub fn read(
+        &self,
+        features: &FeatureTable,
+        vertices: &[u32],
+        out: &mut [f32],
+    ) -> Result<RowsRead> {
         let reads = gather_features(features, vertices, out)?;
         let dim = features.dim();
         match self.normalise {
@@ -60,8 +67,8 @@ impl Input {
         Ok(reads)
     }
 
-    /// Transforms `rows`, the stored rows of `vertices`, in place to the result of [`Input::read`], to the bit, on the
-    /// stream of `gpu`. The host does not wait.
+    /// Transforms `rows`, the stored rows of `vertices`, in place to the result of [`Input::read`],
+    /// to the bit, on the stream of `gpu`. The host does not wait.
     ///
     /// # Errors
     /// Errors of [`Input::read`]; errors of the GPU.
@@ -112,19 +119,24 @@ mod tests {
         config.normalise_features = FeatureNorm::Row;
         config.input_dropout = 0.5;
         let plain = read(Input::new(&config), &[2, 1, 0]);
-        assert_eq!(plain, [[-0.375, 0.125, 0.0, 0.5, 0.0], [0.0; 5], [0.25, 0.0, 0.25, 0.25, 0.25]].concat());
+        assert_eq!(
+            plain,
+            [[-0.375, 0.125, 0.0, 0.5, 0.0], [0.0; 5], [0.25, 0.0, 0.25, 0.25, 0.25]].concat()
+        );
 
         let training = Input::training(&config, STEP);
         let key = STEP.key(Stream::Dropout, u8::MAX);
         let mut mask = [0f32; 15];
         dropout_mask(&[2, 1, 0], 5, 0.5, &key, &mut mask).unwrap();
-        let expected: Vec<f32> = plain.iter().zip(&mask).map(|(value, factor)| value * factor).collect();
+        let expected: Vec<f32> =
+            plain.iter().zip(&mask).map(|(value, factor)| value * factor).collect();
         assert_eq!(read(training, &[2, 1, 0]), expected);
         assert_eq!(read(training, &[0, 0]), [&expected[10..], &expected[10..]].concat());
         for input in [Input::new(&config), training] {
             let gpu = gsplit_gpu_sim::under_test(1);
             let stored: Vec<f32> = [rows[2], rows[1], rows[0]].concat();
-            let (vertices, mut on_gpu) = (gpu.upload(&[2u32, 1, 0]).unwrap(), gpu.upload(&stored).unwrap());
+            let (vertices, mut on_gpu) =
+                (gpu.upload(&[2u32, 1, 0]).unwrap(), gpu.upload(&stored).unwrap());
             input.apply_on_gpu(&gpu, vertices.slice(), &mut on_gpu.slice_mut(), 5).unwrap();
             let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
             assert_eq!(bits(on_gpu.to_vec().unwrap()), bits(read(input, &[2, 1, 0])));

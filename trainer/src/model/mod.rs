@@ -1,11 +1,14 @@
-//! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain `tch`.
+//! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain
+//! `tch`.
 //!
-//! No layer knows about ranks: it takes the hidden rows of its mixed frontier (its vertices and their sampled in-neighbours), wherever they came from, and returns
-//! those of its local frontier. The surroundings of a layer (residual, normalisation, activation, dropout, jumping
-//! knowledge) are the same for all: `block.rs`, `head.rs`.
+//! No layer knows about ranks: it takes the hidden rows of its mixed frontier (its vertices and
+//! their sampled in-neighbours), wherever they came from, and returns those of its local frontier.
+//! The surroundings of a layer (residual, normalisation, activation, dropout, jumping knowledge)
+//! are the same for all: `block.rs`, `head.rs`.
 //!
-//! To add a model, implement [`Layer`] in a new file (`sage.rs` is one screen) and name it in `build.rs`. A program that
-//! uses this crate can train its own layer without changing it; `examples/own_layer.rs` is a complete one in one file:
+//! To add a model, implement [`Layer`] in a new file (`sage.rs` is one screen) and name it in
+//! `build.rs`. A program that uses this crate can train its own layer without changing it;
+//! `examples/own_layer.rs` is a complete one in one file:
 //!
 //! ```no_run
 //! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
@@ -77,10 +80,14 @@ pub use parameters::{Named, Parameters};
 pub use score::dot;
 pub use scorer::{PairScorer, Pairs};
 
-/// One layer of a graph neural network. It can be moved to another thread, but is used by one thread at a time.
+/// One layer of a graph neural network. It can be moved to another thread, but is used by one
+/// thread at a time.
 pub trait Layer: Send {
-    /// Computes the rows of the local frontier, `[num_frontier, out]`, from `input`: the rows of the frontier's vertices, then of
-    /// their sampled in-neighbours (the mixed frontier), f32 `[num_sources, in]` ([`Rows::tensor`]), with `finish` applied ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called with an empty frontier.
+    /// Computes the rows of the local frontier, `[num_frontier, out]`, from `input`: the rows of
+    /// the frontier's vertices, then of their sampled in-neighbours (the mixed frontier), f32
+    /// `[num_sources, in]` ([`Rows::tensor`]), with `finish` applied
+    /// ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called
+    /// with an empty frontier.
     ///
     /// # Errors
     /// Errors of the operators: shapes that do not match.
@@ -94,14 +101,16 @@ pub trait Layer: Send {
         Activation::Relu
     }
 
-    /// True if the layer reads hidden rows by one call of [`aggregate`](crate::operator::aggregate) or by none, and by nothing else
-    /// where it does, and if its last step is an operator that is given `finish`. A GPU then takes gradients back through ReLU
-    /// while it sums them. A layer that reads rows twice must not claim this: its gradients would be wrong.
+    /// True if the layer reads hidden rows by one call of [`aggregate`](crate::operator::aggregate)
+    /// or by none, and by nothing else where it does, and if its last step is an operator that is
+    /// given `finish`. A GPU then takes gradients back through ReLU while it sums them. A layer
+    /// that reads rows twice must not claim this: its gradients would be wrong.
     fn aggregates_once(&self) -> bool {
         false
     }
 
-    /// This layer by columns of its input rows, if its first step is linear in them: for `--parallelism push-pull`.
+    /// This layer by columns of its input rows, if its first step is linear in them: for
+    /// `--parallelism push-pull`.
     fn by_columns(&self) -> Option<&dyn ByColumns> {
         None
     }
@@ -127,9 +136,12 @@ type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + 
 pub struct OwnLayer(Arc<MakeLayer>);
 
 impl OwnLayer {
-    /// `make` is called for each layer on each rank, from the features upwards, and once more for evaluation on each
-    /// rank except the first. The layer's name is prepended to the names of its parameters.
-    pub fn new(make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static) -> Self {
+    /// `make` is called for each layer on each rank, from the features upwards, and once more for
+    /// evaluation on each rank except the first. The layer's name is prepended to the names of its
+    /// parameters.
+    pub fn new(
+        make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(make))
     }
 
@@ -157,7 +169,8 @@ pub struct DropoutKey {
 pub struct Frontier {
     /// The vertices: dropout is drawn by vertex, so it is the same whichever rank computes a row.
     pub vertices: Ids,
-    /// Number of rows that the next exchange brings, for which to leave room behind these rows ([`Finish::room`]).
+    /// Number of rows that the next exchange brings, for which to leave room behind these rows
+    /// ([`Finish::room`]).
     pub room: usize,
     /// See [`Finish::above`].
     pub above: Option<Arc<ReluAbove>>,
@@ -219,14 +232,18 @@ impl Model {
         self.checkpoint_activations
     }
 
-    /// Lets the layer above compute the gradient before the ReLU of layer `index`, if ReLU and dropout make its rows
-    /// from a sum or product, and if only the layer above reads them (a residual would read them too).
+    /// Lets the layer above compute the gradient before the ReLU of layer `index`, if ReLU and
+    /// dropout make its rows from a sum or product, and if only the layer above reads them (a
+    /// residual would read them too).
     pub fn relu_above(&self, index: usize, dropout: Option<DropoutKey>) -> Option<Arc<ReluAbove>> {
         let (block, above) = (&self.blocks[index], self.blocks.get(index + 1)?);
-        let is_relu = block.activation == Activation::Relu && matches!(block.norm, Norm::None) && !block.tail;
+        let is_relu =
+            block.activation == Activation::Relu && matches!(block.norm, Norm::None) && !block.tail;
         let layers_agree = [block, above].iter().all(|block| block.layer.aggregates_once());
-        let read_once = matches!(above.residual, Residual::None) && !self.logits_of().contains(&index);
-        let probability = dropout.filter(|_| block.dropout).map_or(0.0, |dropout| dropout.probability as f32);
+        let read_once =
+            matches!(above.residual, Residual::None) && !self.logits_of().contains(&index);
+        let probability =
+            dropout.filter(|_| block.dropout).map_or(0.0, |dropout| dropout.probability as f32);
         let may = is_relu && layers_agree && read_once && self.place.gpu().is_some();
         may.then(|| Arc::new(ReluAbove::new(probability)))
     }
@@ -236,24 +253,29 @@ impl Model {
         self.blocks[index].tail
     }
 
-    /// Whether layer `index` adds the pre-activation of the layer below, of whose rows it uses the first.
+    /// Whether layer `index` adds the pre-activation of the layer below, of whose rows it uses the
+    /// first.
     pub fn adds_sums(&self, index: usize) -> bool {
         matches!(self.blocks[index].residual, Residual::PreActivation)
     }
 
-    /// Whether the tail of layer `index` needs the moments of its pre-activations over all ranks, during training.
+    /// Whether the tail of layer `index` needs the moments of its pre-activations over all ranks,
+    /// during training.
     pub fn needs_moments(&self, index: usize) -> bool {
         self.blocks[index].norm.needs_moments()
     }
 
-    /// Updates the running moments of layer `index`, used outside training, with those of a mini-batch.
+    /// Updates the running moments of layer `index`, used outside training, with those of a
+    /// mini-batch.
     pub fn observe(&self, index: usize, moments: &Moments) -> Result<()> {
         self.blocks[index].norm.observe(moments)
     }
 
-    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the pre-activations that its tail takes.
-    /// They are f32, except that rows for another layer or product have the type in which a GPU keeps rows. `below` holds the frontier's
-    /// rows of the pre-activation of the layer below, if it is added. An empty frontier gives an empty tensor without gradient.
+    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or
+    /// the pre-activations that its tail takes. They are f32, except that rows for another layer or
+    /// product have the type in which a GPU keeps rows. `below` holds the frontier's rows of the
+    /// pre-activation of the layer below, if it is added. An empty frontier gives an empty tensor
+    /// without gradient.
     pub fn body<'a>(
         &self,
         index: usize,
@@ -285,7 +307,8 @@ impl Model {
         self.rounded(index, !self.has_tail(index), rows)
     }
 
-    /// The rows of layer `index` from its pre-activation, of the same shape. During training, batch norm uses `moments`.
+    /// The rows of layer `index` from its pre-activation, of the same shape. During training, batch
+    /// norm uses `moments`.
     pub fn tail(
         &self,
         index: usize,
@@ -298,8 +321,12 @@ impl Model {
         if frontier.vertices.is_empty() {
             return self.rounded(index, true, self.no_rows(index)?);
         }
-        let rows =
-            self.blocks[index].tail(&self.place, pre_activation, moments, self.finish(index, frontier, dropout))?;
+        let rows = self.blocks[index].tail(
+            &self.place,
+            pre_activation,
+            moments,
+            self.finish(index, frontier, dropout),
+        )?;
         self.rounded(index, true, rows)
     }
 
@@ -312,10 +339,13 @@ impl Model {
         }
     }
 
-    /// Logits of the seeds, f32 `[seeds, classes]`, from their rows in the layers [`Model::logits_of`].
+    /// Logits of the seeds, f32 `[seeds, classes]`, from their rows in the layers
+    /// [`Model::logits_of`].
     pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
         match &self.head {
-            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::f_zeros([0, self.classes as i64], self.options())?),
+            Some(_) if rows[0].size()[0] == 0 => {
+                Ok(Tensor::f_zeros([0, self.classes as i64], self.options())?)
+            }
             Some(head) => head.logits(&self.place, rows),
             None => Ok(rows[0].shallow_clone()),
         }
@@ -333,7 +363,8 @@ impl Model {
         }
     }
 
-    /// Converts the `finished` rows of layer `index` to their type, if the layer itself has not rounded them.
+    /// Converts the `finished` rows of layer `index` to their type, if the layer itself has not
+    /// rounded them.
     fn rounded(&self, index: usize, finished: bool, rows: Tensor) -> Result<Tensor> {
         match self.dtype_of(index) {
             dtype @ (Dtype::Bf16 | Dtype::F16) if finished => Ok(rows.f_totype(dtype.kind())?),
@@ -347,10 +378,11 @@ impl Model {
 
     fn finish(&self, index: usize, frontier: Frontier, dropout: Option<DropoutKey>) -> Finish {
         let block = &self.blocks[index];
-        let dropout = dropout.filter(|dropout| block.dropout && dropout.probability > 0.0).map(|dropout| {
-            let key = dropout.step.key(Stream::Dropout, index as u8);
-            Dropout { ids: frontier.vertices, probability: dropout.probability as f32, key }
-        });
+        let dropout =
+            dropout.filter(|dropout| block.dropout && dropout.probability > 0.0).map(|dropout| {
+                let key = dropout.step.key(Stream::Dropout, index as u8);
+                Dropout { ids: frontier.vertices, probability: dropout.probability as f32, key }
+            });
         Finish {
             activation: block.activation,
             dropout,

@@ -1,6 +1,7 @@
-//! Normalisation of a layer's rows, with a trained scale and shift: of each row (Ba et al., 2016, "layer norm"), or of
-//! each column over all rows of the global mini-batch, on whichever ranks (Ioffe and Szegedy, ICML 2015, "batch norm").
-//! Outside training, batch norm uses running means of its statistics.
+//! Normalisation of a layer's rows, with a trained scale and shift: of each row (Ba et al., 2016,
+//! "layer norm"), or of each column over all rows of the global mini-batch, on whichever ranks
+//! (Ioffe and Szegedy, ICML 2015, "batch norm"). Outside training, batch norm uses running means of
+//! its statistics.
 
 use tch::Tensor;
 
@@ -41,9 +42,10 @@ impl Norm {
     pub fn new(named: &mut Named<'_>, kind: NormKind, width: usize) -> Self {
         match kind {
             NormKind::None => Self::None,
-            NormKind::Layer => {
-                Self::Layer { scale: named.ones("norm.scale", width), shift: named.zeros("norm.shift", width) }
-            }
+            NormKind::Layer => Self::Layer {
+                scale: named.ones("norm.scale", width),
+                shift: named.zeros("norm.shift", width),
+            },
             NormKind::Batch => Self::Batch {
                 scale: named.ones("norm.scale", width),
                 shift: named.zeros("norm.shift", width),
@@ -58,14 +60,28 @@ impl Norm {
         matches!(self, Self::Batch { .. })
     }
 
-    /// Normalises `rows`, f32 `[rows, width]`, and applies `finish`; batch norm uses `moments`, or the running ones.
-    pub fn apply(&self, place: &Place, rows: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
+    /// Normalises `rows`, f32 `[rows, width]`, and applies `finish`; batch norm uses `moments`, or
+    /// the running ones.
+    pub fn apply(
+        &self,
+        place: &Place,
+        rows: &Tensor,
+        moments: Option<&Moments>,
+        finish: Finish,
+    ) -> Result<Tensor> {
         match self {
             Self::None => biased(place, rows, None, finish),
             Self::Layer { scale, shift } => layer_norm(place, rows, scale, shift, finish),
             Self::Batch { scale, shift, mean, variance } => match moments {
                 Some(moments) => standardise(place, rows, moments, scale, shift, finish),
-                None => standardise(place, rows, &Moments::running(place, mean, variance)?, scale, shift, finish),
+                None => standardise(
+                    place,
+                    rows,
+                    &Moments::running(place, mean, variance)?,
+                    scale,
+                    shift,
+                    finish,
+                ),
             },
         }
     }
@@ -79,7 +95,8 @@ impl Norm {
             let [means, variances] = statistics.each_ref().map(|new| new.isfinite().all());
             let whole = means.f_logical_and(&variances)?;
             for (running, new) in [mean, variance].into_iter().zip(statistics) {
-                let updated = running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
+                let updated =
+                    running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
                 running.shallow_clone().f_copy_(&updated.f_where_self(&whole, running)?)?;
             }
             Ok(())

@@ -1,8 +1,10 @@
-//! Whether an aggregation or the product with its weight comes first: (A X) W = A (X W), also for attention weights A.
+//! Whether an aggregation or the product with its weight comes first: (A X) W = A (X W), also for
+//! attention weights A.
 //!
-//! Cost, from the shapes only: a product counts its operations, an aggregation the values it reads, one per edge and
-//! column. Backwards repeats both, and needs another product for the gradient of its input, except for features:
-//! they have no gradient, and if they are aggregated first they need no backward aggregation either.
+//! Cost, from the shapes only: a product counts its operations, an aggregation the values it reads,
+//! one per edge and column. Backwards repeats both, and needs another product for the gradient of
+//! its input, except for features: they have no gradient, and if they are aggregated first they
+//! need no backward aggregation either.
 
 use crate::operator::Rows;
 use crate::{ModelKind, Result};
@@ -16,46 +18,57 @@ pub enum Order {
     TransformFirst,
 }
 
-/// Number of multiplications and additions that take as long as reading one value from memory: about 200 GFLOP/s
-/// against 5 billion values per second.
+/// Number of multiplications and additions that take as long as reading one value from memory:
+/// about 200 GFLOP/s against 5 billion values per second.
 const OPERATIONS_PER_VALUE: f64 = 40.0;
 
-/// The cheaper order from `input` to rows of `out` values, given the counts of targets, sources and edges. With
-/// `own_product` the layer has another product for its own rows, which is computed in either order.
-pub fn cheaper(counts: [usize; 3], input: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
+/// The cheaper order from `input` to rows of `out` values, given the counts of targets, sources and
+/// edges. With `own_product` the layer has another product for its own rows, which is computed in
+/// either order.
+pub fn cheaper(
+    counts: [usize; 3],
+    input: Rows<'_>,
+    out: usize,
+    own_product: bool,
+) -> Result<Order> {
     let ([targets, sources, edges], (_, width)) = (counts, input.shape()?);
     let own_rows = if own_product { targets } else { 0 };
     Ok(order_of([targets, own_rows, sources, edges], [width, out], input.requires_grad()))
 }
 
-/// The cheaper order for the given numbers of targets, own rows with their own product, sources and edges, from rows of
-/// `input` values to rows of `output`.
+/// The cheaper order for the given numbers of targets, own rows with their own product, sources and
+/// edges, from rows of `input` values to rows of `output`.
 pub(super) fn order_of(
     [targets, own_rows, sources, edges]: [usize; 4],
     [input, output]: [usize; 2],
     input_needs_gradient: bool,
 ) -> Order {
-    let product = |rows: usize| 2.0 * rows as f64 * input as f64 * output as f64 / OPERATIONS_PER_VALUE;
+    let product =
+        |rows: usize| 2.0 * rows as f64 * input as f64 * output as f64 / OPERATIONS_PER_VALUE;
     let aggregation = |width: usize| edges as f64 * width as f64;
     let products = if input_needs_gradient { 3.0 } else { 2.0 };
     let aggregations = if input_needs_gradient { 2.0 } else { 1.0 };
-    let aggregate_first = aggregations * aggregation(input) + products * (product(own_rows) + product(targets));
-    let transform_first = 2.0 * aggregation(output) + products * (product(own_rows) + product(sources));
+    let aggregate_first =
+        aggregations * aggregation(input) + products * (product(own_rows) + product(targets));
+    let transform_first =
+        2.0 * aggregation(output) + products * (product(own_rows) + product(sources));
     if transform_first < aggregate_first { Order::TransformFirst } else { Order::AggregateFirst }
 }
 
-/// The cheaper order of attention with `heads` heads for the given numbers of targets, sources and edges, from rows of
-/// `input` values to rows of `output`, on the host. (On a GPU products are cheap compared with the rows that edges read.)
+/// The cheaper order of attention with `heads` heads for the given numbers of targets, sources and
+/// edges, from rows of `input` values to rows of `output`, on the host. (On a GPU products are
+/// cheap compared with the rows that edges read.)
 ///
-/// Aggregated first, each head sums rows of the input's width. Backwards reads one row per edge again for the weights,
-/// and again for the gradient of the rows.
+/// Aggregated first, each head sums rows of the input's width. Backwards reads one row per edge
+/// again for the weights, and again for the gradient of the rows.
 pub(super) fn attention_order_of(
     [targets, sources, edges]: [usize; 3],
     heads: usize,
     [input, output]: [usize; 2],
     input_needs_gradient: bool,
 ) -> Order {
-    let product = |rows: usize| 2.0 * rows as f64 * input as f64 * output as f64 / OPERATIONS_PER_VALUE;
+    let product =
+        |rows: usize| 2.0 * rows as f64 * input as f64 * output as f64 / OPERATIONS_PER_VALUE;
     let sums = |width: usize| (edges + targets) as f64 * width as f64;
     let times = if input_needs_gradient { 3.0 } else { 2.0 };
     let aggregate_first = times * sums(heads * input) + 3.0 * product(targets);
@@ -63,8 +76,9 @@ pub(super) fn attention_order_of(
     if transform_first < aggregate_first { Order::TransformFirst } else { Order::AggregateFirst }
 }
 
-/// The order in which a layer of this `kind` computes, with `heads` attention heads and `counts` of targets, sources
-/// and edges. With `projects` attention must project rows first: on a GPU, and by columns.
+/// The order in which a layer of this `kind` computes, with `heads` attention heads and `counts` of
+/// targets, sources and edges. With `projects` attention must project rows first: on a GPU, and by
+/// columns.
 pub fn order_of_layer(
     kind: ModelKind,
     heads: usize,

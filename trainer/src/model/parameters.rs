@@ -1,4 +1,5 @@
-//! Named parameters, initialised by counter-based draws so that every rank, and every run, starts from the same bits.
+//! Named parameters, initialised by counter-based draws so that every rank, and every run, starts
+//! from the same bits.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use tch::Tensor;
@@ -43,19 +44,22 @@ impl Parameters {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Names and tensors of everything that a checkpoint keeps: the parameters, then values learnt without gradients
-    /// (running statistics). All are f32.
+    /// Names and tensors of everything that a checkpoint keeps: the parameters, then values learnt
+    /// without gradients (running statistics). All are f32.
     pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.iter().chain(self.buffers.iter().map(|(name, tensor)| (name.as_str(), tensor)))
     }
 
-    /// Copies the values of `other`, which has the parameters of the same model, perhaps at another place.
+    /// Copies the values of `other`, which has the parameters of the same model, perhaps at another
+    /// place.
     ///
     /// # Errors
     /// [`Error::Torch`](crate::Error::Torch) if the models differ.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
         tch::no_grad(|| {
-            self.state().zip(other.state()).try_for_each(|((_, to), (_, from))| Ok(to.shallow_clone().f_copy_(from)?))
+            self.state()
+                .zip(other.state())
+                .try_for_each(|((_, to), (_, from))| Ok(to.shallow_clone().f_copy_(from)?))
         })
     }
 
@@ -66,7 +70,8 @@ impl Parameters {
 }
 
 impl Named<'_> {
-    /// Glorot and Bengio's uniform initialisation: `[rows, columns]` in ±sqrt(6 / (rows + columns)).
+    /// Glorot and Bengio's uniform initialisation: `[rows, columns]` in ±sqrt(6 / (rows +
+    /// columns)).
     pub fn glorot(&mut self, name: &str, shape: [usize; 2]) -> Tensor {
         let [rows, columns] = shape;
         let bound = (6.0 / (rows + columns) as f64).sqrt() as f32;
@@ -81,11 +86,14 @@ impl Named<'_> {
         self.add(name, Tensor::from_slice(&values).view([rows as i64, columns as i64]))
     }
 
-    /// Bias of a layer, added to all of its rows: zeros, trained unless batch norm follows. Batch norm cancels a bias,
-    /// whose gradient would then be the rounding errors of zero, which Adam makes as large as any other.
+    /// Bias of a layer, added to all of its rows: zeros, trained unless batch norm follows. Batch
+    /// norm cancels a bias, whose gradient would then be the rounding errors of zero, which Adam
+    /// makes as large as any other.
     pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
         match self.centred {
-            true => Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.place.device()),
+            true => {
+                Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.place.device())
+            }
             false => self.zeros(name, length),
         }
     }
@@ -107,7 +115,8 @@ impl Named<'_> {
 
     /// Adds `length` values `value` that are saved with the parameters but have no gradient.
     pub(super) fn buffer(&mut self, name: &str, value: f32, length: usize) -> Tensor {
-        let tensor = Tensor::from_slice(&vec![value; length]).to_device(self.parameters.place.device());
+        let tensor =
+            Tensor::from_slice(&vec![value; length]).to_device(self.parameters.place.device());
         self.parameters.buffers.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }

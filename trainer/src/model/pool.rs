@@ -1,5 +1,6 @@
-//! GraphSAGE with the max-pooling aggregator (Hamilton, Ying and Leskovec, NeurIPS 2017, equation 3):
-//! h'(v) = W_self h(v) + W_neigh max of ReLU(W_pool h(u) + b_pool) over the sampled in-edges u → v + b; zeros without edges.
+//! GraphSAGE with the max-pooling aggregator (Hamilton, Ying and Leskovec, NeurIPS 2017, equation
+//! 3): h'(v) = W_self h(v) + W_neigh max of ReLU(W_pool h(u) + b_pool) over the sampled in-edges u
+//! → v + b; zeros without edges.
 
 use gsplit_kernels::Activation;
 use tch::Tensor;
@@ -41,10 +42,17 @@ impl Layer for SagePool {
         let pooled = linear(edges.place(), &input, &self.weight_pool, Some(&self.bias_pool), relu)?;
         let pooled = aggregate_max(edges, &pooled)?;
         let own = input.f_narrow(0, 0, edges.num_targets() as i64)?;
-        let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
+        let own =
+            linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
         finished(
             edges.place(),
-            &own.f_add(&linear(edges.place(), &pooled, &self.weight_neigh, None, Finish::default())?)?,
+            &own.f_add(&linear(
+                edges.place(),
+                &pooled,
+                &self.weight_neigh,
+                None,
+                Finish::default(),
+            )?)?,
             finish,
         )
     }

@@ -1,8 +1,8 @@
 //! GraphSAGE with the mean aggregator (Hamilton, Ying and Leskovec, NeurIPS 2017):
 //! h'(v) = W_self h(v) + W_neigh mean of h(u) over the sampled in-edges u → v + b.
 //!
-//! The mean is linear, so W_neigh comes before or after it, whichever is cheaper. If it comes after, own row and mean
-//! are concatenated and both products are one.
+//! The mean is linear, so W_neigh comes before or after it, whichever is cheaper. If it comes
+//! after, own row and mean are concatenated and both products are one.
 
 use std::ops::Range;
 
@@ -13,7 +13,9 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Edges, Finish, Reduce, Rows, aggregate, aggregate_for_product, biased, finished, linear};
+use crate::operator::{
+    Edges, Finish, Reduce, Rows, aggregate, aggregate_for_product, biased, finished, linear,
+};
 
 /// One GraphSAGE-mean layer.
 pub struct Sage {
@@ -56,7 +58,13 @@ impl Sage {
                 let input = input.held()?;
                 let own = input.f_narrow(0, 0, edges.num_targets() as i64)?;
                 let own = linear(edges.place(), &own, weight_self, bias, Finish::default())?;
-                let neighbours = linear(edges.place(), &input, weight_neigh, None, Finish::rounding(edges.place()))?;
+                let neighbours = linear(
+                    edges.place(),
+                    &input,
+                    weight_neigh,
+                    None,
+                    Finish::rounding(edges.place()),
+                )?;
                 let mean = aggregate(edges, Reduce::Mean, &neighbours, None, false)?;
                 finished(edges.place(), &own.f_add(&mean)?, finish)
             }
@@ -66,7 +74,13 @@ impl Sage {
 
 impl Layer for Sage {
     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.products(edges, input, [&self.weight_self, &self.weight_neigh], Some(&self.bias), finish)
+        self.products(
+            edges,
+            input,
+            [&self.weight_self, &self.weight_neigh],
+            Some(&self.bias),
+            finish,
+        )
     }
 
     fn out_dim(&self) -> usize {
@@ -87,12 +101,23 @@ impl ByColumns for Sage {
         vec![[edges.num_targets(), self.out]]
     }
 
-    fn partial(&self, edges: &LayerEdges<'_>, input: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
-        let weights = [rows_of(&self.weight_self, &columns)?, rows_of(&self.weight_neigh, &columns)?];
+    fn partial(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        columns: Range<usize>,
+    ) -> Result<Vec<Tensor>> {
+        let weights =
+            [rows_of(&self.weight_self, &columns)?, rows_of(&self.weight_neigh, &columns)?];
         Ok(vec![self.products(edges, input, weights.each_ref(), None, Finish::default())?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(
+        &self,
+        edges: &LayerEdges<'_>,
+        totals: &[Tensor],
+        finish: Finish,
+    ) -> Result<Tensor> {
         biased(edges.place(), &totals[0], Some(&self.bias), finish)
     }
 }

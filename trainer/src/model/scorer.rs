@@ -1,8 +1,10 @@
-//! Scores a pair of vertices by their rows: the dot product, or a trained perceptron over the elementwise product of
-//! both, as in OGB's link examples (Hu et al., 2020, the class `LinkPredictor`): s(u, v) = w · ReLU(W (h_u ⊙ h_v) + c)
-//! + b, with dropout after the ReLU during training.
+//! Scores a pair of vertices by their rows: the dot product, or a trained perceptron over the
+//! elementwise product of both, as in OGB's link examples (Hu et al., 2020, the class
+//! `LinkPredictor`): s(u, v) = w · ReLU(W (h_u ⊙ h_v) + c) + b, with dropout after the ReLU during
+//! training.
 //!
-//! Both are symmetric in u, v. Cost of the perceptron: a product of `[pairs, dim]` by `[dim, hidden]`; two backwards.
+//! Both are symmetric in u, v. Cost of the perceptron: a product of `[pairs, dim]` by `[dim,
+//! hidden]`; two backwards.
 
 use std::ops::Range;
 
@@ -41,7 +43,8 @@ pub struct Pairs<'a> {
     pub ends: [&'a [u32]; 2],
     /// Each edge is followed by this many negative pairs.
     pub negatives: usize,
-    /// Index of the first pair in the global mini-batch: dropout is drawn by it, and so is the same on every rank.
+    /// Index of the first pair in the global mini-batch: dropout is drawn by it, and so is the same
+    /// on every rank.
     pub first: usize,
 }
 
@@ -53,8 +56,9 @@ impl Pairs<'_> {
 }
 
 impl PairScorer {
-    /// The loss of `pairs` of `rows`, each of `dim` values, and its gradient times `scale`; the gradients of the
-    /// parameters are added to their `grad`. Dropout is drawn if there is a key for it.
+    /// The loss of `pairs` of `rows`, each of `dim` values, and its gradient times `scale`; the
+    /// gradients of the parameters are added to their `grad`. Dropout is drawn if there is a key
+    /// for it.
     pub fn loss(
         &self,
         rows: Vec<f32>,
@@ -77,13 +81,21 @@ impl PairScorer {
                 let pairs = ends[0].par_iter().zip(ends[1]);
                 Ok(pairs.map(|(&u, &v)| dot(row(u), row(v))).collect())
             }
-            Self::Mlp(mlp) => tch::no_grad(|| to_rows(&mlp.forward(&products(rows, dim, ends)?, Finish::default())?)),
+            Self::Mlp(mlp) => tch::no_grad(|| {
+                to_rows(&mlp.forward(&products(rows, dim, ends)?, Finish::default())?)
+            }),
         }
     }
 
-    /// The scores of each of `sources` with each of `targets`, source by source: [`Self::scores`] up to rounding,
-    /// independent of the number of threads.
-    pub fn table(&self, rows: &[f32], dim: usize, sources: &[u32], targets: Range<u32>) -> Result<Vec<f32>> {
+    /// The scores of each of `sources` with each of `targets`, source by source: [`Self::scores`]
+    /// up to rounding, independent of the number of threads.
+    pub fn table(
+        &self,
+        rows: &[f32],
+        dim: usize,
+        sources: &[u32],
+        targets: Range<u32>,
+    ) -> Result<Vec<f32>> {
         match self {
             Self::Dot => {
                 let mut of = Buffer::new(sources.len() * dim)?;
@@ -95,8 +107,10 @@ impl PairScorer {
                 tch::no_grad(|| to_rows(&linear(&place, &of, &with, None, Finish::default())?))
             }
             Self::Mlp(_) => {
-                let from: Vec<u32> =
-                    sources.iter().flat_map(|&source| std::iter::repeat_n(source, targets.len())).collect();
+                let from: Vec<u32> = sources
+                    .iter()
+                    .flat_map(|&source| std::iter::repeat_n(source, targets.len()))
+                    .collect();
                 let to: Vec<u32> = sources.iter().flat_map(|_| targets.clone()).collect();
                 self.scores(rows, dim, [&from, &to])
             }
@@ -116,11 +130,13 @@ impl Mlp {
         }
     }
 
-    /// Scores `[pairs, 1]` of `products`, `[pairs, dim]`; `finish` holds the dropout of the hidden layer.
+    /// Scores `[pairs, 1]` of `products`, `[pairs, dim]`; `finish` holds the dropout of the hidden
+    /// layer.
     fn forward(&self, products: &Tensor, finish: Finish) -> Result<Tensor> {
         let finish = Finish { activation: Activation::Relu, ..finish };
         let products = self.place.bring(products)?;
-        let hidden = linear(&self.place, &products, &self.hidden_weight, Some(&self.hidden_bias), finish)?;
+        let hidden =
+            linear(&self.place, &products, &self.hidden_weight, Some(&self.hidden_bias), finish)?;
         linear(&self.place, &hidden, &self.weight, Some(&self.bias), Finish::default())
     }
 
@@ -161,7 +177,8 @@ fn products(rows: &[f32], dim: usize, [sources, targets]: [&[u32]; 2]) -> Result
     of.into_tensor(&[sources.len() as i64, dim as i64])
 }
 
-/// [`products`] as a node of torch's graph: the gradient of h_u is that of the product times h_v, and vice versa.
+/// [`products`] as a node of torch's graph: the gradient of h_u is that of the product times h_v,
+/// and vice versa.
 fn recorded_products(rows: &Tensor, dim: usize, ends: [&[u32]; 2]) -> Result<Tensor> {
     let x = rows.detach().contiguous();
     let found = products(values(&x)?, dim, ends)?;
@@ -174,7 +191,10 @@ fn recorded_products(rows: &Tensor, dim: usize, ends: [&[u32]; 2]) -> Result<Ten
         for (of, with) in [(0, 1), (1, 0)] {
             let mut part = Buffer::new(given.numel())?;
             gather_f32(values(x)?, dim, &ends[with], part.as_mut_slice())?;
-            part.as_mut_slice().par_iter_mut().zip(values(&given)?).for_each(|(v, gradient)| *v *= gradient);
+            part.as_mut_slice()
+                .par_iter_mut()
+                .zip(values(&given)?)
+                .for_each(|(v, gradient)| *v *= gradient);
             scatter_add_f32(of_rows.as_mut_slice(), dim, &ends[of], part.as_slice())?;
         }
         Ok(vec![Some(of_rows.into_tensor(&[num_rows, dim as i64])?)])
@@ -196,11 +216,17 @@ mod tests {
 
     /// A model whose scorer is a perceptron with nonzero biases.
     fn model() -> Model {
-        let task = TaskConfig { kind: Some(TaskKind::Link), scorer: ScorerKind::Mlp, ..TaskConfig::default() };
+        let task = TaskConfig {
+            kind: Some(TaskKind::Link),
+            scorer: ScorerKind::Mlp,
+            ..TaskConfig::default()
+        };
         let mut config = quick_config(ModelKind::Sage, Parallelism::Single, 1);
         config.data.task = task;
         let model = Model::new(&config, 5, DIM);
-        for (name, tensor) in model.parameters().iter().filter(|(name, _)| name.starts_with("scorer.")) {
+        for (name, tensor) in
+            model.parameters().iter().filter(|(name, _)| name.starts_with("scorer."))
+        {
             let shift = if name.ends_with("bias") { 0.1 } else { 0.0 };
             tch::no_grad(|| drop(tensor.shallow_clone().g_add_scalar_(shift)));
         }
@@ -208,8 +234,11 @@ mod tests {
     }
 
     fn of_scorer(model: &Model) -> Vec<&Tensor> {
-        let named = |name: &str| model.parameters().iter().find(|(found, _)| *found == name).unwrap().1;
-        ["scorer.hidden_weight", "scorer.hidden_bias", "scorer.weight", "scorer.bias"].map(named).to_vec()
+        let named =
+            |name: &str| model.parameters().iter().find(|(found, _)| *found == name).unwrap().1;
+        ["scorer.hidden_weight", "scorer.hidden_bias", "scorer.weight", "scorer.bias"]
+            .map(named)
+            .to_vec()
     }
 
     fn rows() -> Vec<f32> {
@@ -233,7 +262,8 @@ mod tests {
         let hidden = ((u * v).matmul(&parameters[0]) + &parameters[1]).relu();
         let scores = (hidden.matmul(&parameters[2]) + &parameters[3]).squeeze_dim(1);
         let edge = Tensor::from_slice(&[1f64, 0., 1., 0., 1., 0., 1., 0.]);
-        let loss = scores.binary_cross_entropy_with_logits::<Tensor>(&edge, None, None, Reduction::Sum);
+        let loss =
+            scores.binary_cross_entropy_with_logits::<Tensor>(&edge, None, None, Reduction::Sum);
         (&loss * f64::from(scale)).backward();
 
         let expected = loss.double_value(&[]);
@@ -255,9 +285,14 @@ mod tests {
     #[test]
     fn dropout_goes_by_the_pair_wherever_it_is_scored() {
         let model = model();
-        let dropout = |step| Some(DropoutKey { probability: 0.5, step: Step { seed: 7, epoch: 1, step } });
+        let dropout =
+            |step| Some(DropoutKey { probability: 0.5, step: Step { seed: 7, epoch: 1, step } });
         let loss = |range: std::ops::Range<usize>, dropout: Option<DropoutKey>| {
-            let pairs = Pairs { ends: ENDS.map(|ends| &ends[range.clone()]), negatives: 1, first: range.start };
+            let pairs = Pairs {
+                ends: ENDS.map(|ends| &ends[range.clone()]),
+                negatives: 1,
+                first: range.start,
+            };
             let scored = model.pair_scorer().loss(rows(), DIM, pairs, 1.0, dropout).unwrap();
             (scored.loss, scored.gradient)
         };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gsplit_kernels::{
-    Aggregation, DeviceAggregation, DeviceEdges, DeviceSlice, Reduce, aggregate_max as maxima, aggregate_max_backward,
-    aggregate_max_backward_on_device, aggregate_max_on_device,
+    Aggregation, DeviceAggregation, DeviceEdges, DeviceSlice, Reduce, aggregate_max as maxima,
+    aggregate_max_backward, aggregate_max_backward_on_device, aggregate_max_on_device,
 };
 use tch::{Kind, Tensor};
 
@@ -12,12 +12,14 @@ use super::{Edges, Rows, filled, filled_of, mismatch, shape, widened, with_row};
 use crate::autograd::{attach, device_values, device_values_of, values};
 use crate::{Error, Result};
 
-/// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
-/// `concat_self`, preceded by its own row: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows,
-/// in addition to the edges' own ([`Edges::with_factors`]).
+/// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`,
+/// `[sources, width]`; with `concat_self`, preceded by its own row: `[targets, 2 · width]`.
+/// `weights`, `[edges]`, are factors of the edges' rows, in addition to the edges' own
+/// ([`Edges::with_factors`]).
 ///
-/// A host aggregates stored rows in place if hardly any is read twice; otherwise it gathers them first, since reading a
-/// row again is cheaper if rows are close together. A GPU aggregates rows that it keeps in place.
+/// A host aggregates stored rows in place if hardly any is read twice; otherwise it gathers them
+/// first, since reading a row again is cheaper if rows are close together. A GPU aggregates rows
+/// that it keeps in place.
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not match the edges.
@@ -31,8 +33,8 @@ pub fn aggregate<'a>(
     aggregate_as(edges, Aggregating { reduce, concat_self, to: Kind::Float }, rows.into(), weights)
 }
 
-/// Like [`aggregate`], for use as a factor of [`linear`](super::linear): on a GPU that computes in bf16 or f16 the
-/// result has that type, to which the product would round the rows anyway.
+/// Like [`aggregate`], for use as a factor of [`linear`](super::linear): on a GPU that computes in
+/// bf16 or f16 the result has that type, to which the product would round the rows anyway.
 ///
 /// # Errors
 /// Errors of [`aggregate`].
@@ -47,7 +49,12 @@ pub fn aggregate_for_product<'a>(
     aggregate_as(edges, Aggregating { reduce, concat_self, to }, rows.into(), weights)
 }
 
-fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
+fn aggregate_as(
+    edges: &Arc<Edges>,
+    how: Aggregating,
+    stored: Rows<'_>,
+    weights: Option<&Tensor>,
+) -> Result<Tensor> {
     let (_, dim) = stored.shape()?;
     let own = own_factors(edges)?;
     let w = match (weights, &own) {
@@ -87,7 +94,8 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         if gradient.needed.len() > 1 {
             let of_weights = || {
                 let [x, w] = gradient.saved()?;
-                let of_products = how.weights_backward(&edges, w, &widened(x)?, &widened(&given)?)?;
+                let of_products =
+                    how.weights_backward(&edges, w, &widened(x)?, &widened(&given)?)?;
                 Ok::<_, Error>(match own_factors(&edges)? {
                     Some(own) => of_products.f_mul(&own)?,
                     None => of_products,
@@ -114,11 +122,19 @@ struct Aggregating {
 }
 
 impl Aggregating {
-    fn on_host<'a>(self, edges: &'a gsplit_kernels::HostEdges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
+    fn on_host<'a>(
+        self,
+        edges: &'a gsplit_kernels::HostEdges,
+        weights: Option<&'a [f32]>,
+    ) -> Aggregation<'a> {
         Aggregation { edges, reduce: self.reduce, weights, concat_self: self.concat_self }
     }
 
-    fn on_device<'a>(self, edges: &'a DeviceEdges, weights: Option<DeviceSlice<'a, f32>>) -> DeviceAggregation<'a> {
+    fn on_device<'a>(
+        self,
+        edges: &'a DeviceEdges,
+        weights: Option<DeviceSlice<'a, f32>>,
+    ) -> DeviceAggregation<'a> {
         DeviceAggregation { edges, reduce: self.reduce, weights, concat_self: self.concat_self }
     }
 
@@ -128,7 +144,8 @@ impl Aggregating {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out));
         };
-        let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
+        let op = self
+            .on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         if let Rows::Kept(kept) = rows {
             return kept.aggregate(&op);
         }
@@ -139,8 +156,8 @@ impl Aggregating {
         })))
     }
 
-    /// The gradient of rows of `dim` values, of type `kind`. With `relu`, the rows that ReLU returned and the factor of
-    /// the values that dropout kept, it is the gradient of ReLU's input.
+    /// The gradient of rows of `dim` values, of type `kind`. With `relu`, the rows that ReLU
+    /// returned and the factor of the values that dropout kept, it is the gradient of ReLU's input.
     fn rows_backward(
         self,
         edges: &Edges,
@@ -155,7 +172,8 @@ impl Aggregating {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&shape, |out| Ok(op.backward(values(given)?, dim, out)?));
         };
-        let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
+        let op = self
+            .on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
             let given = device_values_of::<T>(device, given)?;
             match relu {
@@ -169,27 +187,37 @@ impl Aggregating {
         })))
     }
 
-    fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
+    fn weights_backward(
+        self,
+        edges: &Edges,
+        weights: &Tensor,
+        rows: &Tensor,
+        given: &Tensor,
+    ) -> Result<Tensor> {
         let (_, dim) = shape("rows to aggregate", rows)?;
         let Some((gpu, device, on_gpu)) = edges.on_device() else {
             let op = self.on_host(edges.on_host()?, Some(values(weights)?));
-            let fill = |out: &mut [f32]| Ok(op.weights_backward(values(rows)?, values(given)?, dim, out)?);
+            let fill = |out: &mut [f32]| {
+                Ok(op.weights_backward(values(rows)?, values(given)?, dim, out)?)
+            };
             return filled(&[edges.num_edges()], fill);
         };
         let op = self.on_device(on_gpu, Some(device_values(device, weights)?));
         let [rows, given] = [device_values(device, rows)?, device_values(device, given)?];
-        filled_of::<f32>(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
+        filled_of::<f32>(device, &[edges.num_edges()], |out| {
+            Ok(op.weights_backward(gpu, rows, given, dim, out)?)
+        })
     }
 }
 
-/// Whether aggregating rows in place is cheaper than gathering them first. With rows of 400 bytes out of 1.2 GB and 1.7
-/// edges per row it took 44 to 50 ms, while gathering and aggregating took 31.
+/// Whether aggregating rows in place is cheaper than gathering them first. With rows of 400 bytes
+/// out of 1.2 GB and 1.7 edges per row it took 44 to 50 ms, while gathering and aggregating took 31.
 fn read_about_once(edges: &Edges) -> bool {
     edges.num_edges() + edges.num_targets() <= edges.num_sources() + edges.num_sources() / 4
 }
 
-/// For each target the maximum of each column over its sources' rows, zeros without edges: `[targets, width]` from
-/// `[sources, width]`, of the same type.
+/// For each target the maximum of each column over its sources' rows, zeros without edges:
+/// `[targets, width]` from `[sources, width]`, of the same type.
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shape does not match the edges;
@@ -205,11 +233,14 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     let edges = edges.clone();
     let Some((gpu, device, on_gpu)) = edges.on_device() else {
         let mut picked = vec![0u32; edges.num_targets() * dim];
-        let output = filled(&of_targets, |out| Ok(maxima(edges.on_host()?, values(&x)?, dim, out, &mut picked)?))?;
+        let output = filled(&of_targets, |out| {
+            Ok(maxima(edges.on_host()?, values(&x)?, dim, out, &mut picked)?)
+        })?;
         return attach(&[rows], &[], output, move |gradient| {
             let given = gradient.output.contiguous();
-            let fill =
-                |out: &mut [f32]| Ok(aggregate_max_backward(edges.on_host()?, &picked, values(&given)?, dim, out)?);
+            let fill = |out: &mut [f32]| {
+                Ok(aggregate_max_backward(edges.on_host()?, &picked, values(&given)?, dim, out)?)
+            };
             Ok(vec![Some(filled(&of_sources, fill)?)])
         });
     };
@@ -221,7 +252,8 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     let edges = edges.clone();
     attach(&[rows], &[], output, move |gradient| {
         let given = gradient.output.contiguous();
-        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let (gpu, device, on_gpu) =
+            edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let of_rows = with_row!(given.kind(), |T| filled_of::<T>(device, &of_sources, |out| {
             let given = device_values_of::<T>(device, &given)?;
             Ok(aggregate_max_backward_on_device(gpu, on_gpu, picked.slice(), given, dim, out)?)

@@ -3,28 +3,33 @@
 use std::sync::Arc;
 
 use gsplit_kernels::{
-    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceBuffer, DeviceEdges, DeviceSlice,
-    Gpu, head_products, head_products_backward, head_products_backward_on_device, head_products_on_device,
+    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceBuffer,
+    DeviceEdges, DeviceSlice, Gpu, head_products, head_products_backward,
+    head_products_backward_on_device, head_products_on_device,
 };
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row};
+use super::{
+    Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row,
+};
 use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
 use crate::{Error, Result};
 
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
 
-/// For each target and head `finish`(Σ weight · row + `bias`) over the target itself and its sources, f32 `[targets, heads ·
-/// width]`, from `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Weights are the softmax
-/// over a target's edges of LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads,
-/// width]`. `dropout`, whose first vertices are the targets, zeroes some of the weights and scales up the others. On the host,
-/// weights are proportional to the edges' factors, and rows may be `[sources, width]`: then all heads read the same rows.
+/// For each target and head `finish`(Σ weight · row + `bias`) over the target itself and its
+/// sources, f32 `[targets, heads · width]`, from `rows`, `[sources, heads · width]`, which may be
+/// of the type in which a GPU keeps rows. Weights are the softmax over a target's edges of
+/// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads,
+/// width]`. `dropout`, whose first vertices are the targets, zeroes some of the weights and scales
+/// up the others. On the host, weights are proportional to the edges' factors, and rows may be
+/// `[sources, width]`: then all heads read the same rows.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if the shapes do not match each other, [`Error::Kernel`](crate::Error::Kernel)
-/// if they, or the dropout, do not match the edges.
+/// [`Error::Torch`](crate::Error::Torch) if the shapes do not match each other,
+/// [`Error::Kernel`](crate::Error::Kernel) if they, or the dropout, do not match the edges.
 pub fn attention(
     edges: &Arc<Edges>,
     rows: &Tensor,
@@ -34,18 +39,23 @@ pub fn attention(
     dropout: Option<Dropout>,
     finish: Finish,
 ) -> Result<Tensor> {
-    let ((_, dim), (heads, head_dim)) = (shape("rows", rows)?, shape("attention by source", by_source)?);
+    let ((_, dim), (heads, head_dim)) =
+        (shape("rows", rows)?, shape("attention by source", by_source)?);
     let shares_rows = heads > 1 && head_dim == dim && edges.on_device().is_none();
     if !(heads * head_dim == dim || shares_rows) || by_target.size() != by_source.size() {
         let sizes = [by_source.size(), by_target.size()];
-        return Err(mismatch(format!("attention by source and target of shapes {sizes:?} for rows of width {dim}")));
+        return Err(mismatch(format!(
+            "attention by source and target of shapes {sizes:?} for rows of width {dim}"
+        )));
     }
     let inputs = ([rows, by_source, by_target], bias);
     let form = Form { heads, head_dim, shares_rows, dropout };
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
         Some((gpu, device, on_gpu)) => {
-            with_row!(rows.kind(), |T| on_device::<T>(edges, gpu, device, on_gpu, inputs, form, finish))
+            with_row!(rows.kind(), |T| on_device::<T>(
+                edges, gpu, device, on_gpu, inputs, form, finish
+            ))
         }
     }
 }
@@ -53,7 +63,12 @@ pub fn attention(
 /// Rows, attention vectors by source and by target; and the bias.
 type AttentionInputs<'a> = ([&'a Tensor; 3], Option<&'a Tensor>);
 
-fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, finish: Finish) -> Result<Tensor> {
+fn on_host(
+    edges: &Arc<Edges>,
+    (inputs, bias): AttentionInputs<'_>,
+    form: Form,
+    finish: Finish,
+) -> Result<Tensor> {
     let [z, a_source, a_target] = inputs.map(|tensor| tensor.detach().contiguous());
     let b = bias.map(|bias| bias.detach().contiguous());
     let (op, targets, dim) = (form.over(edges)?, edges.num_targets(), form.dim());
@@ -100,7 +115,9 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, 
             Ok(())
         })?;
         let of_attention = |rows: &[f32], gradient: &Buffer| {
-            filled(&[heads, head_dim], |out| Ok(head_products_backward(rows, gradient.as_slice(), head_dim, out)?))
+            filled(&[heads, head_dim], |out| {
+                Ok(head_products_backward(rows, gradient.as_slice(), head_dim, out)?)
+            })
         };
         let by_source = of_attention(z, &of_source)?;
         let by_target = of_attention(&z[..edges.num_targets() * row_dim], &of_target)?;
@@ -119,7 +136,8 @@ fn on_device<T: Row>(
     finish: Finish,
 ) -> Result<Tensor> {
     let [z, a_source, a_target] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, on_gpu.num_targets(), form.dim());
+    let (op, targets, dim) =
+        (form.over_on_gpu(edges, gpu, on_gpu)?, on_gpu.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
@@ -143,7 +161,8 @@ fn on_device<T: Row>(
         let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = with_bias.then(|| column_sums(edges.place(), &given)).transpose()?;
-        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let (gpu, device, on_gpu) =
+            edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
         let values = |tensor| device_values(device, tensor);
         let rows = device_values_of::<T>(device, z)?;
@@ -197,21 +216,46 @@ impl Form {
         };
         let Self { heads, head_dim, shares_rows, .. } = *self;
         let (edges, factors) = (edges.on_host()?, edges.factors());
-        Ok(Attention { edges, heads, head_dim, shares_rows, slope: NEGATIVE_SLOPE, self_loops: true, dropout, factors })
+        Ok(Attention {
+            edges,
+            heads,
+            head_dim,
+            shares_rows,
+            slope: NEGATIVE_SLOPE,
+            self_loops: true,
+            dropout,
+            factors,
+        })
     }
 
-    pub fn over_on_gpu<'a>(&'a self, edges: &Edges, gpu: &Gpu, on_gpu: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
+    pub fn over_on_gpu<'a>(
+        &'a self,
+        edges: &Edges,
+        gpu: &Gpu,
+        on_gpu: &'a DeviceEdges,
+    ) -> Result<DeviceAttention<'a>> {
         if edges.factors().is_some() {
             return Err(Error::Option("attention with edge factors is for --device cpu".into()));
         }
         let dropout = match &self.dropout {
             Some(Dropout { ids, probability, key }) => {
                 let vertices = ids.on_gpu(gpu)?;
-                Some((vertices.part(0, on_gpu.num_targets().min(vertices.len()))?, *probability, *key))
+                Some((
+                    vertices.part(0, on_gpu.num_targets().min(vertices.len()))?,
+                    *probability,
+                    *key,
+                ))
             }
             None => None,
         };
         let Self { heads, head_dim, .. } = *self;
-        Ok(DeviceAttention { edges: on_gpu, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+        Ok(DeviceAttention {
+            edges: on_gpu,
+            heads,
+            head_dim,
+            slope: NEGATIVE_SLOPE,
+            self_loops: true,
+            dropout,
+        })
     }
 }

@@ -1,10 +1,13 @@
-//! Chooses the engine that computes dense products fastest on this machine: timed once, then read from a file.
+//! Chooses the engine that computes dense products fastest on this machine: timed once, then read
+//! from a file.
 //!
-//! Returns: the engine, and the GFLOP/s of each. Idea: each engine in turn computes the products of a mini-batch,
-//! forwards and backwards. The fastest of a few rounds counts, since other work only slows them. The first engine is
-//! used unless another is clearly faster. Two runs with different engines differ in the last bits of their sums, so the
-//! first choice is kept (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of
-//! threads. If no file can be kept, and in builds without optimisation, nothing is timed. Cost: a second or two, once.
+//! Returns: the engine, and the GFLOP/s of each. Idea: each engine in turn computes the products of
+//! a mini-batch, forwards and backwards. The fastest of a few rounds counts, since other work only
+//! slows them. The first engine is used unless another is clearly faster. Two runs with different
+//! engines differ in the last bits of their sums, so the first choice is kept
+//! (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of
+//! threads. If no file can be kept, and in builds without optimisation, nothing is timed. Cost: a
+//! second or two, once.
 
 use std::fs;
 use std::io::Write;
@@ -19,9 +22,9 @@ use super::{Engine, Finish, linear, set_torch_threads};
 use crate::config::Dtype;
 use crate::operator::Place;
 
-/// Rows, input width and output width of each layer's product, from the features upwards: about 0.6 of the rows of a
-/// mini-batch of 1024 seeds. (Fewer would mislead: torch computes an eighth of these rows a quarter faster than these
-/// on a Zen 3, `gemm` a tenth slower.)
+/// Rows, input width and output width of each layer's product, from the features upwards: about 0.6
+/// of the rows of a mini-batch of 1024 seeds. (Fewer would mislead: torch computes an eighth of
+/// these rows a quarter faster than these on a Zen 3, `gemm` a tenth slower.)
 const SHAPES: [[i64; 3]; 3] = [[65_536, 128, 256], [8192, 512, 256], [1024, 512, 47]];
 const ROUNDS: usize = 2;
 /// How much faster another engine must be than the first.
@@ -40,25 +43,35 @@ pub struct Calibration {
     pub gflops: Vec<(Engine, f64)>,
 }
 
-/// The calibration of this machine for factors of type `dtype`: kept by an earlier run, or made now.
+/// The calibration of this machine for factors of type `dtype`: kept by an earlier run, or made
+/// now.
 pub fn calibrated(dtype: Dtype) -> Calibration {
     match cache_folder() {
-        Some(folder) if !cfg!(debug_assertions) => kept(&folder.join("products"), dtype, || timed(dtype, SHAPES)),
+        Some(folder) if !cfg!(debug_assertions) => {
+            kept(&folder.join("products"), dtype, || timed(dtype, SHAPES))
+        }
         _ => untimed(dtype),
     }
 }
 
 fn untimed(dtype: Dtype) -> Calibration {
-    Calibration { dtype, processor: processor(), engine: Engine::candidates(dtype)[0], gflops: Vec::new() }
+    Calibration {
+        dtype,
+        processor: processor(),
+        engine: Engine::candidates(dtype)[0],
+        gflops: Vec::new(),
+    }
 }
 
-/// The calibration in `folder` for this processor, or the result of `make` if it can be saved there.
+/// The calibration in `folder` for this processor, or the result of `make` if it can be saved
+/// there.
 fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Calibration {
     let named = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let processor: String = processor().chars().map(named).collect();
     let path = folder.join(format!("{processor}-{}-{dtype:?}.json", env!("CARGO_PKG_VERSION")));
     let read = || -> Option<Calibration> {
-        let found: Calibration = serde_json::from_str(&gsplit_store::read_text(&path).ok()?).ok()?;
+        let found: Calibration =
+            serde_json::from_str(&gsplit_store::read_text(&path).ok()?).ok()?;
         Engine::candidates(dtype).contains(&found.engine).then_some(found)
     };
     if let Some(found) = read() {
@@ -88,13 +101,17 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     set_torch_threads(rayon::current_num_threads());
     let mut seconds = vec![f64::INFINITY; engines.len()];
     let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
-    let factors =
-        shapes.map(|[rows, input, output]| [matrix(rows, input), matrix(input, output), matrix(rows, output)]);
+    let factors = shapes.map(|[rows, input, output]| {
+        [matrix(rows, input), matrix(input, output), matrix(rows, output)]
+    });
     // The first round warms up.
     for round in 0..=ROUNDS {
         for (&engine, best) in engines.iter().zip(&mut seconds) {
             let started = Instant::now();
-            let done = factors.iter().zip(0..).all(|([x, w, g], layer)| both_ways(engine, layer > 0, x, w, g).is_ok());
+            let done = factors
+                .iter()
+                .zip(0..)
+                .all(|([x, w, g], layer)| both_ways(engine, layer > 0, x, w, g).is_ok());
             if done && round > 0 {
                 *best = best.min(started.elapsed().as_secs_f64());
             }
@@ -102,17 +119,35 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     }
     set_torch_threads(threads as usize);
     // Forwards one product, backwards two, except one for features.
-    let products = shapes.iter().zip([2, 3, 3]).map(|(shape, count)| count * shape.iter().product::<i64>());
+    let products =
+        shapes.iter().zip([2, 3, 3]).map(|(shape, count)| count * shape.iter().product::<i64>());
     let operations = 2.0 * products.sum::<i64>() as f64;
-    let gflops: Vec<(Engine, f64)> =
-        engines.into_iter().zip(seconds).map(|(engine, seconds)| (engine, operations / seconds / 1e9)).collect();
+    let gflops: Vec<(Engine, f64)> = engines
+        .into_iter()
+        .zip(seconds)
+        .map(|(engine, seconds)| (engine, operations / seconds / 1e9))
+        .collect();
     let (first, rate) = gflops[0];
-    let best = gflops.iter().filter(|(_, other)| *other > CLEARLY * rate).max_by(|a, b| a.1.total_cmp(&b.1));
-    Calibration { dtype, processor: processor(), engine: best.map_or(first, |&(engine, _)| engine), gflops }
+    let best = gflops
+        .iter()
+        .filter(|(_, other)| *other > CLEARLY * rate)
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    Calibration {
+        dtype,
+        processor: processor(),
+        engine: best.map_or(first, |&(engine, _)| engine),
+        gflops,
+    }
 }
 
 /// Computes a product, the gradient of `w`, and with `of_x` that of `x`.
-pub(super) fn both_ways(engine: Engine, of_x: bool, x: &Tensor, w: &Tensor, gradient: &Tensor) -> crate::Result<()> {
+pub(super) fn both_ways(
+    engine: Engine,
+    of_x: bool,
+    x: &Tensor,
+    w: &Tensor,
+    gradient: &Tensor,
+) -> crate::Result<()> {
     let (x, w) = (x.detach().set_requires_grad(of_x), w.detach().set_requires_grad(true));
     let y = linear(&Place::Host(engine), &x, &w, None, Finish::default())?;
     crate::autograd::backward(&y, gradient)
@@ -125,10 +160,14 @@ mod tests {
     #[test]
     fn every_engine_of_this_machine_is_timed() {
         for dtype in [Dtype::F32, Dtype::Bf16] {
-            let found = timed(dtype, SHAPES.map(|[rows, input, output]| [rows / 64, input, output]));
+            let found =
+                timed(dtype, SHAPES.map(|[rows, input, output]| [rows / 64, input, output]));
             let engines: Vec<Engine> = found.gflops.iter().map(|(engine, _)| *engine).collect();
             assert_eq!(engines, Engine::candidates(dtype));
-            assert!(found.gflops.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0), "{found:?}");
+            assert!(
+                found.gflops.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0),
+                "{found:?}"
+            );
             assert!(engines.contains(&found.engine));
         }
     }
@@ -137,10 +176,12 @@ mod tests {
     fn the_first_choice_stays() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("new");
-        let [first, second] = [Engine::Gemm, Engine::Torch].map(|engine| Calibration { engine, ..untimed(Dtype::F32) });
+        let [first, second] = [Engine::Gemm, Engine::Torch]
+            .map(|engine| Calibration { engine, ..untimed(Dtype::F32) });
         assert_eq!(kept(&folder, Dtype::F32, || first.clone()).engine, Engine::Gemm);
         assert_eq!(kept(&folder, Dtype::F32, || second.clone()).engine, Engine::Gemm);
-        // A file that another process saved meanwhile wins; one that is damaged, or for another processor, is replaced.
+        // A file that another process saved meanwhile wins; one that is damaged, or for another
+        // processor, is replaced.
         let path = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
         fs::remove_file(&path).unwrap();
         let meanwhile = || {

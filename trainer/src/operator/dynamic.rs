@@ -10,16 +10,21 @@ use tch::{Kind, Tensor};
 
 use super::attention::Form;
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row};
+use super::{
+    Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row,
+};
 use crate::Result;
 use crate::autograd::{
-    Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
+    Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of,
+    values,
 };
 
-/// For each target and head `finish`(Σ weight · source's row + `bias`) over the target itself and its sources, f32 `[targets, heads
-/// · width]`, from `sources`, `[sources, heads · width]`. Weights are the softmax over a target's edges of `vector`, `[heads,
-/// width]`, times LeakyReLU₀.₂(source's row + target's row), with `targets` `[targets, heads · width]`. Row `t` of `sources` is
-/// target `t`'s own. Rows may be of the type in which a GPU keeps them. For `dropout` see [`attention`](super::attention()).
+/// For each target and head `finish`(Σ weight · source's row + `bias`) over the target itself and
+/// its sources, f32 `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Weights
+/// are the softmax over a target's edges of `vector`, `[heads, width]`, times LeakyReLU₀.₂(source's
+/// row + target's row), with `targets` `[targets, heads · width]`. Row `t` of `sources` is target
+/// `t`'s own. Rows may be of the type in which a GPU keeps them. For `dropout` see
+/// [`attention`](super::attention()).
 ///
 /// # Errors
 /// Errors of [`attention`](super::attention()).
@@ -32,9 +37,13 @@ pub fn dynamic_attention(
     dropout: Option<Dropout>,
     finish: Finish,
 ) -> Result<Tensor> {
-    let ((_, dim), (heads, head_dim)) = (shape("rows", sources)?, shape("vector of attention", vector)?);
+    let ((_, dim), (heads, head_dim)) =
+        (shape("rows", sources)?, shape("vector of attention", vector)?);
     if heads * head_dim != dim {
-        return Err(mismatch(format!("a vector of attention of shape {:?} for rows of width {dim}", vector.size())));
+        return Err(mismatch(format!(
+            "a vector of attention of shape {:?} for rows of width {dim}",
+            vector.size()
+        )));
     }
     let form = Form { heads, head_dim, shares_rows: false, dropout };
     match edges.on_device() {
@@ -76,9 +85,17 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
                 targets: of_targets.as_mut_slice(),
                 vector: of_vector.as_mut_slice(),
             };
-            Ok(op.backward_dynamic(rows, values(weights)?, values(&given)?, scratch.as_mut_slice(), out)?)
+            Ok(op.backward_dynamic(
+                rows,
+                values(weights)?,
+                values(&given)?,
+                scratch.as_mut_slice(),
+                out,
+            )?)
         })?;
-        let of_vector = filled(&[form.heads, form.head_dim], |out| Ok(host_column_sums(of_vector.as_slice(), out)?))?;
+        let of_vector = filled(&[form.heads, form.head_dim], |out| {
+            Ok(host_column_sums(of_vector.as_slice(), out)?)
+        })?;
         let of_targets = of_targets.into_tensor(&[edges.num_targets() as i64, dim as i64])?;
         Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())
     })
@@ -108,7 +125,8 @@ fn on_device<T: Row>(
         let [l, r, a, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let (gpu, device, on_gpu) =
+            edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
         let shape = [on_gpu.num_targets(), dim];
         let mut of_targets = filled_of::<T>(device, &shape, |_| Ok(()))?;
@@ -119,16 +137,21 @@ fn on_device<T: Row>(
                 targets: device_values_mut_of(device, &mut of_targets)?,
                 vector: device_values_mut(device, &mut of_vector)?,
             };
-            let [weights, given] = [device_values(device, weights)?, device_values(device, &given)?];
+            let [weights, given] =
+                [device_values(device, weights)?, device_values(device, &given)?];
             let rows = rows_on_gpu::<T>(device, [l, r, a])?;
             Ok(op.backward_dynamic(gpu, rows, weights, given, out)?)
         })?;
-        let of_vector = column_sums(edges.place(), &of_vector)?.f_view([form.heads as i64, form.head_dim as i64])?;
+        let of_vector = column_sums(edges.place(), &of_vector)?
+            .f_view([form.heads as i64, form.head_dim as i64])?;
         Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())
     })
 }
 
-fn rows_on_gpu<T: Row>(device: tch::Device, rows: [&Tensor; 3]) -> Result<DeviceDynamicRows<'_, T>> {
+fn rows_on_gpu<T: Row>(
+    device: tch::Device,
+    rows: [&Tensor; 3],
+) -> Result<DeviceDynamicRows<'_, T>> {
     let [sources, targets, vector] = rows;
     Ok(DeviceDynamicRows {
         sources: device_values_of(device, sources)?,

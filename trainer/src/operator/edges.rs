@@ -22,12 +22,18 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// Edges into target `t` come from rows `sources[indptr[t]..indptr[t + 1]]` of a matrix of `num_sources` rows.
+    /// Edges into target `t` come from rows `sources[indptr[t]..indptr[t + 1]]` of a matrix of
+    /// `num_sources` rows.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if `indptr` and `sources` do not match each other or the matrix,
-    /// [`Error::Gpu`](crate::Error::Gpu) if the place is out of memory.
-    pub fn new(place: &Place, indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self> {
+    /// [`Error::Kernel`](crate::Error::Kernel) if `indptr` and `sources` do not match each other or
+    /// the matrix, [`Error::Gpu`](crate::Error::Gpu) if the place is out of memory.
+    pub fn new(
+        place: &Place,
+        indptr: Vec<u32>,
+        sources: Vec<u32>,
+        num_sources: usize,
+    ) -> Result<Self> {
         Self::of_host(place, gsplit_kernels::HostEdges::new(indptr, sources, num_sources)?)
     }
 
@@ -35,12 +41,21 @@ impl Edges {
     pub(crate) fn of_host(place: &Place, host: gsplit_kernels::HostEdges) -> Result<Self> {
         let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
         let (targets, sources, edges) = (host.num_targets(), host.num_sources(), host.num_edges());
-        Ok(Self { place: place.clone(), host: host.into(), device, factors: None, targets, sources, edges })
+        Ok(Self {
+            place: place.clone(),
+            host: host.into(),
+            device,
+            factors: None,
+            targets,
+            sources,
+            edges,
+        })
     }
 
     /// Wraps the edges `device`, which are on the GPU of `place`.
     pub(crate) fn of_device(place: &Place, device: DeviceEdges) -> Self {
-        let (targets, sources, edges) = (device.num_targets(), device.num_sources(), device.num_edges());
+        let (targets, sources, edges) =
+            (device.num_targets(), device.num_sources(), device.num_edges());
         Self {
             place: place.clone(),
             host: OnceLock::new(),
@@ -52,8 +67,8 @@ impl Edges {
         }
     }
 
-    /// The same edges with `factors`: sums and means multiply the row of each edge by its factor, and attention its
-    /// weight. An empty list means all 1.
+    /// The same edges with `factors`: sums and means multiply the row of each edge by its factor,
+    /// and attention its weight. An empty list means all 1.
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) unless there is one factor per edge, or none.
@@ -84,7 +99,8 @@ impl Edges {
         self.edges
     }
 
-    /// The edges on the host. If they are only on a GPU, they are copied, once, which waits for all work launched before.
+    /// The edges on the host. If they are only on a GPU, they are copied, once, which waits for all
+    /// work launched before.
     ///
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu) if the GPU reports an error.
@@ -111,7 +127,8 @@ impl Edges {
         &self.place
     }
 
-    /// Moves the edges on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
+    /// Moves the edges on the GPU to another stream
+    /// ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Some(edges) = &self.device {
             edges.give_to(gpu);

@@ -1,8 +1,9 @@
 //! Engines that compute dense products on the host.
 //!
-//! The fastest engine depends on the processor: torch's MKL uses AVX-512 only on Intel's processors, and bf16
-//! instructions are twice as fast as those for f32 on some processors, slower on others. So the engines are timed once
-//! per machine (`calibrate.rs`), and the choice is kept: later runs there have the same sums, to the bit.
+//! The fastest engine depends on the processor: torch's MKL uses AVX-512 only on Intel's
+//! processors, and bf16 instructions are twice as fast as those for f32 on some processors, slower
+//! on others. So the engines are timed once per machine (`calibrate.rs`), and the choice is kept:
+//! later runs there have the same sums, to the bit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, RwLock};
@@ -40,11 +41,14 @@ impl Engine {
 
     /// An engine whose results do not depend on the number of threads.
     pub fn in_tiles(dtype: Dtype) -> Self {
-        Self::candidates(dtype).into_iter().find(|engine| engine.takes_tiles()).unwrap_or(Self::Gemm)
+        Self::candidates(dtype)
+            .into_iter()
+            .find(|engine| engine.takes_tiles())
+            .unwrap_or(Self::Gemm)
     }
 
-    /// The engine of `products` for factors of type `dtype`. `None` if there is no such engine, or this processor
-    /// does not support it.
+    /// The engine of `products` for factors of type `dtype`. `None` if there is no such engine, or
+    /// this processor does not support it.
     pub fn named(products: Products, dtype: Dtype) -> Option<Self> {
         let engine = match (products, dtype == Dtype::Bf16) {
             (Products::Gemm, false) => Self::Gemm,
@@ -57,11 +61,14 @@ impl Engine {
         Self::candidates(dtype).contains(&engine).then_some(engine)
     }
 
-    /// Engines for factors of type `dtype` on this processor. The first is chosen unless another is clearly faster.
+    /// Engines for factors of type `dtype` on this processor. The first is chosen unless another is
+    /// clearly faster.
     pub fn candidates(dtype: Dtype) -> Vec<Self> {
         match dtype {
             Dtype::F32 | Dtype::F16 => vec![Self::Gemm, Self::Torch],
-            Dtype::Bf16 if has_bf16() => vec![Self::Bf16, Self::GemmOfRounded, Self::TorchOfRounded],
+            Dtype::Bf16 if has_bf16() => {
+                vec![Self::Bf16, Self::GemmOfRounded, Self::TorchOfRounded]
+            }
             Dtype::Bf16 => vec![Self::GemmOfRounded, Self::TorchOfRounded],
         }
     }
@@ -84,7 +91,8 @@ impl Engine {
 pub fn set_torch_threads(threads: usize) {
     let threads = threads.max(1);
     try_threads(threads);
-    // A thread's first query copies the number set last by any thread, so it must come before setting the thread's own.
+    // A thread's first query copies the number set last by any thread, so it must come before
+    // setting the thread's own.
     let _ = tch::get_num_threads();
     tch::set_num_threads(threads as i32);
 }
@@ -92,7 +100,8 @@ pub fn set_torch_threads(threads: usize) {
 /// Largest number of threads that [`try_threads`] has started.
 static TRIED: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts and ends `threads` threads: if the system cannot start one of libtorch's own, libtorch would hang forever.
+/// Starts and ends `threads` threads: if the system cannot start one of libtorch's own, libtorch
+/// would hang forever.
 fn try_threads(threads: usize) {
     // The usual limit on a thread's stack.
     const STACK_BYTES: usize = 8 << 20;
@@ -103,7 +112,9 @@ fn try_threads(threads: usize) {
     thread::scope(|scope| {
         let _closed = gate.write();
         for _ in 0..threads {
-            let started = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || drop(gate.read()));
+            let started = thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .spawn_scoped(scope, || drop(gate.read()));
             if let Err(error) = started {
                 panic!("failed to spawn thread: {error}");
             }

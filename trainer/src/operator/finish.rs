@@ -22,16 +22,19 @@ pub struct Finish {
     pub activation: Activation,
     /// Applied after the activation.
     pub dropout: Option<Dropout>,
-    /// On a GPU, the type to which the finished rows are rounded and in which the next layer reads them.
+    /// On a GPU, the type to which the finished rows are rounded and in which the next layer reads
+    /// them.
     pub dtype: Dtype,
-    /// On the host, the number of rows that the next exchange brings, for which to leave room behind the finished rows.
+    /// On the host, the number of rows that the next exchange brings, for which to leave room
+    /// behind the finished rows.
     pub room: usize,
     /// The layer above, if it may compute the gradient of the unfinished rows.
     pub above: Option<Arc<ReluAbove>>,
 }
 
-/// Lets the layer above a layer that ends with ReLU, and perhaps dropout, compute the gradient of the unfinished rows. Only that
-/// layer may read the rows: its sums over edges then yield this gradient directly, and that of the finished rows is never stored.
+/// Lets the layer above a layer that ends with ReLU, and perhaps dropout, compute the gradient of
+/// the unfinished rows. Only that layer may read the rows: its sums over edges then yield this
+/// gradient directly, and that of the finished rows is never stored.
 #[derive(Debug)]
 pub struct ReluAbove {
     keep: f32,
@@ -44,14 +47,16 @@ impl ReluAbove {
         Self { keep: 1.0 / (1.0 - dropout), taken: AtomicBool::new(false) }
     }
 
-    /// Makes the layer below pass its gradient on unchanged. Returns the factor of the values that dropout kept.
+    /// Makes the layer below pass its gradient on unchanged. Returns the factor of the values that
+    /// dropout kept.
     pub(super) fn take(&self) -> f32 {
         self.taken.store(true, Ordering::Relaxed);
         self.keep
     }
 }
 
-/// Dropout drawn by vertex, so that it is the same on whichever rank a row or an attention weight is computed.
+/// Dropout drawn by vertex, so that it is the same on whichever rank a row or an attention weight
+/// is computed.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Vertex of each row; for attention, starting with the targets.
@@ -87,9 +92,14 @@ impl Finish {
         Ok(Epilogue { bias, activation: self.activation, dropout })
     }
 
-    /// Adds `bias`, `[width]`, to each of `rows`, f32 `[rows, width]`, contiguous, and finishes them. On a GPU they are
-    /// changed in place, unless they are rounded.
-    pub(super) fn apply(&self, place: &Place, rows: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    /// Adds `bias`, `[width]`, to each of `rows`, f32 `[rows, width]`, contiguous, and finishes
+    /// them. On a GPU they are changed in place, unless they are rounded.
+    pub(super) fn apply(
+        &self,
+        place: &Place,
+        rows: Tensor,
+        bias: Option<&Tensor>,
+    ) -> Result<Tensor> {
         if self.is_none() && bias.is_none() {
             return Ok(rows);
         }
@@ -108,7 +118,9 @@ impl Finish {
         if self.dtype != Dtype::F32 {
             let (rows, shape) = (device_values(*device, &rows)?, [count, columns]);
             return with_row!(self.dtype.kind(), |O| {
-                filled_of::<O>(*device, &shape, |out| Ok(epilogue.apply_to(gpu, rows, columns, out)?))
+                filled_of::<O>(*device, &shape, |out| {
+                    Ok(epilogue.apply_to(gpu, rows, columns, out)?)
+                })
             });
         }
         let mut rows = rows;
@@ -122,25 +134,42 @@ impl Finish {
         bias: Option<DeviceSlice<'a, f32>>,
         ids: Option<DeviceSlice<'a, u32>>,
     ) -> DeviceEpilogue<'a> {
-        let dropout = self.dropout.as_ref().zip(ids).map(|(dropout, ids)| (ids, dropout.probability, dropout.key));
+        let dropout = self
+            .dropout
+            .as_ref()
+            .zip(ids)
+            .map(|(dropout, ids)| (ids, dropout.probability, dropout.key));
         DeviceEpilogue { bias, activation: self.activation, dropout }
     }
 
     /// Whether the gradient of finished rows is that of the unfinished ones, except for its type.
     pub(super) fn passes_gradients(&self) -> bool {
-        self.only_rounds() || self.above.as_ref().is_some_and(|above| above.taken.load(Ordering::Relaxed))
+        self.only_rounds()
+            || self.above.as_ref().is_some_and(|above| above.taken.load(Ordering::Relaxed))
     }
 
     /// Computes the gradient of the unfinished rows, f32, from that of the finished `rows`.
-    pub(super) fn backward(&self, place: &Place, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
+    pub(super) fn backward(
+        &self,
+        place: &Place,
+        rows: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<Tensor> {
         if self.passes_gradients() {
             return widened(&gradient.contiguous());
         }
         self.backward_as(place, rows, gradient, false)
     }
 
-    /// Like [`Finish::backward`], for use as a factor of products; with `rounded` in the type of the finished rows.
-    pub(super) fn backward_as(&self, place: &Place, rows: &Tensor, gradient: &Tensor, rounded: bool) -> Result<Tensor> {
+    /// Like [`Finish::backward`], for use as a factor of products; with `rounded` in the type of
+    /// the finished rows.
+    pub(super) fn backward_as(
+        &self,
+        place: &Place,
+        rows: &Tensor,
+        gradient: &Tensor,
+        rounded: bool,
+    ) -> Result<Tensor> {
         let given = gradient.contiguous();
         let (count, dim) = super::shape("finished rows", rows)?;
         let shape = [count, dim];
@@ -155,8 +184,12 @@ impl Finish {
             let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
             let (rows, given) = (rows?, given?);
             match rounded {
-                true => filled_of(*device, &shape, |out| Ok(epilogue.backward_to::<O>(gpu, rows, given, dim, out)?)),
-                false => filled_of::<f32>(*device, &shape, |out| Ok(epilogue.backward(gpu, rows, given, dim, out)?)),
+                true => filled_of(*device, &shape, |out| {
+                    Ok(epilogue.backward_to::<O>(gpu, rows, given, dim, out)?)
+                }),
+                false => filled_of::<f32>(*device, &shape, |out| {
+                    Ok(epilogue.backward(gpu, rows, given, dim, out)?)
+                }),
             }
         })
     }
@@ -174,7 +207,12 @@ pub fn finished(place: &Place, input: &Tensor, finish: Finish) -> Result<Tensor>
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not match.
-pub fn biased(place: &Place, input: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
+pub fn biased(
+    place: &Place,
+    input: &Tensor,
+    bias: Option<&Tensor>,
+    finish: Finish,
+) -> Result<Tensor> {
     super::shape("rows to finish", input)?;
     let input = &widened(input)?;
     let rows = input.detach().contiguous();

@@ -1,7 +1,7 @@
 //! Times the products of a run without anything else: a lower bound for the time of a step.
 //!
-//! Returns: the sizes of the products that [`linear`](super::linear) computes during a run, and the seconds that
-//! products of these sizes take back to back. Cost: one lock per product.
+//! Returns: the sizes of the products that [`linear`](super::linear) computes during a run, and the
+//! seconds that products of these sizes take back to back. Cost: one lock per product.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -42,12 +42,16 @@ impl Product {
 pub(super) fn note(TileSizes { rows, heads, input, output }: TileSizes, x: &Tensor, w: &Tensor) {
     if w.requires_grad() {
         let product = Product { rows, heads, input, output, of_input: x.requires_grad() };
-        RECORD.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(|record| record.push(product));
+        RECORD
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter_mut()
+            .for_each(|record| record.push(product));
     }
 }
 
-/// The products computed for training since the last call, by any thread of the process, in order. The first call
-/// returns none and starts the record.
+/// The products computed for training since the last call, by any thread of the process, in order.
+/// The first call returns none and starts the record.
 pub fn recorded_products() -> Vec<Product> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
 }
@@ -58,9 +62,13 @@ pub fn recorded_products() -> Vec<Product> {
 /// [`Error::Torch`](crate::Error::Torch) if memory runs out.
 pub fn time_products(engine: Engine, products: &[Product]) -> Result<Duration> {
     let made = |shape: &[usize]| {
-        Tensor::rand(shape.iter().map(|&size| size as i64).collect::<Vec<_>>(), (Kind::Float, Device::Cpu)) - 0.5
+        Tensor::rand(
+            shape.iter().map(|&size| size as i64).collect::<Vec<_>>(),
+            (Kind::Float, Device::Cpu),
+        ) - 0.5
     };
-    // For each shape of weight, make the factors with the most rows; each product uses their first rows.
+    // For each shape of weight, make the factors with the most rows; each product uses their first
+    // rows.
     let mut factors = HashMap::new();
     for product in products {
         let most = factors.entry([product.heads, product.input, product.output]).or_insert(0);
@@ -92,7 +100,8 @@ mod tests {
         let place = Place::Host(Engine::Gemm);
         let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu));
         let (x, w) = (matrix(70, 7), matrix(7, 3).set_requires_grad(true));
-        let product = |x: &Tensor, w: &Tensor| linear(&place, x, w, None, Finish::default()).unwrap();
+        let product =
+            |x: &Tensor, w: &Tensor| linear(&place, x, w, None, Finish::default()).unwrap();
         recorded_products();
         for (x, w) in [(&x, &w), (&x, &w.detach()), (&x.copy().set_requires_grad(true), &w)] {
             drop(product(x, w));

@@ -1,6 +1,7 @@
 //! Vertices of a mini-batch, on the host or on its GPU.
 //!
-//! A mini-batch has its vertices where it was sampled. The copy on the other side is made on first use and kept.
+//! A mini-batch has its vertices where it was sampled. The copy on the other side is made on first
+//! use and kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,9 +32,11 @@ impl Ids {
     /// The first `len` vertices of a list on a GPU, in the same memory.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if they are not on a GPU, [`Error::Gpu`](crate::Error::Gpu) if too few.
+    /// [`Error::Option`](crate::Error::Option) if they are not on a GPU,
+    /// [`Error::Gpu`](crate::Error::Gpu) if too few.
     pub(crate) fn first_on_device(&self, len: usize) -> Result<Self> {
-        let all = self.0.device.get().ok_or_else(|| Error::Option("vertices are on no GPU".into()))?;
+        let all =
+            self.0.device.get().ok_or_else(|| Error::Option("vertices are on no GPU".into()))?;
         all.slice().part(0, len)?;
         Ok(Self(Arc::new(Copies { len, host: OnceLock::new(), device: all.clone().into() })))
     }
@@ -48,7 +51,8 @@ impl Ids {
         self.0.len == 0
     }
 
-    /// The vertices, on the host. If they are only on a GPU, this waits for all work launched before.
+    /// The vertices, on the host. If they are only on a GPU, this waits for all work launched
+    /// before.
     ///
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu) if the GPU reports an error.
@@ -117,8 +121,9 @@ mod tests {
         let gpu = gsplit_gpu_sim::under_test(1);
         for values in [vec![], vec![4u32, 1, 7]] {
             let host = Ids::from(values.clone());
-            let on_gpu =
-                Ids::on_device(host.on_gpu(&gpu).unwrap().to_vec(&gpu).and_then(|ids| gpu.upload(&ids)).unwrap());
+            let on_gpu = Ids::on_device(
+                host.on_gpu(&gpu).unwrap().to_vec(&gpu).and_then(|ids| gpu.upload(&ids)).unwrap(),
+            );
             assert_eq!((on_gpu.len(), on_gpu.is_empty()), (values.len(), values.is_empty()));
             assert_eq!(on_gpu.clone().on_host().unwrap(), values);
             let address = on_gpu.on_gpu(&gpu).unwrap().address();
@@ -128,7 +133,10 @@ mod tests {
                 assert_eq!((first.len(), first.on_gpu(&gpu).unwrap().address()), (len, address));
                 assert_eq!(first.on_host().unwrap(), &values[..len]);
             }
-            assert!(on_gpu.first_on_device(4).is_err() && Ids::from(values.clone()).first_on_device(0).is_err());
+            assert!(
+                on_gpu.first_on_device(4).is_err()
+                    && Ids::from(values.clone()).first_on_device(0).is_err()
+            );
             assert_eq!(Ids::from(&on_gpu).on_host().unwrap(), host.on_host().unwrap());
         }
     }

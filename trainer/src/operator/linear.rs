@@ -1,12 +1,14 @@
 //! `y = finish(x W + b)`, as a node of torch's graph.
 //!
-//! Backwards the gradient of the product is computed from `y` and the gradient of `y`; two products then give those of
-//! `W` and `x`, the latter only if it is needed (never for features). torch computes on the host or a GPU with whole
-//! matrices, the other engines in tiles (`tiles.rs`); [`Engine`] chooses on the host.
+//! Backwards the gradient of the product is computed from `y` and the gradient of `y`; two products
+//! then give those of `W` and `x`, the latter only if it is needed (never for features). torch
+//! computes on the host or a GPU with whole matrices, the other engines in tiles (`tiles.rs`);
+//! [`Engine`] chooses on the host.
 //!
-//! On a GPU that computes in bf16 or f16 all factors are rounded to it, the sums of a product are f32, and so are the
-//! gradients of `W` and `b`; the gradient of `x` has the type of `x`. Values kept for backward are kept rounded.
-//! (For the gradient of `x` cuBLAS may add up the parts of a long sum in the rounded type.)
+//! On a GPU that computes in bf16 or f16 all factors are rounded to it, the sums of a product are
+//! f32, and so are the gradients of `W` and `b`; the gradient of `x` has the type of `x`. Values
+//! kept for backward are kept rounded. (For the gradient of `x` cuBLAS may add up the parts of a
+//! long sum in the rounded type.)
 
 use tch::{Kind, Tensor};
 
@@ -17,14 +19,21 @@ use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
 use crate::operator::Place;
 
-/// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`.
-/// `input` may be of the type that `place` computes in. With a `weight` `[heads, in / heads, out / heads]` each head
-/// computes its part of a row from its part of the input row.
+/// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]`
+/// and `bias` `[out]`. `input` may be of the type that `place` computes in. With a `weight`
+/// `[heads, in / heads, out / heads]` each head computes its part of a row from its part of the
+/// input row.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if the shapes do not match, [`Error::Kernel`](crate::Error::Kernel) if bias or
-/// dropout do not.
-pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
+/// [`Error::Torch`](crate::Error::Torch) if the shapes do not match,
+/// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not.
+pub fn linear(
+    place: &Place,
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    finish: Finish,
+) -> Result<Tensor> {
     let ((rows, width), shape) = (shape("input", input)?, weight.size());
     let sizes = match shape.iter().map(|&size| size as usize).collect::<Vec<_>>()[..] {
         [input, output] => TileSizes { rows, heads: 1, input, output },
@@ -36,7 +45,9 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
         }
     };
     if width != sizes.heads * sizes.input {
-        return Err(mismatch(format!("a product of matrices of shapes [{rows}, {width}] and {shape:?}")));
+        return Err(mismatch(format!(
+            "a product of matrices of shapes [{rows}, {width}] and {shape:?}"
+        )));
     }
     let fits = |tensor: &Tensor| [Kind::Float, place.row_kind()].contains(&tensor.kind());
     if let Some(other) = [input, weight].into_iter().find(|tensor| !fits(tensor)) {
@@ -50,7 +61,10 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
         let parts = (0..sizes.heads).map(of_head).collect::<Result<Vec<_>>>()?;
         return biased(place, &Tensor::f_cat(&parts, 1)?, bias, finish);
     }
-    let (x, w) = (factor(place, &input.detach().contiguous())?, factor(place, &weight.detach().contiguous())?);
+    let (x, w) = (
+        factor(place, &input.detach().contiguous())?,
+        factor(place, &weight.detach().contiguous())?,
+    );
     floor::note(sizes, input, weight);
     let result = match place {
         Place::Host(engine) if engine.takes_tiles() => {
@@ -73,7 +87,9 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
 /// `tensor` as a factor of products at `place`. (Engines that take tiles round it there.)
 fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
     match place {
-        Place::Host(Engine::TorchOfRounded) => Ok(tensor.f_totype(Kind::BFloat16)?.f_totype(Kind::Float)?),
+        Place::Host(Engine::TorchOfRounded) => {
+            Ok(tensor.f_totype(Kind::BFloat16)?.f_totype(Kind::Float)?)
+        }
         _ => Ok(tensor.f_totype(place.row_kind())?),
     }
 }
@@ -89,13 +105,21 @@ fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
     match (a.device().is_cuda(), out) {
         (true, Kind::Float) => Ok(a.f_mm_dtype(b, Kind::Float)?),
         (true, _) => Ok(a.f_mm(b)?),
-        // torch has no such product on the host, but f32 holds the products of rounded factors exactly.
-        (false, _) => Ok(a.f_totype(Kind::Float)?.f_matmul(&b.f_totype(Kind::Float)?)?.f_totype(out)?),
+        // torch has no such product on the host, but f32 holds the products of rounded factors
+        // exactly.
+        (false, _) => {
+            Ok(a.f_totype(Kind::Float)?.f_matmul(&b.f_totype(Kind::Float)?)?.f_totype(out)?)
+        }
     }
 }
 
 /// The gradients of input, weight and bias that are needed, computed in tiles.
-fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
+fn in_tiles(
+    engine: Engine,
+    sizes: TileSizes,
+    finish: &Finish,
+    gradient: &Gradient,
+) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let given = gradient.output.contiguous();
     let shapes = [x.size(), w.size(), vec![(sizes.heads * sizes.output) as i64]];
@@ -117,13 +141,19 @@ fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradie
         of_bias: next(),
     };
     tiles::backward(engine, sizes, to)?;
-    let tensor =
-        |(buffer, shape): (Option<Buffer>, Vec<i64>)| buffer.map(|buffer| buffer.into_tensor(&shape)).transpose();
+    let tensor = |(buffer, shape): (Option<Buffer>, Vec<i64>)| {
+        buffer.map(|buffer| buffer.into_tensor(&shape)).transpose()
+    };
     found.into_iter().zip(shapes).take(gradient.needed.len()).map(tensor).collect()
 }
 
 /// Like [`in_tiles`], by torch; the gradient of the input has its type, `kind`.
-fn in_whole(place: &Place, finish: &Finish, kind: Kind, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
+fn in_whole(
+    place: &Place,
+    finish: &Finish,
+    kind: Kind,
+    gradient: &Gradient,
+) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let of_product = match finish.passes_gradients() {
         true => gradient.output.contiguous(),

@@ -1,14 +1,15 @@
-//! Operators with gradients, from which model authors build layers: each computes where its tensors are, on the
-//! host with `gsplit-kernels` or the `gemm` crate, on a GPU with the kernels of `gsplit-kernels` and torch's products, writes to
-//! reused memory, and is a node of torch's graph.
+//! Operators with gradients, from which model authors build layers: each computes where its tensors
+//! are, on the host with `gsplit-kernels` or the `gemm` crate, on a GPU with the kernels of
+//! `gsplit-kernels` and torch's products, writes to reused memory, and is a node of torch's graph.
 //!
-//! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first argument. Inputs need not be contiguous (they
-//! are copied if they are not), and gradients that are not needed are not computed. Under [`tch::no_grad`] nothing is kept for backward.
+//! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first
+//! argument. Inputs need not be contiguous (they are copied if they are not), and gradients that
+//! are not needed are not computed. Under [`tch::no_grad`] nothing is kept for backward.
 //!
-//! On a GPU that computes in bf16 or f16, rows and their gradients have that type from the features to the last layer: half the
-//! bytes. [`Finish`] rounds them, aggregation, attention and [`linear`] read them unchanged ([`Rows::held`]), norms and
-//! [`Rows::tensor`] widen them. Sums are always computed in f32, and only stored values are rounded; weights and their
-//! gradients stay f32.
+//! On a GPU that computes in bf16 or f16, rows and their gradients have that type from the features
+//! to the last layer: half the bytes. [`Finish`] rounds them, aggregation, attention and [`linear`]
+//! read them unchanged ([`Rows::held`]), norms and [`Rows::tensor`] widen them. Sums are always
+//! computed in f32, and only stored values are rounded; weights and their gradients stay f32.
 
 mod aggregate;
 mod attention;
@@ -56,7 +57,9 @@ use crate::{Error, Result};
 fn shape(what: &str, tensor: &Tensor) -> Result<(usize, usize)> {
     match tensor.size()[..] {
         [rows, columns] => Ok((rows as usize, columns as usize)),
-        ref size => Err(mismatch(format!("{what}: expected a matrix, got a tensor of shape {size:?}"))),
+        ref size => {
+            Err(mismatch(format!("{what}: expected a matrix, got a tensor of shape {size:?}")))
+        }
     }
 }
 
@@ -74,7 +77,10 @@ pub(crate) fn column(values: impl ExactSizeIterator<Item = f32>) -> Result<Tenso
 }
 
 /// A new tensor of `shape` on the host, filled by `fill`.
-pub(crate) fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tensor> {
+pub(crate) fn filled(
+    shape: &[usize],
+    fill: impl FnOnce(&mut [f32]) -> Result<()>,
+) -> Result<Tensor> {
     let mut buffer = Buffer::new(shape.iter().product())?;
     fill(buffer.as_mut_slice())?;
     buffer.into_tensor(&shape.iter().map(|&dim| dim as i64).collect::<Vec<_>>())
@@ -91,8 +97,8 @@ pub(crate) fn filled_with_room(
     buffer.into_tensor(&[rows as i64, width as i64])
 }
 
-/// Appends `count` uninitialised rows, for the caller to write, to the matrix `rows`: in the same memory if it has room
-/// ([`Finish::room`]), otherwise in new memory.
+/// Appends `count` uninitialised rows, for the caller to write, to the matrix `rows`: in the same
+/// memory if it has room ([`Finish::room`]), otherwise in new memory.
 pub(crate) fn with_rows_behind(rows: &Tensor, count: usize) -> Result<Tensor> {
     let (own, width) = shape("rows to exchange", rows)?;
     if let Some(both) = extended(rows, own + count)? {

@@ -1,13 +1,16 @@
 //! Place of tensors and of the computation with them: the host, or one GPU.
 //!
 //! A [`Model`](crate::model::Model) has a [`Place`], so have the edges of a layer
-//! ([`operator::Edges`](crate::operator::Edges)), and operators take it from the edges or as their first argument. On the
-//! host they compute with slices of the tensors, on a GPU with the kernels next to them; the numbers are the same up to
-//! rounding. Everything that a rank computes happens in the order of its calls: torch launches on the null stream, and so
-//! do the kernels. Mini-batches that a GPU samples ahead are made on a separate stream and handed over when they are done.
+//! ([`operator::Edges`](crate::operator::Edges)), and operators take it from the edges or as their
+//! first argument. On the host they compute with slices of the tensors, on a GPU with the kernels
+//! next to them; the numbers are the same up to rounding. Everything that a rank computes happens
+//! in the order of its calls: torch launches on the null stream, and so do the kernels.
+//! Mini-batches that a GPU samples ahead are made on a separate stream and handed over when they
+//! are done.
 //!
-//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too. Some
-//! run again on fakes of CUDA and of torch's CUDA part, whose memory is separate (`tests/fake.rs`).
+//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then
+//! on the host too. Some run again on fakes of CUDA and of torch's CUDA part, whose memory is
+//! separate (`tests/fake.rs`).
 
 use std::fmt::Debug;
 
@@ -25,7 +28,8 @@ use crate::{Error, Result, autograd};
 pub enum Place {
     /// The host, and its engine for dense products.
     Host(Engine),
-    /// A GPU, torch's name for it, and the type to which rows and factors of products are rounded there.
+    /// A GPU, torch's name for it, and the type to which rows and factors of products are rounded
+    /// there.
     Device(Gpu, tch::Device, Dtype),
 }
 
@@ -52,7 +56,8 @@ impl Place {
     /// [`Error::Gpu`] if there is no driver, no compiler, no such GPU, or no torch for CUDA.
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
-        // torch looks for its CUDA part only once, at the first query about it: it must be loaded by then.
+        // torch looks for its CUDA part only once, at the first query about it: it must be loaded
+        // by then.
         load_torch_cuda()?;
         before_out_of_memory(|| drop(autograd::give_back_memory()));
         autograd::share_memory()?;
@@ -71,7 +76,8 @@ impl Place {
         }
     }
 
-    /// The type of the rows that layers read and return here. (The host rounds only the factors of products.)
+    /// The type of the rows that layers read and return here. (The host rounds only the factors of
+    /// products.)
     pub fn row_dtype(&self) -> Dtype {
         match self {
             Self::Host(_) => Dtype::F32,
@@ -103,7 +109,10 @@ impl Place {
     /// Bytes of a GPU's memory that this process holds; `None` on the host and for an emulated GPU.
     pub(crate) fn memory_held(&self) -> Result<Option<GpuMemory>> {
         let Self::Device(gpu, device @ tch::Device::Cuda(_), _) = self else { return Ok(None) };
-        Ok(Some(GpuMemory { gpu_pool_bytes: gpu.pool_bytes()?, gpu_torch_bytes: autograd::bytes_held(*device)? }))
+        Ok(Some(GpuMemory {
+            gpu_pool_bytes: gpu.pool_bytes()?,
+            gpu_torch_bytes: autograd::bytes_held(*device)?,
+        }))
     }
 
     /// Copies `values` to this place, as a vector. On a GPU this does not wait, for up to 2 MiB.
@@ -112,7 +121,8 @@ impl Place {
     /// [`Error::OutOfMemory`].
     pub fn upload<T: TensorValue + tch::kind::Element>(&self, values: &[T]) -> Result<Tensor> {
         let Self::Device(gpu, device, _) = self else { return Ok(Tensor::from_slice(values)) };
-        let mut tensor = Tensor::f_empty([values.len() as i64], (<T as TensorValue>::KIND, *device))?;
+        let mut tensor =
+            Tensor::f_empty([values.len() as i64], (<T as TensorValue>::KIND, *device))?;
         device_values_mut_of(*device, &mut tensor)?.upload(gpu, values)?;
         Ok(tensor)
     }
@@ -124,7 +134,9 @@ impl Place {
     pub fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
         match self {
             _ if tensor.device() == self.device() => Ok(tensor.shallow_clone()),
-            Self::Device(gpu, device, _) if tensor.device() == tch::Device::Cpu && !tensor.requires_grad() => {
+            Self::Device(gpu, device, _)
+                if tensor.device() == tch::Device::Cpu && !tensor.requires_grad() =>
+            {
                 autograd::upload(gpu, *device, tensor)
             }
             _ => Ok(tensor.f_to_device(self.device())?),
@@ -132,7 +144,8 @@ impl Place {
     }
 }
 
-/// Lets the GPUs of `places` access each other's memory directly, if they can; returns the pairs that cannot, by index.
+/// Lets the GPUs of `places` access each other's memory directly, if they can; returns the pairs
+/// that cannot, by index.
 ///
 /// # Errors
 /// Errors of the driver.
@@ -161,7 +174,9 @@ pub trait OwnPlaces: Debug + Send + Sync {
 pub(crate) fn check_host_dtype(dtype: Dtype) -> Result<()> {
     match dtype {
         Dtype::F32 | Dtype::Bf16 => Ok(()),
-        Dtype::F16 => Err(Error::Option("--dtype f16 is for --device cuda: on a CPU choose bf16, or f32".into())),
+        Dtype::F16 => Err(Error::Option(
+            "--dtype f16 is for --device cuda: on a CPU choose bf16, or f32".into(),
+        )),
     }
 }
 

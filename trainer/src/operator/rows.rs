@@ -1,7 +1,9 @@
 //! Rows that a layer reads: hidden rows, or stored or cached features.
 
 use bytemuck::cast_slice;
-use gsplit_kernels::{Aggregation, DeviceAggregation, Gpu, KernelError, ScaledRow, StoredRow, gather_rows};
+use gsplit_kernels::{
+    Aggregation, DeviceAggregation, Gpu, KernelError, ScaledRow, StoredRow, gather_rows,
+};
 use gsplit_store::{FeatureDtype, FeatureTable, RowsRead};
 use half::{bf16, f16};
 use tch::{Kind, Tensor};
@@ -13,7 +15,8 @@ use crate::autograd::values;
 /// One row for each vertex of a mixed frontier.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// `[rows, width]`, f32, or the type in which the place keeps rows ([`Place::row_dtype`](super::Place::row_dtype)).
+    /// `[rows, width]`, f32, or the type in which the place keeps rows
+    /// ([`Place::row_dtype`](super::Place::row_dtype)).
     Hidden(&'a Tensor),
     /// Like `Hidden`, for rows that nothing else reads.
     AfterRelu(&'a Tensor, &'a ReluAbove),
@@ -42,7 +45,8 @@ pub trait KeptRows: Send {
     /// [`DeviceAggregation::forward`] of these rows, in their type.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one row per source; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one row per source;
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     fn aggregate(&self, op: &DeviceAggregation<'_>) -> Result<Tensor>;
     /// Lets the list of their positions be freed in the order of the stream of `gpu`.
     fn give_to(&self, gpu: &Gpu);
@@ -54,7 +58,8 @@ impl<'a> From<&'a Tensor> for Rows<'a> {
     }
 }
 
-/// Calls `$body` with `$row` bound to a function from a vertex to its stored row, in the type of the table.
+/// Calls `$body` with `$row` bound to a function from a vertex to its stored row, in the type of
+/// the table.
 macro_rules! with_rows {
     ($features:expr, |$row:ident| $body:expr) => {{
         let features: &FeatureTable = $features;
@@ -108,8 +113,8 @@ impl Rows<'_> {
         widened(&self.held()?)
     }
 
-    /// All rows, `[rows, width]`, in their own type: f32, or the type in which the place keeps rows. For aggregation,
-    /// attention and [`linear`](super::linear), which read either.
+    /// All rows, `[rows, width]`, in their own type: f32, or the type in which the place keeps
+    /// rows. For aggregation, attention and [`linear`](super::linear), which read either.
     ///
     /// # Errors
     /// Errors of [`Rows::tensor`].
@@ -117,22 +122,29 @@ impl Rows<'_> {
         match *self {
             Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => Ok(tensor.shallow_clone()),
             Self::Stored { features, vertices } => {
-                filled(&[vertices.len(), features.dim()], |out| gather_features(features, vertices, out).map(drop))
+                filled(&[vertices.len(), features.dim()], |out| {
+                    gather_features(features, vertices, out).map(drop)
+                })
             }
             Self::Kept(kept) => kept.first(kept.shape().0),
         }
     }
 
-    /// The first `count` rows, f32 `[count, width]`: a layer's own rows, if `count` is the size of its frontier.
+    /// The first `count` rows, f32 `[count, width]`: a layer's own rows, if `count` is the size of
+    /// its frontier.
     ///
     /// # Errors
     /// [`Error::Torch`](crate::Error::Torch) if there are fewer.
     pub fn first(&self, count: usize) -> Result<Tensor> {
         match *self {
-            Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => widened(&tensor.f_narrow(0, 0, count as i64)?),
+            Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => {
+                widened(&tensor.f_narrow(0, 0, count as i64)?)
+            }
             Self::Stored { features, vertices } => match vertices.get(..count) {
                 Some(vertices) => Rows::Stored { features, vertices }.tensor(),
-                None => Err(super::mismatch(format!("the first {count} of {} rows", vertices.len()))),
+                None => {
+                    Err(super::mismatch(format!("the first {count} of {} rows", vertices.len())))
+                }
             },
             Self::Kept(kept) => widened(&kept.first(count)?),
         }
@@ -143,17 +155,24 @@ impl Rows<'_> {
         let (rows, dim) = self.shape()?;
         gsplit_kernels::KernelError::check_len("rows to aggregate", op.edges.num_sources(), rows)?;
         match *self {
-            Self::Stored { features, vertices } => {
-                with_rows!(features, |row| op.forward(|source| row(vertices[source as usize]), dim, out))?
-            }
+            Self::Stored { features, vertices } => with_rows!(features, |row| op.forward(
+                |source| row(vertices[source as usize]),
+                dim,
+                out
+            ))?,
             held => op.forward_f32(values(&held.held()?)?, dim, out)?,
         }
         Ok(())
     }
 }
 
-/// Gathers the rows of `vertices` into `out`, as f32; returns where they were read from, if the table is read from its file.
-pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<RowsRead> {
+/// Gathers the rows of `vertices` into `out`, as f32; returns where they were read from, if the
+/// table is read from its file.
+pub(crate) fn gather_features(
+    features: &FeatureTable,
+    vertices: &[u32],
+    out: &mut [f32],
+) -> Result<RowsRead> {
     if features.read_by().is_none() {
         with_rows!(features, |row| gather_rows(row, vertices, features.dim(), out))?;
         return Ok(RowsRead::default());

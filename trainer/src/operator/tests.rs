@@ -1,5 +1,5 @@
-//! Compares each operator in torch's graph with the same computation by torch's own operators in f64: values and
-//! gradients, for every set of inputs that need one.
+//! Compares each operator in torch's graph with the same computation by torch's own operators in
+//! f64: values and gradients, for every set of inputs that need one.
 
 mod attention;
 mod products;
@@ -28,8 +28,13 @@ fn activations() -> impl Iterator<Item = (Activation, f32)> {
     all.into_iter().flat_map(|activation| [(activation, 0.0), (activation, 0.3)])
 }
 
-/// A [`Finish`] with `activation` and dropout of rows of `width` at distinct vertices, and the same by torch, in f64.
-fn finish(activation: Activation, probability: f32, [rows, width]: [usize; 2]) -> (Finish, impl Fn(Tensor) -> Tensor) {
+/// A [`Finish`] with `activation` and dropout of rows of `width` at distinct vertices, and the same
+/// by torch, in f64.
+fn finish(
+    activation: Activation,
+    probability: f32,
+    [rows, width]: [usize; 2],
+) -> (Finish, impl Fn(Tensor) -> Tensor) {
     let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: 1 };
     let ids: Vec<u32> = (0..rows as u32).map(|row| row * 3).collect();
     let mut mask = vec![1f32; rows * width];
@@ -88,13 +93,15 @@ fn targets_of(edges: &Edges) -> Tensor {
 
 fn degrees(edges: &Edges) -> Tensor {
     let edges = edges.on_host().unwrap();
-    let counts: Vec<f64> = (0..edges.num_targets()).map(|target| edges.of(target).len().max(1) as f64).collect();
+    let counts: Vec<f64> =
+        (0..edges.num_targets()).map(|target| edges.of(target).len().max(1) as f64).collect();
     Tensor::from_slice(&counts).view([-1, 1])
 }
 
 /// Sums of the rows of `values`, f64 `[edges, width]`, by target.
 fn sum_by_target(edges: &Edges, values: &Tensor) -> Tensor {
-    let zeros = Tensor::zeros([edges.num_targets() as i64, values.size()[1]], (Kind::Double, Device::Cpu));
+    let zeros =
+        Tensor::zeros([edges.num_targets() as i64, values.size()[1]], (Kind::Double, Device::Cpu));
     zeros.index_add(0, &targets_of(edges), values)
 }
 
@@ -108,7 +115,8 @@ fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
     assert!(off <= 1e-5 * scale, "{what}: off by {off} of {scale}");
 }
 
-/// Runs `ours` and, in f64, `torchs` on the same inputs, with gradients needed for each input alone and for all.
+/// Runs `ours` and, in f64, `torchs` on the same inputs, with gradients needed for each input alone
+/// and for all.
 fn compare(
     what: &str,
     inputs: &[Tensor],
@@ -118,7 +126,9 @@ fn compare(
     for which in 0..=inputs.len() {
         let leaves = |kind: Kind| -> Vec<Tensor> {
             let needs = |i: usize| which == inputs.len() || which == i;
-            let leaf = |(i, input): (usize, &Tensor)| input.to_kind(kind).copy().set_requires_grad(needs(i));
+            let leaf = |(i, input): (usize, &Tensor)| {
+                input.to_kind(kind).copy().set_requires_grad(needs(i))
+            };
             inputs.iter().enumerate().map(leaf).collect()
         };
         let (mine, theirs) = (leaves(Kind::Float), leaves(Kind::Double));
@@ -135,22 +145,31 @@ fn compare(
             }
         }
     }
-    let unrecorded = tch::no_grad(|| ours(&inputs.iter().map(Tensor::shallow_clone).collect::<Vec<_>>()).unwrap());
+    let unrecorded = tch::no_grad(|| {
+        ours(&inputs.iter().map(Tensor::shallow_clone).collect::<Vec<_>>()).unwrap()
+    });
     assert!(!unrecorded.requires_grad());
 }
 
 #[test]
 fn oracle_linear() {
     for (rows, input, output) in [(1, 1, 1), (200, 33, 17), (40, 256, 47), (0, 5, 3), (6, 0, 4)] {
-        let tensors = [with_zeros(1, [rows, input]), random(2, [input, output]), random(3, [1, output]).view([-1])];
+        let tensors = [
+            with_zeros(1, [rows, input]),
+            random(2, [input, output]),
+            random(3, [1, output]).view([-1]),
+        ];
         for (place, (activation, probability)) in
             all_places().iter().flat_map(|place| activations().map(move |choice| (place, choice)))
         {
             let (finish, torchs) = finish(activation, probability, [rows, output]);
             let what = format!("{place:?}, {activation:?}, dropout {probability}, {rows} rows");
-            compare(&what, &tensors, &|t| linear(place, &t[0], &t[1], Some(&t[2]), finish.clone()), &|t| {
-                torchs(t[0].matmul(&t[1]) + &t[2])
-            });
+            compare(
+                &what,
+                &tensors,
+                &|t| linear(place, &t[0], &t[1], Some(&t[2]), finish.clone()),
+                &|t| torchs(t[0].matmul(&t[1]) + &t[2]),
+            );
             compare(
                 &format!("{what}, without bias"),
                 &tensors[..2],
@@ -181,19 +200,26 @@ fn oracle_aggregations() {
         let from = index(edges.on_host().unwrap().sources().iter().copied());
         let rows = random(1, [sources as usize, dim]);
         let weights = random(2, [edges.num_edges(), 1]).view([-1]);
-        for (reduce, own) in
-            [Reduce::Sum, Reduce::Mean].into_iter().flat_map(|reduce| [(reduce, false), (reduce, true)])
+        for (reduce, own) in [Reduce::Sum, Reduce::Mean]
+            .into_iter()
+            .flat_map(|reduce| [(reduce, false), (reduce, true)])
         {
             let torchs = |rows: &Tensor, weights: Option<&Tensor>| {
                 let of_edges = rows.index_select(0, &from);
-                let of_edges = weights.map_or(of_edges.shallow_clone(), |weights| &of_edges * weights.view([-1, 1]));
+                let of_edges = weights
+                    .map_or(of_edges.shallow_clone(), |weights| &of_edges * weights.view([-1, 1]));
                 let of_edges = if count > 0 { of_edges * &factors } else { of_edges };
                 let sum = sum_by_target(&edges, &of_edges);
                 let sum = if reduce == Reduce::Mean { sum / degrees(&edges) } else { sum };
                 if own { Tensor::cat(&[&rows.narrow(0, 0, targets as i64), &sum], 1) } else { sum }
             };
             let what = format!("{targets} targets, {reduce:?}, own {own}");
-            compare(&what, &[rows.copy()], &|t| aggregate(&edges, reduce, &t[0], None, own), &|t| torchs(&t[0], None));
+            compare(
+                &what,
+                &[rows.copy()],
+                &|t| aggregate(&edges, reduce, &t[0], None, own),
+                &|t| torchs(&t[0], None),
+            );
             compare(
                 &format!("{what}, weighted"),
                 &[rows.copy(), weights.copy()],
@@ -217,32 +243,41 @@ fn oracle_aggregations() {
                 }
             };
             // Adding a sum times zero keeps the result in the graph if no target has edges.
-            Tensor::stack(&(0..targets).map(largest).collect::<Vec<_>>(), 0) + rows.sum(Kind::Double) * 0.0
+            Tensor::stack(&(0..targets).map(largest).collect::<Vec<_>>(), 0)
+                + rows.sum(Kind::Double) * 0.0
         };
-        compare("maxima", &[distinct(&edges, dim)], &|t| aggregate_max(&edges, &t[0]), &|t| torchs(&t[0]));
+        compare("maxima", &[distinct(&edges, dim)], &|t| aggregate_max(&edges, &t[0]), &|t| {
+            torchs(&t[0])
+        });
     }
 }
 
 /// Rows without equal values: torch splits the gradient of a maximum between equal values.
 fn distinct(edges: &Edges, dim: usize) -> Tensor {
     random(1, [edges.num_sources(), dim])
-        + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu)).view([-1, dim as i64]) * 1e-3
+        + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu))
+            .view([-1, dim as i64])
+            * 1e-3
 }
 
 /// Layer norm, and batch norm with known moments; with dropout, rows of zeros stay zero.
 #[test]
 fn oracle_norms() {
-    for (((rows, dim), place), (activation, probability)) in at_places(&[(1, 4), (50, 7), (300, 40)])
-        .flat_map(|case| activations().map(move |choice| (case.clone(), choice)))
+    for (((rows, dim), place), (activation, probability)) in
+        at_places(&[(1, 4), (50, 7), (300, 40)])
+            .flat_map(|case| activations().map(move |choice| (case.clone(), choice)))
     {
         let (finish, torchs) = finish(activation, probability, [rows, dim]);
         let of_columns = |seed| random(seed, [1, dim]).view([-1]);
         let shift = of_columns(3) * if probability > 0.0 { 0.0 } else { 1.0 };
         let inputs = [with_zeros(1, [rows, dim]), of_columns(2), shift];
         let what = format!("{rows} rows of {dim}, {activation:?}, dropout {probability}");
-        compare(&what, &inputs, &|t| layer_norm(&place, &t[0], &t[1], &t[2], finish.clone()), &|t| {
-            torchs(t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false))
-        });
+        compare(
+            &what,
+            &inputs,
+            &|t| layer_norm(&place, &t[0], &t[1], &t[2], finish.clone()),
+            &|t| torchs(t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false)),
+        );
         let variance = of_columns(4) + 1.0;
         let moments = Moments::running(&place, &(of_columns(5) * 0.0), &variance).unwrap();
         compare(
@@ -254,7 +289,8 @@ fn oracle_norms() {
     }
 }
 
-/// Compares batch norm on two ranks, each with its own rows and one on both, with torch's batch norm of all rows.
+/// Compares batch norm on two ranks, each with its own rows and one on both, with torch's batch
+/// norm of all rows.
 #[test]
 fn oracle_batch_norm_over_ranks() {
     for place in [Place::host(), Place::emulated(2)] {
@@ -287,8 +323,12 @@ fn batch_norm_over_ranks(place: &Place) {
     let leaf = |tensor: &Tensor| tensor.to_kind(Kind::Double).copy().set_requires_grad(true);
     let [all, upstream, scale, shift] = inputs();
     let (x, a, b) = (leaf(&all), leaf(&scale), leaf(&shift));
-    let normed = x.batch_norm(Some(&a), Some(&b), None::<&Tensor>, None::<&Tensor>, true, 0.1, 1e-5, false);
-    let expanded = Tensor::cat(&places.clone().map(|rows| normed.narrow(0, rows.start, rows.end - rows.start)), 0);
+    let normed =
+        x.batch_norm(Some(&a), Some(&b), None::<&Tensor>, None::<&Tensor>, true, 0.1, 1e-5, false);
+    let expanded = Tensor::cat(
+        &places.clone().map(|rows| normed.narrow(0, rows.start, rows.end - rows.start)),
+        0,
+    );
     backward(&expanded, &upstream.to_kind(Kind::Double)).unwrap();
     let of_rows = Tensor::zeros([21, DIM as i64], (Kind::Double, Device::Cpu));
     for (places, [out, of_mine, ..]) in places.iter().zip(&of_ranks) {
@@ -337,8 +377,10 @@ fn rounded_rows_are_aggregated_as_those_of_f32() {
 fn rounded_rows_are_aggregated(dtype: Dtype) {
     let (device, kind) = (device_in(dtype, 2), dtype.kind());
     for (targets, sources, degree, dim) in [(1, 1, 0, 3), (50, 70, 5, 12), (30, 30, 3, 16)] {
-        let (edges, wide) =
-            (edges(&device, targets, sources, degree), edges(&Place::emulated(1), targets, sources, degree));
+        let (edges, wide) = (
+            edges(&device, targets, sources, degree),
+            edges(&Place::emulated(1), targets, sources, degree),
+        );
         let rows = random(1, [sources as usize, dim]).to_kind(kind);
         let weights = random(2, [edges.num_edges(), 1]).view([-1]);
         let gradient = random(3, [targets, 2 * dim]).to_kind(kind);
@@ -362,7 +404,8 @@ fn rounded_rows_are_aggregated(dtype: Dtype) {
         }
         let gradient = gradient.narrow(1, 0, dim as i64);
         let (x, narrow) = (leaf(&rows, Kind::Float), leaf(&rows, kind));
-        let (y, found) = (aggregate_max(&wide, &x).unwrap(), aggregate_max(&edges, &narrow).unwrap());
+        let (y, found) =
+            (aggregate_max(&wide, &x).unwrap(), aggregate_max(&edges, &narrow).unwrap());
         assert_eq!(found.detach(), y.detach().to_kind(kind));
         backward(&y, &gradient.to_kind(Kind::Float)).unwrap();
         backward(&found, &gradient).unwrap();
@@ -382,34 +425,59 @@ fn refuse(place: &Place) {
     let (edges, rows) = (edges(place, 3, 5, 2), random(1, [5, 4]));
     let none = Finish::default;
     assert!(message(linear(place, &rows, &rows, None, none())).contains("[5, 4]"));
-    assert!(message(linear(place, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
-    assert!(message(linear(place, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
+    assert!(
+        message(linear(place, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none()))
+            .contains("bias")
+    );
+    assert!(
+        message(linear(place, &rows.view([-1]), &rows, None, none())).contains("expected a matrix")
+    );
     assert!(message(linear(place, &rows, &rows.view([-1]), None, none())).contains("one per head"));
-    assert!(message(linear(place, &rows, &rows.view([1, 5, 4]), None, none())).contains("[1, 5, 4]"));
+    assert!(
+        message(linear(place, &rows, &rows.view([1, 5, 4]), None, none())).contains("[1, 5, 4]")
+    );
     let doubles = random(1, [4, 4]).to_kind(Kind::Double);
     assert!(message(linear(place, &doubles, &doubles, None, none())).contains("f32"));
-    assert!(message(aggregate(&edges, Reduce::Sum, &random(1, [4, 4]), None, false)).contains("rows to aggregate"));
-    assert!(message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false)).contains("edge weights"));
+    assert!(
+        message(aggregate(&edges, Reduce::Sum, &random(1, [4, 4]), None, false))
+            .contains("rows to aggregate")
+    );
+    assert!(
+        message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false))
+            .contains("edge weights")
+    );
     assert!(message(aggregate_max(&edges, &random(1, [4, 4]))).contains("rows of the sources"));
     let heads = random(2, [2, 2]);
-    let attend = |rows: &Tensor, bias: &Tensor| attention(&edges, rows, &heads, &heads, Some(bias), None, none());
+    let attend = |rows: &Tensor, bias: &Tensor| {
+        attention(&edges, rows, &heads, &heads, Some(bias), None, none())
+    };
     assert!(message(attend(&random(1, [5, 6]), &random(1, [1, 6]).view([-1]))).contains("width 6"));
-    assert!(message(attend(&random(1, [4, 4]), &random(1, [1, 4]).view([-1]))).contains("rows of the sources"));
+    assert!(
+        message(attend(&random(1, [4, 4]), &random(1, [1, 4]).view([-1])))
+            .contains("rows of the sources")
+    );
     assert!(message(attend(&rows, &random(1, [1, 3]).view([-1]))).contains("bias"));
     let (bias, targets) = (random(1, [1, 4]).view([-1]), random(1, [3, 4]));
-    let dynamic =
-        |rows: &Tensor, targets: &Tensor| dynamic_attention(&edges, rows, targets, &heads, &bias, None, none());
+    let dynamic = |rows: &Tensor, targets: &Tensor| {
+        dynamic_attention(&edges, rows, targets, &heads, &bias, None, none())
+    };
     assert!(message(dynamic(&random(1, [5, 6]), &targets)).contains("width 6"));
     assert!(message(dynamic(&rows, &rows)).contains("rows of the targets"));
     let dropping = |ids: Vec<u32>, probability| {
-        let dropout = Dropout { ids: ids.into(), probability, key: StreamKey::new(1, Stream::Attention) };
+        let dropout =
+            Dropout { ids: ids.into(), probability, key: StreamKey::new(1, Stream::Attention) };
         message(attention(&edges, &rows, &heads, &heads, Some(&bias), Some(dropout), none()))
     };
     assert!(dropping(vec![1, 2], 0.5).contains("vertices of the targets"));
     assert!(dropping(vec![1, 2, 3], 1.0).contains("dropout"));
     let unlike = message(layer_norm(place, &rows, &bias, &random(1, [1, 3]).view([-1]), none()));
     // The message is this crate's, or torch's.
-    assert!(unlike.contains("shift") || unlike.contains("same shape as normalized_shape"), "{unlike}");
-    assert!(message(biased(place, &rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
+    assert!(
+        unlike.contains("shift") || unlike.contains("same shape as normalized_shape"),
+        "{unlike}"
+    );
+    assert!(
+        message(biased(place, &rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias")
+    );
     assert!(message(super::Rows::Hidden(&rows).first(6)).contains("6"));
 }

@@ -1,13 +1,15 @@
 //! `finish(x W + b)` and its gradients, a tile of rows at a time.
 //!
-//! Returns: the rows, and the gradients that are needed. Input: matrices of matching sizes. Idea: each task takes a
-//! tile of rows through product and epilogue, backwards through the epilogue and both products, while they are in its
-//! second-level cache; so the finished rows are written once and the unfinished gradient never leaves the cache. Tasks
-//! share only the sums over all rows, the gradients of `W` and `b`: those are added up in groups of tiles, then over
-//! the groups in order. Tiles and groups depend only on the number of rows, so no result depends on the number of
-//! threads. Cost: the products, one read of `x` and one write of the rows; backwards two reads of the rows' size, one
-//! of `x`'s. (One product over all rows, split over threads by the gemm crate itself, ran at 176 GFLOP/s forwards and
-//! 137 for the gradient of `W`, while tiles run at 195 and 173, with two threads whose peak is 231.)
+//! Returns: the rows, and the gradients that are needed. Input: matrices of matching sizes. Idea:
+//! each task takes a tile of rows through product and epilogue, backwards through the epilogue and
+//! both products, while they are in its second-level cache; so the finished rows are written once
+//! and the unfinished gradient never leaves the cache. Tasks share only the sums over all rows, the
+//! gradients of `W` and `b`: those are added up in groups of tiles, then over the groups in order.
+//! Tiles and groups depend only on the number of rows, so no result depends on the number of
+//! threads. Cost: the products, one read of `x` and one write of the rows; backwards two reads of
+//! the rows' size, one of `x`'s. (One product over all rows, split over threads by the gemm crate
+//! itself, ran at 176 GFLOP/s forwards and 137 for the gradient of `W`, while tiles run at 195 and
+//! 173, with two threads whose peak is 231.)
 
 use std::cell::RefCell;
 
@@ -18,18 +20,21 @@ use super::{Engine, Finish};
 use crate::Result;
 use crate::autograd::{Buffer, gemm};
 
-/// Maximum rows of a tile: with more, the unfinished gradient leaves the second-level cache between epilogue and products.
+/// Maximum rows of a tile: with more, the unfinished gradient leaves the second-level cache between
+/// epilogue and products.
 const TILE: usize = 384;
 /// Minimum rows of a group.
 const LEAST: usize = 64;
 /// Rows of tiles are multiples of this, the height of AMX tiles.
 const ROWS: usize = 32;
-/// Maximum number of groups of tiles: each holds a gradient of `W`. Equal sizes let threads end together.
+/// Maximum number of groups of tiles: each holds a gradient of `W`. Equal sizes let threads end
+/// together.
 const GROUPS: usize = 16;
 /// Maximum number of values of all groups' gradients of `W`.
 const GROUP_VALUES: usize = 1 << 24;
 
-/// The sizes of `x W`. Input rows have `heads` parts of `input` values, output rows of `output`; `W` has a matrix per head.
+/// The sizes of `x W`. Input rows have `heads` parts of `input` values, output rows of `output`;
+/// `W` has a matrix per head.
 #[derive(Clone, Copy, Debug)]
 pub struct TileSizes {
     pub rows: usize,
@@ -67,14 +72,26 @@ fn matrix(values: &[f32], rows: usize, columns: usize) -> MatrixView<'_> {
 /// The transpose of a matrix.
 fn transposed(matrix: MatrixView<'_>) -> MatrixView<'_> {
     let MatrixView { values, rows, columns, row_stride, column_stride } = matrix;
-    MatrixView { values, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
+    MatrixView {
+        values,
+        rows: columns,
+        columns: rows,
+        row_stride: column_stride,
+        column_stride: row_stride,
+    }
 }
 
 /// Part `head` of `heads` equal parts of each of `rows` rows.
 fn part(values: &[f32], head: usize, heads: usize, rows: usize) -> MatrixView<'_> {
     let row_stride = values.len().checked_div(rows).unwrap_or(0);
     let columns = row_stride / heads;
-    MatrixView { values: &values[(head * columns).min(values.len())..], rows, columns, row_stride, column_stride: 1 }
+    MatrixView {
+        values: &values[(head * columns).min(values.len())..],
+        rows,
+        columns,
+        row_stride,
+        column_stride: 1,
+    }
 }
 
 /// A product on the calling thread: `out = a × b`, or `out += a × b` with `add`.
@@ -88,7 +105,8 @@ fn multiply(engine: Engine) -> Multiply {
     }
 }
 
-/// The right factor of all tiles' products, in the order in which the engine reads it. (Otherwise each tile would pack it again.)
+/// The right factor of all tiles' products, in the order in which the engine reads it. (Otherwise
+/// each tile would pack it again.)
 enum RightFactor {
     /// Values, row after row.
     Values {
@@ -133,11 +151,19 @@ struct RightFactors {
 }
 
 impl RightFactors {
-    fn of<'a>(engine: Engine, columns: usize, heads: impl Iterator<Item = MatrixView<'a>>) -> Result<Self> {
-        Ok(Self { heads: heads.map(|factor| RightFactor::of(engine, factor)).collect::<Result<_>>()?, columns })
+    fn of<'a>(
+        engine: Engine,
+        columns: usize,
+        heads: impl Iterator<Item = MatrixView<'a>>,
+    ) -> Result<Self> {
+        Ok(Self {
+            heads: heads.map(|factor| RightFactor::of(engine, factor)).collect::<Result<_>>()?,
+            columns,
+        })
     }
 
-    /// Sets each head's part of `rows` rows of `out` to the product of its part of `a` and its factor.
+    /// Sets each head's part of `rows` rows of `out` to the product of its part of `a` and its
+    /// factor.
     fn products(&self, out: &mut [f32], a: &[f32], rows: usize) -> Result<()> {
         if let [factor] = &self.heads[..] {
             factor.product(out, part(a, 0, 1, rows));
@@ -155,7 +181,8 @@ impl RightFactors {
     }
 }
 
-/// Like [`product_bf16`], without bf16 instructions: f32 holds the products of rounded factors exactly.
+/// Like [`product_bf16`], without bf16 instructions: f32 holds the products of rounded factors
+/// exactly.
 fn gemm_of_rounded(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     thread_local! {
         static ROUNDED: RefCell<[Vec<f32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
@@ -170,7 +197,8 @@ fn gemm_of_rounded(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<
     });
 }
 
-/// Rounds `value` to the nearest bf16, ties to even. (Without branches, so that a loop over it is vectorised.)
+/// Rounds `value` to the nearest bf16, ties to even. (Without branches, so that a loop over it is
+/// vectorised.)
 #[inline(always)]
 fn rounded_to_bf16(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -185,11 +213,15 @@ fn tile_of(values: &[f32], index: usize, tile: usize, width: usize) -> &[f32] {
 }
 
 /// The matrix in `w` of each head.
-fn of_heads(w: &[f32], TileSizes { heads, input, output, .. }: TileSizes) -> impl Iterator<Item = MatrixView<'_>> {
+fn of_heads(
+    w: &[f32],
+    TileSizes { heads, input, output, .. }: TileSizes,
+) -> impl Iterator<Item = MatrixView<'_>> {
     (0..heads).map(move |head| matrix(&w[head * input * output..][..input * output], input, output))
 }
 
-/// Sets `out`, `[rows, heads · output]`, to the finished product of `x`, `[rows, heads · input]`, and `w`, `[heads, input, output]`.
+/// Sets `out`, `[rows, heads · output]`, to the finished product of `x`, `[rows, heads · input]`,
+/// and `w`, `[heads, input, output]`.
 pub fn forward(
     engine: Engine,
     sizes: TileSizes,
@@ -242,7 +274,8 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
         let mut bias = vec![0f32; if with_bias { output } else { 0 }];
         let mut unfinished = Buffer::new(tile * output)?;
         let mut of_input = of_input.map(|rows| rows.chunks_mut((tile * input).max(1)));
-        for (at, index) in (index * group..rows.div_ceil(tile).min((index + 1) * group)).enumerate() {
+        for (at, index) in (index * group..rows.div_ceil(tile).min((index + 1) * group)).enumerate()
+        {
             let [x, y, g] = [(x, input), (y, output), (gradient, output)]
                 .map(|(values, width)| tile_of(values, index, tile, width));
             let rows = y.len() / output.max(1);
@@ -251,15 +284,28 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
                 g
             } else {
                 let unfinished = &mut unfinished.as_mut_slice()[..y.len()];
-                finish.epilogue(None)?.backward_part(index * tile, [y, g], output, unfinished, &mut bias)?;
+                finish.epilogue(None)?.backward_part(
+                    index * tile,
+                    [y, g],
+                    output,
+                    unfinished,
+                    &mut bias,
+                )?;
                 &*unfinished
             };
             // There are no chunks if the gradient of the weights is not needed.
             let weights = weight.as_mut_slice().chunks_mut((sizes.input * sizes.output).max(1));
             for (head, weight) in weights.enumerate() {
-                multiply(weight, at > 0, transposed(part(x, head, heads, rows)), part(g, head, heads, rows));
+                multiply(
+                    weight,
+                    at > 0,
+                    transposed(part(x, head, heads, rows)),
+                    part(g, head, heads, rows),
+                );
             }
-            if let Some((of_input, w)) = of_input.as_mut().and_then(Iterator::next).zip(w_transposed.as_ref()) {
+            if let Some((of_input, w)) =
+                of_input.as_mut().and_then(Iterator::next).zip(w_transposed.as_ref())
+            {
                 w.products(of_input, g, rows)?;
             }
         }

@@ -1,15 +1,18 @@
 //! Updates of the parameters, and the state that a resumed run needs to continue exactly.
 //!
-//! All parameters form one flat vector: its gradients are summed over the ranks in one call, its norm is clipped, and the
-//! optimizer's state is a few vectors like it. torch's fused optimizers of the same names make the update in one or two
-//! launches; the state is kept here, because `tch` cannot save that of its own optimizers. On a GPU the host waits for none of
-//! them, unless losses are scaled (`scale.rs`): then it reads the norm, and skips the update if it is not finite. Every rank
-//! makes the same update from the same bits, and no number depends on the number of threads.
+//! All parameters form one flat vector: its gradients are summed over the ranks in one call, its
+//! norm is clipped, and the optimizer's state is a few vectors like it. torch's fused optimizers of
+//! the same names make the update in one or two launches; the state is kept here, because `tch`
+//! cannot save that of its own optimizers. On a GPU the host waits for none of them, unless losses
+//! are scaled (`scale.rs`): then it reads the norm, and skips the update if it is not finite. Every
+//! rank makes the same update from the same bits, and no number depends on the number of threads.
 //!
-//! With a staleness of d an update uses the gradient of the mini-batch d before: w(t+1) = w(t) − α ∇f(w(t−d)), as in a pipeline
-//! of d mini-batches in flight (P3, OSDI 2021, section 3.3). A mini-batch goes forwards and backwards with the same weights, so
-//! no weights need be stashed: gradients wait instead. The first d mini-batches of an epoch make no update, and the epoch ends
-//! with the updates that are still due ([`Optimizer::catch_up`]): evaluated and saved models have learnt from every mini-batch.
+//! With a staleness of d an update uses the gradient of the mini-batch d before: w(t+1) = w(t) − α
+//! ∇f(w(t−d)), as in a pipeline of d mini-batches in flight (P3, OSDI 2021, section 3.3). A
+//! mini-batch goes forwards and backwards with the same weights, so no weights need be stashed:
+//! gradients wait instead. The first d mini-batches of an epoch make no update, and the epoch ends
+//! with the updates that are still due ([`Optimizer::catch_up`]): evaluated and saved models have
+//! learnt from every mini-batch.
 
 use std::collections::VecDeque;
 
@@ -40,7 +43,8 @@ pub struct Optimizer {
     rate: LearningRate,
     /// `first_moment` and `second_moment` of Adam and AdamW; `momentum` of SGD, if any.
     state: Vec<State>,
-    /// Updates made or skipped because of [`Optimizer::scaling`]; after [`Optimizer::catch_up`], the mini-batches seen.
+    /// Updates made or skipped because of [`Optimizer::scaling`]; after [`Optimizer::catch_up`],
+    /// the mini-batches seen.
     pub steps: u64,
     /// Gradients, summed over all ranks, whose updates are due, the oldest first.
     waiting: VecDeque<Tensor>,
@@ -48,7 +52,8 @@ pub struct Optimizer {
     scaling: Option<LossScale>,
 }
 
-/// A vector of the optimizer's state: f32, one value for each parameter value in the parameters' order.
+/// A vector of the optimizer's state: f32, one value for each parameter value in the parameters'
+/// order.
 #[derive(Debug)]
 struct State {
     name: &'static str,
@@ -60,8 +65,8 @@ struct State {
 /// Result of an update.
 #[derive(Debug)]
 pub struct Update {
-    /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite if a gradient was not: then the
-    /// parameters are worthless.
+    /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite if a
+    /// gradient was not: then the parameters are worthless.
     pub gradient_norm: GradientNorm,
     /// The learning rate.
     pub learning_rate: f64,
@@ -90,11 +95,14 @@ impl GradientNorm {
     /// Scales `gradient`, whose norm this is, down to norm `most` if it is longer.
     fn clip(&self, gradient: &mut Tensor, most: f64) -> Result<()> {
         match self {
-            Self::Here(norm) if *norm > most => drop(gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?),
+            Self::Here(norm) if *norm > most => {
+                drop(gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?)
+            }
             Self::Here(_) => {}
             Self::There(norm) => {
                 let short = norm.f_le(most)?;
-                let mut factor = norm.f_add_scalar(CLIP_EPSILON)?.f_reciprocal()?.f_mul_scalar_(most)?;
+                let mut factor =
+                    norm.f_add_scalar(CLIP_EPSILON)?.f_reciprocal()?.f_mul_scalar_(most)?;
                 drop(gradient.f_mul_(&factor.f_masked_fill_(&short, 1.0)?)?);
             }
         }
@@ -114,8 +122,8 @@ impl Optimizer {
     /// Starts with zero state, for epochs of `steps_per_epoch` mini-batches.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to decay;
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to
+    /// decay; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(parameters: &Parameters, config: &Config, steps_per_epoch: u64) -> Result<Self> {
         let rate = LearningRate::new(config, steps_per_epoch)?;
         let config = config.run.optimizer.effective();
@@ -125,7 +133,10 @@ impl Optimizer {
             OptimizerKind::Sgd => &[],
         };
         let zeros = |name| -> Result<State> {
-            let values = Tensor::f_zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()))?;
+            let values = Tensor::f_zeros(
+                [parameters.num_values() as i64],
+                (Kind::Float, parameters.place().device()),
+            )?;
             Ok(State { name, parts: parts(parameters, &values)?, values })
         };
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
@@ -159,8 +170,8 @@ impl Optimizer {
         self.rate.follow(valid);
     }
 
-    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the parameters (with
-    /// staleness, by older gradients), and clears their gradients. Collective.
+    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the
+    /// parameters (with staleness, by older gradients), and clears their gradients. Collective.
     ///
     /// # Errors
     /// [`Error::Overflow`](crate::Error::Overflow) if gradients in f16 are never finite.
@@ -203,9 +214,18 @@ impl Optimizer {
         let rate = self.rate.at(self.steps);
         self.steps += 1;
         let gradients = parts(parameters, &gradient)?;
-        let moments: Vec<Vec<&Tensor>> = self.state.iter().map(|state| state.parts.iter().collect()).collect();
-        let OptimizerConfig { kind, beta1, beta2, adam_epsilon, momentum, nesterov, weight_decay: decay, .. } =
-            self.config;
+        let moments: Vec<Vec<&Tensor>> =
+            self.state.iter().map(|state| state.parts.iter().collect()).collect();
+        let OptimizerConfig {
+            kind,
+            beta1,
+            beta2,
+            adam_epsilon,
+            momentum,
+            nesterov,
+            weight_decay: decay,
+            ..
+        } = self.config;
         let step;
         let by = match &moments[..] {
             [first, second] => {
@@ -251,8 +271,9 @@ fn norm(values: &[f32]) -> f64 {
     values.chunks(CHUNK).map(|chunk| chunk.iter().map(square).sum::<f64>()).sum::<f64>().sqrt()
 }
 
-/// The gradients of all parameters in one vector, summed over the ranks in rank order: every rank gets the same bits.
-/// A parameter without gradient (this rank had nothing to compute) counts as zero.
+/// The gradients of all parameters in one vector, summed over the ranks in rank order: every rank
+/// gets the same bits. A parameter without gradient (this rank had nothing to compute) counts as
+/// zero.
 fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<Tensor> {
     let parts: Vec<Tensor> = parameters
         .iter()

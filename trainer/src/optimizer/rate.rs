@@ -1,5 +1,5 @@
-//! The learning rate as a pure function of the updates made and, for the plateau schedule, of the evaluations so far:
-//! it is the same in a resumed run, and on every rank.
+//! The learning rate as a pure function of the updates made and, for the plateau schedule, of the
+//! evaluations so far: it is the same in a resumed run, and on every rank.
 //!
 //! With s updates made, W of warm-up, and N in all:
 //!
@@ -11,8 +11,8 @@
 //! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"; for errors "min"
 //! ```
 //!
-//! Plateau counts evaluations and restarts the count at each that improves on the best by one in ten thousand; when the
-//! count exceeds the patience, the rate is lowered and the count restarts.
+//! Plateau counts evaluations and restarts the count at each that improves on the best by one in
+//! ten thousand; when the count exceeds the patience, the rate is lowered and the count restarts.
 
 use std::f64::consts::PI;
 
@@ -40,11 +40,18 @@ impl LearningRate {
         let decay_steps = steps_per_epoch * u64::from(schedule.decay_epochs.unwrap_or(0));
         if schedule.decay_epochs.is_some() && schedule.warmup_steps >= decay_steps {
             return Err(Error::Option(format!(
-                "--warmup-steps {}: the schedule is over after {decay_steps} mini-batches: warm up for fewer",
+                "--warmup-steps {}: the schedule is over after {decay_steps} mini-batches: warm up \
+                 for fewer",
                 schedule.warmup_steps
             )));
         }
-        Ok(Self { base: config.run.optimizer.lr, schedule, steps_per_epoch, decay_steps, reductions: 0 })
+        Ok(Self {
+            base: config.run.optimizer.lr,
+            schedule,
+            steps_per_epoch,
+            decay_steps,
+            reductions: 0,
+        })
     }
 
     /// The rate of the update after `steps` updates.
@@ -69,7 +76,8 @@ impl LearningRate {
         }
     }
 
-    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations; errors are negated.
+    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations;
+    /// errors are negated.
     pub fn follow(&mut self, valid: impl Iterator<Item = f64>) {
         let Some(patience) = self.schedule.lr_patience else { return };
         let (mut best, mut others) = (f64::NEG_INFINITY, 0);

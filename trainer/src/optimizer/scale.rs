@@ -1,10 +1,13 @@
-//! Scales the loss so that gradients in f16 neither vanish nor overflow (Micikevicius et al., "Mixed Precision
-//! Training", ICLR 2018, section 3.2), with the numbers and the rule of torch's `GradScaler`.
+//! Scales the loss so that gradients in f16 neither vanish nor overflow (Micikevicius et al.,
+//! "Mixed Precision Training", ICLR 2018, section 3.2), with the numbers and the rule of torch's
+//! `GradScaler`.
 //!
-//! Gradients of a loss times `scale` are `scale` times as large; they are divided by it once they are f32. If one is not
-//! finite the mini-batch is skipped and the scale halved; after [`GROWTH_INTERVAL`] finite ones in a row it is doubled. The
-//! test is the norm of the sum over all ranks, which is not finite if a value on any of them is not: so all ranks decide
-//! alike, without further messages. Scales are powers of two, so that scaling does not round values that do not vanish.
+//! Gradients of a loss times `scale` are `scale` times as large; they are divided by it once they
+//! are f32. If one is not finite the mini-batch is skipped and the scale halved; after
+//! [`GROWTH_INTERVAL`] finite ones in a row it is doubled. The test is the norm of the sum over all
+//! ranks, which is not finite if a value on any of them is not: so all ranks decide alike, without
+//! further messages. Scales are powers of two, so that scaling does not round values that do not
+//! vanish.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +68,8 @@ mod tests {
     #[test]
     fn the_scale_follows_torchs_rule() {
         let mut scale = LossScale::default();
-        let run = |scale: &mut LossScale, good: u32| (0..good).for_each(|_| scale.follow(true).unwrap());
+        let run =
+            |scale: &mut LossScale, good: u32| (0..good).for_each(|_| scale.follow(true).unwrap());
         run(&mut scale, 1999);
         assert_eq!(scale, LossScale { scale: 65536.0, good_steps: 1999, skipped: 0 });
         scale.follow(false).unwrap();

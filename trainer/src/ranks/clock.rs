@@ -70,7 +70,8 @@ impl<'a> Clock<'a> {
 
     /// Stops now.
     pub fn stop(self) -> Counted {
-        let (seconds, wait_s) = (self.began.elapsed().as_secs_f64(), (self.comm.waited() - self.waited).as_secs_f64());
+        let (seconds, wait_s) =
+            (self.began.elapsed().as_secs_f64(), (self.comm.waited() - self.waited).as_secs_f64());
         let Self { exchange_s, phase_s, sent, .. } = self;
         Counted { exchange_s, wait_s, compute_s: seconds - exchange_s, phase_s, sent }
     }

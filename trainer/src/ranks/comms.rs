@@ -1,8 +1,9 @@
 //! A rank's ends of the communicators of a run.
 //!
-//! The ranks of a run are one group or several equal groups of consecutive ranks (`--groups`). Ids and rows move within a group;
-//! gradients and counters are summed over all ranks. Ids, and feature rows on the host, have a separate communicator, because
-//! mini-batches are sampled and loaded while others are computed: calls on one may fall between any two on the other.
+//! The ranks of a run are one group or several equal groups of consecutive ranks (`--groups`). Ids
+//! and rows move within a group; gradients and counters are summed over all ranks. Ids, and feature
+//! rows on the host, have a separate communicator, because mini-batches are sampled and loaded
+//! while others are computed: calls on one may fall between any two on the other.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub struct Ranks<'a> {
 }
 
 impl Comms {
-    /// The communicators of a rank whose run is one group: `sampling` for sampling ahead, `computing` for the rest.
+    /// The communicators of a rank whose run is one group: `sampling` for sampling ahead,
+    /// `computing` for the rest.
     pub fn of_one_group(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>) -> Self {
         Self { all: Counted::new(computing), group: None, sampling: Counted::new(sampling) }
     }
@@ -37,12 +39,19 @@ impl Comms {
         sampling: Box<dyn Communicator>,
         computing: Box<dyn Communicator>,
     ) -> Self {
-        Self { all: Counted::new(all), group: Some(Counted::new(computing)), sampling: Counted::new(sampling) }
+        Self {
+            all: Counted::new(all),
+            group: Some(Counted::new(computing)),
+            sampling: Counted::new(sampling),
+        }
     }
 
     /// Sets the route from this rank to each rank of the run.
     pub fn set_routes(&self, routes: Vec<Route>) {
-        [&self.all, &self.sampling].into_iter().chain(&self.group).for_each(|comm| comm.set_routes(routes.clone()));
+        [&self.all, &self.sampling]
+            .into_iter()
+            .chain(&self.group)
+            .for_each(|comm| comm.set_routes(routes.clone()));
     }
 
     /// For mini-batches that are sampled and loaded: the ranks of this group.
@@ -60,7 +69,8 @@ impl Comms {
         Ranks { all: &self.all, group: self.group.as_ref().unwrap_or(&self.all) }
     }
 
-    /// Notifies the other ranks that this one is leaving, even while they wait. Other groups learn it in the next sum.
+    /// Notifies the other ranks that this one is leaving, even while they wait. Other groups learn
+    /// it in the next sum.
     pub fn fail(&self, reason: &str) {
         self.sampling.fail(reason);
         self.ranks().group.fail(reason);

@@ -1,7 +1,7 @@
 //! Hosts of the ranks, and a warning if a group spans several.
 //!
-//! The rows of a mini-batch move between the ranks of a group, and links between hosts are slow compared with links
-//! within one: a group should stay on one host (GSplit, section 6.4).
+//! The rows of a mini-batch move between the ranks of a group, and links between hosts are slow
+//! compared with links within one: a group should stay on one host (GSplit, section 6.4).
 
 use std::fs;
 
@@ -18,9 +18,13 @@ pub fn this() -> Vec<u8> {
     fs::read(BOOT).unwrap_or_default()
 }
 
-/// Routes between this rank and each, if ranks are processes. On rank 0 warns `progress` if rows cross between hosts,
-/// with a remedy. Collective.
-pub fn routes(comm: &dyn Communicator, config: &Config, progress: &dyn Progress) -> Result<Vec<Route>> {
+/// Routes between this rank and each, if ranks are processes. On rank 0 warns `progress` if rows
+/// cross between hosts, with a remedy. Collective.
+pub fn routes(
+    comm: &dyn Communicator,
+    config: &Config,
+    progress: &dyn Progress,
+) -> Result<Vec<Route>> {
     // Hosts without an id count as one.
     let hosts = all_gather_v(comm, &this())?;
     match told(&hosts, config.system.groups) {
@@ -39,7 +43,8 @@ fn told<H: PartialEq>(hosts: &[H], groups: usize) -> Option<String> {
     let is_alone = |host: &H| hosts.iter().filter(|other| *other == host).count() == 1;
     (!hosts.iter().all(is_alone)).then(|| {
         format!(
-            "note: rows that the ranks of group {group} exchange cross between hosts: give all hosts equal numbers of ranks that follow \
+            "note: rows that the ranks of group {group} exchange cross between hosts: give all \
+             hosts equal numbers of ranks that follow \
              each other (srun --distribution=block), and pass as many --groups as there are hosts"
         )
     })
@@ -68,7 +73,10 @@ mod tests {
             let line = told(hosts.as_bytes(), groups);
             match words {
                 None => assert_eq!(line, None, "{hosts}"),
-                Some(words) => assert!(line.as_ref().is_some_and(|line| line.contains(words)), "{hosts}: {line:?}"),
+                Some(words) => assert!(
+                    line.as_ref().is_some_and(|line| line.contains(words)),
+                    "{hosts}: {line:?}"
+                ),
             }
         }
     }

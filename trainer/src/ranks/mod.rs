@@ -1,4 +1,5 @@
-//! The ranks of a run: threads of a process, or processes on one host or several; and the connections between them.
+//! The ranks of a run: threads of a process, or processes on one host or several; and the
+//! connections between them.
 //!
 //! ```text
 //! threads.rs      ranks that are threads of this process

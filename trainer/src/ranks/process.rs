@@ -1,9 +1,9 @@
 //! One rank of a run whose ranks are processes, perhaps on several hosts.
 //!
-//! Every process opens the dataset and computes like a rank that is a thread; only the first evaluates and writes
-//! checkpoints and logs. The numbers are the same bits. Torch's c10d connects the ranks; between GPUs NCCL moves the
-//! rows. Launchers usually give consecutive ranks to the processes of one host, so `--groups` of as many ranks as a
-//! host has keep rows within it.
+//! Every process opens the dataset and computes like a rank that is a thread; only the first
+//! evaluates and writes checkpoints and logs. The numbers are the same bits. Torch's c10d connects
+//! the ranks; between GPUs NCCL moves the rows. Launchers usually give consecutive ranks to the
+//! processes of one host, so `--groups` of as many ranks as a host has keep rows within it.
 
 use gsplit_kernels::{Communicator, Gpu, Nccl, Seat};
 
@@ -22,24 +22,29 @@ pub struct Process {
 }
 
 impl Process {
-    /// A rank with its ends of the communicators; `gpu` is the one it computes on if GPUs are asked for.
+    /// A rank with its ends of the communicators; `gpu` is the one it computes on if GPUs are asked
+    /// for.
     #[cfg(test)]
     pub(crate) fn over(comms: Comms, gpu: Option<usize>) -> Self {
         Self { comms, gpu, meeting: None }
     }
 
-    /// Joins the ranks at `meeting` as one of `groups` equal groups; `gpu` is the number of this rank's GPU on its
-    /// host, if it has one. Ids are sampled on the host while rows are computed. Collective.
+    /// Joins the ranks at `meeting` as one of `groups` equal groups; `gpu` is the number of this
+    /// rank's GPU on its host, if it has one. Ids are sampled on the host while rows are computed.
+    /// Collective.
     ///
     /// # Errors
     /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] with the message of Gloo or NCCL.
     pub fn joined(meeting: Meeting, groups: usize, gpu: Option<usize>) -> Result<Self> {
         let Seat { rank, size, .. } = meeting.seat();
         let (of_all, seat) = (Seat::among_all(rank, size), Seat::in_group(rank, size, groups));
-        let (all, sampling) = (meeting.group("all", of_all)?, Box::new(meeting.group("sampling", seat)?));
+        let (all, sampling) =
+            (meeting.group("all", of_all)?, Box::new(meeting.group("sampling", seat)?));
         // Failures here are reported to the other ranks.
-        let device =
-            gpu.map(Gpu::open).transpose().inspect_err(|error| Communicator::fail(&all, &error.to_string()))?;
+        let device = gpu
+            .map(Gpu::open)
+            .transpose()
+            .inspect_err(|error| Communicator::fail(&all, &error.to_string()))?;
         let over = |host: C10d| -> Result<Box<dyn Communicator>> {
             Ok(match &device {
                 Some(device) => Box::new(Nccl::join(device, Box::new(host))?),
@@ -66,8 +71,9 @@ impl Process {
         }
     }
 
-    /// The number of the GPU for process `local` of its host, from 0: the one `named` for it, if any are, else its own
-    /// number. A process that sees only one of `visible` GPUs was given it by its launcher.
+    /// The number of the GPU for process `local` of its host, from 0: the one `named` for it, if
+    /// any are, else its own number. A process that sees only one of `visible` GPUs was given it by
+    /// its launcher.
     ///
     /// # Errors
     /// [`Error::Option`] if fewer GPUs are named.
@@ -75,7 +81,8 @@ impl Process {
         let Some(GpuList(named)) = named else { return Ok(if visible == 1 { 0 } else { local }) };
         named.get(local).copied().ok_or_else(|| {
             Error::Option(format!(
-                "--gpus names {} GPUs, but this is process {local} of its host, counted from 0: name one for each",
+                "--gpus names {} GPUs, but this is process {local} of its host, counted from 0: \
+                 name one for each",
                 named.len()
             ))
         })
@@ -89,7 +96,8 @@ impl Process {
     /// Tells the others that this rank has finished. Otherwise they take its end for a failure.
     pub fn finish(&self) {
         if self.meeting.is_some() {
-            // A rank that ends while a last message is in transit looks as if it had failed. A failed one reports that itself.
+            // A rank that ends while a last message is in transit looks as if it had failed. A
+            // failed one reports that itself.
             let _ = self.comms.all().barrier();
         }
     }
@@ -108,17 +116,23 @@ impl Process {
 
     /// The GPU that it computes on.
     pub(crate) fn gpu(&self) -> Result<usize> {
-        let problem = "--device cuda: which GPU is this process's? Its launcher does not say (LOCAL_RANK)";
+        let problem =
+            "--device cuda: which GPU is this process's? Its launcher does not say (LOCAL_RANK)";
         self.gpu.ok_or_else(|| Error::Option(problem.into()))
     }
 
-    /// Refuses a number of ranks other than the number of processes, and other groups than they form.
+    /// Refuses a number of ranks other than the number of processes, and other groups than they
+    /// form.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let (size, ranks) = (self.comms.all().size(), config.num_ranks());
         let problem = if size != ranks {
             format!("--ranks {ranks}: {size} processes were started, one is a rank")
         } else if self.comms.sampling().size() != config.ranks_of_group() {
-            format!("--groups {}: the processes form groups of {}", config.system.groups, self.comms.sampling().size())
+            format!(
+                "--groups {}: the processes form groups of {}",
+                config.system.groups,
+                self.comms.sampling().size()
+            )
         } else {
             return Ok(());
         };
@@ -150,7 +164,10 @@ mod tests {
         for (local, named, visible, expected) in cases {
             match (Process::gpu_of(local, named, visible), expected) {
                 (found, Some(gpu)) => assert_eq!(found.unwrap(), gpu),
-                (found, None) => assert!(found.unwrap_err().to_string().contains("--gpus names 2 GPUs"), "{local}"),
+                (found, None) => assert!(
+                    found.unwrap_err().to_string().contains("--gpus names 2 GPUs"),
+                    "{local}"
+                ),
             }
         }
     }

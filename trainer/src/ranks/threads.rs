@@ -1,8 +1,9 @@
 //! The ranks of a run as threads of this process: started, watched, and ended.
 //!
-//! Returns: the result of the first rank, or the first cause of a failure. Idea: a rank that fails notifies the others.
-//! Their collectives then fail with its reason, so all end within one collective. A rank that hangs cannot be notified,
-//! and its thread cannot be ended; so the program is ended, if the caller has provided a function for that.
+//! Returns: the result of the first rank, or the first cause of a failure. Idea: a rank that fails
+//! notifies the others. Their collectives then fail with its reason, so all end within one
+//! collective. A rank that hangs cannot be notified, and its thread cannot be ended; so the program
+//! is ended, if the caller has provided a function for that.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -20,8 +21,9 @@ const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 /// Function that ends the program when its ranks cannot be waited for.
 pub type Abandon = fn(&Error) -> !;
 
-/// Runs `work` on each of `ranks`, in `groups` equal groups, each on its own thread; the first failure stops all of
-/// them and is reported. In a collective a rank waits for others for `timeout`.
+/// Runs `work` on each of `ranks`, in `groups` equal groups, each on its own thread; the first
+/// failure stops all of them and is reported. In a collective a rank waits for others for
+/// `timeout`.
 ///
 /// # Errors
 /// Errors of `work`, and [`Error::Rank`] for one that panicked.
@@ -47,9 +49,12 @@ pub fn on_threads<R: Send>(
         drop(sender);
         collect(&receiver, ranks, abandon)
     });
-    let died = |rank| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
-    let results = results.into_iter().enumerate().map(|(rank, result)| result.unwrap_or_else(|| died(rank)));
-    first_cause(results.collect()).unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
+    let died =
+        |rank| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
+    let results =
+        results.into_iter().enumerate().map(|(rank, result)| result.unwrap_or_else(|| died(rank)));
+    first_cause(results.collect())
+        .unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
 }
 
 /// Runs `work` on one rank and notifies the others of its failure or panic.
@@ -79,18 +84,27 @@ pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Resu
 /// The ends of each of `ranks`, in `groups` equal groups.
 fn comms(ranks: usize, groups: usize, timeout: Option<Duration>) -> Vec<Comms> {
     let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
-    let of = |groups: usize| Threads::groups_within(groups, ranks / groups, timeout).into_iter().map(boxed);
+    let of = |groups: usize| {
+        Threads::groups_within(groups, ranks / groups, timeout).into_iter().map(boxed)
+    };
     match (ranks, groups) {
         (1, _) => vec![Comms::of_one_group(Box::new(Solo), Box::new(Solo))],
-        (_, 1) => of(1).zip(of(1)).map(|(sampling, computing)| Comms::of_one_group(sampling, computing)).collect(),
+        (_, 1) => of(1)
+            .zip(of(1))
+            .map(|(sampling, computing)| Comms::of_one_group(sampling, computing))
+            .collect(),
         _ => {
             let of_groups = of(groups).zip(of(groups));
-            of(1).zip(of_groups).map(|(all, (sampling, computing))| Comms::of_group(all, sampling, computing)).collect()
+            of(1)
+                .zip(of_groups)
+                .map(|(all, (sampling, computing))| Comms::of_group(all, sampling, computing))
+                .collect()
         }
     }
 }
 
-/// Results of the ranks, in order. A rank that is still running after the grace period counts as hanging.
+/// Results of the ranks, in order. A rank that is still running after the grace period counts as
+/// hanging.
 fn collect<R>(
     receiver: &Receiver<(usize, Result<R>)>,
     ranks: usize,
@@ -101,7 +115,9 @@ fn collect<R>(
     loop {
         let next = match deadline {
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            Some(deadline) => {
+                receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            }
         };
         match (next, abandon) {
             (Ok((rank, result)), abandon) => {
@@ -122,13 +138,16 @@ fn collect<R>(
     }
 }
 
-/// The result of a run from the `results` of its ranks: the first cause of a failure, else the first rank's result.
+/// The result of a run from the `results` of its ranks: the first cause of a failure, else the
+/// first rank's result.
 fn first_cause<R>(results: Vec<Result<R>>) -> Option<Result<R>> {
     let mut first = None;
     for result in results {
         match result {
             // Ranks that were notified of another's failure repeat it; the cause is with the other.
-            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
+            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => {
+                first = first.or(Some(Err(error)))
+            }
             Err(error) => return Some(Err(error)),
             Ok(value) => first = first.or(Some(Ok(value))),
         }

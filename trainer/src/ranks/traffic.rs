@@ -31,7 +31,8 @@ impl Phase {
     }
 }
 
-/// Bytes and messages that ranks sent to others: in logs, one entry for each phase and route that has some.
+/// Bytes and messages that ranks sent to others: in logs, one entry for each phase and route that
+/// has some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct Traffic([SentByRoute; Phase::ALL.len()]);
@@ -58,7 +59,8 @@ impl From<Vec<Entry>> for Traffic {
 impl From<Traffic> for Vec<Entry> {
     fn from(traffic: Traffic) -> Self {
         let of_phase = |(phase, sent): (Phase, SentByRoute)| {
-            let entry = move |(route, Sent { bytes, messages })| Entry { phase, route, bytes, messages };
+            let entry =
+                move |(route, Sent { bytes, messages })| Entry { phase, route, bytes, messages };
             Route::ALL.into_iter().zip(sent).map(entry)
         };
         let all = Phase::ALL.into_iter().zip(traffic.0).flat_map(of_phase);
@@ -67,9 +69,12 @@ impl From<Traffic> for Vec<Entry> {
 }
 
 impl Traffic {
-    /// Adds the data sent between two readings of [`Communicator::sent`](gsplit_kernels::Communicator::sent) to `phase`.
+    /// Adds the data sent between two readings of
+    /// [`Communicator::sent`](gsplit_kernels::Communicator::sent) to `phase`.
     pub fn add(&mut self, phase: Phase, before: SentByRoute, after: SentByRoute) {
-        for (sum, (before, after)) in self.0[phase as usize].iter_mut().zip(before.into_iter().zip(after)) {
+        for (sum, (before, after)) in
+            self.0[phase as usize].iter_mut().zip(before.into_iter().zip(after))
+        {
             *sum = *sum + (after - before);
         }
     }

@@ -1,8 +1,10 @@
-//! Rates of GPUs: of a single one, assuming that a machine's GPUs are alike, and of the links between all of them.
+//! Rates of GPUs: of a single one, assuming that a machine's GPUs are alike, and of the links
+//! between all of them.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
-    DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, Gpu, GpuError, pinned_copy_speed,
+    DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, Gpu, GpuError,
+    pinned_copy_speed,
 };
 use tch::Cuda;
 
@@ -20,7 +22,8 @@ const ENOUGH: u64 = 12 << 30;
 /// Rates that the GPUs of this machine reach.
 #[derive(Clone, Debug)]
 pub struct GpuRates {
-    /// A single GPU; `exchange` is its rate of receiving from all others at once, and the seconds of a short message.
+    /// A single GPU; `exchange` is its rate of receiving from all others at once, and the seconds
+    /// of a short message.
     pub each: Rates,
     /// Their number.
     pub gpus: usize,
@@ -72,7 +75,8 @@ impl GpuRates {
 
 impl Sizes {
     /// A mini-batch of 8192 seeds: with fewer, an H100 is limited by launches.
-    const OF_GPU: Self = Self { rows: 1 << 20, targets: 1 << 18, edges: 10 << 18, vertices: 2_000_000, seeds: 8192 };
+    const OF_GPU: Self =
+        Self { rows: 1 << 20, targets: 1 << 18, edges: 10 << 18, vertices: 2_000_000, seeds: 8192 };
 
     /// A `portion` of each, but enough to keep the kernels busy.
     fn times(self, portion: f64) -> Self {
@@ -108,11 +112,13 @@ fn sampling(place: &Place, gpu: &Gpu, sizes: Sizes) -> Result<f64> {
     Ok(edges as f64 / seconds)
 }
 
-/// Bytes per second that a GPU receives from all others while they do the same, with the seconds of the slowest pair's
-/// short message; and each pair on its own.
+/// Bytes per second that a GPU receives from all others while they do the same, with the seconds of
+/// the slowest pair's short message; and each pair on its own.
 fn links(place: &Place, gpus: &[&Gpu], bytes: usize) -> Result<([f64; 2], Vec<PairRate>)> {
-    let from = gpus.iter().map(|gpu| gpu.zeros::<u8>(bytes)).collect::<Result<Vec<_>, GpuError>>()?;
-    let mut to = gpus.iter().map(|gpu| gpu.zeros::<u8>(bytes)).collect::<Result<Vec<_>, GpuError>>()?;
+    let from =
+        gpus.iter().map(|gpu| gpu.zeros::<u8>(bytes)).collect::<Result<Vec<_>, GpuError>>()?;
+    let mut to =
+        gpus.iter().map(|gpu| gpu.zeros::<u8>(bytes)).collect::<Result<Vec<_>, GpuError>>()?;
     let done = |gpus: &[&Gpu]| gpus.iter().try_for_each(|gpu| gpu.synchronise());
     done(gpus)?;
     let mut pairs = Vec::new();
@@ -122,19 +128,31 @@ fn links(place: &Place, gpus: &[&Gpu], bytes: usize) -> Result<([f64; 2], Vec<Pa
                 fastest(place, || {
                     for _ in 0..times {
                         let (to, from) = (to[receiver].slice_mut(), from[sender].slice());
-                        to.part(0, bytes)?.copy_from_other(gpus[receiver], gpus[sender], from.part(0, bytes)?)?;
+                        to.part(0, bytes)?.copy_from_other(
+                            gpus[receiver],
+                            gpus[sender],
+                            from.part(0, bytes)?,
+                        )?;
                     }
                     Ok(done(gpus)?)
                 })
             };
             let (many, short) = (seconds(bytes, 1)?, seconds(4, MESSAGES)? / MESSAGES as f64);
-            pairs.push(PairRate { gpus: [sender, receiver], bytes: bytes as f64 / many, latency: short });
+            pairs.push(PairRate {
+                gpus: [sender, receiver],
+                bytes: bytes as f64 / many,
+                latency: short,
+            });
         }
     }
     let all = fastest(place, || {
         for receiver in 0..gpus.len() {
             for sender in (0..gpus.len()).filter(|&sender| sender != receiver) {
-                to[receiver].slice_mut().copy_from_other(gpus[receiver], gpus[sender], from[sender].slice())?;
+                to[receiver].slice_mut().copy_from_other(
+                    gpus[receiver],
+                    gpus[sender],
+                    from[sender].slice(),
+                )?;
             }
         }
         Ok(done(gpus)?)

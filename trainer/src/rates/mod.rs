@@ -1,7 +1,9 @@
-//! Rates of this machine, measured with the kernels that train: its CPU in some seconds, its GPUs in some more ([`gpu`]).
+//! Rates of this machine, measured with the kernels that train: its CPU in some seconds, its GPUs
+//! in some more ([`gpu`]).
 //!
-//! Each rate is the best of a few rounds, since other work only slows them down. Sizes are as in a mini-batch of 1024
-//! seeds with fanouts 15,10,5 and 256 hidden values: larger than the caches of a core, smaller than memory.
+//! Each rate is the best of a few rounds, since other work only slows them down. Sizes are as in a
+//! mini-batch of 1024 seeds with fanouts 15,10,5 and 256 hidden values: larger than the caches of a
+//! core, smaller than memory.
 
 mod gpu;
 
@@ -10,13 +12,17 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{Communicator, Draw, Draws, EdgeIds, Graph, SampledCsc, Sampler, Stream, StreamKey, Threads};
+use gsplit_kernels::{
+    Communicator, Draw, Draws, EdgeIds, Graph, SampledCsc, Sampler, Stream, StreamKey, Threads,
+};
 use tch::{Kind, Tensor};
 
 use crate::Result;
 use crate::config::Dtype;
 use crate::exchange::Exchange;
-use crate::operator::{Edges, Finish, Place, Reduce, Rows, aggregate, calibrated, linear, set_torch_threads};
+use crate::operator::{
+    Edges, Finish, Place, Reduce, Rows, aggregate, calibrated, linear, set_torch_threads,
+};
 
 pub use gpu::{GpuRates, PairRate};
 
@@ -53,7 +59,8 @@ impl Rates {
     /// Errors of the operators.
     pub fn measure() -> Result<Self> {
         set_torch_threads(rayon::current_num_threads());
-        let [f32_place, bf16_place] = [Dtype::F32, Dtype::Bf16].map(|dtype| Place::Host(calibrated(dtype).engine));
+        let [f32_place, bf16_place] =
+            [Dtype::F32, Dtype::Bf16].map(|dtype| Place::Host(calibrated(dtype).engine));
         let sizes = Sizes::LARGE;
         let (rows, layer) = aggregation(&f32_place, sizes)?;
         let dense = [products(&f32_place, sizes)?, products(&bf16_place, sizes)?];
@@ -76,7 +83,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    const LARGE: Self = Self { rows: 65_536, targets: 16_384, edges: 163_840, vertices: 500_000, seeds: 1024 };
+    const LARGE: Self =
+        Self { rows: 65_536, targets: 16_384, edges: 163_840, vertices: 500_000, seeds: 1024 };
 }
 
 /// Seconds of the fastest of some rounds, each until `place` has finished all work.
@@ -110,7 +118,10 @@ fn seeds(sizes: Sizes, round: u32) -> Vec<u32> {
 }
 
 fn matrix(place: &Place, rows: usize, columns: usize, kind: Kind) -> Result<Tensor> {
-    place.bring(&(Tensor::rand([rows as i64, columns as i64], (Kind::Float, tch::Device::Cpu)) - 0.5).to_kind(kind))
+    place.bring(
+        &(Tensor::rand([rows as i64, columns as i64], (Kind::Float, tch::Device::Cpu)) - 0.5)
+            .to_kind(kind),
+    )
 }
 
 /// Operations per second of a product, forwards and backwards, for weights and rows.
@@ -124,7 +135,8 @@ fn products(place: &Place, sizes: Sizes) -> Result<f64> {
     Ok(3.0 * 2.0 * (sizes.targets * WIDTH * WIDTH) as f64 / seconds)
 }
 
-/// Bytes per second of rows that an aggregation reads forwards and backwards, and seconds of one without work.
+/// Bytes per second of rows that an aggregation reads forwards and backwards, and seconds of one
+/// without work.
 fn aggregation(place: &Place, sizes: Sizes) -> Result<(f64, f64)> {
     let pass = |targets: usize, edges: usize, rows: &Tensor| -> Result<f64> {
         let indptr = (0..=targets).map(|target| (target * edges / targets) as u32).collect();
@@ -175,8 +187,9 @@ fn stream(place: &Place, sizes: Sizes) -> Result<f64> {
     Ok(2.0 * 4.0 * (sizes.rows * WIDTH) as f64 / seconds)
 }
 
-/// Bytes per second between ranks that are threads, in the way split training exchanges rows: gathered, sent, and sent
-/// back the same way, into reused memory; and the seconds of an empty exchange.
+/// Bytes per second between ranks that are threads, in the way split training exchanges rows:
+/// gathered, sent, and sent back the same way, into reused memory; and the seconds of an empty
+/// exchange.
 fn exchange() -> Result<[f64; 2]> {
     let timed = |rows: usize, times: usize| -> Result<f64> {
         let ranks = Threads::group(RANKS);
@@ -184,7 +197,9 @@ fn exchange() -> Result<[f64; 2]> {
             // A rank owns every other vertex, and reads all of them in another order.
             let all = rows * RANKS;
             let mixed_frontier: Vec<u32> = (0..all).map(|at| (at * 487 % all) as u32).collect();
-            let exchange = Exchange::shuffle(&comm, &mixed_frontier, |vertex| vertex as usize % RANKS)?.exchange;
+            let exchange =
+                Exchange::shuffle(&comm, &mixed_frontier, |vertex| vertex as usize % RANKS)?
+                    .exchange;
             let mut read = vec![1.0f32; all * WIDTH];
             fastest(&Place::host(), || {
                 for _ in 0..times {

@@ -8,9 +8,9 @@
 //! DIR/lock                                held by the run that writes here
 //! ```
 //!
-//! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed
-//! after epoch 7 continues with exactly the losses of an uninterrupted one. The last [`KEPT`] are kept, and the best. A
-//! folder has one writer at a time.
+//! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to
+//! keep: a run resumed after epoch 7 continues with exactly the losses of an uninterrupted one. The
+//! last [`KEPT`] are kept, and the best. A folder has one writer at a time.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -20,7 +20,8 @@ use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target, tidy};
 use gsplit_store::{
-    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Progress, Recipe, checksum_file, entries,
+    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Progress, Recipe,
+    checksum_file, entries,
 };
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
@@ -113,11 +114,15 @@ impl Inputs {
         threads_per_rank: usize,
         shape: Shape,
     ) -> Self {
-        let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
+        let checksum =
+            |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
         let of_dataset = |name: &str| checksum(dataset.whole_files(), name);
         let columns = [&config.data.draw_by, &config.data.edge_weights].into_iter().flatten();
-        let columns: Vec<Checksum> = columns.filter_map(|name| of_dataset(&format!("edges/{name}.npy"))).collect();
-        let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
+        let columns: Vec<Checksum> =
+            columns.filter_map(|name| of_dataset(&format!("edges/{name}.npy"))).collect();
+        let of_map = |map: &PartitionMap| {
+            Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?))
+        };
         Self {
             partition: partition.and_then(of_map),
             features: of_dataset("nodes/feat.arrow"),
@@ -131,16 +136,23 @@ impl Inputs {
 
     /// Describes the difference from the checkpoint's inputs `then`, with a remedy.
     fn difference(&self, then: &Self) -> Option<String> {
-        let key = |inputs: &Self| inputs.partition.as_ref().map_or("none".to_string(), |(key, _)| format!("`{key}`"));
+        let key = |inputs: &Self| {
+            inputs.partition.as_ref().map_or("none".to_string(), |(key, _)| format!("`{key}`"))
+        };
         if self.partition != then.partition {
             let (now, then) = (key(self), key(then));
             return Some(match now == then {
                 true => format!("partition {now} was made again since: start another --checkpoint"),
-                false => format!("made with partition {then}, now it is {now}: name the former with --partition"),
+                false => format!(
+                    "made with partition {then}, now it is {now}: name the former with --partition"
+                ),
             });
         }
         if (&self.features, &self.labels) != (&then.features, &then.labels) {
-            return Some("the dataset's features or labels have changed since: start another --checkpoint".into());
+            return Some(
+                "the dataset's features or labels have changed since: start another --checkpoint"
+                    .into(),
+            );
         }
         if self.edges != then.edges {
             let problem = "the columns of the edges that it draws or sums by have changed since";
@@ -148,7 +160,10 @@ impl Inputs {
         }
         (self.threads_per_rank != then.threads_per_rank).then(|| {
             let (now, then) = (self.threads_per_rank, then.threads_per_rank);
-            format!("made with {then} threads a rank, now there are {now}: set --threads to {then} times the ranks")
+            format!(
+                "made with {then} threads a rank, now there are {now}: set --threads to {then} \
+                     times the ranks"
+            )
         })
     }
 }
@@ -178,9 +193,14 @@ pub fn save(
     let weights: Vec<(&str, &Tensor)> = parameters.state().collect();
     let state = optimizer.state();
     let mut files = Files::new();
-    for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])] {
+    for (name, tensors) in
+        [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])]
+    {
         let path = staging.path(name);
-        let tensors = tensors.iter().map(|(name, tensor)| Ok((*name, on_host(tensor)?))).collect::<Result<Vec<_>>>()?;
+        let tensors = tensors
+            .iter()
+            .map(|(name, tensor)| Ok((*name, on_host(tensor)?)))
+            .collect::<Result<Vec<_>>>()?;
         Tensor::write_safetensors(&tensors, &path)?;
         let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
         synced.map_err(gsplit_store::Error::io(&path))?;
@@ -207,8 +227,8 @@ pub fn save(
     settle(folder, history)
 }
 
-/// Makes [`BEST`] point to the best epoch of `history` and removes the older checkpoints in `folder`: after each epoch,
-/// and for a run that was killed before it could.
+/// Makes [`BEST`] point to the best epoch of `history` and removes the older checkpoints in
+/// `folder`: after each epoch, and for a run that was killed before it could.
 pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
     let best = EpochReport::best(history).map(|report| report.epoch);
     if let Some(best) = best {
@@ -221,7 +241,9 @@ pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
     }
     // A killed run leaves the folder in which it wrote a checkpoint.
     for path in entries(folder).unwrap_or_default() {
-        let name = path.file_name().and_then(|name| name.to_str()?.strip_prefix('.')?.strip_suffix(".partial"));
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_prefix('.')?.strip_suffix(".partial"));
         if let Some(name) = name.filter(|name| epoch_of(name).is_some()) {
             tidy(&target(folder.join(name)));
         }
@@ -229,21 +251,29 @@ pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a resumed run may know of a
-/// best epoch whose checkpoint was deleted.
+/// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a
+/// resumed run may know of a best epoch whose checkpoint was deleted.
 fn point_to(folder: &Path, epoch: u32) -> Result<()> {
     let (link, name) = (folder.join(BEST), name_of(epoch));
-    if !folder.join(&name).exists() || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
+    if !folder.join(&name).exists()
+        || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name))
+    {
         return Ok(());
     }
     check_link(folder)?;
     match std::fs::remove_file(&link) {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&link)(cause).into()),
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
+            return Err(gsplit_store::Error::io(&link)(cause).into());
+        }
         _ => {}
     }
     match symlink(&name, &link) {
         // On a file system without links the best checkpoint is kept all the same.
-        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+        Err(cause)
+            if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
         linked => Ok(linked.map_err(gsplit_store::Error::io(&link))?),
     }
 }
@@ -262,8 +292,8 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// Refuses to resume with other kept rows than the checkpoint's if draws depend on them: they are known later than
-    /// the other inputs.
+    /// Refuses to resume with other kept rows than the checkpoint's if draws depend on them: they
+    /// are known later than the other inputs.
     pub fn check_kept(&self, inputs: &Inputs) -> Result<()> {
         if self.kept == inputs.kept {
             return Ok(());
@@ -279,7 +309,8 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
     let Some((epoch, _)) = found(folder).pop() else { return Ok(()) };
     let place = folder.display();
     Err(Error::Option(format!(
-        "--checkpoint {place}: holds a run that got to epoch {epoch}: pass --resume to continue it, or name another folder"
+        "--checkpoint {place}: holds a run that got to epoch {epoch}: pass --resume to continue \
+         it, or name another folder"
     )))
 }
 
@@ -298,15 +329,22 @@ fn check_link(folder: &Path) -> Result<()> {
     }
 }
 
-/// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the first one, so that a
-/// job that is restarted again and again has one command line.
-pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
+/// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the
+/// first one, so that a job that is restarted again and again has one command line.
+pub fn find(
+    folder: &Path,
+    job: &Job<'_>,
+    inputs: &Inputs,
+    progress: &dyn Progress,
+) -> Result<Option<Resume>> {
     let Some((_, path)) = found(folder).pop() else { return Ok(None) };
-    let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
+    let (checkpoint, _) =
+        document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
     checkpoint.made_from.check(&path, job.dataset).map_err(unusable)?;
     let difference = job.config.difference(&checkpoint.config).or_else(|| {
         let then = job.task.metric(checkpoint.config.data.task.metric).ok()?;
-        (job.metric != then).then(|| format!("--metric is {}, the checkpoint has {then}", job.metric))
+        (job.metric != then)
+            .then(|| format!("--metric is {}, the checkpoint has {then}", job.metric))
     });
     if let Some(difference) = difference {
         let place = path.display();
@@ -319,9 +357,11 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
     }
     let [before, now] = [&checkpoint.config, job.config].map(|config| &config.run.eval_fanouts);
     if before != now {
-        let [before, now] = [before, now].map(|fanouts| fanouts.as_ref().map_or("all".into(), ToString::to_string));
-        progress
-            .note(&format!("note: evaluations drew --eval-fanouts {before} until now, and draw {now} from here on"));
+        let [before, now] =
+            [before, now].map(|fanouts| fanouts.as_ref().map_or("all".into(), ToString::to_string));
+        progress.note(&format!(
+            "note: evaluations drew --eval-fanouts {before} until now, and draw {now} from here on"
+        ));
     }
     for (name, record) in &checkpoint.files {
         let (bytes, checksum) = checksum_file(&path.join(name)).map_err(unusable)?;
@@ -330,18 +370,23 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
             return Err(Error::Data { path: path.join(name), problem });
         }
     }
-    let Checkpoint { history, scores, steps, loss_scale, inputs: Inputs { kept, .. }, .. } = checkpoint;
+    let Checkpoint { history, scores, steps, loss_scale, inputs: Inputs { kept, .. }, .. } =
+        checkpoint;
     Ok(Some(Resume { path, history, scores, steps, loss_scale, kept }))
 }
 
-/// Fails unless all ranks resume after the same `epoch`: processes may see different folders. Collective.
+/// Fails unless all ranks resume after the same `epoch`: processes may see different folders.
+/// Collective.
 pub fn agree(comm: &dyn Communicator, epoch: u64) -> Result<()> {
     let epochs = all_gather_v(comm, &[epoch])?.concat();
-    let words = |epoch| if epoch == 0 { "no checkpoint".into() } else { format!("the checkpoint of epoch {epoch}") };
+    let words = |epoch| {
+        if epoch == 0 { "no checkpoint".into() } else { format!("the checkpoint of epoch {epoch}") }
+    };
     match epochs.iter().position(|epoch| *epoch != epochs[0]) {
         None => Ok(()),
         Some(rank) => Err(Error::Option(format!(
-            "--resume: rank {rank} finds {}, rank 0 {}: name a --checkpoint folder that all processes share",
+            "--resume: rank {rank} finds {}, rank 0 {}: name a --checkpoint folder that all \
+             processes share",
             words(epochs[rank]),
             words(epochs[0])
         ))),
@@ -356,12 +401,17 @@ fn unusable(error: gsplit_store::Error) -> Error {
     use gsplit_store::Error as E;
     use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     match error {
-        E::Corrupt { path, problem } => Error::Data { path, problem: format!("{problem}: {DAMAGED}") },
-        E::Io { path, cause } if matches!(cause.kind(), NotFound | IsADirectory | NotADirectory) => {
+        E::Corrupt { path, problem } => {
+            Error::Data { path, problem: format!("{problem}: {DAMAGED}") }
+        }
+        E::Io { path, cause }
+            if matches!(cause.kind(), NotFound | IsADirectory | NotADirectory) =>
+        {
             Error::Data { path, problem: format!("{cause}: {DAMAGED}") }
         }
         E::Mismatch { path, made_from, used_with } => {
-            let problem = format!("of a run on {made_from}, not on {used_with}: start another --checkpoint");
+            let problem =
+                format!("of a run on {made_from}, not on {used_with}: start another --checkpoint");
             Error::Data { path, problem }
         }
         other => other.into(),
@@ -388,10 +438,13 @@ pub fn newest(folder: &Path) -> Option<PathBuf> {
 
 /// The checkpoint of the best epoch of the run in `folder`, if there is one.
 pub fn best(folder: &Path) -> Option<PathBuf> {
-    let linked = std::fs::canonicalize(folder.join(BEST)).ok().and_then(|path| Some(folder.join(path.file_name()?)));
+    let linked = std::fs::canonicalize(folder.join(BEST))
+        .ok()
+        .and_then(|path| Some(folder.join(path.file_name()?)));
     // For file systems without links.
     let told = || {
-        let (newest, _) = document::read::<Checkpoint>(&newest(folder)?.join("checkpoint.json")).ok()?;
+        let (newest, _) =
+            document::read::<Checkpoint>(&newest(folder)?.join("checkpoint.json")).ok()?;
         of_epoch(folder, EpochReport::best(&newest.history)?.epoch)
     };
     linked.filter(|path| path.exists()).or_else(told)
@@ -412,10 +465,12 @@ fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
     let stored = Tensor::read_safetensors(path)?;
     for (name, target) in targets {
         let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);
-        let Some(source) = source.filter(|source| source.size() == target.size() && source.kind() == target.kind())
+        let Some(source) = source
+            .filter(|source| source.size() == target.size() && source.kind() == target.kind())
         else {
             let problem = format!(
-                "expected a tensor {name} of shape {:?}: it is from another model, or one with a program's own layers",
+                "expected a tensor {name} of shape {:?}: it is from another model, or one with a \
+                 program's own layers",
                 target.size()
             );
             return Err(Error::Data { path: path.to_path_buf(), problem });

@@ -18,7 +18,12 @@ pub type EpochReport = gsplit_store::EpochReport<Traffic>;
 
 /// All counters of `work`, always in the same order.
 fn each(work: &mut Work) -> impl Iterator<Item = &mut u64> {
-    let rows = [&mut work.rows_loaded, &mut work.rows_cached, &mut work.rows_from_peers, &mut work.rows_exchanged];
+    let rows = [
+        &mut work.rows_loaded,
+        &mut work.rows_cached,
+        &mut work.rows_from_peers,
+        &mut work.rows_exchanged,
+    ];
     let reads = [&mut work.rows_from_disk, &mut work.bytes_from_disk, &mut work.rows_kept];
     let exchanged = work.exchanged.iter_mut().flat_map(|layer| [&mut layer.rows, &mut layer.bytes]);
     [&mut work.edges].into_iter().chain(rows).chain(reads).chain(work.sent.each()).chain(exchanged)
@@ -33,20 +38,21 @@ fn add(work: &mut Work, mut other: Work) {
 /// One mini-batch on one rank.
 #[derive(Clone, Debug, Default)]
 pub struct StepReport {
-    /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several steps, of the mean
-    /// over all of their losses.
+    /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several
+    /// steps, of the mean over all of their losses.
     pub loss: f64,
-    /// Weight of the global mini-batch's loss: the weight of its labelled seeds, or the number of its pairs; over
-    /// several steps, the sum. The same on all ranks.
+    /// Weight of the global mini-batch's loss: the weight of its labelled seeds, or the number of
+    /// its pairs; over several steps, the sum. The same on all ranks.
     pub weight: f64,
-    /// Norm of the gradient before clipping, over all ranks and parameters; over several steps, the sum.
+    /// Norm of the gradient before clipping, over all ranks and parameters; over several steps, the
+    /// sum.
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
     pub learning_rate: f64,
     /// Scale of the next loss if gradients are f16; over several steps, after the last.
     pub loss_scale: Option<f64>,
-    /// 1 if the parameters were not updated because a gradient in f16 was not finite; over several steps, the number of
-    /// such steps, which have neither loss nor norm.
+    /// 1 if the parameters were not updated because a gradient in f16 was not finite; over several
+    /// steps, the number of such steps, which have neither loss nor norm.
     pub skipped: u64,
     /// Number of correct decisions about seeds.
     pub correct: u64,
@@ -59,7 +65,8 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// Fails if the loss or the gradient of mini-batch `step` of `epoch`, both from 1, is not finite.
+    /// Fails if the loss or the gradient of mini-batch `step` of `epoch`, both from 1, is not
+    /// finite.
     pub fn check(&self, epoch: u32, step: u32) -> Result<()> {
         let numbers = [("loss", self.loss), ("gradient's norm", self.gradient_norm)];
         match numbers.into_iter().find(|(_, value)| !value.is_finite()) {
@@ -73,8 +80,9 @@ impl StepReport {
         steps.saturating_sub(self.skipped).max(1) as f64
     }
 
-    /// Adds another step of the same rank. A mini-batch counts in the mean loss by its weight: the last one of an epoch
-    /// is often short, and with class weights each mini-batch weighs as much as its seeds.
+    /// Adds another step of the same rank. A mini-batch counts in the mean loss by its weight: the
+    /// last one of an epoch is often short, and with class weights each mini-batch weighs as much
+    /// as its seeds.
     pub fn add(&mut self, other: &Self) {
         self.weight += other.weight;
         if self.weight > 0.0 {
@@ -91,12 +99,16 @@ impl StepReport {
         self.timings.each().into_iter().zip(timings.each()).for_each(|(sum, more)| *sum += *more);
     }
 
-    /// The sums over all ranks; times are averaged, so that they add up to the epoch's length. Collective.
+    /// The sums over all ranks; times are averaged, so that they add up to the epoch's length.
+    /// Collective.
     pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
         let (mut timings, mut work) = (self.timings, self.work.clone());
-        let mut reals: Vec<f64> = [self.loss].into_iter().chain(timings.each().map(|seconds| *seconds)).collect();
-        let mut counts: Vec<u64> =
-            [self.correct, self.counted].into_iter().chain(each(&mut work).map(|count| *count)).collect();
+        let mut reals: Vec<f64> =
+            [self.loss].into_iter().chain(timings.each().map(|seconds| *seconds)).collect();
+        let mut counts: Vec<u64> = [self.correct, self.counted]
+            .into_iter()
+            .chain(each(&mut work).map(|count| *count))
+            .collect();
         comm.all_reduce_sum_f64(&mut reals)?;
         comm.all_reduce_sum_u64(&mut counts)?;
         let ranks = comm.size() as f64;
@@ -104,11 +116,25 @@ impl StepReport {
         each(&mut work).zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
         // Weight, gradient norm, learning rate, scale and skipped steps are the same on every rank.
-        Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
+        Ok(Self {
+            loss: reals[0],
+            correct: counts[0],
+            counted: counts[1],
+            work,
+            timings,
+            ..self.clone()
+        })
     }
 
-    /// The report of `epoch` with `steps` mini-batches that took `seconds`, scored by `metric`; `self` is summed over all ranks.
-    pub(crate) fn of_epoch(&self, epoch: u32, steps: u64, seconds: f64, metric: Metric) -> EpochReport {
+    /// The report of `epoch` with `steps` mini-batches that took `seconds`, scored by `metric`;
+    /// `self` is summed over all ranks.
+    pub(crate) fn of_epoch(
+        &self,
+        epoch: u32,
+        steps: u64,
+        seconds: f64,
+        metric: Metric,
+    ) -> EpochReport {
         EpochReport {
             epoch,
             loss: self.loss,
@@ -135,7 +161,9 @@ impl StepReport {
 pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
     let mut values = [0.0; 7];
     if comm.rank() == 0 {
-        let of = |metric: Option<f64>| [if metric.is_some() { 1.0 } else { 0.0 }, metric.unwrap_or_default()];
+        let of = |metric: Option<f64>| {
+            [if metric.is_some() { 1.0 } else { 0.0 }, metric.unwrap_or_default()]
+        };
         let [valid, loss, test] = [report.valid, report.valid_loss, report.test].map(of);
         values = [valid[0], valid[1], loss[0], loss[1], test[0], test[1], report.evaluate_s];
     }
@@ -155,7 +183,8 @@ pub struct Summary {
     pub num_parameters: usize,
     /// Key of the partition map used.
     pub partition: Option<String>,
-    /// Feature rows that GPUs kept, if they kept any, or the rows that they would have found were counted.
+    /// Feature rows that GPUs kept, if they kept any, or the rows that they would have found were
+    /// counted.
     pub cache: Option<CacheSummary>,
     /// Storage of the host that feature rows were read from, unless a GPU kept them.
     pub features: HostStorage,
@@ -165,9 +194,11 @@ pub struct Summary {
     pub best: Option<EpochReport>,
     /// Scores of a model that reads no features and no edges, to compare `valid` and `test` with.
     pub baseline: Option<Baseline>,
-    /// Notes on the run: a metric without a value in a split, a loss that diverged, a score that is not above the baseline's.
+    /// Notes on the run: a metric without a value in a split, a loss that diverged, a score that is
+    /// not above the baseline's.
     pub notes: Vec<String>,
-    /// Scores of the classes after the best epoch; if no epoch is the best, after the last one evaluated.
+    /// Scores of the classes after the best epoch; if no epoch is the best, after the last one
+    /// evaluated.
     pub scores: Option<ModelScores>,
     /// True if patience ended the run before its last epoch.
     pub stopped_early: bool,

@@ -19,13 +19,19 @@ pub fn unchosen(job: &Job<'_>) -> Option<String> {
 /// With fewer labelled vertices or edges, a model has too few to learn from.
 const FEW: usize = 10;
 
-/// Notes on the splits of `job`: too few vertices to train on, and the splits `unscored`, whose metric has no value.
+/// Notes on the splits of `job`: too few vertices to train on, and the splits `unscored`, whose
+/// metric has no value.
 ///
 /// # Errors
 /// [`Error::Option`] if an option depends on the valid split, and that has no score.
 pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<String>> {
     let (labels, config) = (job.task.labels(), job.config);
-    let labelled = job.train.iter().filter(|&&v| labels.is_none_or(|labels| labels.is_labelled(v))).take(FEW).count();
+    let labelled = job
+        .train
+        .iter()
+        .filter(|&&v| labels.is_none_or(|labels| labels.is_labelled(v)))
+        .take(FEW)
+        .count();
     let items = if labels.is_some() { "labelled vertices" } else { "edges" };
     let few = (labelled < FEW)
         .then(|| format!("there are only {labelled} {items} to train on: too few for a model to be more than chance"));
@@ -35,10 +41,14 @@ pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<Stri
     let valid = unscored.iter().find(|(split, _)| *split == Split::Valid);
     if let (Some(user), Some((_, problem))) = (config.watches_valid(), valid) {
         let remedy = "leave it out, choose another --metric, or convert with another split";
-        return Err(Error::Option(format!("{user} needs a score of the valid split: {problem}: {remedy}")));
+        return Err(Error::Option(format!(
+            "{user} needs a score of the valid split: {problem}: {remedy}"
+        )));
     }
     let note = |(split, problem): &(Split, String)| match split {
-        Split::Valid => format!("{problem}: no epoch is the best, and the model is that of the last"),
+        Split::Valid => {
+            format!("{problem}: no epoch is the best, and the model is that of the last")
+        }
         _ => problem.clone(),
     };
     Ok(few.into_iter().chain(unscored.iter().map(note)).collect())
@@ -50,9 +60,14 @@ pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
     if report.loss < ABSURD * guess {
         return None;
     }
-    let remedy =
-        format!("lower --lr, now {}, or scale features: convert with --scale standard", job.config.run.optimizer.lr);
-    Some(format!("note: the loss of the first epoch is {:.4}, a guess has {guess:.4}: {remedy}", report.loss))
+    let remedy = format!(
+        "lower --lr, now {}, or scale features: convert with --scale standard",
+        job.config.run.optimizer.lr
+    );
+    Some(format!(
+        "note: the loss of the first epoch is {:.4}, a guess has {guess:.4}: {remedy}",
+        report.loss
+    ))
 }
 
 /// The loss of a guess, above 0.
@@ -66,8 +81,9 @@ pub fn guess(job: &Job<'_>) -> Option<f64> {
     Some(guess).filter(|guess| *guess > 0.0)
 }
 
-/// Note after the last epoch of `reports`, if the valid score was still rising and can rise further. More epochs do not
-/// help a training that diverged, or whose loss never came near the loss of a `guess`.
+/// Note after the last epoch of `reports`, if the valid score was still rising and can rise
+/// further. More epochs do not help a training that diverged, or whose loss never came near the
+/// loss of a `guess`.
 pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
     let (last, before) = reports.split_last()?;
     let merit = last.merit()?;
@@ -77,6 +93,10 @@ pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
     if !is_higher || is_perfect(last) || is_absurd || diverged.is_some() {
         return None;
     }
-    let way = if last.scores_are_errors { "its error still falling" } else { "its score still rising" };
-    Some(format!("note: the last epoch was the best, {way}: train longer, --epochs {}", 2 * last.epoch))
+    let way =
+        if last.scores_are_errors { "its error still falling" } else { "its score still rising" };
+    Some(format!(
+        "note: the last epoch was the best, {way}: train longer, --epochs {}",
+        2 * last.epoch
+    ))
 }

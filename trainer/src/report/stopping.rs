@@ -1,7 +1,7 @@
 //! Conclusions from the epochs so far: whether to stop, and the time left.
 //!
-//! Both are functions of the epochs' reports, which every checkpoint holds: a resumed run decides like an uninterrupted
-//! one.
+//! Both are functions of the epochs' reports, which every checkpoint holds: a resumed run decides
+//! like an uninterrupted one.
 
 use crate::report::EpochReport;
 
@@ -16,9 +16,10 @@ pub fn is_perfect(report: &EpochReport) -> bool {
     report.merit().is_some_and(|merit| merit > perfect - 5e-5)
 }
 
-/// True if, at the end of `history` or anywhere in it, `patience` evaluations in a row were not better than the best
-/// before. With a `min_delta` above 0 the metric has to be better by more than that. After a perfect metric nothing
-/// counts as better: the loss of a model without mistakes may fall for ever.
+/// True if, at the end of `history` or anywhere in it, `patience` evaluations in a row were not
+/// better than the best before. With a `min_delta` above 0 the metric has to be better by more than
+/// that. After a perfect metric nothing counts as better: the loss of a model without mistakes may
+/// fall for ever.
 pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> bool {
     let none = EpochReport::default();
     let (mut best, mut others) = (&none, 0);

@@ -9,7 +9,8 @@ use crate::{Error, Result, autograd};
 /// The place of each rank according to `config` and `options`.
 ///
 /// # Errors
-/// [`Error::Option`] if the number of named GPUs differs from the number of ranks; errors of [`Place::open`].
+/// [`Error::Option`] if the number of named GPUs differs from the number of ranks; errors of
+/// [`Place::open`].
 pub fn places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     let dtype = config.model.dtype;
     let is_possible = match (config.system.device, config.system.products) {
@@ -18,8 +19,7 @@ pub fn places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
         (Device::Cpu, Some(products)) => products != Products::Tf32,
     };
     if !is_possible {
-        let problem =
-            "--products is for --device cpu, except tf32, which is for --device cuda with --dtype f32: leave it out";
+        let problem = "--products is for --device cpu, except tf32, which is for --device cuda with --dtype f32: leave it out";
         return Err(Error::Option(problem.into()));
     }
     if (config.system.device, config.system.products) == (Device::Cuda, Some(Products::Tf32)) {
@@ -32,8 +32,8 @@ pub fn places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     named_places(config, hooks)?.into_iter().map(place).collect()
 }
 
-/// The number types with which GPUs compute, as a line for the user; `None` on the host. Products of f32 factors round
-/// them to TF32 if torch's own setting allows it.
+/// The number types with which GPUs compute, as a line for the user; `None` on the host. Products
+/// of f32 factors round them to TF32 if torch's own setting allows it.
 pub fn number_types(config: &Config) -> Option<String> {
     let types = match config.model.dtype {
         _ if config.system.device == Device::Cpu => return None,
@@ -71,9 +71,12 @@ fn named_places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
         }
         Device::Cuda if hooks.process.is_some() => place_of_process(hooks, ranks),
         Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
-        Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
+        Device::Cuda if named.len() == ranks => {
+            named.iter().map(|&ordinal| Place::open(ordinal)).collect()
+        }
         Device::Cuda => Err(Error::Option(format!(
-            "--gpus names {} GPUs, the number of ranks is {ranks}: name one for each rank; one may be named more than once",
+            "--gpus names {} GPUs, the number of ranks is {ranks}: name one for each rank; one may \
+             be named more than once",
             named.len()
         ))),
     }

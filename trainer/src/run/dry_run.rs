@@ -1,15 +1,18 @@
 //! Memory of the GPUs that is left for the graph and for feature rows, found by trying.
 //!
-//! Returns: bytes for each rank. Input: a job whose ranks' GPUs hold nothing of it yet.
-//! Idea: all ranks train the first mini-batches of the first epoch as the run does, on a model of their own that is thrown away. Memory
-//! that torch and the driver's pool took for them they keep, so the memory that the driver calls free afterwards is not needed at the largest
-//! moment of these mini-batches, including mini-batches that were prepared ahead or queued. Draws are keyed by epoch, mini-batch and vertex,
-//! so the run that follows sees nothing of this. The host samples here, because the graph is nowhere else yet; the memory that sampling on a
-//! GPU takes is estimated from the samples. A margin is for larger mini-batches, for fragments, and for evaluation.
-//! Cost: that of these mini-batches. Kernels that are compiled for them are there when the run begins.
+//! Returns: bytes for each rank. Input: a job whose ranks' GPUs hold nothing of it yet. Idea: all
+//! ranks train the first mini-batches of the first epoch as the run does, on a model of their own
+//! that is thrown away. Memory that torch and the driver's pool took for them they keep, so the
+//! memory that the driver calls free afterwards is not needed at the largest moment of these
+//! mini-batches, including mini-batches that were prepared ahead or queued. Draws are keyed by
+//! epoch, mini-batch and vertex, so the run that follows sees nothing of this. The host samples
+//! here, because the graph is nowhere else yet; the memory that sampling on a GPU takes is
+//! estimated from the samples. A margin is for larger mini-batches, for fragments, and for
+//! evaluation. Cost: that of these mini-batches. Kernels that are compiled for them are there when
+//! the run begins.
 //!
-//! The sizes of matrices do not suffice: workspaces of products, transposed edges and torch's rounding are as large as
-//! these, and differ by model and version.
+//! The sizes of matrices do not suffice: workspaces of products, transposed edges and torch's
+//! rounding are as large as these, and differ by model and version.
 
 use std::sync::Mutex;
 
@@ -33,7 +36,8 @@ use crate::residence::source::FeatureSource;
 use crate::residence::topology::{DeviceRoom, graph_bytes};
 use crate::sample::BatchSampler;
 
-/// Mini-batches that are tried in addition to the ones that are ahead: one that is computed, one that waits for it, and one more.
+/// Mini-batches that are tried in addition to the ones that are ahead: one that is computed, one
+/// that waits for it, and one more.
 const TRIED: usize = 3;
 /// A graph is small if it takes at most one part in this number of a GPU's free memory.
 const SMALL: u64 = 8;
@@ -43,12 +47,19 @@ const MOST_NUMBERING: u64 = 1 << 30;
 const SAMPLED_BYTES: [u64; 2] = [12, 16];
 
 impl DeviceRoom {
-    /// Bytes left on the GPUs of `places` of this process's ranks. If nothing needs more than an eighth of the free
-    /// memory, nothing is tried, and half of it is left. Collective among processes.
+    /// Bytes left on the GPUs of `places` of this process's ranks. If nothing needs more than an
+    /// eighth of the free memory, nothing is tried, and half of it is left. Collective among
+    /// processes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if a GPU is too small for a mini-batch; errors of training.
-    pub fn find(job: &Job<'_>, places: &[Place], threads: usize, progress: &dyn Progress) -> Result<Self> {
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if a GPU is too small for a mini-batch;
+    /// errors of training.
+    pub fn find(
+        job: &Job<'_>,
+        places: &[Place],
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let (config, hooks) = (job.config, job.hooks);
         // Impossible options are refused before anything is tried.
         let caches = wanted(job, places)?.is_some();
@@ -70,8 +81,8 @@ impl DeviceRoom {
             Ok(())
         })?;
         let sampled = sampled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let beside =
-            sampled * (config.system.prefetch as u64 + 2) + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
+        let beside = sampled * (config.system.prefetch as u64 + 2)
+            + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
         let (mut left, mut lines) = (Vec::new(), Vec::new());
         for ((gpu, ranks), (before, total)) in gpus.iter().zip(&free) {
             let after = gpu.memory()?.0;
@@ -80,7 +91,8 @@ impl DeviceRoom {
             let margin = (total / 20 + taken / 4).max(evaluating);
             left.push(before.saturating_sub(taken).saturating_sub(margin));
             lines.push(format!(
-                "{} free, mini-batches take {}, {} stay free, {} are for the graph and feature rows",
+                "{} free, mini-batches take {}, {} stay free, {} are for the graph and feature \
+                 rows",
                 shown(*before),
                 shown(taken),
                 shown(margin.min(before.saturating_sub(taken))),
@@ -88,7 +100,10 @@ impl DeviceRoom {
             ));
         }
         lines.dedup();
-        progress.note(&format!("memory of GPUs, after {batches} mini-batches on trial: {}", lines.join("; ")));
+        progress.note(&format!(
+            "memory of GPUs, after {batches} mini-batches on trial: {}",
+            lines.join("; ")
+        ));
         Ok(Self::each(&places[here], &gpus, |which, ranks| left[which] / ranks))
     }
 
@@ -112,7 +127,8 @@ fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u6
         None => job.features.num_bytes() as u64,
     };
     let wanted = |ranks: u64| graph + if caches { rows(ranks) } else { 0 };
-    let is_large = || gpus.iter().zip(free).any(|((_, ranks), (free, _))| wanted(*ranks) > free / SMALL);
+    let is_large =
+        || gpus.iter().zip(free).any(|((_, ranks), (free, _))| wanted(*ranks) > free / SMALL);
     match config.system.topology {
         _ if gpus.is_empty() => false,
         _ if caches && config.system.cache.is_none() && config.system.placement.is_some() => true,
@@ -129,7 +145,8 @@ pub fn any_process(hooks: &Hooks, is: bool) -> Result<bool> {
     Ok(count[0] > 0.0)
 }
 
-/// Trains this rank's part of `batches` mini-batches; returns the bytes to sample one on a GPU. Collective.
+/// Trains this rank's part of `batches` mini-batches; returns the bytes to sample one on a GPU.
+/// Collective.
 fn rehearse(
     job: &Job<'_>,
     places: &[Place],
@@ -143,7 +160,13 @@ fn rehearse(
     set_torch_threads(threads / job.hooks.ranks_here(comm.size()).len());
     let source = FeatureSource::new(&job.features, place);
     let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
-    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, job.hooks.layer.as_ref());
+    let model = Model::with_layers(
+        place,
+        config,
+        job.features.dim(),
+        job.outputs,
+        job.hooks.layer.as_ref(),
+    );
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
     let seeds = job.train.len().min(batches.saturating_mul(config.data.batch_size)) as u64;
     let stage: Box<dyn Stage> = match comm.rank() {
@@ -152,13 +175,15 @@ fn rehearse(
     };
     let tried = Batches::Sampled(&mut sampler, batches as u64);
     let log = StepLog { every: 0, write: &|_| Ok(()) };
-    let report = train_epoch(job, &source, tried, 1, &model, &mut optimizer, comms, stage.as_ref(), log)?;
+    let report =
+        train_epoch(job, &source, tried, 1, &model, &mut optimizer, comms, stage.as_ref(), log)?;
     place.gpu().map_or(Ok(()), Gpu::synchronise)?;
     comm.barrier()?;
     Ok(sampled_bytes(&report.work, config.model.layers as u64) / batches as u64)
 }
 
-/// Maximum bytes that a GPU takes to sample this in `layers` layers. None of them reads more vertices than the lowest.
+/// Maximum bytes that a GPU takes to sample this in `layers` layers. None of them reads more
+/// vertices than the lowest.
 fn sampled_bytes(work: &Work, layers: u64) -> u64 {
     let [of_edge, of_vertex] = SAMPLED_BYTES;
     of_edge * work.edges + of_vertex * layers * (work.rows_loaded + work.rows_exchanged)

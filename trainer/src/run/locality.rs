@@ -1,12 +1,14 @@
 //! Factor by which a rank prefers rows that it keeps.
 //!
-//! Returns: the factor of an epoch. Input: the epochs before it. Idea: the factor is fixed, or follows the share of the loaded bytes
-//! that had to be moved to a rank, because its own cache did not hold them: from 1 it doubles after an epoch in which that was 20 % or
-//! more, up to 8, and halves after one in which it was less than 15 %. All of an epoch's mini-batches have one factor.
+//! Returns: the factor of an epoch. Input: the epochs before it. Idea: the factor is fixed, or
+//! follows the share of the loaded bytes that had to be moved to a rank, because its own cache did
+//! not hold them: from 1 it doubles after an epoch in which that was 20 % or more, up to 8, and
+//! halves after one in which it was less than 15 %. All of an epoch's mini-batches have one factor.
 //!
-//! Bytes are counted, not seconds as in Song and Jiang: seconds depend on the machine and its other load, and since the
-//! factor decides the draws, so would the losses. With bytes a run can be repeated, and a resumed run computes the
-//! factor from the reports of the finished epochs: there is no other state.
+//! Bytes are counted, not seconds as in Song and Jiang: seconds depend on the machine and its other
+//! load, and since the factor decides the draws, so would the losses. With bytes a run can be
+//! repeated, and a resumed run computes the factor from the reports of the finished epochs: there
+//! is no other state.
 
 use crate::config::{Config, DrawFactor};
 use crate::report::EpochReport;
@@ -60,14 +62,21 @@ mod tests {
         let history: Vec<EpochReport> = moved.map(report).into();
         for draw_factor in [None, Some(DrawFactor::Auto)] {
             let auto = config(DrawKind::Locality, draw_factor);
-            let found: Vec<f64> = (0..=history.len()).map(|done| factor(&auto, &history[..done]).unwrap()).collect();
+            let found: Vec<f64> =
+                (0..=history.len()).map(|done| factor(&auto, &history[..done]).unwrap()).collect();
             assert_eq!(found, expected);
         }
-        assert_eq!(factor(&config(DrawKind::Locality, Some(DrawFactor::Fixed(3.0))), &history), Some(3.0));
+        assert_eq!(
+            factor(&config(DrawKind::Locality, Some(DrawFactor::Fixed(3.0))), &history),
+            Some(3.0)
+        );
         assert_eq!(factor(&config(DrawKind::Uniform, None), &history), None);
         // An epoch that loaded nothing moved nothing.
         assert_eq!(
-            factor(&config(DrawKind::Locality, None), &[report(900), report(900), EpochReport::default()]),
+            factor(
+                &config(DrawKind::Locality, None),
+                &[report(900), report(900), EpochReport::default()]
+            ),
             Some(2.0)
         );
     }

@@ -1,4 +1,5 @@
-//! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should see problems.
+//! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which
+//! users should see problems.
 
 use std::ops::Range;
 use std::path::Path;
@@ -76,11 +77,23 @@ impl Run<'_> {
     /// A model at `place` with its first parameters.
     pub fn model(&self, place: &Place) -> Model {
         let job = self.job;
-        Model::with_layers(place, job.config, job.features.dim(), job.outputs, job.hooks.layer.as_ref())
+        Model::with_layers(
+            place,
+            job.config,
+            job.features.dim(),
+            job.outputs,
+            job.hooks.layer.as_ref(),
+        )
     }
 
     /// Reports the progress of work on `total` items from rank 0.
-    pub fn stage(&self, comm: &dyn Communicator, name: &str, total: u64, items: &'static str) -> Box<dyn Stage> {
+    pub fn stage(
+        &self,
+        comm: &dyn Communicator,
+        name: &str,
+        total: u64,
+        items: &'static str,
+    ) -> Box<dyn Stage> {
         match comm.rank() {
             0 => self.progress.stage(name, Some(total), Unit::Items(items)),
             _ => Box::new(NoProgress),
@@ -93,7 +106,8 @@ impl Run<'_> {
     }
 }
 
-/// Opens the run of `config` and `options` on `dataset`, and returns the result of `work`. Collective over the processes of a run.
+/// Opens the run of `config` and `options` on `dataset`, and returns the result of `work`.
+/// Collective over the processes of a run.
 ///
 /// # Errors
 /// [`Error::Option`] and [`Error::Data`] if options and data do not fit together; errors of `work`.
@@ -106,9 +120,15 @@ pub fn with_run<R>(
 ) -> Result<R> {
     config.check()?;
     if config.system.parallelism == Parallelism::Auto {
-        return Err(Error::Option("--parallelism auto: is to be chosen before training begins".into()));
+        return Err(Error::Option(
+            "--parallelism auto: is to be chosen before training begins".into(),
+        ));
     }
-    let threads = config.system.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let threads = config
+        .system
+        .threads
+        .or_else(|| thread::available_parallelism().ok().map(usize::from))
+        .unwrap_or(1);
     hooks.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
     let ranks = hooks.ranks_here(config.num_ranks()).len();
     let compute_threads = count_compute_threads(&config.system, threads, ranks)?;
@@ -122,9 +142,17 @@ pub fn with_run<R>(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let mut job = Job::new(dataset, &artifacts, config, hooks)?;
-    let mut inputs = Inputs::of(dataset, config, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    let mut inputs = Inputs::of(
+        dataset,
+        config,
+        artifacts.partition(),
+        (compute_threads / ranks).max(1),
+        job.shape(),
+    );
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
-        let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
+        let problem = format!(
+            "{user} needs a valid split with vertices: leave it out, or convert with another split"
+        );
         return Err(Error::Option(problem));
     }
     // Locked before the state in it is read.
@@ -136,10 +164,12 @@ pub fn with_run<R>(
     if config.data.batch_size > job.train.len() && !config.system.parallelism.cooperates() {
         let (size, available) = (config.data.batch_size, job.train.len());
         progress.note(&format!(
-            "note: a mini-batch may have {size}, there are {available} to train on: an epoch is one mini-batch"
+            "note: a mini-batch may have {size}, there are {available} to train on: an epoch is \
+             one mini-batch"
         ));
     }
-    let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
+    let notes =
+        artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().for_each(|note| progress.note(note));
     if let (Task::Links(split), true) = (&job.task, hooks.leads()) {
         let notes = links::notes(dataset, split, &job.whole, &config.data.task);
@@ -164,15 +194,20 @@ pub fn with_run<R>(
         }
     }
     resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
-    let count = |rank| caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()));
+    let count = |rank| {
+        caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()))
+    };
     let sources = sources(&job.features, gpu_table.as_ref(), &places, hooks)?.into_iter();
     let here = hooks.ranks_here(places.len());
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
-    let ranks = hooks.ranks_here(places.len()).filter(|_| config.system.parallelism.slices_columns());
+    let ranks =
+        hooks.ranks_here(places.len()).filter(|_| config.system.parallelism.slices_columns());
     let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
+    let slices = columns
+        .map(|columns| host.bring_columns(&job, job.features.columns(columns)))
+        .collect::<Result<Vec<_>>>()?;
     let slices =
-        columns.map(|columns| host.bring_columns(&job, job.features.columns(columns))).collect::<Result<Vec<_>>>()?;
-    let slices = ranks.zip(&slices).map(|(rank, slice)| FeatureSource::new(slice, &places[rank])).collect();
+        ranks.zip(&slices).map(|(rank, slice)| FeatureSource::new(slice, &places[rank])).collect();
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let steps = job.num_steps() * history.len() as u64;
     let logs = match hooks.leads() {
@@ -210,8 +245,9 @@ fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
     if !apart.is_empty() {
         let pairs: Vec<_> = apart.iter().map(|(one, other)| format!("{one} and {other}")).collect();
         let pairs = pairs.join(", ");
-        progress
-            .note(&format!("rows between these ranks go through the host, which their GPUs do not bypass: {pairs}"));
+        progress.note(&format!(
+            "rows between these ranks go through the host, which their GPUs do not bypass: {pairs}"
+        ));
     }
     Ok(())
 }
@@ -221,7 +257,8 @@ fn starting_model(folder: &Path, job: &Job<'_>, progress: &dyn Progress) -> Resu
     let trained = Trained::open(folder, None)?;
     trained.check_start(job)?;
     let (path, epochs) = (trained.path.display(), trained.epochs());
-    progress.note(&format!("starts from the parameters of {path}, after epoch {epochs} of its run"));
+    progress
+        .note(&format!("starts from the parameters of {path}, after epoch {epochs} of its run"));
     Ok(trained)
 }
 
@@ -231,7 +268,10 @@ fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Resul
     let resume = match (&config.run.checkpoint, config.run.resume) {
         (Some(folder), _) if checkpoint::newest(&folder.join("checkpoint")).is_some() => {
             let (place, inner) = (folder.display(), folder.join("checkpoint"));
-            let problem = format!("is the folder of a run: name {}, where its checkpoints are", inner.display());
+            let problem = format!(
+                "is the folder of a run: name {}, where its checkpoints are",
+                inner.display()
+            );
             return Err(Error::Option(format!("--checkpoint {place}: {problem}")));
         }
         (Some(folder), true) => checkpoint::find(folder, job, inputs, progress)?,
@@ -242,7 +282,10 @@ fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Resul
     if let Some(folder) = config.run.checkpoint.as_deref().filter(|_| hooks.leads()) {
         checkpoint::check_writable(folder)?;
         if config.run.resume && resume.is_none() {
-            progress.note(&format!("no checkpoint in {} yet: starts from the beginning", folder.display()));
+            progress.note(&format!(
+                "no checkpoint in {} yet: starts from the beginning",
+                folder.display()
+            ));
         }
     }
     Ok(resume)

@@ -1,8 +1,8 @@
-//! Samples a rank's mini-batch from seeds, at the place that computes it: [`BatchSampler`] → [`Sampled`]. `batch` loads
-//! its feature rows.
+//! Samples a rank's mini-batch from seeds, at the place that computes it: [`BatchSampler`] →
+//! [`Sampled`]. `batch` loads its feature rows.
 //!
-//! The samples of a host are plain data (`gsplit_sample`), which [`Sampled::at`] turns into edges, ids and exchanges. A
-//! GPU makes these itself.
+//! The samples of a host are plain data (`gsplit_sample`), which [`Sampled::at`] turns into edges,
+//! ids and exchanges. A GPU makes these itself.
 
 mod on_gpu;
 mod sampled;

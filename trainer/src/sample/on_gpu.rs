@@ -1,29 +1,32 @@
 //! Layers that a GPU samples.
 //!
-//! Idea: layers whose frontiers belong to this rank only are launched one after the other, as a run, and the host waits once
-//! for the sizes of all. If a map holds the next frontier the run ends, and the mixed frontier is split by owner before that
-//! wait. The size of the resulting local frontier is known with the sizes of the next run: until then the layer above is open.
+//! Idea: layers whose frontiers belong to this rank only are launched one after the other, as a
+//! run, and the host waits once for the sizes of all. If a map holds the next frontier the run
+//! ends, and the mixed frontier is split by owner before that wait. The size of the resulting local
+//! frontier is known with the sizes of the next run: until then the layer above is open.
 //!
 //! Frontiers of a run are the first vertices of its last mixed frontier, and share its memory.
 //!
-//! A sampler that works ahead of the computation has a separate stream, so that its kernels need not wait for those of
-//! the mini-batch before. Memory follows three rules, which need no event:
+//! A sampler that works ahead of the computation has a separate stream, so that its kernels need
+//! not wait for those of the mini-batch before. Memory follows three rules, which need no event:
 //!
-//! * The memory that it reads (the graph, owners, cached rows) was written before [`GpuSampler::new`], which lets the
-//!   new stream wait for the computing one, and is not written any more.
-//! * The memory that it writes is its own, in its stream's order, never torch's: torch gives the memory of a tensor
-//!   that was dropped to the next one while kernels of the computing stream may still read it.
+//! * The memory that it reads (the graph, owners, cached rows) was written before
+//!   [`GpuSampler::new`], which lets the new stream wait for the computing one, and is not written
+//!   any more.
+//! * The memory that it writes is its own, in its stream's order, never torch's: torch gives the
+//!   memory of a tensor that was dropped to the next one while kernels of the computing stream may
+//!   still read it.
 //! * A mini-batch is handed over when it is done: the preparing thread waits for its stream
-//!   ([`hand_over`](crate::residence::source::hand_over)), then only the computing stream uses the buffers and frees
-//!   them. The driver gives this stream their memory again once the host has waited for the computing stream, as it
-//!   does for the loss of each step.
+//!   ([`hand_over`](crate::residence::source::hand_over)), then only the computing stream uses the
+//!   buffers and frees them. The driver gives this stream their memory again once the host has
+//!   waited for the computing stream, as it does for the loss of each step.
 
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
-    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceOwners,
-    DeviceSampler, DeviceSlice, Fanout, Gpu, select_on_device,
+    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph,
+    DeviceLayer, DeviceOwners, DeviceSampler, DeviceSlice, Fanout, Gpu, select_on_device,
 };
 use gsplit_sample::{Frontiers, Ownership, Seeds};
 
@@ -77,10 +80,14 @@ impl Split {
         }
         let Shuffled { frontier: below, read, exchange, .. } = shuffled;
         let edges = edges_of(place, layer, read.len(), fanout)?;
-        Ok((SampledLayer { frontier, replicated, edges, read, exchange: Arc::new(exchange) }, below))
+        Ok((
+            SampledLayer { frontier, replicated, edges, read, exchange: Arc::new(exchange) },
+            below,
+        ))
     }
 
-    /// Renumbers the sources as rows that are read; `rows` maps vertices of the mixed frontier to these rows.
+    /// Renumbers the sources as rows that are read; `rows` maps vertices of the mixed frontier to
+    /// these rows.
     fn number(&mut self, gpu: &Gpu, rows: DeviceSlice<'_, u32>) -> Result<()> {
         if self.mixed_frontier.is_none() {
             self.layer.local = select_on_device(gpu, rows, self.layer.local.slice())?;
@@ -89,8 +96,14 @@ impl Split {
     }
 }
 
-fn edges_of(place: &Place, layer: DeviceLayer, num_sources: usize, fanout: Fanout) -> Result<Arc<Edges>> {
-    let mut edges = DeviceEdges::new(layer.indptr, layer.local, num_sources)?.with_targets(layer.targets)?;
+fn edges_of(
+    place: &Place,
+    layer: DeviceLayer,
+    num_sources: usize,
+    fanout: Fanout,
+) -> Result<Arc<Edges>> {
+    let mut edges =
+        DeviceEdges::new(layer.indptr, layer.local, num_sources)?.with_targets(layer.targets)?;
     if let Fanout::Take(most) = fanout {
         edges = edges.with_max_degree(most as usize);
     }
@@ -101,7 +114,9 @@ impl<'a> GpuSampler<'a> {
     /// Creates a sampler on the GPU of `place`, from `inputs`; with `ahead` on a separate stream.
     pub(super) fn new(place: &Place, inputs: OnDevice<'a>, ahead: bool) -> Result<Self> {
         let Some(computing) = place.gpu() else {
-            return Err(Error::Option("a GPU is to sample for a rank that computes on the host".into()));
+            return Err(Error::Option(
+                "a GPU is to sample for a rank that computes on the host".into(),
+            ));
         };
         let gpu = match ahead {
             false => computing.clone(),
@@ -124,9 +139,13 @@ impl<'a> GpuSampler<'a> {
         comm: &dyn Communicator,
     ) -> Result<Sampled<'a>> {
         let graph = self.inputs.graph;
-        let excluded = seeds.excluded.map(|edges| DeviceExcludedEdges::new(&self.gpu, &edges)).transpose()?;
-        let mut making =
-            Making { frontier: Ids::from(seeds.local), made: Vec::with_capacity(fanouts.len()), open: None };
+        let excluded =
+            seeds.excluded.map(|edges| DeviceExcludedEdges::new(&self.gpu, &edges)).transpose()?;
+        let mut making = Making {
+            frontier: Ids::from(seeds.local),
+            made: Vec::with_capacity(fanouts.len()),
+            open: None,
+        };
         self.sampler.start(&graph, making.frontier.on_gpu(&self.gpu)?)?;
         // The fanouts of a run, and whether ranks share the frontiers.
         let mut run = Vec::new();
@@ -170,7 +189,8 @@ impl<'a> GpuSampler<'a> {
         let Self { place, gpu, sampler, inputs: OnDevice { graph, owners } } = self;
         let (mut layers, split) = match owners.map(DeviceOwners::Map) {
             Some(owners) => {
-                let (layers, split) = sampler.finish_split(graph, owners, [comm.rank(), comm.size()])?;
+                let (layers, split) =
+                    sampler.finish_split(graph, owners, [comm.rank(), comm.size()])?;
                 (layers, Some(split))
             }
             None => (sampler.finish(graph)?, None),
@@ -178,17 +198,27 @@ impl<'a> GpuSampler<'a> {
         let (Some(last), Some(&(fanout, shared))) = (layers.pop(), run.last()) else {
             return Err(Error::Option("a run of no layers".into()));
         };
-        let on_host = if split.is_none() { sampler.mixed_frontier().to_vec(gpu)? } else { Vec::new() };
+        let on_host =
+            if split.is_none() { sampler.mixed_frontier().to_vec(gpu)? } else { Vec::new() };
         // A run has several layers only if ranks share its frontier.
-        let mixed_frontier = if shared { Some(Ids::on_device(sampler.take_mixed_frontier()?)) } else { None };
+        let mixed_frontier =
+            if shared { Some(Ids::on_device(sampler.take_mixed_frontier()?)) } else { None };
         if let Some(mixed_frontier) = &mixed_frontier {
-            making.add(place, layers, run, &mixed_frontier.first_on_device(last.num_vertices())?)?;
+            making.add(
+                place,
+                layers,
+                run,
+                &mixed_frontier.first_on_device(last.num_vertices())?,
+            )?;
         }
         making.close(place, last.num_vertices())?;
-        let mut above = Split { frontier: making.frontier.clone(), fanout, layer: last, mixed_frontier };
+        let mut above =
+            Split { frontier: making.frontier.clone(), fanout, layer: last, mixed_frontier };
         match split {
             Some(split) => {
-                let shuffling = Shuffling::ask(gpu, comm, &split, |asked| sampler.go_on_with(graph, &split, asked))?;
+                let shuffling = Shuffling::ask(gpu, comm, &split, |asked| {
+                    sampler.go_on_with(graph, &split, asked)
+                })?;
                 above.number(gpu, shuffling.source())?;
                 making.open = Some((above, shuffling));
             }
@@ -226,7 +256,8 @@ impl Making {
         Ok(())
     }
 
-    /// Adds the first layers of a `run`. Their frontiers are the first vertices of `mixed_frontier`, the frontier below them.
+    /// Adds the first layers of a `run`. Their frontiers are the first vertices of
+    /// `mixed_frontier`, the frontier below them.
     fn add(
         &mut self,
         place: &Place,
@@ -234,11 +265,13 @@ impl Making {
         run: &[(Fanout, bool)],
         mixed_frontier: &Ids,
     ) -> Result<()> {
-        let ends = layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([mixed_frontier.len()]);
+        let ends =
+            layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([mixed_frontier.len()]);
         let ends: Vec<usize> = ends.collect();
         for ((layer, &(fanout, replicated)), end) in layers.into_iter().zip(run).zip(ends) {
             self.close(place, layer.num_vertices())?;
-            let (read, exchange) = (mixed_frontier.first_on_device(end)?, Arc::new(Exchange::Identity));
+            let (read, exchange) =
+                (mixed_frontier.first_on_device(end)?, Arc::new(Exchange::Identity));
             let edges = edges_of(place, layer, read.len(), fanout)?;
             let frontier = std::mem::replace(&mut self.frontier, read.clone());
             self.made.push(SampledLayer { frontier, replicated, edges, read, exchange });
@@ -248,7 +281,8 @@ impl Making {
 }
 
 impl Drop for GpuSampler<'_> {
-    /// Waits for its stream, also after an error: until then the memory that it reads must stay in place.
+    /// Waits for its stream, also after an error: until then the memory that it reads must stay in
+    /// place.
     fn drop(&mut self) {
         let _ = self.gpu.synchronise();
     }

@@ -1,4 +1,5 @@
-//! The sampled mini-batch of one rank, ready to compute: converted from the host's sample, or made by a GPU.
+//! The sampled mini-batch of one rank, ready to compute: converted from the host's sample, or made
+//! by a GPU.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ pub struct SampledLayer {
     pub replicated: bool,
     /// Sampled in-edges of the frontier, from positions in `read`, at the place that computes.
     pub edges: Arc<Edges>,
-    /// Vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, perhaps reordered by the exchange.
+    /// Vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, perhaps
+    /// reordered by the exchange.
     pub read: Ids,
     /// Brings the rows that other ranks own.
     pub exchange: Arc<Exchange>,
@@ -50,7 +52,13 @@ impl Sampled<'_> {
             let edges = Arc::new(Edges::of_host(place, layer.edges)?.with_factors(layer.factors)?);
             let (frontier, exchange) = (Ids::from(layer.frontier), Arc::new(exchange));
             below = frontier.clone();
-            layers.push(SampledLayer { frontier, replicated: layer.replicated, edges, read, exchange });
+            layers.push(SampledLayer {
+                frontier,
+                replicated: layer.replicated,
+                edges,
+                read,
+                exchange,
+            });
         }
         layers.reverse();
         Ok(Self { layers, input, on_gpu: None })
@@ -72,7 +80,8 @@ impl Sampled<'_> {
     }
 }
 
-/// Samples the mini-batch of this rank ([`HostSampler::sample`]), on the host or on a GPU. Collective under a partition map.
+/// Samples the mini-batch of this rank ([`HostSampler::sample`]), on the host or on a GPU.
+/// Collective under a partition map.
 pub fn sample<'a>(
     sampler: &mut BatchSampler<'a>,
     seeds: Seeds,
@@ -89,8 +98,8 @@ pub fn sample<'a>(
     }
 }
 
-/// Samples `layers` layers with all in-edges of `graph`, on the host, for a rank at `place`. Equal layers share their
-/// memory, so a deep model takes no more than a shallow one. Collective.
+/// Samples `layers` layers with all in-edges of `graph`, on the host, for a rank at `place`. Equal
+/// layers share their memory, so a deep model takes no more than a shallow one. Collective.
 pub fn sample_all<'a>(
     graph: Graph<'_>,
     place: &Place,

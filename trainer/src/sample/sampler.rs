@@ -1,7 +1,8 @@
 //! The sampler of a rank's mini-batches: the host, or the GPU that computes them.
 //!
-//! Both draw the same samples, to the bit. On a GPU the graph is in its memory or in the host's, read over the bus
-//! ([`Topology`](crate::residence::topology::Topology)); frontiers and edges stay on the GPU, and the host reads only their sizes.
+//! Both draw the same samples, to the bit. On a GPU the graph is in its memory or in the host's,
+//! read over the bus ([`Topology`](crate::residence::topology::Topology)); frontiers and edges stay
+//! on the GPU, and the host reads only their sizes.
 
 use gsplit_kernels::{Graph, PreferredVertices, Sampler};
 use gsplit_sample::HostSampler;

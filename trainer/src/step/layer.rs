@@ -1,15 +1,16 @@
 //! One layer of a pass: forward and backward, and the values that the tape keeps in between.
 //!
-//! torch's autograd works inside a layer. The input of a layer is a leaf tensor, and its backward is started separately
-//! once the gradient of its output is complete.
+//! torch's autograd works inside a layer. The input of a layer is a leaf tensor, and its backward
+//! is started separately once the gradient of its output is complete.
 //!
 //! ```text
 //! forward    read ─▶ body ─▶ pre-activation ─▶ tail (norm, activation, residual ...) ─▶ rows
 //! backward   the same way back: tail, body, then the rows that were read
 //! ```
 //!
-//! Steps that a reader may skip: [`LayerTape::residual`] (rows that a residual adds), [`LayerTape::read_again`] (activation
-//! checkpointing), `moments.rs` (batch norm over ranks), and in `body` the bottom layer by columns (P3).
+//! Steps that a reader may skip: [`LayerTape::residual`] (rows that a residual adds),
+//! [`LayerTape::read_again`] (activation checkpointing), `moments.rs` (batch norm over ranks), and
+//! in `body` the bottom layer by columns (P3).
 
 use std::sync::Arc;
 
@@ -72,8 +73,14 @@ impl LayerTape<'_, '_> {
         [self.sampled().frontier.len(), self.pass.model.width(self.index)]
     }
 
-    /// Computes its rows from the rows that it reads, and its record for the tape. Collective with batch norm.
-    pub fn forward(&self, read: Option<Tensor>, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<(Tensor, Taped)> {
+    /// Computes its rows from the rows that it reads, and its record for the tape. Collective with
+    /// batch norm.
+    pub fn forward(
+        &self,
+        read: Option<Tensor>,
+        comm: Ranks<'_>,
+        clock: &mut Clock<'_>,
+    ) -> Result<(Tensor, Taped)> {
         let model = self.pass.model;
         let keep = !model.checkpoints_activations();
         let residual = self.residual(comm)?;
@@ -93,8 +100,9 @@ impl LayerTape<'_, '_> {
         Ok((rows, Taped { read, residual, body: keep.then_some(body), tail, above }))
     }
 
-    /// Passes the gradient of its rows to the rows that it read, and to the parameters. `of_pre_activation` is the
-    /// gradient from the residual of the layer above. Collective with batch norm.
+    /// Passes the gradient of its rows to the rows that it read, and to the parameters.
+    /// `of_pre_activation` is the gradient from the residual of the layer above. Collective with
+    /// batch norm.
     pub fn backward(
         &self,
         taped: Taped,
@@ -125,14 +133,16 @@ impl LayerTape<'_, '_> {
             }
         }
         let of_residual = match residual {
-            Some(residual) if self.sampled().exchange.is_in_order() => self.rows_backward(residual, comm)?,
+            Some(residual) if self.sampled().exchange.is_in_order() => {
+                self.rows_backward(residual, comm)?
+            }
             residual => residual.map_or_else(Tensor::new, |residual| residual.grad()),
         };
         Ok(Below { read, of_residual })
     }
 
-    /// Gradient of the rows below, from that of `read`, the rows that the layer read or the first of them. Collective
-    /// if rows are exchanged.
+    /// Gradient of the rows below, from that of `read`, the rows that the layer read or the first
+    /// of them. Collective if rows are exchanged.
     pub fn rows_backward(&self, read: Tensor, comm: Ranks<'_>) -> Result<Tensor> {
         let (layer, dim, kind) = (self.sampled(), read.size()[1] as usize, read.kind());
         let gradient = read.grad();
@@ -148,7 +158,12 @@ impl LayerTape<'_, '_> {
         layer.exchange.backward_at(place, comm.group, gradient, dim)
     }
 
-    fn body(&self, read: Option<&Tensor>, residual: Option<&Tensor>, above: Option<Arc<ReluAbove>>) -> Result<Tensor> {
+    fn body(
+        &self,
+        read: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        above: Option<Arc<ReluAbove>>,
+    ) -> Result<Tensor> {
         let (pass, layer) = (self.pass, self.sampled());
         let on_gpu = pass.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.graph);
         let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone());
@@ -158,25 +173,43 @@ impl LayerTape<'_, '_> {
             Some(sums) if self.index == 0 && pass.push_pull.is_some() => {
                 return pass.model.complete(&edges, sums, frontier, pass.dropout);
             }
-            Some(rows) => match self.pass.tape.get(self.index.wrapping_sub(1)).and_then(|below| below.above.as_deref())
+            Some(rows) => match self
+                .pass
+                .tape
+                .get(self.index.wrapping_sub(1))
+                .and_then(|below| below.above.as_deref())
             {
                 Some(relu) => Rows::AfterRelu(rows, relu),
                 None => Rows::Hidden(rows),
             },
             None => match &pass.batch.input_rows {
                 InputRows::Kept(rows) => Rows::Kept(rows.as_ref()),
-                _ => Rows::Stored { features: pass.batch.features, vertices: layer.read.on_host()? },
+                _ => {
+                    Rows::Stored { features: pass.batch.features, vertices: layer.read.on_host()? }
+                }
             },
         };
         pass.model.body(self.index, &edges, rows, residual, frontier, pass.dropout)
     }
 
     fn tail(&self, pre_activation: &Tensor, moments: Option<&Moments>) -> Result<Tensor> {
-        self.pass.model.tail(self.index, pre_activation, moments, self.frontier(), self.pass.dropout)
+        self.pass.model.tail(
+            self.index,
+            pre_activation,
+            moments,
+            self.frontier(),
+            self.pass.dropout,
+        )
     }
 
     /// Gradient of the pre-activation, from that of the rows. Collective with batch norm.
-    fn tail_backward(&self, tail: &Tail, of_rows: Tensor, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<Tensor> {
+    fn tail_backward(
+        &self,
+        tail: &Tail,
+        of_rows: Tensor,
+        comm: Ranks<'_>,
+        clock: &mut Clock<'_>,
+    ) -> Result<Tensor> {
         if of_rows.defined() && of_rows.size()[0] > 0 {
             let rows = match &tail.rows {
                 Some(rows) => rows.shallow_clone(),
@@ -186,7 +219,11 @@ impl LayerTape<'_, '_> {
         }
         let gradient = tail.pre_activation.grad();
         let Some(moments) = &tail.moments else { return Ok(gradient) };
-        let gradient = if gradient.defined() { gradient } else { tail.pre_activation.detach().f_zeros_like()? };
+        let gradient = if gradient.defined() {
+            gradient
+        } else {
+            tail.pre_activation.detach().f_zeros_like()?
+        };
         clock.exchange(|| moments.correct(&tail.pre_activation, &gradient, comm.all))
     }
 
@@ -202,28 +239,40 @@ impl LayerTape<'_, '_> {
         (above.index < self.pass.model.num_layers()).then_some(above)
     }
 
-    /// Pre-activation of the layer below, of the rows that this one computes, if a residual adds it: a leaf. Collective
-    /// if ranks share these rows.
+    /// Pre-activation of the layer below, of the rows that this one computes, if a residual adds
+    /// it: a leaf. Collective if ranks share these rows.
     fn residual(&self, comm: Ranks<'_>) -> Result<Option<Tensor>> {
         let (layer, model) = (self.sampled(), self.pass.model);
-        let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| model.adds_sums(self.index)) else {
+        let Some(Taped { tail: Some(tail), .. }) =
+            self.pass.tape.last().filter(|_| model.adds_sums(self.index))
+        else {
             return Ok(None);
         };
         let mut rows = tail.pre_activation.detach();
         if layer.exchange.is_in_order() {
-            rows = layer.exchange.forward_at(model.place(), comm.group, Some(rows), model.width(self.index - 1))?;
+            rows = layer.exchange.forward_at(
+                model.place(),
+                comm.group,
+                Some(rows),
+                model.width(self.index - 1),
+            )?;
         }
         Ok(Some(rows.f_narrow(0, 0, layer.frontier.len() as i64)?.set_requires_grad(true)))
     }
 
     /// Whether its input can be recomputed by the tail below, from a pre-activation on the tape.
     fn follows_from_tape(&self) -> bool {
-        self.index > 0 && self.pass.model.has_tail(self.index - 1) && self.sampled().exchange.is_identity()
+        self.index > 0
+            && self.pass.model.has_tail(self.index - 1)
+            && self.sampled().exchange.is_identity()
     }
 
-    /// Recomputes the rows that it read: a leaf. `None` if they were stored rows. The layer is off the tape already.
+    /// Recomputes the rows that it read: a leaf. `None` if they were stored rows. The layer is off
+    /// the tape already.
     fn read_again(&self) -> Result<Option<Tensor>> {
-        let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| self.follows_from_tape()) else {
+        let Some(Taped { tail: Some(tail), .. }) =
+            self.pass.tape.last().filter(|_| self.follows_from_tape())
+        else {
             return Ok(None);
         };
         let below = LayerTape { pass: self.pass, index: self.index - 1 };
@@ -237,7 +286,8 @@ fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor>
     if keep { body() } else { tch::no_grad(body) }
 }
 
-/// Adds `part` to the first rows of `total`; an undefined one counts as zero. `shape` is the shape of the result.
+/// Adds `part` to the first rows of `total`; an undefined one counts as zero. `shape` is the shape
+/// of the result.
 pub(super) fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Result<Tensor> {
     if !part.defined() {
         return Ok(total);

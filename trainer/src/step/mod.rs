@@ -41,16 +41,19 @@ pub fn train_step(
     let (hits, dropout) = (batch.hits.take(), DropoutKey { probability: dropout, step });
     let scale = optimizer.loss_scale();
 
-    let pass =
-        clock.phase(Phase::Forward, |clock| forward(model, batch, push_pull, graph, Some(dropout), comm, clock))?;
+    let pass = clock.phase(Phase::Forward, |clock| {
+        forward(model, batch, push_pull, graph, Some(dropout), comm, clock)
+    })?;
     let loss = clock.phase(Phase::Loss, |_| {
         targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, scale, comm.group)
     })?;
     clock.phase(Phase::Backward, |clock| backward(pass, loss.gradient, comm, clock))?;
-    let update =
-        clock.phase(Phase::Update, |clock| clock.exchange(|| optimizer.update(model.parameters(), comm.all)))?;
+    let update = clock.phase(Phase::Update, |clock| {
+        clock.exchange(|| optimizer.update(model.parameters(), comm.all))
+    })?;
 
-    (report.weight, report.counted, report.learning_rate) = (targets.weight(), loss.counted, update.learning_rate);
+    (report.weight, report.counted, report.learning_rate) =
+        (targets.weight(), loss.counted, update.learning_rate);
     report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
     report.skipped = update.skipped.into();
     (report.timings.sample_s, report.timings.load_s) =

@@ -18,7 +18,8 @@ use crate::sample::{Sampled, SampledLayer};
 pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     let sampled = &batch.sampled;
     let [edges, rows_loaded, rows_exchanged] =
-        [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
+        [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()]
+            .map(|count| count as u64);
     let (rows_cached, rows_from_peers) = (batch.counted.own as u64, batch.counted.peer as u64);
     let exchanged = exchanged(sampled, model, batch.features.dim());
     let RowsRead { read: rows_from_disk, bytes: bytes_from_disk, kept: rows_kept } = batch.reads;
@@ -35,7 +36,8 @@ pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     StepReport { work, ..StepReport::default() }
 }
 
-/// Rows that one forward pass brings from other ranks for each layer, from the seeds down; empty if no layer is split.
+/// Rows that one forward pass brings from other ranks for each layer, from the seeds down; empty if
+/// no layer is split.
 fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<LayerRows> {
     if sampled.layers.iter().all(|layer| layer.exchange.is_identity()) {
         return Vec::new();
@@ -53,7 +55,8 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
     layers.map(of).collect()
 }
 
-/// A launched mini-batch, which is done on the host: its report, except for numbers that a GPU has yet to deliver.
+/// A launched mini-batch, which is done on the host: its report, except for numbers that a GPU has
+/// yet to deliver.
 #[must_use]
 pub struct Launched {
     report: StepReport,
@@ -62,7 +65,8 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Starts copying the numbers from a GPU without waiting; on the host they are available already.
+    /// Starts copying the numbers from a GPU without waiting; on the host they are available
+    /// already.
     pub fn new(
         place: &Place,
         numbers: Option<&Tensor>,
@@ -76,7 +80,10 @@ impl Launched {
                 let nothing = gpu.alloc::<u8>(0)?;
                 let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
                 let norm = device_values_of::<f64>(*device, norm)?;
-                let numbers = numbers.as_ref().map(|numbers| device_values_of::<f64>(*device, numbers)).transpose()?;
+                let numbers = numbers
+                    .as_ref()
+                    .map(|numbers| device_values_of::<f64>(*device, numbers))
+                    .transpose()?;
                 Some(gpu.read_later([
                     numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
                     norm.as_bytes(),
@@ -92,7 +99,8 @@ impl Launched {
             }
         };
         let Counted { exchange_s, wait_s, compute_s, sent, .. } = clock.stop();
-        (report.timings.exchange_s, report.timings.wait_s, report.work.sent) = (exchange_s, wait_s, sent);
+        (report.timings.exchange_s, report.timings.wait_s, report.work.sent) =
+            (exchange_s, wait_s, sent);
         report.timings.compute_s = compute_s;
         Ok(Self { report, coming })
     }

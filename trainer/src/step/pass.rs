@@ -1,18 +1,22 @@
-//! Forward and backward of one mini-batch on one rank, with the loss in between: layer after layer, with the exchanges
-//! between them.
+//! Forward and backward of one mini-batch on one rank, with the loss in between: layer after layer,
+//! with the exchanges between them.
 //!
-//! No collective ever runs inside torch's backward pass, so ranks that share a device cannot wait for each other there:
-//! the input of a layer is a leaf, and `layer.rs` starts the backward pass of each layer separately.
+//! No collective ever runs inside torch's backward pass, so ranks that share a device cannot wait
+//! for each other there: the input of a layer is a leaf, and `layer.rs` starts the backward pass of
+//! each layer separately.
 //!
-//! A layer's rows have up to three readers: the layer above through the exchange, its residual, and the logits. The
-//! latter two read only the first rows, because a local frontier starts with the one above it: they need no exchange,
-//! and their gradients are added to those rows. (If ranks share the frontier above and a map holds the one below, the
-//! rows that the residual adds are exchanged as well.)
+//! A layer's rows have up to three readers: the layer above through the exchange, its residual, and
+//! the logits. The latter two read only the first rows, because a local frontier starts with the
+//! one above it: they need no exchange, and their gradients are added to those rows. (If ranks
+//! share the frontier above and a map holds the one below, the rows that the residual adds are
+//! exchanged as well.)
 //!
-//! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016) forward keeps one
-//! matrix per layer, and backward recomputes the inner values of layers: the same operations on the same values, so the same
-//! bits. The kept matrix is the layer's input, or in pre-activation models the pre-activation below, if the input follows
-//! from it. Rows that came from other ranks and the statistics of batch norm are kept too, so no collective is repeated.
+//! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
+//! 2016) forward keeps one matrix per layer, and backward recomputes the inner values of layers:
+//! the same operations on the same values, so the same bits. The kept matrix is the layer's input,
+//! or in pre-activation models the pre-activation below, if the input follows from it. Rows that
+//! came from other ranks and the statistics of batch norm are kept too, so no collective is
+//! repeated.
 
 use gsplit_kernels::Graph;
 use tch::{Kind, Tensor};
@@ -32,7 +36,8 @@ pub struct Pass<'a> {
     pub(super) graph: Graph<'a>,
     pub(super) dropout: Option<DropoutKey>,
     pub(super) batch: Loaded<'a>,
-    /// P3 only: all ranks' bottom layers, each computed by columns. This rank's then starts from their sums.
+    /// P3 only: all ranks' bottom layers, each computed by columns. This rank's then starts from
+    /// their sums.
     pub(super) push_pull: Option<PushPull<'a>>,
     /// One entry for each layer from the features upwards.
     pub(super) tape: Vec<Taped>,
@@ -42,7 +47,8 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Logits, f32 `[my seeds, classes]`, or empty. [`backward`] passes their gradients on to the layers.
+    /// Logits, f32 `[my seeds, classes]`, or empty. [`backward`] passes their gradients on to the
+    /// layers.
     pub fn logits(&self) -> &Tensor {
         &self.logits
     }
@@ -57,7 +63,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Computes the logits of this rank's seeds; for training if there is a key for `dropout`. Collective.
+/// Computes the logits of this rank's seeds; for training if there is a key for `dropout`.
+/// Collective.
 pub fn forward<'a>(
     model: &'a Model,
     batch: Loaded<'a>,
@@ -79,7 +86,9 @@ pub fn forward<'a>(
         }
         None => {
             let Loaded { sampled, input_rows, features, .. } = &mut pass.batch;
-            clock.exchange(|| input_rows.take_tensor(place, sampled.bottom(), features.dim(), comm.group))?
+            clock.exchange(|| {
+                input_rows.take_tensor(place, sampled.bottom(), features.dim(), comm.group)
+            })?
         }
     };
     for index in 0..model.num_layers() {
@@ -92,7 +101,8 @@ pub fn forward<'a>(
         if index + 1 < model.num_layers() {
             let (above, width) = (pass.layer(index + 1), model.width(index));
             let exchange = &above.sampled().exchange;
-            let rows = clock.exchange(|| exchange.forward_at(place, comm.group, Some(rows), width))?;
+            let rows =
+                clock.exchange(|| exchange.forward_at(place, comm.group, Some(rows), width))?;
             read = Some(rows.set_requires_grad(true));
         }
     }
@@ -100,8 +110,14 @@ pub fn forward<'a>(
     Ok(pass)
 }
 
-/// Computes the parameters' gradients from that of the logits (`None` is zero), from the top layer down. Collective.
-pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<()> {
+/// Computes the parameters' gradients from that of the logits (`None` is zero), from the top layer
+/// down. Collective.
+pub fn backward(
+    mut pass: Pass<'_>,
+    of_logits: Option<Tensor>,
+    comm: Ranks<'_>,
+    clock: &mut Clock<'_>,
+) -> Result<()> {
     if let Some(of_logits) = of_logits.filter(|_| pass.logits.requires_grad()) {
         autograd::backward(&pass.logits, &of_logits)?;
     }

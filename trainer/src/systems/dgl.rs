@@ -3,8 +3,9 @@
 use super::System;
 use crate::config::Parallelism;
 
-/// DGL's usual training on several GPUs (Wang et al., 2019, "Deep Graph Library"): each rank computes its share of the seeds, and
-/// loads every feature row that it needs from the host's memory.
+/// DGL's usual training on several GPUs (Wang et al., 2019, "Deep Graph Library"): each rank
+/// computes its share of the seeds, and loads every feature row that it needs from the host's
+/// memory.
 pub const DGL: System = System {
     key: "dgl",
     name: "DGL",

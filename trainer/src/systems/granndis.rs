@@ -3,9 +3,9 @@
 use super::{Map, System};
 use crate::config::{Device, ModelKind, Parallelism};
 
-/// GraNNDis (Song et al., PACT 2024): few large mini-batches, or the whole graph, made once with all in-edges of a server's own
-/// vertices; only gradients are sent between servers. The settings are of its deep models (section 7.1): ResGCN+ of 28 layers, as
-/// for ogbn-arxiv.
+/// GraNNDis (Song et al., PACT 2024): few large mini-batches, or the whole graph, made once with
+/// all in-edges of a server's own vertices; only gradients are sent between servers. The settings
+/// are of its deep models (section 7.1): ResGCN+ of 28 layers, as for ogbn-arxiv.
 pub const GRANNDIS: System = System {
     key: "granndis",
     name: "GraNNDis",

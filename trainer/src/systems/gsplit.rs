@@ -3,8 +3,9 @@
 use super::{Map, System};
 use crate::config::Parallelism;
 
-/// GSplit (Polisetty et al., MLSys 2025): each vertex of a layer is computed, and its feature row loaded, by the rank that owns
-/// its part. Parts balance the work that a presample counted, and cut few of the edges that it drew.
+/// GSplit (Polisetty et al., MLSys 2025): each vertex of a layer is computed, and its feature row
+/// loaded, by the rank that owns its part. Parts balance the work that a presample counted, and cut
+/// few of the edges that it drew.
 pub const GSPLIT: System = System {
     key: "gsplit",
     name: "GSplit",
@@ -46,7 +47,8 @@ pub const RANDOM: System = System {
     ..GSPLIT
 };
 
-/// GSplit's parts without its exchange: each rank takes the seeds that it owns and computes everything that they need.
+/// GSplit's parts without its exchange: each rank takes the seeds that it owns and computes
+/// everything that they need.
 pub const OWNED: System = System {
     key: "owned",
     name: "Owned",

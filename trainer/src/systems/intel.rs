@@ -3,8 +3,9 @@
 use super::{Map, System};
 use crate::config::Parallelism;
 
-/// Hybrid partitioning of Intel's fused sampling: the graph is on every host, and feature rows are fetched from their owners.
-/// Seeds go to their owners; only the feature rows of the lowest layer move. Parts balance in-edges and targets.
+/// Hybrid partitioning of Intel's fused sampling: the graph is on every host, and feature rows are
+/// fetched from their owners. Seeds go to their owners; only the feature rows of the lowest layer
+/// move. Parts balance in-edges and targets.
 pub const INTEL: System = System {
     key: "intel",
     name: "Intel",

@@ -1,4 +1,5 @@
-//! The published systems that gsplit can act as. A system is four choices, and has a file of its own:
+//! The published systems that gsplit can act as. A system is four choices, and has a file of its
+//! own:
 //!
 //! | question | field |
 //! | --- | --- |
@@ -7,10 +8,11 @@
 //! | Which rows are in the memory of GPUs? | [`System::placement`] |
 //! | By which map are vertices owned? | [`System::map`] |
 //!
-//! `gsplit train --preset` fills in a system's choices and its paper's settings, `gsplit compare` and `gsplit plan` loop over
-//! [`ALL`]. DGL and Quiver are not run themselves: the same loop and kernels do what they do, so that the rows of a table differ
-//! only in these choices. Micro-batches are shares of the same global mini-batches, and a vertex draws the same neighbours in each
-//! of them; DGL and Quiver let each draw its own, and load and compute somewhat more.
+//! `gsplit train --preset` fills in a system's choices and its paper's settings, `gsplit compare`
+//! and `gsplit plan` loop over [`ALL`]. DGL and Quiver are not run themselves: the same loop and
+//! kernels do what they do, so that the rows of a table differ only in these choices. Micro-batches
+//! are shares of the same global mini-batches, and a vertex draws the same neighbours in each of
+//! them; DGL and Quiver let each draw its own, and load and compute somewhat more.
 
 mod dgl;
 mod granndis;
@@ -31,7 +33,8 @@ pub use song_jiang::SONG_JIANG;
 use crate::config::{Config, Device, Parallelism, RowPlacement};
 
 /// Every system, in the order of tables. A further one is a file next to these, and a line here.
-pub const ALL: [System; 11] = [DGL, QUIVER, P3, SONG_JIANG, INTEL, GRANNDIS, OWNED, RANDOM, EDGE, NODE, GSPLIT];
+pub const ALL: [System; 11] =
+    [DGL, QUIVER, P3, SONG_JIANG, INTEL, GRANNDIS, OWNED, RANDOM, EDGE, NODE, GSPLIT];
 
 /// A system: four choices, and its paper's settings.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +49,8 @@ pub struct System {
     pub about: &'static str,
     /// Division of the work between ranks: which rank computes a vertex.
     pub parallelism: Parallelism,
-    /// Number of layers, from the lowest, whose rows come from the ranks that own them; all or none, by the parallelism, when `None`.
+    /// Number of layers, from the lowest, whose rows come from the ranks that own them; all or
+    /// none, by the parallelism, when `None`.
     pub split_layers: Option<usize>,
     /// Placement of feature rows on GPUs, by its name on the command line.
     pub placement: &'static str,
@@ -98,7 +102,8 @@ impl System {
         (device != Device::Cpu || self.own_draws).then(|| self.rows())
     }
 
-    /// True if it trains on its own samples or mini-batches, so that its seconds cannot be compared with the others.
+    /// True if it trains on its own samples or mini-batches, so that its seconds cannot be compared
+    /// with the others.
     pub fn stands_apart(&self) -> bool {
         self.own_draws || !self.draws()
     }
@@ -108,9 +113,11 @@ impl System {
         !self.parallelism.cooperates()
     }
 
-    /// Sets the choices and settings of this system, except the partition map, for the device of `config`.
+    /// Sets the choices and settings of this system, except the partition map, for the device of
+    /// `config`.
     pub fn apply(&self, config: &mut Config) {
-        (config.system.parallelism, config.system.split_layers) = (self.parallelism, self.split_layers);
+        (config.system.parallelism, config.system.split_layers) =
+            (self.parallelism, self.split_layers);
         config.system.placement = self.rows_on(config.system.device);
         (self.settings)(config);
     }

@@ -5,8 +5,9 @@ use gsplit_kernels::Fanout;
 use super::System;
 use crate::config::{Device, Parallelism};
 
-/// P3 (Gandhi and Iyer, OSDI 2021): each rank holds some columns of all feature rows and computes from them its part of every
-/// rank's bottom layer. The settings are of its evaluation (section 5.1), GraphSAGE, and of its pipeline (section 3.3).
+/// P3 (Gandhi and Iyer, OSDI 2021): each rank holds some columns of all feature rows and computes
+/// from them its part of every rank's bottom layer. The settings are of its evaluation (section
+/// 5.1), GraphSAGE, and of its pipeline (section 3.3).
 pub const P3: System = System {
     key: "p3",
     name: "P3",

@@ -3,7 +3,8 @@
 use super::System;
 use crate::config::{Device, Parallelism};
 
-/// Quiver (Tan et al., 2023): like DGL, but the hottest rows are once in the memory of the GPUs of a host, which read each other's.
+/// Quiver (Tan et al., 2023): like DGL, but the hottest rows are once in the memory of the GPUs of
+/// a host, which read each other's.
 pub const QUIVER: System = System {
     key: "quiver",
     name: "Quiver",
@@ -16,7 +17,9 @@ pub const QUIVER: System = System {
     settings: |_| {},
     own_draws: false,
     problem: |device| match device {
-        Device::Cpu => Some("it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)"),
+        Device::Cpu => Some(
+            "it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)",
+        ),
         Device::Cuda => None,
     },
 };

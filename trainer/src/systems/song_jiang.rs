@@ -5,14 +5,15 @@ use gsplit_store::Size;
 use super::System;
 use crate::config::{DrawKind, Parallelism};
 
-/// Song and Jiang (PPoPP 2022): data parallelism with caches of 20 % of the rows, placed by their Algorithm 1, and draws that
-/// prefer the rows of a rank's own cache.
+/// Song and Jiang (PPoPP 2022): data parallelism with caches of 20 % of the rows, placed by their
+/// Algorithm 1, and draws that prefer the rows of a rank's own cache.
 pub const SONG_JIANG: System = System {
     key: "song-jiang",
     name: "Song & Jiang",
     paper: "Song and Jiang, Rethinking graph data placement, PPoPP 2022",
     about: "Song and Jiang's data placement: data parallelism, caches of 20 % of the rows placed by their Algorithm 1 (`gsplit place \
-            --parallelism data --rule song-jiang --cache 20% --key song-jiang`), draws that prefer cached rows (--draw locality); on a \
+            --parallelism data --rule song-jiang --cache 20% --key song-jiang`), draws that prefer \
+            cached rows (--draw locality); on a \
             CPU caches are only counted",
     parallelism: Parallelism::Data,
     split_layers: None,

@@ -1,7 +1,7 @@
 //! Task of a model: the labels or links, the loss of a mini-batch and its gradient.
 //!
-//! The loss is one more boundary between layers: it takes the rows that the last layer returned, and returns its value
-//! and the gradient of those rows.
+//! The loss is one more boundary between layers: it takes the rows that the last layer returned,
+//! and returns its value and the gradient of those rows.
 
 pub mod links;
 mod nodes;
@@ -61,7 +61,8 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Weight of this global mini-batch in the mean loss of an epoch: that of its labelled seeds, or the number of its pairs.
+    /// Weight of this global mini-batch in the mean loss of an epoch: that of its labelled seeds,
+    /// or the number of its pairs.
     pub fn weight(&self) -> f64 {
         match self {
             Self::Nodes(targets) => targets.weight,
@@ -69,8 +70,8 @@ impl Targets<'_> {
         }
     }
 
-    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`, and the
-    /// gradient of `scale` times the loss. Collective.
+    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds,
+    /// outputs]`, and the gradient of `scale` times the loss. Collective.
     pub fn loss(
         &self,
         model: &Model,
@@ -90,9 +91,10 @@ impl Targets<'_> {
 /// Loss of a mini-batch on this rank, and its score.
 #[derive(Debug, Default)]
 pub struct Loss {
-    /// f64 `[2]`, at the place of the rows or on the host; `None` means that both are 0. First this rank's part of the global
-    /// mini-batch's mean loss; the parts add up to it. Then the number of right decisions: a class per labelled seed; yes or no
-    /// for each of its classes if it can have several, and for each pair of vertices; 0 for numbers. Reading them waits for them.
+    /// f64 `[2]`, at the place of the rows or on the host; `None` means that both are 0. First this
+    /// rank's part of the global mini-batch's mean loss; the parts add up to it. Then the number of
+    /// right decisions: a class per labelled seed; yes or no for each of its classes if it can have
+    /// several, and for each pair of vertices; 0 for numbers. Reading them waits for them.
     pub numbers: Option<Tensor>,
     /// Number of decisions.
     pub counted: u64,

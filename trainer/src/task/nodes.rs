@@ -1,6 +1,7 @@
-//! The loss of vertices: cross entropy if a vertex has one class; binary cross entropy, summed over the classes, if it can have
-//! several; the squared or absolute error of a number, in standard deviations. All are means over the labelled seeds of the
-//! global mini-batch; cross entropy with weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`.
+//! The loss of vertices: cross entropy if a vertex has one class; binary cross entropy, summed over
+//! the classes, if it can have several; the squared or absolute error of a number, in standard
+//! deviations. All are means over the labelled seeds of the global mini-batch; cross entropy with
+//! weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`.
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Column, Dataset};
@@ -25,8 +26,8 @@ pub struct NodeTask {
 }
 
 impl NodeTask {
-    /// The task according to `config` on `labels` of `dataset`, whose train split is `train`. Collective over the
-    /// processes of `comm`, which hold shards.
+    /// The task according to `config` on `labels` of `dataset`, whose train split is `train`.
+    /// Collective over the processes of `comm`, which hold shards.
     ///
     /// # Errors
     /// [`Error::Option`] unless there is a weight for each class.
@@ -43,7 +44,9 @@ impl NodeTask {
             (Labels::One { class, classes }, Some(asked)) => {
                 Some(LossWeights::of_one(asked, dataset, class, *classes, train)?)
             }
-            (Labels::Several(labels), Some(asked)) => Some(LossWeights::of_several(asked, dataset, labels, train)?),
+            (Labels::Several(labels), Some(asked)) => {
+                Some(LossWeights::of_several(asked, dataset, labels, train)?)
+            }
         };
         let scale = match &labels {
             Labels::Number { number, .. } => Some(train.scale(number)?),
@@ -60,8 +63,8 @@ impl NodeTask {
         NodeTargets { task: self, weight: weight.unwrap_or_else(labelled) }
     }
 
-    /// The weighted loss of `v`, for which the model returned `logits`, and its weight, as in [`NodeTargets::loss`];
-    /// `None` if it is unlabelled.
+    /// The weighted loss of `v`, for which the model returned `logits`, and its weight, as in
+    /// [`NodeTargets::loss`]; `None` if it is unlabelled.
     pub fn loss_of(&self, v: u32, logits: &[f32]) -> Option<[f64; 2]> {
         let by_class = self.weights.as_ref().map(|weights| &weights.by_class);
         let weight = |class: usize| by_class.map_or(1.0, |weights| f64::from(weights[class]));
@@ -97,25 +100,39 @@ impl NodeTask {
 #[derive(Clone, Copy)]
 pub struct NodeTargets<'a> {
     task: &'a NodeTask,
-    /// Weight of the labelled seeds of the global mini-batch, by which the loss is divided. Averaging the ranks' own
-    /// means instead would be wrong if ranks hold unequal numbers of seeds.
+    /// Weight of the labelled seeds of the global mini-batch, by which the loss is divided.
+    /// Averaging the ranks' own means instead would be wrong if ranks hold unequal numbers of
+    /// seeds.
     pub weight: f64,
 }
 
 impl NodeTargets<'_> {
-    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, outputs]`, at `place`, and the gradient of `scale` times the loss.
+    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, outputs]`, at `place`, and the
+    /// gradient of `scale` times the loss.
     pub fn loss(&self, place: &Place, rows: &Tensor, seeds: &[u32], scale: f32) -> Result<Loss> {
         if seeds.is_empty() {
             return Ok(Loss::default());
         }
         let rows = rows.detach().set_requires_grad(true);
-        let weights = self.task.weights.as_ref().map(|weights| place.upload(&weights.by_class)).transpose()?;
+        let weights = self
+            .task
+            .weights
+            .as_ref()
+            .map(|weights| place.upload(&weights.by_class))
+            .transpose()?;
         let (sum, correct, counted) = match &self.task.labels {
             Labels::One { class, .. } => {
                 let classes = held(seeds, |v| class.get(v))?;
-                let counted = classes.iter().filter(|&&label| i64::from(label) != UNLABELLED).count() as u64;
+                let counted =
+                    classes.iter().filter(|&&label| i64::from(label) != UNLABELLED).count() as u64;
                 let classes = place.upload(&classes)?.f_to_kind(Kind::Int64)?;
-                let sum = rows.f_cross_entropy_loss(&classes, weights.as_ref(), Reduction::Sum, UNLABELLED, 0.0)?;
+                let sum = rows.f_cross_entropy_loss(
+                    &classes,
+                    weights.as_ref(),
+                    Reduction::Sum,
+                    UNLABELLED,
+                    0.0,
+                )?;
                 (sum, rows.argmax(1, false).eq_tensor(&classes), counted)
             }
             Labels::Several(labels) => {
@@ -124,21 +141,38 @@ impl NodeTargets<'_> {
                 let wanted: Vec<u8> = seeds.iter().flat_map(has).collect();
                 let wanted = place.upload(&wanted)?.f_to_kind(Kind::Float)?;
                 let wanted = wanted.view([seeds.len() as i64, i64::from(classes)]);
-                let sum = rows.f_binary_cross_entropy_with_logits(&wanted, None, weights.as_ref(), Reduction::Sum)?;
-                (sum, rows.gt(0.0).eq_tensor(&wanted.gt(0.5)), seeds.len() as u64 * u64::from(classes))
+                let sum = rows.f_binary_cross_entropy_with_logits(
+                    &wanted,
+                    None,
+                    weights.as_ref(),
+                    Reduction::Sum,
+                )?;
+                (
+                    sum,
+                    rows.gt(0.0).eq_tensor(&wanted.gt(0.5)),
+                    seeds.len() as u64 * u64::from(classes),
+                )
             }
             Labels::Number { number, scale } => {
                 let numbers = held(seeds, |v| number.get(v))?;
-                let known: Vec<f32> = numbers.iter().map(|number| if number.is_nan() { 0.0 } else { 1.0 }).collect();
-                let wanted = numbers.iter().map(|&number| if number.is_nan() { 0.0 } else { scale.scaled(number) });
-                let (wanted, known) = (place.upload(&wanted.collect::<Vec<f32>>())?, place.upload(&known)?);
+                let known: Vec<f32> =
+                    numbers.iter().map(|number| if number.is_nan() { 0.0 } else { 1.0 }).collect();
+                let wanted = numbers
+                    .iter()
+                    .map(|&number| if number.is_nan() { 0.0 } else { scale.scaled(number) });
+                let (wanted, known) =
+                    (place.upload(&wanted.collect::<Vec<f32>>())?, place.upload(&known)?);
                 let errors = rows.f_view(-1)?.f_sub(&wanted)?.f_mul(&known)?;
                 let errors = match self.task.loss {
                     NumberLoss::Mse => errors.f_square()?,
                     NumberLoss::Mae => errors.f_abs()?,
                 };
                 // There are no decisions.
-                (errors.f_sum(Kind::Float)?, Tensor::f_zeros([1], (Kind::Float, place.device()))?, 0)
+                (
+                    errors.f_sum(Kind::Float)?,
+                    Tensor::f_zeros([1], (Kind::Float, place.device()))?,
+                    0,
+                )
             }
         };
         let loss = sum / if self.weight > 0.0 { self.weight } else { 1.0 };

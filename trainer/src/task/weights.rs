@@ -1,7 +1,9 @@
-//! Numbers that all ranks compute from the labels of the whole train split: the scale of numbers, and the weights of classes.
+//! Numbers that all ranks compute from the labels of the whole train split: the scale of numbers,
+//! and the weights of classes.
 //!
-//! A shard holds the labels of its own vertices. So processes on shards exchange the labels of the train split once, 8 bytes per
-//! vertex, and each computes the same from all of them, in the same order: to the bit the result of a run on the whole dataset.
+//! A shard holds the labels of its own vertices. So processes on shards exchange the labels of the
+//! train split once, 8 bytes per vertex, and each computes the same from all of them, in the same
+//! order: to the bit the result of a run on the whole dataset.
 
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{ClassLabels, Column, Dataset, MultiLabels, NumericLabels};
@@ -23,7 +25,8 @@ pub struct TrainSplit<'a> {
 }
 
 impl TrainSplit<'_> {
-    /// Label of each vertex, as 32 bits: from a process whose `held` returns it, otherwise `none`. Collective.
+    /// Label of each vertex, as 32 bits: from a process whose `held` returns it, otherwise `none`.
+    /// Collective.
     fn labels(self, held: impl Fn(u32) -> Option<u32>, none: u32) -> Result<Vec<u32>> {
         let vertices = (0u32..).zip(self.vertices.iter());
         let own: Vec<[u32; 2]> = vertices.filter_map(|(at, &v)| Some([at, held(v)?])).collect();
@@ -44,8 +47,8 @@ impl TrainSplit<'_> {
         Ok(TargetScale::of(numbers.into_iter().map(f32::from_bits)))
     }
 
-    /// Number of vertices that have each class, and number of those that do not, if vertices can have several; each
-    /// process counts the vertices that it holds. Collective.
+    /// Number of vertices that have each class, and number of those that do not, if vertices can
+    /// have several; each process counts the vertices that it holds. Collective.
     fn count_several(self, labels: &MultiLabels) -> Result<(Vec<u64>, Vec<u64>)> {
         let held = || self.vertices.iter().filter(|&&v| !labels.row(v).is_empty());
         let mut counts = vec![0; labels.num_classes() as usize + 1];
@@ -63,7 +66,8 @@ impl TrainSplit<'_> {
 pub struct LossWeights {
     /// Weight of each class.
     pub by_class: Vec<f32>,
-    /// The train split, and the weight of each of its vertices, 0 for unlabelled; `None` if a vertex can have several classes.
+    /// The train split, and the weight of each of its vertices, 0 for unlabelled; `None` if a
+    /// vertex can have several classes.
     of_train: Option<(Column<u32>, Vec<f32>)>,
 }
 
@@ -76,7 +80,8 @@ impl LossWeights {
         classes: usize,
         train: TrainSplit<'_>,
     ) -> Result<Self> {
-        let labels = train.labels(|v| class.get(v).map(i32::cast_unsigned), (-1i32).cast_unsigned())?;
+        let labels =
+            train.labels(|v| class.get(v).map(i32::cast_unsigned), (-1i32).cast_unsigned())?;
         let labels: Vec<Option<usize>> =
             labels.into_iter().map(|label| usize::try_from(label.cast_signed()).ok()).collect();
         let by_class = match asked {
@@ -86,11 +91,14 @@ impl LossWeights {
                 labels.iter().flatten().for_each(|&class| counts[class] += 1);
                 let occur = counts.iter().filter(|&&count| count > 0).count() as u64;
                 let all = counts.iter().sum::<u64>() as f64;
-                let weight = |&count: &u64| if count > 0 { (all / (occur * count) as f64) as f32 } else { 0.0 };
+                let weight = |&count: &u64| {
+                    if count > 0 { (all / (occur * count) as f64) as f32 } else { 0.0 }
+                };
                 counts.iter().map(weight).collect()
             }
         };
-        let of_train: Vec<f32> = labels.iter().map(|label| label.map_or(0.0, |class| by_class[class])).collect();
+        let of_train: Vec<f32> =
+            labels.iter().map(|label| label.map_or(0.0, |class| by_class[class])).collect();
         if of_train.iter().all(|&weight| weight == 0.0) {
             return Err(Error::Option(format!(
                 "--class-weights {asked}: the classes of all training vertices have weight 0"
@@ -99,7 +107,8 @@ impl LossWeights {
         Ok(Self { by_class, of_train: Some((train.vertices.clone(), of_train)) })
     }
 
-    /// The weights that `asked` specifies for the classes of vertices that can have several. Collective.
+    /// The weights that `asked` specifies for the classes of vertices that can have several.
+    /// Collective.
     pub fn of_several(
         asked: &ClassWeights,
         dataset: &Dataset,
@@ -107,7 +116,9 @@ impl LossWeights {
         train: TrainSplit<'_>,
     ) -> Result<Self> {
         let by_class = match asked {
-            ClassWeights::Each(weights) => one_each(weights, labels.num_classes() as usize, dataset)?,
+            ClassWeights::Each(weights) => {
+                one_each(weights, labels.num_classes() as usize, dataset)?
+            }
             ClassWeights::Balanced => {
                 let (with, without) = train.count_several(labels)?;
                 let weight = |(&with, &without): (&u64, &u64)| match with.min(without) {
@@ -120,7 +131,8 @@ impl LossWeights {
         Ok(Self { by_class, of_train: None })
     }
 
-    /// Total weight of the vertices `batch` of the train split; `None` if a vertex can have several classes.
+    /// Total weight of the vertices `batch` of the train split; `None` if a vertex can have several
+    /// classes.
     pub fn total(&self, batch: &[u32]) -> Option<f64> {
         let (train, weights) = self.of_train.as_ref()?;
         let weight = |v: &u32| train.binary_search(v).map_or(0.0, |at| f64::from(weights[at]));
@@ -139,5 +151,7 @@ fn one_each(weights: &[f32], classes: usize, dataset: &Dataset) -> Result<Vec<f3
     };
     let names = dataset.manifest().class_names.as_ref().map(named).unwrap_or_default();
     let found = weights.len();
-    Err(Error::Option(format!("--class-weights: {found} weights, expected {classes}, one for each class{names}")))
+    Err(Error::Option(format!(
+        "--class-weights: {found} weights, expected {classes}, one for each class{names}"
+    )))
 }

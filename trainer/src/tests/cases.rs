@@ -1,11 +1,14 @@
-//! Cases of a test with several factors: a covering array, in which every pair of values of two factors occurs in some case.
+//! Cases of a test with several factors: a covering array, in which every pair of values of two
+//! factors occurs in some case.
 //!
-//! Input: the number of values of each factor, and a rule that says which combinations exist. Idea: nearly all faults depend on one
-//! factor or on two. (Kuhn, Wallace and Gallo, "Software fault interactions and implications for software testing", 2004.) A greedy
-//! array of all pairs has few more cases than the product of its two largest factors. The full product has thousands. The rest of each
-//! case is random. Cost: cases × tries × pairs of a case.
+//! Input: the number of values of each factor, and a rule that says which combinations exist. Idea:
+//! nearly all faults depend on one factor or on two. (Kuhn, Wallace and Gallo, "Software fault
+//! interactions and implications for software testing", 2004.) A greedy array of all pairs has few
+//! more cases than the product of its two largest factors. The full product has thousands. The rest
+//! of each case is random. Cost: cases × tries × pairs of a case.
 //!
-//! `GSPLIT_SEED=n` makes other cases, `GSPLIT_CASES=n` adds n random ones, and `GSPLIT_CASES=all` is the full product.
+//! `GSPLIT_SEED=n` makes other cases, `GSPLIT_CASES=n` adds n random ones, and `GSPLIT_CASES=all`
+//! is the full product.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +22,8 @@ const HOPELESS: usize = 2000;
 /// A value of each factor, as its index.
 pub type Case = Vec<usize>;
 
-/// Returns the cases of factors with these numbers of values, out of the combinations that are `allowed`.
+/// Returns the cases of factors with these numbers of values, out of the combinations that are
+/// `allowed`.
 pub fn cases(levels: &[usize], allowed: impl Fn(&[usize]) -> bool) -> Vec<Case> {
     let seed = std::env::var("GSPLIT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let more = std::env::var("GSPLIT_CASES").unwrap_or_default();
@@ -56,7 +60,11 @@ fn pairs(case: &[usize]) -> impl Iterator<Item = [(usize, usize); 2]> {
     factors.flat_map(move |a| (a + 1..case.len()).map(move |b| [(a, case[a]), (b, case[b])]))
 }
 
-fn covering(levels: &[usize], allowed: &impl Fn(&[usize]) -> bool, draws: &mut Random) -> Vec<Case> {
+fn covering(
+    levels: &[usize],
+    allowed: &impl Fn(&[usize]) -> bool,
+    draws: &mut Random,
+) -> Vec<Case> {
     let mut uncovered: BTreeSet<_> = product_of_pairs(levels).collect();
     let mut cases = Vec::new();
     while let Some(&wanted) = uncovered.first() {
@@ -85,7 +93,9 @@ fn covering(levels: &[usize], allowed: &impl Fn(&[usize]) -> bool, draws: &mut R
 /// Every pair of values of two factors.
 fn product_of_pairs(levels: &[usize]) -> impl Iterator<Item = [(usize, usize); 2]> {
     let factors = (0..levels.len()).flat_map(move |a| (a + 1..levels.len()).map(move |b| (a, b)));
-    factors.flat_map(move |(a, b)| (0..levels[a]).flat_map(move |x| (0..levels[b]).map(move |y| [(a, x), (b, y)])))
+    factors.flat_map(move |(a, b)| {
+        (0..levels[a]).flat_map(move |x| (0..levels[b]).map(move |y| [(a, x), (b, y)]))
+    })
 }
 
 /// Random cases of one seed.

@@ -1,4 +1,5 @@
-//! Mini-batches that are made once, server by server: with all hops they train the full graph, and their exchanges stay within a server.
+//! Mini-batches that are made once, server by server: with all hops they train the full graph, and
+//! their exchanges stay within a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,9 @@ use gsplit_kernels::{Fanout, Route, Solo};
 use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
-use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition};
+use super::fixture::{
+    Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition,
+};
 use super::runs::run;
 use crate::config::{Config, ModelKind, NormKind, Parallelism};
 use crate::operator::Place;
@@ -17,7 +20,12 @@ use crate::sample::sample_all;
 use crate::tests::fixture::{Around, train};
 
 /// `ranks` on `servers`, which read `hops` beyond their own vertices with fanout `all`.
-fn cooperative(fixture: &Fixture, model: ModelKind, (ranks, servers): (usize, usize), hops: usize) -> Config {
+fn cooperative(
+    fixture: &Fixture,
+    model: ModelKind,
+    (ranks, servers): (usize, usize),
+    hops: usize,
+) -> Config {
     let key = store_on_servers(&fixture.dataset, Cut::Random, ranks, servers);
     changed(&config(model, Parallelism::Cooperative, ranks), |config| {
         (config.system.groups, config.system.partition) = (servers, Some(key));
@@ -32,7 +40,8 @@ fn cooperative(fixture: &Fixture, model: ModelKind, (ranks, servers): (usize, us
 fn full_graph(fixture: &Fixture, base: &Config) -> Vec<EpochReport> {
     let seeds = fixture.dataset.split(Split::Train).unwrap().len();
     let single = changed(base, |config| {
-        (config.system.parallelism, config.system.ranks, config.system.groups) = (Parallelism::Single, Some(1), 1);
+        (config.system.parallelism, config.system.ranks, config.system.groups) =
+            (Parallelism::Single, Some(1), 1);
         (config.system.partition, config.system.cooperative, config.data.batch_size) =
             (None, Default::default(), seeds);
         config.data.fanouts = vec!["all"; config.model.layers].join(",").parse().unwrap();
@@ -51,22 +60,30 @@ fn oracle_one_mini_batch_with_all_hops_is_the_full_graph() {
     ];
     for (model, norm, layers) in models {
         for (ranks, servers) in [(1, 1), (3, 1), (4, 2), (6, 3)] {
-            let config = changed(&cooperative(&fixture, model, (ranks, servers), layers), |config| {
-                (config.model.layers, config.model.norm, config.run.epochs) = (layers, norm, 2);
-                // Dropout is drawn by epoch, step, layer and vertex, which are the same here.
-                config.run.eval_every = 0;
-            });
+            let config =
+                changed(&cooperative(&fixture, model, (ranks, servers), layers), |config| {
+                    (config.model.layers, config.model.norm, config.run.epochs) = (layers, norm, 2);
+                    // Dropout is drawn by epoch, step, layer and vertex, which are the same here.
+                    config.run.eval_every = 0;
+                });
             let expected = full_graph(&fixture, &config);
             let found = run(&fixture, &config, &Around::default()).unwrap().epochs;
             for (found, expected) in found.iter().zip(&expected) {
-                let what = format!("{model:?} on {ranks} ranks, {servers} servers, epoch {}", found.epoch);
+                let what =
+                    format!("{model:?} on {ranks} ranks, {servers} servers, epoch {}", found.epoch);
                 // Rounded gradients give another step.
                 let most = if found.epoch == 1 { 1e-5 } else { 1e-3 };
-                assert!((found.loss - expected.loss).abs() <= most * expected.loss, "{what}: {found:?}, {expected:?}");
+                assert!(
+                    (found.loss - expected.loss).abs() <= most * expected.loss,
+                    "{what}: {found:?}, {expected:?}"
+                );
                 let off = (found.gradient_norm - expected.gradient_norm).abs();
                 assert!(off <= 10.0 * most * expected.gradient_norm, "{what}");
                 if servers == 1 {
-                    assert_eq!(found.work.edges, expected.work.edges, "{what}: nothing is computed twice");
+                    assert_eq!(
+                        found.work.edges, expected.work.edges,
+                        "{what}: nothing is computed twice"
+                    );
                 }
             }
         }
@@ -100,9 +117,13 @@ fn every_seed_is_in_one_of_the_mini_batches() {
     let log = fixture.folder.path().join("steps.jsonl");
     for batches in [1, 3, 7] {
         let config = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 2), |config| {
-            (config.system.cooperative.batches_per_epoch, config.run.epochs, config.model.dropout) =
-                (Some(batches), 2, 0.0);
-            // The parameters do not move: the loss of an epoch is that of its mini-batches, whatever their order.
+            (
+                config.system.cooperative.batches_per_epoch,
+                config.run.epochs,
+                config.model.dropout,
+            ) = (Some(batches), 2, 0.0);
+            // The parameters do not move: the loss of an epoch is that of its mini-batches,
+            // whatever their order.
             config.run.optimizer.lr = 1e-12;
         });
         let options = Around { log: Some(log.clone()), log_every: 1, ..Around::default() };
@@ -144,7 +165,8 @@ fn layers_share_what_does_not_change() {
     let frontiers = Frontiers::all(Ownership::Map(&part), 56);
     let sampled = sample_all(graph, &Place::host(), vec![3, 5, 8], 56, &frontiers, &Solo).unwrap();
     assert_eq!(sampled.layers.len(), 56);
-    let kept: std::collections::BTreeSet<_> = sampled.layers.iter().map(|layer| Arc::as_ptr(&layer.edges)).collect();
+    let kept: std::collections::BTreeSet<_> =
+        sampled.layers.iter().map(|layer| Arc::as_ptr(&layer.edges)).collect();
     assert!(kept.len() < 12, "{} of 56 layers", kept.len());
     assert_eq!(sampled.layers[55].read.len(), sampled.input.len());
     // Rows grow downwards, to all vertices that reach the seeds.
@@ -156,9 +178,14 @@ fn what_does_not_fit_is_refused() {
     let fixture = dataset(76, 240, 5);
     store_partition(&fixture.dataset, Cut::Ranges, 4);
     let base = cooperative(&fixture, ModelKind::Sage, (4, 2), 1);
-    let refused = |config: Config, words: &str| assert_refused(run(&fixture, &config, &Around::default()), words);
+    let refused = |config: Config, words: &str| {
+        assert_refused(run(&fixture, &config, &Around::default()), words)
+    };
     let with = |change: &dyn Fn(&mut Config)| changed(&base, |config| change(config));
-    refused(with(&|config| config.system.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
+    refused(
+        with(&|config| config.system.cooperative.batches_per_epoch = Some(0)),
+        "--batches-per-epoch 0",
+    );
     refused(
         with(&|config| config.system.cooperative.batches_per_epoch = Some(1000)),
         "--batches-per-epoch 1000: there are",
@@ -174,6 +201,10 @@ fn what_does_not_fit_is_refused() {
     let notes = Notes::default();
     train(&fixture.dataset, &base, &Around::default(), &notes, &|_| {}).unwrap();
     assert!(
-        notes.lines().iter().any(|line| line.contains("a server reads up to") && line.contains("% of them beyond it"))
+        notes
+            .lines()
+            .iter()
+            .any(|line| line.contains("a server reads up to")
+                && line.contains("% of them beyond it"))
     );
 }

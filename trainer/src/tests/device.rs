@@ -1,5 +1,5 @@
-//! Training on an emulated GPU: the same losses and weights as on the host, for every model, parallelism and rank
-//! count, and checkpoints that either can read.
+//! Training on an emulated GPU: the same losses and weights as on the host, for every model,
+//! parallelism and rank count, and checkpoints that either can read.
 
 use gsplit_gpu_sim::counts;
 use gsplit_kernels::Solo;
@@ -8,11 +8,14 @@ use gsplit_store::{NoProgress, Notes, Split};
 
 use super::equivalence::ENOUGH;
 use super::fixture::{
-    Cut, build, changed, communities, config, dataset, emulated, on_ranks, several_labels, store_partition,
+    Cut, build, changed, communities, config, dataset, emulated, on_ranks, several_labels,
+    store_partition,
 };
 use super::runs::{losses, run};
 use crate::config::TopologyStorage;
-use crate::config::{Config, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind};
+use crate::config::{
+    Config, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind,
+};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, to_rows};
@@ -26,11 +29,23 @@ use crate::{RowPlacement, Summary};
 fn assert_close(host: &Summary, device: &Summary, what: &str) {
     assert_eq!(host.epochs.len(), device.epochs.len());
     for (host, device) in host.epochs.iter().zip(&device.epochs) {
-        assert!((host.loss - device.loss).abs() <= 1e-4 * host.loss, "{what}: {} and {}", host.loss, device.loss);
+        assert!(
+            (host.loss - device.loss).abs() <= 1e-4 * host.loss,
+            "{what}: {} and {}",
+            host.loss,
+            device.loss
+        );
         // One vertex of 33 may change sides by rounding.
         let off = host.valid.zip(device.valid).map(|(a, b)| (a - b).abs());
-        assert!(off.is_none_or(|off| off <= 0.05) && host.valid.is_some() == device.valid.is_some(), "{what}: {off:?}");
-        assert_eq!((host.work.edges, host.work.rows_loaded), (device.work.edges, device.work.rows_loaded), "{what}");
+        assert!(
+            off.is_none_or(|off| off <= 0.05) && host.valid.is_some() == device.valid.is_some(),
+            "{what}: {off:?}"
+        );
+        assert_eq!(
+            (host.work.edges, host.work.rows_loaded),
+            (device.work.edges, device.work.rows_loaded),
+            "{what}"
+        );
         assert_eq!(host.work.rows_exchanged, device.work.rows_exchanged, "{what}");
     }
 }
@@ -48,11 +63,16 @@ fn whole_runs_on_a_gpu_are_those_of_the_host() {
         let config = config(kind, parallelism, ranks);
         let host = run(&fixture, &config, &Around::default()).unwrap();
         let options = Around { prefetch, ..device.clone() };
-        assert_close(&host, &run(&fixture, &config, &options).unwrap(), &format!("{kind:?}, {parallelism}"));
+        assert_close(
+            &host,
+            &run(&fixture, &config, &options).unwrap(),
+            &format!("{kind:?}, {parallelism}"),
+        );
     }
     let several = several_labels(44, 200, 5);
     let config = config(ModelKind::Sage, Parallelism::Data, 2);
-    let [host, device] = [&Around::default(), &device].map(|options| run(&several, &config, options).unwrap());
+    let [host, device] =
+        [&Around::default(), &device].map(|options| run(&several, &config, options).unwrap());
     assert_close(&host, &device, "several labels");
 }
 
@@ -63,7 +83,12 @@ fn differential_every_optimizer_updates_as_on_the_host() {
     let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, clip_norm: Some(0.3), ..base.clone() };
     for optimizer in [
         base.clone(),
-        OptimizerConfig { kind: OptimizerKind::AdamW, clip_norm: Some(0.2), beta1: Some(0.8), ..base },
+        OptimizerConfig {
+            kind: OptimizerKind::AdamW,
+            clip_norm: Some(0.2),
+            beta1: Some(0.8),
+            ..base
+        },
         OptimizerConfig { momentum: Some(0.0), ..sgd.clone() },
         OptimizerConfig { nesterov: true, ..sgd.clone() },
         sgd,
@@ -97,8 +122,14 @@ fn a_run_on_a_gpu_resumes_exactly_and_its_checkpoint_is_read_on_the_host() {
     let rest = run(&fixture, &whole, &Around { resume: true, ..kept }).unwrap();
     assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
     let config = crate::InferConfig { checkpoint, ..Default::default() };
-    let summary = crate::infer(&fixture.dataset, &config, u64::MAX, None, &gsplit_store::NoProgress).unwrap();
-    let valid = summary.scores.iter().find(|(split, _)| *split == Split::Valid).and_then(|(_, score)| *score).unwrap();
+    let summary =
+        crate::infer(&fixture.dataset, &config, u64::MAX, None, &gsplit_store::NoProgress).unwrap();
+    let valid = summary
+        .scores
+        .iter()
+        .find(|(split, _)| *split == Split::Valid)
+        .and_then(|(_, score)| *score)
+        .unwrap();
     let last = straight.epochs.last().and_then(|report| report.valid).unwrap();
     assert!((valid - last).abs() <= 0.05, "{valid} on the host, {last} on the GPU");
 }
@@ -111,19 +142,26 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     for (parallelism, ranks, rows) in
         [(Parallelism::Split, 2, 40), (Parallelism::Data, 2, 60), (Parallelism::Single, 1, 1000)]
     {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.run.eval_every = 0);
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+            config.run.eval_every = 0
+        });
         let [without, with] = [None, Some(rows * 24)].map(|cache| {
             let placement = cache.map_or(Some(RowPlacement::Host), |_| None);
-            let options = Around { places: emulated(0), cache, placement, prefetch: 1, ..Around::default() };
+            let options =
+                Around { places: emulated(0), cache, placement, prefetch: 1, ..Around::default() };
             run(&fixture, &config, &options).unwrap()
         });
         assert_eq!(losses(&with), losses(&without), "{parallelism}");
         for (with, without) in with.epochs.iter().zip(&without.epochs) {
-            assert_eq!((with.work.rows_loaded, without.work.rows_cached), (without.work.rows_loaded, 0));
+            assert_eq!(
+                (with.work.rows_loaded, without.work.rows_cached),
+                (without.work.rows_loaded, 0)
+            );
             match rows {
                 1000 => assert_eq!(with.work.rows_cached, with.work.rows_loaded),
                 _ => assert!(
-                    with.work.rows_cached > with.work.rows_loaded / 10 && with.work.rows_cached < with.work.rows_loaded
+                    with.work.rows_cached > with.work.rows_loaded / 10
+                        && with.work.rows_cached < with.work.rows_loaded
                 ),
             }
         }
@@ -136,7 +174,8 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     assert!(tiny.contains("no row of 24"), "{tiny}");
 }
 
-/// Under split, with rows that the GPU gathers: covers every kind of memory that a mini-batch has there.
+/// Under split, with rows that the GPU gathers: covers every kind of memory that a mini-batch has
+/// there.
 #[test]
 fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let fixture = dataset(51, 200, 5);
@@ -153,11 +192,16 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let pinned = open_gpu_table(&job.features, Some(gpu)).unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::with_gpu_table(&job.features, &place, &pinned, 0).unwrap();
-        let (step, mut sampler) =
-            (Step { seed: 3, epoch: 1, step: 0 }, topology.sampler(&job, &place, comm.rank()).unwrap());
+        let (step, mut sampler) = (
+            Step { seed: 3, epoch: 1, step: 0 },
+            topology.sampler(&job, &place, comm.rank()).unwrap(),
+        );
         let (seeds, _) = job.batch(&job.train[..50], step, comm).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, comm).unwrap();
-        let batch = load(&source, sampled, &Input::training(&config.model, step), true, false, comm).unwrap();
+        let sampled =
+            sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, comm).unwrap();
+        let batch =
+            load(&source, sampled, &Input::training(&config.model, step), true, false, comm)
+                .unwrap();
         let side = batch.sampled.on_gpu.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = counts(&side).taken;
@@ -195,16 +239,24 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         let mut sampler = topology.sampler(&job, &place, 0).unwrap();
         let step = Step { seed: 3, epoch: 1, step: 0 };
         let (seeds, _) = job.batch(&job.train, step, &Solo).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, &Solo).unwrap();
+        let sampled =
+            sample(&mut sampler, seeds, &config.data.fanouts, step, &job.frontiers, &Solo).unwrap();
         let input = Input::training(&config.model, step);
         let vertices = sampled.input.on_host().unwrap().to_vec();
-        assert!(vertices.len() * job.features.dim() * 4 > 2 << 20, "more than is staged without a wait");
-        let expected = to_rows(&FeatureSource::new(&job.features, &Place::host()).rows(&vertices, &input, 0).unwrap());
+        assert!(
+            vertices.len() * job.features.dim() * 4 > 2 << 20,
+            "more than is staged without a wait"
+        );
+        let expected = to_rows(
+            &FeatureSource::new(&job.features, &Place::host()).rows(&vertices, &input, 0).unwrap(),
+        );
         let before = counts(gpu);
         let batch = load(&source, sampled, &input, true, false, &Solo).unwrap();
         hand_over(&batch, place.gpu()).unwrap();
         assert_eq!(counts(gpu), before, "the stream that computes does nothing for it");
-        let InputRows::Gathered(rows) = batch.input_rows else { panic!("they were not brought ahead") };
+        let InputRows::Gathered(rows) = batch.input_rows else {
+            panic!("they were not brought ahead")
+        };
         let rows = rows.tensor(place.device(), job.features.dim()).unwrap();
         assert_eq!(to_rows(&rows).unwrap(), expected.unwrap());
     }
@@ -224,12 +276,15 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         (ModelKind::Gcn, Parallelism::Data, 2, TaskKind::Link, NormKind::None),
     ]) {
         let config = changed(&config(kind, parallelism, ranks), |config| {
-            (config.data.task.kind, config.model.norm, config.data.batch_size) = (Some(task), Some(norm), 50);
-            (config.run.epochs, config.run.eval_every, config.data.fanouts) = (1, 0, "4,all,2".parse().unwrap());
+            (config.data.task.kind, config.model.norm, config.data.batch_size) =
+                (Some(task), Some(norm), 50);
+            (config.run.epochs, config.run.eval_every, config.data.fanouts) =
+                (1, 0, "4,all,2".parse().unwrap());
         });
         let fixture = if task == TaskKind::Link { &linked } else { &fixture };
         let run = |topology, prefetch| {
-            let options = Around { topology, prefetch, places: emulated(order % 4), ..Around::default() };
+            let options =
+                Around { topology, prefetch, places: emulated(order % 4), ..Around::default() };
             let summary = run(fixture, &config, &options).unwrap();
             assert_eq!(summary.topology, topology);
             let counts: Vec<_> = summary
@@ -241,9 +296,15 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         };
         let host = run(TopologyStorage::Host, 0);
         let of_split = (parallelism == Parallelism::Split).then_some((TopologyStorage::Part, 2));
-        let everywhere = [(TopologyStorage::Device, 0), (TopologyStorage::Device, 3), (TopologyStorage::Pinned, 1)];
+        let everywhere = [
+            (TopologyStorage::Device, 0),
+            (TopologyStorage::Device, 3),
+            (TopologyStorage::Pinned, 1),
+        ];
         // Every second storage for one run, the others for the next.
-        for (topology, prefetch) in everywhere.into_iter().chain(of_split).skip(order as usize % 2).step_by(2) {
+        for (topology, prefetch) in
+            everywhere.into_iter().chain(of_split).skip(order as usize % 2).step_by(2)
+        {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
             assert_eq!(run(topology, prefetch), host, "{what}");
         }
@@ -258,7 +319,8 @@ fn the_graph_goes_where_there_is_room() {
     });
     let choose = |options: Around| {
         let notes = Notes::default();
-        let summary = train(&fixture.dataset, &quick, &options, &notes, &|_| {}).map_err(|error| error.to_string());
+        let summary = train(&fixture.dataset, &quick, &options, &notes, &|_| {})
+            .map_err(|error| error.to_string());
         (summary.map(|summary| summary.topology), notes.lines().join("; "))
     };
     let device = Around { places: emulated(0), ..Around::default() };
@@ -267,14 +329,22 @@ fn the_graph_goes_where_there_is_room() {
     assert!(notes.contains("GPUs sample, from the graph in their memory"), "{notes}");
     let (chosen, _) = choose(Around { topology: TopologyStorage::Host, ..device });
     assert_eq!(chosen, Ok(TopologyStorage::Host));
-    let (chosen, _) =
-        choose(Around { topology: TopologyStorage::Part, ..Around { places: emulated(0), ..Around::default() } });
+    let (chosen, _) = choose(Around {
+        topology: TopologyStorage::Part,
+        ..Around { places: emulated(0), ..Around::default() }
+    });
     let line = chosen.unwrap_err();
-    assert!(line.contains("--topology part is for --parallelism split") && line.contains("auto"), "{line}");
+    assert!(
+        line.contains("--topology part is for --parallelism split") && line.contains("auto"),
+        "{line}"
+    );
     for topology in [TopologyStorage::Device, TopologyStorage::Part, TopologyStorage::Pinned] {
         let (refused, _) = choose(Around { topology, ..Around::default() });
         let message = refused.unwrap_err();
-        assert!(message.contains("is for --device cuda") && message.contains("--topology"), "{message}");
+        assert!(
+            message.contains("is for --device cuda") && message.contains("--topology"),
+            "{message}"
+        );
     }
     assert_eq!(choose(Around::default()).0, Ok(TopologyStorage::Host));
 }
@@ -282,8 +352,9 @@ fn the_graph_goes_where_there_is_room() {
 #[test]
 fn gpus_that_are_not_there_are_refused_with_what_to_do() {
     let fixture = dataset(46, 60, 3);
-    let cuda =
-        changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.system.device = crate::Device::Cuda);
+    let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
+        config.system.device = crate::Device::Cuda
+    });
     let message = |config: &Config, gpus: Option<&str>| {
         let options = Around { gpus: gpus.map(|list| list.parse().unwrap()), ..Around::default() };
         run(&fixture, config, &options).unwrap_err().to_string()

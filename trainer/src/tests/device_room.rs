@@ -1,9 +1,12 @@
-//! Emulated GPUs of little memory: the storage of graph and feature rows changes, the numbers do not.
+//! Emulated GPUs of little memory: the storage of graph and feature rows changes, the numbers do
+//! not.
 
 use gsplit_gpu_sim::Emulation;
 use gsplit_store::{Dataset, FeatureDtype, NoProgress, Notes};
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, emulation, store_partition, stored_as};
+use super::fixture::{
+    Cut, Fixture, changed, config, dataset, emulation, store_partition, stored_as,
+};
 use super::runs::losses;
 use crate::config::{Config, ModelKind, Parallelism};
 use crate::job::{Artifacts, Job};
@@ -27,7 +30,10 @@ fn quick(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> Config {
 }
 
 fn on(bytes: u64) -> Around {
-    Around { places: emulation(Emulation { order: 1, bytes: Some(bytes), apart: false }), ..Around::default() }
+    Around {
+        places: emulation(Emulation { order: 1, bytes: Some(bytes), apart: false }),
+        ..Around::default()
+    }
 }
 
 /// The memory of GPUs on which mini-batches leave at least `left` bytes to each rank.
@@ -46,9 +52,14 @@ pub fn leaving(left: u64, dataset: &Dataset, config: &Config) -> Around {
     on((taken + left) * 20 / 19 + 20)
 }
 
-fn run(dataset: &Dataset, config: &Config, options: &Around) -> Result<(Summary, Vec<String>), String> {
+fn run(
+    dataset: &Dataset,
+    config: &Config,
+    options: &Around,
+) -> Result<(Summary, Vec<String>), String> {
     let notes = Notes::default();
-    let summary = train(dataset, config, options, &notes, &|_| {}).map_err(|error| error.to_string())?;
+    let summary =
+        train(dataset, config, options, &notes, &|_| {}).map_err(|error| error.to_string())?;
     Ok((summary, notes.lines()))
 }
 
@@ -95,8 +106,10 @@ fn a_cache_has_what_the_graph_leaves() {
         let sum = |rows: &[usize]| rows.iter().sum::<usize>();
         assert!(sum(&all) > sum(&some) && sum(&some) > 0, "{all:?}, {some:?}");
         if parallelism == Parallelism::Data {
-            let graph = (8 * (dataset.num_vertices() + 1) + 4 * dataset.topology().num_edges()) as u64;
-            let (beside_graph, fewer) = cached(TopologyStorage::Device, &leaving(graph + 3_000, dataset, &config));
+            let graph =
+                (8 * (dataset.num_vertices() + 1) + 4 * dataset.topology().num_edges()) as u64;
+            let (beside_graph, fewer) =
+                cached(TopologyStorage::Device, &leaving(graph + 3_000, dataset, &config));
             assert_eq!(expected, beside_graph);
             assert!(sum(&some) > sum(&fewer) && sum(&fewer) > 0, "{some:?}, {fewer:?}");
         }
@@ -112,14 +125,21 @@ fn rows_have_what_is_left_without_being_asked_to() {
     for parallelism in [Parallelism::Data, Parallelism::Split] {
         let config = quick(ModelKind::Sage, parallelism, 2);
         let on_host = |options| Around { topology: TopologyStorage::Host, ..options };
-        let by_default = run(dataset, &config, &on_host(leaving(60_000, dataset, &config))).unwrap();
+        let by_default =
+            run(dataset, &config, &on_host(leaving(60_000, dataset, &config))).unwrap();
         let placement = Some(RowPlacement::usual(&config));
         let asked = Around { placement, ..on_host(leaving(60_000, dataset, &config)) };
         let (asked, (kept, notes)) = (run(dataset, &config, &asked).unwrap().0, by_default);
         assert_eq!((&kept.cache, losses(&kept)), (&asked.cache, losses(&asked)), "{parallelism}");
-        assert!(kept.cache.is_some_and(|cache| cache.rows.iter().all(|&rows| 0 < rows && rows < 300)), "{notes:?}");
+        assert!(
+            kept.cache.is_some_and(|cache| cache.rows.iter().all(|&rows| 0 < rows && rows < 300)),
+            "{notes:?}"
+        );
         let (none, _) = run(dataset, &config, &on_host(leaving(0, dataset, &config))).unwrap();
-        assert!(none.cache.is_none_or(|cache| cache.rows.iter().sum::<usize>() < 10), "{parallelism}");
+        assert!(
+            none.cache.is_none_or(|cache| cache.rows.iter().sum::<usize>() < 10),
+            "{parallelism}"
+        );
     }
 }
 
@@ -128,9 +148,11 @@ fn what_does_not_fit_is_said() {
     let fixture = large();
     let config = quick(ModelKind::Sage, Parallelism::Split, 2);
     for topology in [TopologyStorage::Device, TopologyStorage::Part] {
-        let line = run(&fixture.dataset, &config, &Around { topology, ..on(100 << 10) }).unwrap_err();
+        let line =
+            run(&fixture.dataset, &config, &Around { topology, ..on(100 << 10) }).unwrap_err();
         assert!(
-            line.starts_with(&format!("--topology {topology}: the graph takes")) && line.contains("auto"),
+            line.starts_with(&format!("--topology {topology}: the graph takes"))
+                && line.contains("auto"),
             "{line}"
         );
     }

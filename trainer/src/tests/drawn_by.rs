@@ -1,4 +1,5 @@
-//! Draws by weight: edges of weight 0 do not belong to the graph, in training, evaluation and inference.
+//! Draws by weight: edges of weight 0 do not belong to the graph, in training, evaluation and
+//! inference.
 
 use gsplit_store::{Dataset, NoProgress, Split};
 
@@ -19,7 +20,8 @@ fn without_zeros(old: &Dataset) -> Fixture {
     assert!(lists.concat().len() < topology.indices().len());
     on_graph(&lists, |writer| {
         let table = old.features().unwrap();
-        let (vertices, mut rows) = (Vec::from_iter(0..lists.len() as u32), vec![0f32; lists.len() * table.dim()]);
+        let (vertices, mut rows) =
+            (Vec::from_iter(0..lists.len() as u32), vec![0f32; lists.len() * table.dim()]);
         crate::operator::gather_features(&table, &vertices, &mut rows).unwrap();
         add_features(writer, table.dim(), &rows);
         writer.add_labels(&old.labels().unwrap()).unwrap();
@@ -47,17 +49,27 @@ fn differential_edges_of_weight_0_are_as_if_they_were_not() {
         let kind = drawn.model.kind;
         let (loss, gradient) = run(&fixture.dataset, &drawn, batch);
         let (expected, of_others) = run(&others.dataset, &plain, batch);
-        assert!((loss - expected).abs() <= 1e-5 * expected, "{kind:?}: loss {loss}, not {expected}");
+        assert!(
+            (loss - expected).abs() <= 1e-5 * expected,
+            "{kind:?}: loss {loss}, not {expected}"
+        );
         assert!(distance(&gradient, &of_others) <= 1e-5, "{kind:?}");
         let whole = run(&fixture.dataset, &plain, batch);
-        assert!((whole.0 - expected).abs() > 1e-5 * expected, "{kind:?}: edges of weight 0 make no difference");
+        assert!(
+            (whole.0 - expected).abs() > 1e-5 * expected,
+            "{kind:?}: edges of weight 0 make no difference"
+        );
 
         let trained = |of: &Fixture, config: &Config| {
             let (checkpoint, summary) = runs::trained(of, config);
             let config = InferConfig { checkpoint, ..InferConfig::default() };
             let scores = infer(&of.dataset, &config, 1 << 30, None, &NoProgress).unwrap().scores;
             let last = summary.epochs.last().unwrap();
-            assert_eq!([last.valid, last.test], [scores[1].1, scores[2].1], "{kind:?}: evaluation and inference");
+            assert_eq!(
+                [last.valid, last.test],
+                [scores[1].1, scores[2].1],
+                "{kind:?}: evaluation and inference"
+            );
             scores
         };
         assert_eq!(trained(&fixture, &drawn), trained(&others, &plain), "{kind:?}");
@@ -73,7 +85,10 @@ fn attention_over_draws_by_weight_is_refused_on_gpus() {
             Ok(()) => assert!(!attends),
             Err(error) => {
                 let line = error.to_string();
-                assert!(attends && line.contains("--draw-by weight") && line.contains("--device cpu"), "{line}");
+                assert!(
+                    attends && line.contains("--draw-by weight") && line.contains("--device cpu"),
+                    "{line}"
+                );
             }
         }
     }

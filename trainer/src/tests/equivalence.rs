@@ -10,15 +10,16 @@ use gsplit_store::{Dataset, LinkNegatives, NoProgress, columns_of};
 use super::cases::cases;
 use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
-    CLASSES, Cut, Fixture, changed, config, dataset, models, numbers, on_groups, on_ranks, several_labels,
-    store_partition,
+    CLASSES, Cut, Fixture, changed, config, dataset, models, numbers, on_groups, on_ranks,
+    several_labels, store_partition,
 };
 use super::own_links::with_links;
 use super::two_kinds::ratings;
 use crate::batch::{Preparation, prepare};
 use crate::config::TopologyStorage;
 use crate::config::{
-    ClassWeights, Config, Device, NormKind, NumberLoss, Parallelism, ScorerKind, TaskConfig, TaskKind,
+    ClassWeights, Config, Device, NormKind, NumberLoss, Parallelism, ScorerKind, TaskConfig,
+    TaskKind,
 };
 use crate::infer::{Room, Team};
 use crate::job::{Artifacts, Job};
@@ -51,21 +52,29 @@ pub fn loss_and_gradient(
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
     let slice = match config.system.parallelism.slices_columns() {
-        true => job.features.columns(columns_of(job.features.dim(), comm.group.rank(), comm.group.size())),
+        true => job.features.columns(columns_of(
+            job.features.dim(),
+            comm.group.rank(),
+            comm.group.size(),
+        )),
         false => job.features.clone(),
     };
     let source = FeatureSource::new(&slice, place);
     let with = Preparation { job, source: &source, comm: comm.group };
     let prepared = prepare(with, &mut sampler, step, batch).unwrap();
-    let launched = train_step(&model, &mut optimizer, prepared, job.graph, config.model.dropout, comm).unwrap();
+    let launched =
+        train_step(&model, &mut optimizer, prepared, job.graph, config.model.dropout, comm)
+            .unwrap();
     let report = launched.finish().unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
-    let gradient = to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
+    let gradient =
+        to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
     (report.loss, gradient)
 }
 
-/// [`loss_and_gradient`] with ranks at `place` and the graph in `topology`. All ranks agree, to the bit.
+/// [`loss_and_gradient`] with ranks at `place` and the graph in `topology`. All ranks agree, to the
+/// bit.
 pub fn run_at(
     (place, topology): (&Place, TopologyStorage),
     dataset: &Dataset,
@@ -103,8 +112,12 @@ pub fn distance(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// Columns of the edges that a case sums by and draws by.
-const EDGES: [[Option<&str>; 2]; 4] =
-    [[None, None], [Some("weight"), None], [None, Some("weight")], [Some("weight"), Some("weight")]];
+const EDGES: [[Option<&str>; 2]; 4] = [
+    [None, None],
+    [Some("weight"), None],
+    [None, Some("weight")],
+    [Some("weight"), Some("weight")],
+];
 /// Parallelism, and the number of split layers under split.
 const SHARED: [(Parallelism, Option<usize>); 8] = [
     (Parallelism::Single, None),
@@ -117,7 +130,8 @@ const SHARED: [(Parallelism, Option<usize>); 8] = [
     (Parallelism::Split, Some(3)),
 ];
 /// Number of groups, and of ranks per group.
-const RANKS: [(usize, usize); 9] = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 8), (2, 2), (4, 2), (3, 1), (2, 4)];
+const RANKS: [(usize, usize); 9] =
+    [(1, 1), (1, 2), (1, 3), (1, 4), (1, 8), (2, 2), (4, 2), (3, 1), (2, 4)];
 /// Sizes of a mini-batch: with 2 seeds most ranks have none.
 const SEEDS: [usize; 2] = [30, 2];
 /// Storages of the graph, for ranks on GPUs.
@@ -148,9 +162,11 @@ fn loss_and_gradients_are_equal_however_the_work_is_shared_in_the_last_third_of_
 /// Datasets and tasks, with every kind of loss.
 fn tasks() -> Vec<(Fixture, TaskConfig)> {
     let default = TaskConfig::default;
-    let regression = |loss| TaskConfig { kind: Some(TaskKind::Regression), loss: Some(loss), ..default() };
+    let regression =
+        |loss| TaskConfig { kind: Some(TaskKind::Regression), loss: Some(loss), ..default() };
     let weighted = |weights| TaskConfig { class_weights: Some(weights), ..default() };
-    let link = |scorer| TaskConfig { kind: Some(TaskKind::Link), scorer, negatives: 3, ..default() };
+    let link =
+        |scorer| TaskConfig { kind: Some(TaskKind::Link), scorer, negatives: 3, ..default() };
     vec![
         (dataset(11, 200, 6), default()),
         (several_labels(14, 200, 6), default()),
@@ -165,17 +181,21 @@ fn tasks() -> Vec<(Fixture, TaskConfig)> {
     ]
 }
 
-/// Tries every third case of a covering array. Its factors are the task, the model, the columns of weights, the parallelism, the number
-/// of groups and ranks, the cut, the size of the mini-batch, activation checkpointing, and the place of the ranks and of the graph.
+/// Tries every third case of a covering array. Its factors are the task, the model, the columns of
+/// weights, the parallelism, the number of groups and ranks, the cut, the size of the mini-batch,
+/// activation checkpointing, and the place of the ranks and of the graph.
 fn loss_and_gradients_are_equal(third: usize) {
     let (tasks, models) = (tasks(), models());
     let config_of = |case: &[usize]| {
-        let &[task, model, edges, shared, ranks, cut, _, checkpointing, _] = case else { unreachable!() };
+        let &[task, model, edges, shared, ranks, cut, _, checkpointing, _] = case else {
+            unreachable!()
+        };
         let ((parallelism, split_layers), (groups, ranks)) = (SHARED[shared], RANKS[ranks]);
         changed(&config(models[model].kind, parallelism, groups * ranks), |config| {
             (config.model, config.data.task) = (models[model].clone(), tasks[task].1.clone());
             config.model.checkpoint_activations = checkpointing == 1;
-            [config.data.edge_weights, config.data.draw_by] = EDGES[edges].map(|name| name.map(String::from));
+            [config.data.edge_weights, config.data.draw_by] =
+                EDGES[edges].map(|name| name.map(String::from));
             (config.system.groups, config.system.split_layers) = (groups, split_layers);
             config.system.partition = parallelism.needs_map().then(|| Cut::ALL[cut].key(ranks));
             // With the usual seed all of GIN's few hidden values are zero here.
@@ -196,7 +216,8 @@ fn loss_and_gradients_are_equal(third: usize) {
             && (edges == 0 || tasks[task].0.dataset.edge_weights("weight").is_ok())
             && changed(&config_of(case), |config| config.system.device = device).check().is_ok()
     };
-    let sizes = [EDGES.len(), SHARED.len(), RANKS.len(), Cut::ALL.len(), SEEDS.len(), 2, ON_GPUS.len()];
+    let sizes =
+        [EDGES.len(), SHARED.len(), RANKS.len(), Cut::ALL.len(), SEEDS.len(), 2, ON_GPUS.len()];
     let levels = [&[tasks.len(), models.len()], &sizes[..]].concat();
     // Loss and gradient of one rank, by task, model, columns and size.
     let mut alone = BTreeMap::new();
@@ -208,7 +229,8 @@ fn loss_and_gradients_are_equal(third: usize) {
         }
         let batch = &items(dataset, &config)[..SEEDS[size]];
         let mut of_one = |edges: usize| {
-            let one = || run(dataset, &config_of(&[task, model, edges, 0, 0, 0, size, 0, 0]), batch);
+            let one =
+                || run(dataset, &config_of(&[task, model, edges, 0, 0, 0, size, 0, 0]), batch);
             alone.entry((task, model, edges, size)).or_insert_with(one).clone()
         };
         let (loss, gradient) = of_one(edges);
@@ -223,10 +245,16 @@ fn loss_and_gradients_are_equal(third: usize) {
             None => run(dataset, &config, batch),
         };
         if config.system.parallelism == Parallelism::Single && ON_GPUS[place].is_none() {
-            assert!((other_loss, &other_gradient) == (loss, &gradient), "{what}: checkpointing changes nothing");
+            assert!(
+                (other_loss, &other_gradient) == (loss, &gradient),
+                "{what}: checkpointing changes nothing"
+            );
         }
         let off = distance(&other_gradient, &gradient);
-        assert!((loss - other_loss).abs() <= 1e-5 * loss, "{what}: loss {other_loss}, expected {loss}");
+        assert!(
+            (loss - other_loss).abs() <= 1e-5 * loss,
+            "{what}: loss {other_loss}, expected {loss}"
+        );
         // The gradient of a batch norm over few rows is a small difference of large numbers.
         let most = match config.model.norm {
             Some(NormKind::Batch) if SEEDS[size] == 2 => 1e-3,
@@ -252,7 +280,8 @@ pub fn sampled_logits(
 ) -> Vec<f32> {
     let (solo, place): (&dyn Communicator, _) = (&Solo, Place::host());
     let mine = job.batch(seeds, step, solo).unwrap().0;
-    let sampled = sample(sampler, mine, &job.config.data.fanouts, step, &job.frontiers, solo).unwrap();
+    let sampled =
+        sample(sampler, mine, &job.config.data.fanouts, step, &job.frontiers, solo).unwrap();
     let input = match dropout {
         Some(_) => Input::training(&job.config.model, step),
         None => Input::new(&job.config.model),
@@ -260,7 +289,10 @@ pub fn sampled_logits(
     let source = FeatureSource::new(&job.features, &place);
     let loaded = load(&source, sampled, &input, false, false, solo).unwrap();
     let mut clock = Clock::start(solo.into(), Traffic::default());
-    to_rows(forward(model, loaded, None, job.graph, dropout, solo.into(), &mut clock).unwrap().logits()).unwrap()
+    to_rows(
+        forward(model, loaded, None, job.graph, dropout, solo.into(), &mut clock).unwrap().logits(),
+    )
+    .unwrap()
 }
 
 /// The logits of all vertices, layer by layer.
@@ -274,7 +306,10 @@ pub fn all_logits(job: &Job<'_>, model: &Model) -> Vec<f32> {
 #[test]
 fn oracle_inference_is_forward_with_all_neighbours() {
     let fixture = dataset(13, 300, 6);
-    let weighted = models().into_iter().filter(|model| model.kind.sums_sources()).map(|model| (model, Some("weight")));
+    let weighted = models()
+        .into_iter()
+        .filter(|model| model.kind.sums_sources())
+        .map(|model| (model, Some("weight")));
     for (model, edge_weights) in models().into_iter().map(|model| (model, None)).chain(weighted) {
         let config = changed(&config(model.kind, Parallelism::Single, 1), |config| {
             config.data.fanouts = "all,all,all".parse().unwrap();
@@ -301,12 +336,14 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let logits = all_logits(&job, &model);
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let forward = pass(&seeds, None);
-        let rows = seeds.iter().flat_map(|&v| &logits[v as usize * CLASSES..(v as usize + 1) * CLASSES]);
+        let rows =
+            seeds.iter().flat_map(|&v| &logits[v as usize * CLASSES..(v as usize + 1) * CLASSES]);
         let inferred: Vec<f32> = rows.copied().collect();
         let off = distance(&forward, &inferred);
         assert!(off < 1e-5, "{:?}: off by {off}", config.model);
         assert!(trained.iter().all(|value| value.is_finite()));
-        // The only difference is dropout of attention, which is drawn by seed, epoch and step, and only in training.
+        // The only difference is dropout of attention, which is drawn by seed, epoch and step, and
+        // only in training.
         let drawn = |(seed, epoch, step)| {
             let step = Step { seed, epoch, step };
             pass(&seeds, Some(DropoutKey { probability: 0.0, step }))
@@ -314,7 +351,12 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let once = drawn((1, 1, 1));
         assert_eq!(once, drawn((1, 1, 1)));
         for other in [(2, 1, 1), (1, 2, 1), (1, 1, 2)] {
-            assert_eq!(drawn(other) == once, config.model.attention_dropout == 0.0, "{:?}", config.model);
+            assert_eq!(
+                drawn(other) == once,
+                config.model.attention_dropout == 0.0,
+                "{:?}",
+                config.model
+            );
         }
     }
 }
@@ -322,14 +364,21 @@ fn oracle_inference_is_forward_with_all_neighbours() {
 #[test]
 fn every_rank_starts_from_the_same_parameters() {
     for model in models() {
-        let config = changed(&config(model.kind, Parallelism::Data, 3), |config| config.model = model.clone());
+        let config = changed(&config(model.kind, Parallelism::Data, 3), |config| {
+            config.model = model.clone()
+        });
         let state = |model: &Model| -> Vec<(String, Vec<f32>)> {
-            model.parameters().state().map(|(name, tensor)| (name.to_string(), to_rows(tensor).unwrap())).collect()
+            model
+                .parameters()
+                .state()
+                .map(|(name, tensor)| (name.to_string(), to_rows(tensor).unwrap()))
+                .collect()
         };
         let mut ranks = on_ranks(3, |_| state(&Model::new(&config, 6, CLASSES)));
         let first = ranks.remove(0);
         assert!(ranks.iter().all(|other| *other == first), "{model:?}");
-        let names: std::collections::BTreeSet<&String> = first.iter().map(|(name, _)| name).collect();
+        let names: std::collections::BTreeSet<&String> =
+            first.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), first.len(), "{model:?}: a name for each");
         let other = state(&Model::new(&changed(&config, |config| config.run.seed = 4), 6, CLASSES));
         assert_ne!(other, first);

@@ -1,4 +1,5 @@
-//! Invariant 3: backward is the transpose of forward; and forward brings every row to the rank that needs it.
+//! Invariant 3: backward is the transpose of forward; and forward brings every row to the rank that
+//! needs it.
 
 use gsplit_gpu_sim::ByHost;
 use gsplit_kernels::{Communicator, DeviceOwners, Draws, Stream, StreamKey};
@@ -27,10 +28,12 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
 
 /// The shuffle of the vertices that this rank needs, by the owners in `part`.
 fn shuffled(comm: &dyn Communicator, seed: u64, part: &[u16]) -> Shuffled {
-    Exchange::shuffle(comm, &mixed_frontier(seed, comm.rank()), |v| part[v as usize] as usize).unwrap()
+    Exchange::shuffle(comm, &mixed_frontier(seed, comm.rank()), |v| part[v as usize] as usize)
+        .unwrap()
 }
 
-/// Rows that `exchange` appends to the rows `x` of the local frontier, of which `read` rows are read.
+/// Rows that `exchange` appends to the rows `x` of the local frontier, of which `read` rows are
+/// read.
 fn forward(exchange: &Exchange, comm: &dyn Communicator, x: &[f32], read: usize) -> Vec<f32> {
     let mut rows = [x, &vec![f32::NAN; read * DIM - x.len()]].concat();
     exchange.forward(comm, &mut rows, DIM).unwrap();
@@ -59,15 +62,29 @@ fn forward_brings_each_row_from_its_owner() {
             let mixed_frontier = mixed_frontier(5, comm.rank());
             let Shuffled { frontier, read, source, exchange } =
                 Exchange::shuffle(comm, &mixed_frontier, |v| part[v as usize] as usize).unwrap();
-            let [frontier, read, source] = [&frontier, &read, &source].map(|ids| ids.on_host().unwrap());
-            assert!(read.starts_with(frontier) && frontier.iter().all(|&v| part[v as usize] as usize == comm.rank()));
+            let [frontier, read, source] =
+                [&frontier, &read, &source].map(|ids| ids.on_host().unwrap());
+            assert!(
+                read.starts_with(frontier)
+                    && frontier.iter().all(|&v| part[v as usize] as usize == comm.rank())
+            );
             let found: Vec<u32> = source.iter().map(|&row| read[row as usize]).collect();
-            assert_eq!(found, mixed_frontier, "each vertex of the mixed frontier is read where it is said to be");
+            assert_eq!(
+                found, mixed_frontier,
+                "each vertex of the mixed frontier is read where it is said to be"
+            );
             let row = |v: &u32| (0..DIM).map(|column| value(5, *v, column)).collect::<Vec<_>>();
             let rows: Vec<f32> = frontier.iter().flat_map(row).collect();
             let expected: Vec<f32> = read.iter().flat_map(row).collect();
-            assert_eq!(forward(&exchange, comm, &rows, read.len()), expected, "{ranks} ranks, {cut:?}");
-            let foreign = mixed_frontier.iter().filter(|&&v| part[v as usize] as usize != comm.rank()).count();
+            assert_eq!(
+                forward(&exchange, comm, &rows, read.len()),
+                expected,
+                "{ranks} ranks, {cut:?}"
+            );
+            let foreign = mixed_frontier
+                .iter()
+                .filter(|&&v| part[v as usize] as usize != comm.rank())
+                .count();
             assert_eq!((exchange.rows_received(), read.len()), (foreign, frontier.len() + foreign));
         });
     }
@@ -75,20 +92,26 @@ fn forward_brings_each_row_from_its_owner() {
 
 #[test]
 fn backward_is_the_transpose_of_forward() {
-    for (seed, ranks, cut) in
-        (0..4).flat_map(|s| [1, 2, 3, 4, 8].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut))))
-    {
+    for (seed, ranks, cut) in (0..4).flat_map(|s| {
+        [1, 2, 3, 4, 8].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut)))
+    }) {
         let part = cut.assignment(N, ranks);
         let products = on_ranks(ranks, |comm| {
             let Shuffled { frontier, read, exchange, .. } = shuffled(comm, seed, &part);
             let (x, y) = (random(comm, seed, frontier.len(), 0), random(comm, seed, read.len(), 1));
-            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+            let dot = |a: &[f32], b: &[f32]| {
+                a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+            };
             let left = dot(&forward(&exchange, comm, &x, read.len()), &y);
             let right = dot(&x, &backward(&exchange, comm, &y, frontier.len()));
             (left, right)
         });
-        let (left, right) = products.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
-        assert!((left - right).abs() < 1e-5, "seed {seed}, {ranks} ranks, {cut:?}: {left} against {right}");
+        let (left, right) =
+            products.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        assert!(
+            (left - right).abs() < 1e-5,
+            "seed {seed}, {ranks} ranks, {cut:?}: {left} against {right}"
+        );
     }
 }
 
@@ -98,7 +121,8 @@ fn only_what_crosses_is_copied() {
     let part = Cut::Random.assignment(N, 3);
     on_ranks(3, |comm| {
         let Shuffled { frontier, read, exchange, .. } = shuffled(comm, 6, &part);
-        let (x, rows, room) = (random(comm, 6, frontier.len(), 0), frontier.len(), exchange.rows_received());
+        let (x, rows, room) =
+            (random(comm, 6, frontier.len(), 0), frontier.len(), exchange.rows_received());
         let expected = forward(&exchange, comm, &x, read.len());
         let host = Place::host();
         let move_rows = |room: usize| {
@@ -123,30 +147,41 @@ fn only_what_crosses_is_copied() {
 
 #[test]
 fn differential_rows_on_a_gpu_move_as_on_the_host() {
-    for (order, (ranks, cut)) in (0..).zip([2, 4].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut)))) {
+    for (order, (ranks, cut)) in
+        (0..).zip([2, 4].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))))
+    {
         let part = cut.assignment(N, ranks);
         let place = Place::under_test(order % 4);
         on_ranks(ranks, |comm| {
             let mixed_frontier = mixed_frontier(7, comm.rank());
-            let host = Exchange::shuffle(comm, &mixed_frontier, |v| part[v as usize] as usize).unwrap();
+            let host =
+                Exchange::shuffle(comm, &mixed_frontier, |v| part[v as usize] as usize).unwrap();
             let (rows, read) = (host.frontier.len(), host.read.len());
             let (x, y) = (random(comm, 7, rows, 0), random(comm, 7, read, 1));
-            let bring =
-                |rows: &Vec<f32>| place.bring(&from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap()).unwrap();
-            let expected = (forward(&host.exchange, comm, &x, read), backward(&host.exchange, comm, &y, rows));
+            let bring = |rows: &Vec<f32>| {
+                place.bring(&from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap()).unwrap()
+            };
+            let expected =
+                (forward(&host.exchange, comm, &x, read), backward(&host.exchange, comm, &y, rows));
             // The index of the host, and one that was made on the GPU.
             let gpu = place.gpu().unwrap();
-            let (vertices, owners) = (gpu.upload(&mixed_frontier).unwrap(), gpu.upload(&part).unwrap());
-            let shuffled = |owners| Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners).unwrap();
+            let (vertices, owners) =
+                (gpu.upload(&mixed_frontier).unwrap(), gpu.upload(&part).unwrap());
+            let shuffled =
+                |owners| Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners).unwrap();
             let on_gpu = shuffled(DeviceOwners::Map(owners.slice()));
             assert_same_index(&on_gpu, &host, &format!("{ranks} ranks, {cut:?}"));
             for exchange in [&host.exchange, &on_gpu.exchange] {
                 let forward = exchange.forward_at(&place, comm, Some(bring(&x)), DIM).unwrap();
                 let backward = exchange.backward_at(&place, comm, bring(&y), DIM).unwrap();
-                let [forward, backward] = [forward, backward].map(|rows| to_rows(&on_host(&rows).unwrap()).unwrap());
+                let [forward, backward] =
+                    [forward, backward].map(|rows| to_rows(&on_host(&rows).unwrap()).unwrap());
                 assert_eq!((forward, backward), expected, "{ranks} ranks, {cut:?}");
             }
-            let by_host = (forward(&on_gpu.exchange, comm, &x, read), backward(&on_gpu.exchange, comm, &y, rows));
+            let by_host = (
+                forward(&on_gpu.exchange, comm, &x, read),
+                backward(&on_gpu.exchange, comm, &y, rows),
+            );
             assert_eq!(by_host, expected, "{ranks} ranks, {cut:?}");
             let in_turn = Exchange::shuffle(comm, &mixed_frontier, |v| v as usize % ranks).unwrap();
             assert_same_index(&shuffled(DeviceOwners::InTurn), &in_turn, "in turn");
@@ -155,15 +190,19 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
 }
 
 fn assert_same_index(a: &Shuffled, b: &Shuffled, what: &str) {
-    let ids = |s: &Shuffled| [&s.frontier, &s.read, &s.source].map(|ids| ids.on_host().unwrap().to_vec());
+    let ids =
+        |s: &Shuffled| [&s.frontier, &s.read, &s.source].map(|ids| ids.on_host().unwrap().to_vec());
     assert_eq!(ids(a), ids(b), "{what}");
     assert_eq!(a.exchange.rows_received(), b.exchange.rows_received(), "{what}");
 }
 
-/// Rows of bf16 and f16 move as they are, in half the bytes; sums of their gradients equal the f32 sums, rounded once.
+/// Rows of bf16 and f16 move as they are, in half the bytes; sums of their gradients equal the f32
+/// sums, rounded once.
 #[test]
 fn differential_rounded_rows_move_as_those_of_f32() {
-    for (ranks, kind) in [2, 3].into_iter().flat_map(|ranks| [Kind::BFloat16, Kind::Half].map(|kind| (ranks, kind))) {
+    for (ranks, kind) in
+        [2, 3].into_iter().flat_map(|ranks| [Kind::BFloat16, Kind::Half].map(|kind| (ranks, kind)))
+    {
         let part = Cut::Random.assignment(N, ranks);
         let place = Place::under_test(ranks as u32);
         on_ranks(ranks, |comm| {

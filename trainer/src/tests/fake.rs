@@ -1,5 +1,5 @@
-//! Training on GPUs with the fake versions of torch's CUDA part and of CUDA: a test starts its own program again with
-//! them, and passes if that does.
+//! Training on GPUs with the fake versions of torch's CUDA part and of CUDA: a test starts its own
+//! program again with them, and passes if that does.
 
 use std::process::Command;
 
@@ -39,7 +39,10 @@ fn what_trains_on_gpus_trains_by_torch_and_the_driver() {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn all_that_trains_on_gpus_trains_by_torch_and_the_driver() {
-    tests_pass_by_torch_and_the_driver(&["device", "cuda", "gpu", "operator::", "exchange::", "narrow::"], 51);
+    tests_pass_by_torch_and_the_driver(
+        &["device", "cuda", "gpu", "operator::", "exchange::", "narrow::"],
+        51,
+    );
 }
 
 /// Runs the tests whose names contain one of `names`, at least `least` of them.
@@ -50,8 +53,12 @@ fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
     }
     program.args(names).args(["--skip", "fake::"]).env("GSPLIT_TEST_GPU", "1");
     let output = program.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    let passed = said
+        .lines()
+        .find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
     let enough = passed.is_some_and(|passed: usize| passed >= least);
     assert!(output.status.success() && enough, "{}\n{said}", output.status);
 }
@@ -59,8 +66,8 @@ fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
 /// The variable that names the test which a process was started for.
 const ALONE: &str = "GSPLIT_TEST_ALONE";
 
-/// True if this process shall run the body of `test` on such GPUs. Otherwise such a process is started, with
-/// `variables`, and has to pass.
+/// True if this process shall run the body of `test` on such GPUs. Otherwise such a process is
+/// started, with `variables`, and has to pass.
 fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     if let Ok(name) = std::env::var(ALONE) {
         return name == test;
@@ -70,25 +77,35 @@ fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
         eprintln!("skipped: {missing}");
         return false;
     }
-    program.args(["--exact", &format!("tests::fake::{test}")]).env(ALONE, test).envs(variables.iter().copied());
+    program
+        .args(["--exact", &format!("tests::fake::{test}")])
+        .env(ALONE, test)
+        .envs(variables.iter().copied());
     let output = program.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
     false
 }
 
-/// Kernels and torch each keep the memory that they free, and reuse memory that the other keeps. Copies from the host
-/// go through pinned memory.
+/// Kernels and torch each keep the memory that they free, and reuse memory that the other keeps.
+/// Copies from the host go through pinned memory.
 #[test]
 fn torch_finds_what_kernels_have_freed_and_they_what_it_has() {
     const MIB: usize = 1 << 20;
-    if !alone("torch_finds_what_kernels_have_freed_and_they_what_it_has", &[("FAKE_CUDA_MEMORY_MIB", "100")]) {
+    if !alone(
+        "torch_finds_what_kernels_have_freed_and_they_what_it_has",
+        &[("FAKE_CUDA_MEMORY_MIB", "100")],
+    ) {
         return;
     }
     let place = Place::open(0).unwrap();
     let gpu = place.gpu().unwrap();
-    let (rows, before) =
-        (from_rows((0..600_000).map(|i| i as f32).collect(), 3000, 200).unwrap(), happened("pageable"));
+    let (rows, before) = (
+        from_rows((0..600_000).map(|i| i as f32).collect(), 3000, 200).unwrap(),
+        happened("pageable"),
+    );
     let brought = place.bring(&rows.f_transpose(0, 1).unwrap()).unwrap();
     assert_eq!(happened("pageable"), before, "torch's own copies are");
     assert_eq!(to_rows(&brought.f_transpose(0, 1).unwrap()).unwrap(), to_rows(&rows).unwrap());
@@ -119,27 +136,37 @@ fn tensors_without_room_are_errors() {
     Optimizer::new(model.parameters(), &config, 10).unwrap();
 }
 
-/// Copies of a step go through pinned memory: torch makes none, and the driver makes all others in this way.
+/// Copies of a step go through pinned memory: torch makes none, and the driver makes all others in
+/// this way.
 #[test]
 fn no_step_copies_from_memory_that_is_not_pinned() {
     if !alone("no_step_copies_from_memory_that_is_not_pinned", &[]) {
         return;
     }
-    for (parallelism, ranks) in [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2)] {
+    for (parallelism, ranks) in
+        [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2)]
+    {
         let config = three_layers(ModelKind::Sage, parallelism, ranks, None);
         for prefetch in [0, 1] {
             let place = |_| Place::open(0).unwrap();
             let seen = one_step(&config, prefetch, place, |_| happened("by_torch"));
-            assert!(seen.iter().flatten().all(|[before, after]| before == after), "{parallelism}: {seen:?}");
+            assert!(
+                seen.iter().flatten().all(|[before, after]| before == after),
+                "{parallelism}: {seen:?}"
+            );
         }
     }
 }
 
-/// A stream gets the memory that another stream has freed only once the host has waited for that stream. Without waits,
-/// mini-batches that are made ahead on a separate stream take new memory at every step, until the GPU is full.
+/// A stream gets the memory that another stream has freed only once the host has waited for that
+/// stream. Without waits, mini-batches that are made ahead on a separate stream take new memory at
+/// every step, until the GPU is full.
 #[test]
 fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
-    if !alone("mini_batches_made_ahead_take_the_memory_of_earlier_ones", &[("GSPLIT_TEST_GPU", "1")]) {
+    if !alone(
+        "mini_batches_made_ahead_take_the_memory_of_earlier_ones",
+        &[("GSPLIT_TEST_GPU", "1")],
+    ) {
         return;
     }
     let fixture = build(97, 2000, 6, 128, false);
@@ -151,10 +178,14 @@ fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
         train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
         happened("most")
     });
-    assert!(alone < ahead && ahead < 3 * alone, "{alone} bytes, {ahead} with mini-batches made ahead");
+    assert!(
+        alone < ahead && ahead < 3 * alone,
+        "{alone} bytes, {ahead} with mini-batches made ahead"
+    );
 }
 
-/// The trial behaves like the run: the memory left goes to feature rows, and the run needs no more than the trial took.
+/// The trial behaves like the run: the memory left goes to feature rows, and the run needs no more
+/// than the trial took.
 #[test]
 fn what_a_trial_leaves_is_enough_for_the_run() {
     let gpu = [("GSPLIT_TEST_GPU", "1"), ("FAKE_CUDA_MEMORY_MIB", "24")];
@@ -180,8 +211,9 @@ fn products_round_to_tf32_where_torch_is_set_so() {
     const SETTING: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
     for variables in [&[][..], &[(SETTING, "1")]] {
         if alone("products_round_to_tf32_where_torch_is_set_so", variables) {
-            let config =
-                changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.system.device = Device::Cuda);
+            let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+                config.system.device = Device::Cuda
+            });
             places(&config, &Hooks::default()).unwrap();
             let is_set = std::env::var_os(SETTING).is_some();
             assert_eq!(number_types(&config).unwrap().contains("rounded to TF32"), is_set);

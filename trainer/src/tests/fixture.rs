@@ -9,14 +9,14 @@ use std::time::Duration;
 use gsplit_gpu_sim::Emulation;
 use gsplit_kernels::{Communicator, Counted, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
-    Balance, Baseline, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Progress,
-    Provenance, Size, Split,
+    Balance, Baseline, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap,
+    PartitionReport, Progress, Provenance, Size, Split,
 };
 use tempfile::TempDir;
 
 use crate::config::{
-    Config, Dtype, FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge, ModelConfig, ModelKind, NormKind,
-    Parallelism, Products, RowPlacement, TopologyStorage,
+    Config, Dtype, FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge, ModelConfig, ModelKind,
+    NormKind, Parallelism, Products, RowPlacement, TopologyStorage,
 };
 use crate::job::hooks::Hooks;
 use crate::model::OwnLayer;
@@ -42,7 +42,9 @@ impl Place {
     pub fn under_test(order: u32) -> Self {
         match std::env::var_os("GSPLIT_TEST_GPU") {
             None => Self::emulated(order),
-            Some(_) => Self::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
+            Some(_) => {
+                Self::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}"))
+            }
         }
     }
 }
@@ -79,13 +81,15 @@ pub struct Fixture {
     pub folder: TempDir,
 }
 
-/// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features, labels (some
-/// unlabelled) and splits, and an edge column `weight` with some zeros. The same seed gives the same graph.
+/// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features,
+/// labels (some unlabelled) and splits, and an edge column `weight` with some zeros. The same seed
+/// gives the same graph.
 pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, false)
 }
 
-/// Like [`dataset`], with numbers to learn: 40 plus 7 times the features' sum. Vertices without a class have none.
+/// Like [`dataset`], with numbers to learn: 40 plus 7 times the features' sum. Vertices without a
+/// class have none.
 pub fn numbers(seed: u64, n: u32, degree: u32) -> Fixture {
     build_as(FeatureDtype::F32, seed, n, degree, 6, Learnt::Numbers)
 }
@@ -113,7 +117,14 @@ enum Learnt {
     Numbers,
 }
 
-fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, learnt: Learnt) -> Fixture {
+fn build_as(
+    dtype: FeatureDtype,
+    seed: u64,
+    n: u32,
+    degree: u32,
+    dim: usize,
+    learnt: Learnt,
+) -> Fixture {
     let key = StreamKey::new(seed, Stream::Generate);
     let list = |v: u32| {
         let mut draws = Draws::new(&key, v);
@@ -129,23 +140,31 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, lea
         for v in 0..n {
             let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
             let label = draws.below(CLASSES as u32 + 1) as i32 - 1;
-            let row: Vec<f32> =
-                (0..dim as i32).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
+            let row: Vec<f32> = (0..dim as i32)
+                .map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 })
+                .collect();
             features.push_rows(&row).unwrap();
             labels.push(label);
             numbers.push(if label < 0 { f32::NAN } else { 40.0 + 7.0 * row.iter().sum::<f32>() });
         }
         writer.add_features(features, dtype, None).unwrap();
         let mut weight = writer.edge_column_writer("weight", "<f4", 1).unwrap();
-        let weights = (0..num_edges).map(|edge| Draws::new(&StreamKey { epoch: 2, ..key }, edge).below(9) as f32);
-        weight.push(&weights.flat_map(|weight| (weight / 4.0).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+        let weights = (0..num_edges)
+            .map(|edge| Draws::new(&StreamKey { epoch: 2, ..key }, edge).below(9) as f32);
+        weight
+            .push(&weights.flat_map(|weight| (weight / 4.0).to_le_bytes()).collect::<Vec<u8>>())
+            .unwrap();
         writer.add_edge_column("weight", weight).unwrap();
         labels[0] = CLASSES as i32 - 1;
         match learnt {
             Learnt::Numbers => writer.add_numeric_labels(&numbers).unwrap(),
             Learnt::Classes => {
                 writer.add_labels(&labels).unwrap();
-                writer.name_classes(&(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>()).unwrap();
+                writer
+                    .name_classes(
+                        &(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>(),
+                    )
+                    .unwrap();
             }
             Learnt::Several => {
                 // The class in the features, and class 8 for every third vertex; class 7 for none.
@@ -153,7 +172,11 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, lea
                     let of_features = if label >= 0 { 1 << label } else { 0u16 };
                     of_features | if v % 3 == 0 { 1 << 8 } else { 0 }
                 });
-                add_multi_labels(writer, SEVERAL_CLASSES as u32, &bits.flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+                add_multi_labels(
+                    writer,
+                    SEVERAL_CLASSES as u32,
+                    &bits.flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
+                );
             }
         }
         writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
@@ -170,7 +193,8 @@ pub fn on_graph(lists: &[Vec<u32>], add: impl FnOnce(&mut DatasetWriter)) -> Fix
     });
     let indptr: Vec<u64> = [0].into_iter().chain(ends).collect();
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &lists.concat()).unwrap();
+    let mut writer =
+        DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &lists.concat()).unwrap();
     add(&mut writer);
     Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
 }
@@ -189,8 +213,8 @@ pub fn add_multi_labels(writer: &mut DatasetWriter, classes: u32, rows: &[u8]) {
     writer.add_multi_labels(out).unwrap();
 }
 
-/// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its own, without labels or
-/// splits. Features indicate the community, with noise.
+/// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its
+/// own, without labels or splits. Features indicate the community, with noise.
 pub fn communities(n: u32, degree: u32) -> Fixture {
     const SIZE: u32 = 20;
     let key = StreamKey::new(5, Stream::Generate);
@@ -281,7 +305,9 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
     let assignment = cut.assignment(dataset.num_vertices(), parts);
     let mut order: Vec<u32> = (0..assignment.len() as u32).collect();
     order.sort_by_key(|&v| assignment[v as usize]);
-    let sizes = (0..parts).map(|part| assignment.iter().filter(|&&p| p as usize == part).count() as u64).collect();
+    let sizes = (0..parts)
+        .map(|part| assignment.iter().filter(|&&p| p as usize == part).count() as u64)
+        .collect();
     let config = PartitionConfig {
         parts: parts as u32,
         servers: servers as u32,
@@ -321,9 +347,11 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Confi
         (config.system.parallelism, config.system.ranks) = (parallelism, Some(ranks));
         (config.model.kind, config.model.hidden, config.model.dropout) = (model, 8, 0.4);
         config.model.heads = if model.attends() { 2 } else { 4 };
-        config.model.attention_dropout = if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 };
+        config.model.attention_dropout =
+            if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 };
         config.data.fanouts = "4,3,2".parse().unwrap();
-        (config.data.batch_size, config.run.epochs, config.run.seed, config.run.optimizer.lr) = (50, 2, 3, 0.01);
+        (config.data.batch_size, config.run.epochs, config.run.seed, config.run.optimizer.lr) =
+            (50, 2, 3, 0.01);
     })
 }
 
@@ -350,7 +378,10 @@ pub fn models() -> Vec<ModelConfig> {
             with(M::Resgcn, N::None, false, J::Max),
             with(M::Resgcn, N::Batch, false, J::Cat),
             ModelConfig { input_dropout: 0.3, ..base.clone() },
-            ModelConfig { normalise_features: FeatureNorm::Row, ..with(M::Gcn, N::None, true, J::None) },
+            ModelConfig {
+                normalise_features: FeatureNorm::Row,
+                ..with(M::Gcn, N::None, true, J::None)
+            },
             ModelConfig {
                 normalise_features: FeatureNorm::Row,
                 input_dropout: 0.6,
@@ -406,17 +437,32 @@ impl Around {
         let mut config = config.clone();
         let run = &mut config.run;
         (run.checkpoint, run.resume, run.init) = (around.checkpoint, around.resume, around.init);
-        (run.log, run.tensorboard, run.log_every) = (around.log, around.tensorboard, around.log_every);
+        (run.log, run.tensorboard, run.log_every) =
+            (around.log, around.tensorboard, around.log_every);
         run.trial = around.trial;
         run.timeout = around.timeout.map_or(run.timeout, |timeout| timeout.as_secs_f64());
         let system = &mut config.system;
         (system.threads, system.sample_threads) = (around.threads, around.sample_threads);
         (system.products, system.load_features) = (around.products, around.features);
-        (system.memory, system.cache) = (around.memory.map(Size::Bytes), around.cache.map(Size::Bytes));
-        (system.gpus, system.placement, system.presample) = (around.gpus, around.placement, around.presample);
+        (system.memory, system.cache) =
+            (around.memory.map(Size::Bytes), around.cache.map(Size::Bytes));
+        (system.gpus, system.placement, system.presample) =
+            (around.gpus, around.placement, around.presample);
         (system.topology, system.prefetch) = (around.topology, around.prefetch);
         let Self { process, places, layer, rows_kept, baseline, stop, abandon, .. } = self.clone();
-        (config, Hooks { process, places, layer, exact_phases: false, rows_kept, baseline, stop, abandon })
+        (
+            config,
+            Hooks {
+                process,
+                places,
+                layer,
+                exact_phases: false,
+                rows_kept,
+                baseline,
+                stop,
+                abandon,
+            },
+        )
     }
 }
 
@@ -440,12 +486,18 @@ pub fn assert_refused<T>(outcome: crate::Result<T>, words: &str) {
 }
 
 /// Runs `body` on each rank of `groups` equal groups and returns the results in rank order.
-pub fn on_groups<T: Send>(ranks: usize, groups: usize, body: impl Fn(Ranks<'_>) -> T + Sync) -> Vec<T> {
-    let ends = Threads::group(ranks).into_iter().zip(Threads::groups_within(groups, ranks / groups, None));
+pub fn on_groups<T: Send>(
+    ranks: usize,
+    groups: usize,
+    body: impl Fn(Ranks<'_>) -> T + Sync,
+) -> Vec<T> {
+    let ends =
+        Threads::group(ranks).into_iter().zip(Threads::groups_within(groups, ranks / groups, None));
     std::thread::scope(|scope| {
         let body = &body;
-        let start =
-            |(all, group)| scope.spawn(move || body(Ranks { all: &all as &Threads, group: &group as &Threads }));
+        let start = |(all, group)| {
+            scope.spawn(move || body(Ranks { all: &all as &Threads, group: &group as &Threads }))
+        };
         let handles: Vec<_> = ends.map(start).collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     })

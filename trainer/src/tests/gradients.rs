@@ -1,9 +1,10 @@
-//! Gradients of whole models against a reference in f64 written with torch's own operators, with values that are
-//! exactly zero: rows of zeros, vertices without in-edges, biases of 0, dropout of rows and of attention.
+//! Gradients of whole models against a reference in f64 written with torch's own operators, with
+//! values that are exactly zero: rows of zeros, vertices without in-edges, biases of 0, dropout of
+//! rows and of attention.
 //!
-//! Every kind of model, norm and kind of head, each with every dropout. (Activations that no model has are tested with
-//! the operators.) All neighbours are drawn, so the reference works on dense matrices. At a corner a derivative is the
-//! one of torch: ReLU's is 0 at 0.
+//! Every kind of model, norm and kind of head, each with every dropout. (Activations that no model
+//! has are tested with the operators.) All neighbours are drawn, so the reference works on dense
+//! matrices. At a corner a derivative is the one of torch: ReLU's is 0 at 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +17,14 @@ use super::cases::cases;
 use super::equivalence::run;
 use super::fixture::{CLASSES, Fixture, add_features, changed, config, on_graph};
 use crate::config::{
-    ClassWeights, Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, Parallelism, TaskConfig,
-    TaskKind,
+    ClassWeights, Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss,
+    Parallelism, TaskConfig, TaskKind,
 };
 use crate::model::Model;
 
 const N: usize = 36;
-/// Less than the number of classes, more than for numbers: S-GCN multiplies by its weights at the top or at the bottom.
+/// Less than the number of classes, more than for numbers: S-GCN multiplies by its weights at the
+/// top or at the bottom.
 const IN: usize = 3;
 const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
 const SEEDS: [u32; 12] = [0, 1, 2, 3, 5, 8, 13, 21, 30, 31, 34, 35];
@@ -31,7 +33,8 @@ const SEEDS: [u32; 12] = [0, 1, 2, 3, 5, 8, 13, 21, 30, 31, 34, 35];
 fn neighbours() -> Vec<Vec<u32>> {
     let of = |v: u32| {
         let mut draws = Draws::new(&StreamKey::new(12, Stream::Generate), v);
-        let mut list: Vec<u32> = (0..v % 5).map(|_| draws.below(N as u32)).filter(|&u| u != v).collect();
+        let mut list: Vec<u32> =
+            (0..v % 5).map(|_| draws.below(N as u32)).filter(|&u| u != v).collect();
         list.sort_unstable();
         list.dedup();
         list
@@ -73,7 +76,9 @@ impl Learnt {
         match self {
             Self::Classes => default,
             Self::Weighted => TaskConfig { class_weights: Some(weights), ..default },
-            Self::Number(loss) => TaskConfig { kind: Some(TaskKind::Regression), loss: Some(loss), ..default },
+            Self::Number(loss) => {
+                TaskConfig { kind: Some(TaskKind::Regression), loss: Some(loss), ..default }
+            }
         }
     }
 
@@ -89,8 +94,10 @@ impl Learnt {
         let Self::Number(loss) = self else {
             return logits.cross_entropy_loss(&classes, weights, Reduction::Mean, -1, 0.0);
         };
-        let known: Vec<usize> = (0..SEEDS.len()).filter(|&at| !number(SEEDS[at] as usize).is_nan()).collect();
-        let numbers: Vec<f64> = known.iter().map(|&at| f64::from(number(SEEDS[at] as usize))).collect();
+        let known: Vec<usize> =
+            (0..SEEDS.len()).filter(|&at| !number(SEEDS[at] as usize).is_nan()).collect();
+        let numbers: Vec<f64> =
+            known.iter().map(|&at| f64::from(number(SEEDS[at] as usize))).collect();
         let numbers = Tensor::from_slice(&numbers);
         let wanted = (&numbers - numbers.mean(None)) / numbers.std_dim(0, false, false);
         let known = Tensor::from_slice(&known.iter().map(|&at| at as i64).collect::<Vec<_>>());
@@ -106,7 +113,9 @@ fn dataset(learnt: Learnt) -> Fixture {
     on_graph(&neighbours(), |writer| {
         add_features(writer, IN, &features());
         match learnt {
-            Learnt::Number(_) => writer.add_numeric_labels(&(0..N).map(number).collect::<Vec<_>>()).unwrap(),
+            Learnt::Number(_) => {
+                writer.add_numeric_labels(&(0..N).map(number).collect::<Vec<_>>()).unwrap()
+            }
             _ => writer.add_labels(&(0..N).map(class).collect::<Vec<_>>()).unwrap(),
         }
         writer.add_split(Split::Train, SEEDS.to_vec()).unwrap();
@@ -125,8 +134,10 @@ pub struct InEdges {
 impl InEdges {
     /// The edges of the whole graph.
     fn all() -> Self {
-        let lists: Vec<Vec<_>> =
-            neighbours().into_iter().map(|list| list.into_iter().map(|u| (u as usize, 1.0)).collect()).collect();
+        let lists: Vec<Vec<_>> = neighbours()
+            .into_iter()
+            .map(|list| list.into_iter().map(|u| (u as usize, 1.0)).collect())
+            .collect();
         let in_graph: Vec<f64> = lists.iter().map(|list| list.len() as f64).collect();
         Self { lists, degrees: in_graph.iter().map(|count| count + 1.0).collect(), in_graph }
     }
@@ -177,9 +188,13 @@ impl Reference<'_> {
                 continue;
             }
             if config.residual {
-                sums += self.find(layer, "residual").map_or(rows.shallow_clone(), |weight| rows.matmul(weight));
+                sums += self
+                    .find(layer, "residual")
+                    .map_or(rows.shallow_clone(), |weight| rows.matmul(weight));
             }
-            sums = below.filter(|_| pre_activation).map_or(sums.shallow_clone(), |below| &sums + below);
+            sums = below
+                .filter(|_| pre_activation)
+                .map_or(sums.shallow_clone(), |below| &sums + below);
             below = Some(sums.shallow_clone());
             let normed = self.normed(layer, &sums);
             let active = if self.heads(layer).is_some() { normed.elu() } else { normed.relu() };
@@ -205,9 +220,13 @@ impl Reference<'_> {
     }
 
     fn layer(&self, layer: usize, x: &Tensor) -> Tensor {
-        let p = |name: &str| self.find(layer, name).unwrap_or_else(|| panic!("layer {layer} has no {name}"));
+        let p = |name: &str| {
+            self.find(layer, name).unwrap_or_else(|| panic!("layer {layer} has no {name}"))
+        };
         // Before a batch norm there is no bias.
-        let bias = |name: &str| self.find(layer, name).map_or(Tensor::zeros([1], F64), Tensor::shallow_clone);
+        let bias = |name: &str| {
+            self.find(layer, name).map_or(Tensor::zeros([1], F64), Tensor::shallow_clone)
+        };
         let (edges, own) = (&self.edges, x.narrow(0, 0, self.edges.lists.len() as i64));
         match self.config.kind {
             ModelKind::Sage => {
@@ -218,9 +237,12 @@ impl Reference<'_> {
                 let pooled = (x.matmul(p("weight_pool")) + p("bias_pool")).relu();
                 let largest = |list: &Vec<(usize, f64)>| match &list[..] {
                     [] => Tensor::zeros([x.size()[1]], F64),
-                    list => pooled.index_select(0, &index(list.iter().map(|&(s, _)| s as u32))).amax(0, false),
+                    list => pooled
+                        .index_select(0, &index(list.iter().map(|&(s, _)| s as u32)))
+                        .amax(0, false),
                 };
-                let largest = Tensor::stack(&edges.lists.iter().map(largest).collect::<Vec<_>>(), 0);
+                let largest =
+                    Tensor::stack(&edges.lists.iter().map(largest).collect::<Vec<_>>(), 0);
                 own.matmul(p("weight_self")) + largest.matmul(p("weight_neigh")) + bias("bias")
             }
             ModelKind::Gcn | ModelKind::Sgc | ModelKind::Resgcn => {
@@ -228,11 +250,15 @@ impl Reference<'_> {
                 let sums = edges.matrix(|t, s| edges.per_edge(t) / (degree(t) * degree(s)).sqrt());
                 let loops: Vec<f64> = (0..edges.lists.len()).map(|v| 1.0 / degree(v)).collect();
                 let rows = sums.matmul(x) + own * Tensor::from_slice(&loops).view([-1, 1]);
-                self.find(layer, "weight").map_or(rows.shallow_clone(), |weight| rows.matmul(weight)) + bias("bias")
+                self.find(layer, "weight")
+                    .map_or(rows.shallow_clone(), |weight| rows.matmul(weight))
+                    + bias("bias")
             }
             ModelKind::Gin => {
-                let sum = edges.matrix(|t, _| edges.per_edge(t)).matmul(x) + own * (p("epsilon") + 1.0);
-                (sum.matmul(p("weight_1")) + p("bias_1")).relu().matmul(p("weight_2")) + bias("bias_2")
+                let sum =
+                    edges.matrix(|t, _| edges.per_edge(t)).matmul(x) + own * (p("epsilon") + 1.0);
+                (sum.matmul(p("weight_1")) + p("bias_1")).relu().matmul(p("weight_2"))
+                    + bias("bias_2")
             }
             ModelKind::Gat => {
                 let z = x.matmul(p("weight"));
@@ -253,9 +279,14 @@ impl Reference<'_> {
         }
     }
 
-    /// Sums rows weighted by the softmax of `scores(head, rows of the head)`, `[targets, rows]`, after dropout, over a
-    /// loop and the in-edges with their multiplicity.
-    fn attend(&self, layer: usize, rows: &Tensor, scores: impl Fn(i64, &Tensor) -> Tensor) -> Tensor {
+    /// Sums rows weighted by the softmax of `scores(head, rows of the head)`, `[targets, rows]`,
+    /// after dropout, over a loop and the in-edges with their multiplicity.
+    fn attend(
+        &self,
+        layer: usize,
+        rows: &Tensor,
+        scores: impl Fn(i64, &Tensor) -> Tensor,
+    ) -> Tensor {
         let heads = self.heads(layer).unwrap();
         let key = self.step.key(Stream::Attention, layer as u8);
         let (lists, width) = (&self.edges.lists, self.edges.degrees.len());
@@ -307,7 +338,8 @@ impl Reference<'_> {
         let ids: Vec<u32> = (0..self.edges.lists.len() as u32).collect();
         let mut mask = vec![0f32; ids.len() * self.config.hidden];
         let key = self.step.key(Stream::Dropout, layer as u8);
-        dropout_mask(&ids, self.config.hidden, self.config.dropout as f32, &key, &mut mask).unwrap();
+        dropout_mask(&ids, self.config.hidden, self.config.dropout as f32, &key, &mut mask)
+            .unwrap();
         Tensor::from_slice(&mask).view([ids.len() as i64, -1]).to_kind(Kind::Double)
     }
 }
@@ -331,8 +363,12 @@ const HEADS: [(bool, JumpingKnowledge); 4] = [
 ];
 /// Rates of dropout of rows and of attention.
 const DROPOUTS: [(f64, f64); 4] = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.6), (0.4, 0.6)];
-const LEARNT: [Learnt; 4] =
-    [Learnt::Classes, Learnt::Weighted, Learnt::Number(NumberLoss::Mse), Learnt::Number(NumberLoss::Mae)];
+const LEARNT: [Learnt; 4] = [
+    Learnt::Classes,
+    Learnt::Weighted,
+    Learnt::Number(NumberLoss::Mse),
+    Learnt::Number(NumberLoss::Mae),
+];
 
 /// The run of a kind of model, norm, head and dropout, by their numbers.
 fn config_of(case: &[usize]) -> Config {
@@ -355,7 +391,8 @@ fn levels() -> [usize; 5] {
 fn oracle_gradients_of_every_model_where_values_are_zero() {
     let cases = cases(&levels(), |case| config_of(case).check().is_ok());
     for (number, learnt) in LEARNT.into_iter().enumerate() {
-        let configs: Vec<_> = cases.iter().filter(|case| case[4] == number).map(|case| config_of(case)).collect();
+        let configs: Vec<_> =
+            cases.iter().filter(|case| case[4] == number).map(|case| config_of(case)).collect();
         gradients_are_those_of_the_reference(&configs, learnt);
     }
 }
@@ -378,19 +415,32 @@ fn gradients_are_those_of_the_reference(configs: &[Config], learnt: Learnt) {
         let expected = learnt.loss(&reference.logits());
         expected.backward();
         let expected = expected.double_value(&[]);
-        assert!((loss - expected).abs() < 1e-5 * expected, "{what}: loss {loss}, expected {expected}");
+        assert!(
+            (loss - expected).abs() < 1e-5 * expected,
+            "{what}: loss {loss}, expected {expected}"
+        );
         let norm = gradient.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
         let mut rest = &gradient[..];
         for (name, tensor) in model.parameters().iter() {
             let (found, after) = rest.split_at(tensor.numel());
             rest = after;
             let expected = reference.parameters[name].grad();
-            let expected =
-                if expected.defined() { expected.flatten(0, -1) } else { Tensor::zeros(found.len() as i64, F64) };
-            let off = (Tensor::from_slice(found).to_kind(Kind::Double) - &expected).abs().max().double_value(&[]);
+            let expected = if expected.defined() {
+                expected.flatten(0, -1)
+            } else {
+                Tensor::zeros(found.len() as i64, F64)
+            };
+            let off = (Tensor::from_slice(found).to_kind(Kind::Double) - &expected)
+                .abs()
+                .max()
+                .double_value(&[]);
             let most = expected.abs().max().double_value(&[]);
-            // Errors from a mean that is predicted everywhere cancel: such a gradient is 0 except for rounding.
-            assert!(off < 1e-5 * (most + norm) + 1e-7, "{what}: gradient of {name} off by {off} of {most}");
+            // Errors from a mean that is predicted everywhere cancel: such a gradient is 0 except
+            // for rounding.
+            assert!(
+                off < 1e-5 * (most + norm) + 1e-7,
+                "{what}: gradient of {name} off by {off} of {most}"
+            );
         }
         assert!(rest.is_empty());
     }

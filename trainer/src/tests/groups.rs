@@ -1,5 +1,5 @@
-//! Groups of ranks: each trains split-parallel on its share of every mini-batch, and all together like data parallelism
-//! with one rank per group.
+//! Groups of ranks: each trains split-parallel on its share of every mini-batch, and all together
+//! like data parallelism with one rank per group.
 
 use std::sync::Arc;
 
@@ -33,21 +33,27 @@ fn counts(summary: &Summary) -> Vec<(u64, u64)> {
 fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
     let fixture = dataset(82, 150, 4);
     let none = Around::default();
-    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.data.batch_size = 40);
+    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
+        config.data.batch_size = 40
+    });
     let data = run(&fixture, &base, &none).unwrap();
     for ranks in [1, 4] {
         let found = run(&fixture, &grouped(&fixture.dataset, &base, 2, ranks), &none).unwrap();
         // Every group samples and loads once what its rank of data parallelism does.
         assert_eq!(counts(&found), counts(&data), "2 groups of {ranks}");
         for (found, data) in found.epochs.iter().zip(&data.epochs) {
-            assert!((found.loss - data.loss).abs() <= 1e-4 * data.loss, "{found:?}, expected {data:?}");
+            assert!(
+                (found.loss - data.loss).abs() <= 1e-4 * data.loss,
+                "{found:?}, expected {data:?}"
+            );
             assert_eq!(found.work.rows_exchanged > 0, ranks > 1, "2 groups of {ranks}");
         }
     }
     // One group is split parallelism itself, to the bit.
     let split = grouped(&fixture.dataset, &base, 1, 3);
     let ungrouped = changed(&split, |config| config.system.partition = None);
-    let [one, other] = [&split, &ungrouped].map(|config| losses(&run(&fixture, config, &none).unwrap()));
+    let [one, other] =
+        [&split, &ungrouped].map(|config| losses(&run(&fixture, config, &none).unwrap()));
     assert_eq!(one, other);
 }
 
@@ -65,11 +71,17 @@ fn each_group_keeps_the_rows_of_all_parts_on_its_gpus() {
     let plain = with(None);
     for placement in [RowPlacement::Partitioned, RowPlacement::Replicated, RowPlacement::Peer] {
         let found = with(Some(placement.clone()));
-        assert_eq!((losses(&found), counts(&found)), (losses(&plain), counts(&plain)), "{placement}");
+        assert_eq!(
+            (losses(&found), counts(&found)),
+            (losses(&plain), counts(&plain)),
+            "{placement}"
+        );
         let rows = found.cache.as_ref().unwrap().rows.clone();
         let own = found.epochs.iter().all(|epoch| epoch.work.rows_cached == epoch.work.rows_loaded);
         match placement {
-            RowPlacement::Partitioned => assert_eq!((own, rows[0] + rows[1], &rows[..2]), (true, 100, &rows[2..])),
+            RowPlacement::Partitioned => {
+                assert_eq!((own, rows[0] + rows[1], &rows[..2]), (true, 100, &rows[2..]))
+            }
             RowPlacement::Replicated => assert_eq!((own, rows), (true, vec![100; 4])),
             _ => assert_eq!(rows, [25; 4], "once over all GPUs"),
         }
@@ -81,7 +93,9 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
     let fixture = dataset(87, 60, 3);
     let two = store_partition(&fixture.dataset, Cut::Random, 2);
     let split = |ranks, groups| {
-        changed(&config(ModelKind::Sage, Parallelism::Split, ranks), |config| config.system.groups = groups)
+        changed(&config(ModelKind::Sage, Parallelism::Split, ranks), |config| {
+            config.system.groups = groups
+        })
     };
     let named = changed(&split(6, 2), |config| config.system.partition = Some(two));
     for (config, words) in [
@@ -102,8 +116,12 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
     }
     // Processes that were joined in another way than the configuration requires.
     let mut ends = [Threads::group(4), Threads::group(1), Threads::group(1)];
-    let [all, sampling, computing] = ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
+    let [all, sampling, computing] =
+        ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
     let process = Some(Arc::new(Process::over(Comms::of_group(all, sampling, computing), Some(0))));
     let options = Around { process, ..Around::default() };
-    assert_refused(run(&fixture, &split(4, 2), &options), "--groups 2: the processes form groups of 1");
+    assert_refused(
+        run(&fixture, &split(4, 2), &options),
+        "--groups 2: the processes form groups of 1",
+    );
 }

@@ -15,8 +15,8 @@ use tch::Tensor;
 use super::cases::cases;
 use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
-    CLASSES, Fixture, SEVERAL_CLASSES, assert_refused, build, changed, config, dataset, emulated, models,
-    several_labels,
+    CLASSES, Fixture, SEVERAL_CLASSES, assert_refused, build, changed, config, dataset, emulated,
+    models, several_labels,
 };
 use super::runs;
 use crate::config::GpuList;
@@ -30,7 +30,8 @@ use crate::{InferConfig, InferSummary, Predict, Summary, Wanted, infer};
 /// Trains for two epochs and leaves a checkpoint in `run`. GAT has its features normalised.
 fn trained(fixture: &Fixture, model: ModelKind) -> (PathBuf, Summary) {
     let config = changed(&config(model, Parallelism::Single, 1), |config| {
-        config.model.normalise_features = if model == ModelKind::Gat { FeatureNorm::Row } else { FeatureNorm::None };
+        config.model.normalise_features =
+            if model == ModelKind::Gat { FeatureNorm::Row } else { FeatureNorm::None };
     });
     runs::trained(fixture, &config)
 }
@@ -42,12 +43,18 @@ fn run(fixture: &Fixture, config: &InferConfig, memory: u64) -> crate::Result<In
 /// The rows of a file.
 pub fn of_parquet(path: &Path) -> impl Iterator<Item = RecordBatch> + use<> {
     let file = std::fs::File::open(path).unwrap();
-    ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().map(|batch| batch.unwrap())
+    ParquetRecordBatchReaderBuilder::try_new(file)
+        .unwrap()
+        .build()
+        .unwrap()
+        .map(|batch| batch.unwrap())
 }
 
 /// The names in `folder` that are new since the dataset and the checkpoint were made.
 fn left(folder: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name != "ds" && name != "run").collect();
     names.sort();
     names
@@ -62,24 +69,36 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], tolerance: f32, what:
     }
 }
 
-/// Every model, with its finished layers and the features on the GPU, in the host's memory which it reads, or on disk.
+/// Every model, with its finished layers and the features on the GPU, in the host's memory which it
+/// reads, or on disk.
 #[test]
 fn differential_inference_on_a_gpu_is_that_of_the_host() {
     let fixture = dataset(71, 200, 3);
     let folder = tempfile::tempdir().unwrap();
     for (order, shape) in (0..).zip(models()) {
-        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
+        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| {
+            config.model = shape.clone()
+        });
         with_job(&fixture.dataset, &config, |job| {
-            let [host, device] = [Place::host(), Place::under_test(order % 4)]
-                .map(|place| Model::with_layers(&place, &config, job.features.dim(), job.outputs, None));
+            let [host, device] = [Place::host(), Place::under_test(order % 4)].map(|place| {
+                Model::with_layers(&place, &config, job.features.dim(), job.outputs, None)
+            });
             let last_two = |model, source, room| {
-                layer_rows(job, Team::new(model, Vec::new(), from_ref(source)), room, None, config.model.layers - 2)
+                layer_rows(
+                    job,
+                    Team::new(model, Vec::new(), from_ref(source)),
+                    room,
+                    None,
+                    config.model.layers - 2,
+                )
             };
             let on_host = FeatureSource::new(&job.features, host.place());
             let expected = last_two(&host, &on_host, Room::UNLIMITED).0;
             let gathered = FeatureSource::new(&job.features, device.place());
             let gpu_table = open_gpu_table(&job.features, device.place().gpu()).unwrap();
-            let pinned = FeatureSource::with_gpu_table(&job.features, device.place(), &gpu_table, 0).unwrap();
+            let pinned =
+                FeatureSource::with_gpu_table(&job.features, device.place(), &gpu_table, 0)
+                    .unwrap();
             let with = |device_bytes: u64, bytes: u64| Room {
                 device_bytes: Some(device_bytes),
                 bytes,
@@ -106,26 +125,36 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let fixture = dataset(73, 300, 20);
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let message = with_job(&fixture.dataset, &config, |job| {
-        let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
+        let model = Model::with_layers(
+            &Place::under_test(0),
+            &config,
+            job.features.dim(),
+            job.outputs,
+            None,
+        );
         let source = FeatureSource::new(&job.features, model.place());
         let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };
-        let mut pass = LayerWise::new(Team::new(&model, Vec::new(), from_ref(&source)), job.graph, room, None).unwrap();
+        let mut pass =
+            LayerWise::new(Team::new(&model, Vec::new(), from_ref(&source)), job.graph, room, None)
+                .unwrap();
         pass.run(2, None, &NoProgress, &mut |_| Ok(())).unwrap_err().to_string()
     });
     assert!(message.starts_with("layer 1 over all vertices: vertex "), "{message}");
     assert!(message.contains("in-edges") && message.contains("--device cpu"), "{message}");
 
     let checkpoint = trained(&fixture, ModelKind::Sage).0;
-    let on_host = InferConfig { checkpoint, gpus: Some(GpuList(vec![0])), ..InferConfig::default() };
+    let on_host =
+        InferConfig { checkpoint, gpus: Some(GpuList(vec![0])), ..InferConfig::default() };
     assert_refused(run(&fixture, &on_host, 1 << 30), "--gpus is for --device cuda");
     // Outside this test, a machine without a GPU gives an error.
-    let missing = InferConfig { device: crate::Device::Cuda, gpus: Some(GpuList(vec![4000])), ..on_host };
+    let missing =
+        InferConfig { device: crate::Device::Cuda, gpus: Some(GpuList(vec![4000])), ..on_host };
     let message = run(&fixture, &missing, 1 << 30).unwrap_err().to_string();
     assert!(message.contains("--device cpu") || message.contains("GPU 4000"), "{message}");
 }
 
-/// The last product, or the last layer, computes the logits from the embeddings: of every model, of one layer too, on
-/// the host and on a GPU.
+/// The last product, or the last layer, computes the logits from the embeddings: of every model, of
+/// one layer too, on the host and on a GPU.
 #[test]
 fn oracle_logits_follow_from_the_embeddings() {
     use JumpingKnowledge as J;
@@ -163,10 +192,18 @@ fn oracle_logits_follow_from_the_embeddings() {
         assert_eq!(run(&fixture, &alone, 1 << 30).unwrap().scores, scores, "{what}");
         let read = |name: &str| {
             let file = ColumnFile::open(to(name)).unwrap();
-            Tensor::from_slice(file.as_slice::<f32>().unwrap()).view([file.rows() as i64, file.width() as i64])
+            Tensor::from_slice(file.as_slice::<f32>().unwrap())
+                .view([file.rows() as i64, file.width() as i64])
         };
-        let model = Trained::open(&to("run"), Some(ChosenEpoch::Last)).unwrap().model(&Place::host(), None).unwrap();
-        let found = match model.parameters().iter().filter(|(name, _)| name.starts_with("head.")).collect::<Vec<_>>()[..]
+        let model = Trained::open(&to("run"), Some(ChosenEpoch::Last))
+            .unwrap()
+            .model(&Place::host(), None)
+            .unwrap();
+        let found = match model
+            .parameters()
+            .iter()
+            .filter(|(name, _)| name.starts_with("head."))
+            .collect::<Vec<_>>()[..]
         {
             [(_, weight), (_, bias)] => tch::no_grad(|| read("e.npy").matmul(weight) + bias),
             _ => last_layer(&fixture, &model, &read("e.npy")),
@@ -210,14 +247,16 @@ fn predictions_are_those_that_the_evaluation_scored() {
         assert!(ids.iter().copied().eq(0..600));
         let labels = fixture.dataset.labels().unwrap();
         let test = fixture.dataset.split(Split::Test).unwrap();
-        let labelled: Vec<u32> = test.iter().copied().filter(|&v| labels[v as usize] >= 0).collect();
+        let labelled: Vec<u32> =
+            test.iter().copied().filter(|&v| labels[v as usize] >= 0).collect();
         let right = labelled.iter().filter(|&&v| classes[v as usize] == labels[v as usize]).count();
         assert_eq!(Some(right as f64 / labelled.len() as f64), last.test);
 
         let named = InferConfig { out: to("p.parquet"), ..base.clone() };
         run(&fixture, &named, 1 << 30).unwrap();
         for batch in of_parquet(&folder.join("p.parquet")) {
-            let names = batch["class"].as_string::<i32>().iter().map(|name| name.unwrap().to_string());
+            let names =
+                batch["class"].as_string::<i32>().iter().map(|name| name.unwrap().to_string());
             let ids = batch["id"].as_primitive::<Int64Type>().values();
             assert!(names.eq(ids.iter().map(|&v| format!("class {}", classes[v as usize]))));
             assert_eq!(batch.schema().field(2).name(), "probability_class 0");
@@ -235,17 +274,27 @@ fn predictions_are_those_that_the_evaluation_scored() {
         run(&fixture, &part, 1 << 30).unwrap();
         let (mut ids, mut logits) = (Vec::new(), Vec::new());
         for batch in of_parquet(&folder.join("t.parquet")) {
-            ids.extend(batch["id"].as_primitive::<Int64Type>().values().iter().map(|&id| id as u32));
-            let columns: Vec<_> = (0..CLASSES).map(|class| batch[&*format!("logit_class {class}")].clone()).collect();
+            ids.extend(
+                batch["id"].as_primitive::<Int64Type>().values().iter().map(|&id| id as u32),
+            );
+            let columns: Vec<_> =
+                (0..CLASSES).map(|class| batch[&*format!("logit_class {class}")].clone()).collect();
             for row in 0..batch.num_rows() {
-                logits.extend(columns.iter().map(|column| column.as_primitive::<Float32Type>().value(row)));
+                logits.extend(
+                    columns.iter().map(|column| column.as_primitive::<Float32Type>().value(row)),
+                );
             }
         }
         assert_eq!(ids, test[..]);
         for (&v, row) in ids.iter().zip(logits.chunks_exact(CLASSES)) {
-            assert_eq!(crate::metric::largest(row) as i32, classes[v as usize], "{kind:?}, vertex {v}");
+            assert_eq!(
+                crate::metric::largest(row) as i32,
+                classes[v as usize],
+                "{kind:?}, vertex {v}"
+            );
         }
-        let (hidden, of_test) = (ColumnFile::open(folder.join("e.npy")), ColumnFile::open(folder.join("t.npy")));
+        let (hidden, of_test) =
+            (ColumnFile::open(folder.join("e.npy")), ColumnFile::open(folder.join("t.npy")));
         let (hidden, of_test) = (hidden.unwrap(), of_test.unwrap());
         assert_eq!((hidden.rows(), hidden.width(), of_test.rows()), (600, 8, test.len()));
         let [hidden, of_test] = [&hidden, &of_test].map(|file| file.as_slice::<f32>().unwrap());
@@ -281,7 +330,8 @@ fn the_bytes_depend_neither_on_the_threads_nor_on_the_number_of_gpus() {
     assert!(files(2, None) == expected && files(4, None) == expected);
     assert!(files(2, Some(vec![0, 1, 2])) == files(2, Some(vec![0])));
     for batch in of_parquet(&to("p.parquet")) {
-        let shares: Vec<_> = (1..=CLASSES).map(|at| batch.column(at).as_primitive::<Float32Type>()).collect();
+        let shares: Vec<_> =
+            (1..=CLASSES).map(|at| batch.column(at).as_primitive::<Float32Type>()).collect();
         for row in 0..batch.num_rows() {
             let row: Vec<f32> = shares.iter().map(|column| column.value(row)).collect();
             let are_shares = row.iter().all(|share| (0.0..=1.0).contains(share));
@@ -298,20 +348,28 @@ fn several_classes_are_learnt_and_predicted_each_by_itself() {
     });
     let (checkpoint, summary) = runs::trained(&fixture, &config);
     let (first, last) = (&summary.epochs[0], &summary.epochs[11]);
-    assert!(last.loss < 0.7 * first.loss && last.test.unwrap() > first.test.unwrap(), "{first:?} {last:?}");
+    assert!(
+        last.loss < 0.7 * first.loss && last.test.unwrap() > first.test.unwrap(),
+        "{first:?} {last:?}"
+    );
     let out = fixture.folder.path().join("p.npy");
     let config = InferConfig { checkpoint, out: Some(out.clone()), ..InferConfig::default() };
     let found = run(&fixture, &config, 1 << 30).unwrap();
     assert_eq!(found.scores[2], (Split::Test, summary.best.unwrap().test));
     let predicted = ColumnFile::open(out).unwrap();
-    assert_eq!((predicted.rows(), predicted.width(), predicted.descr()), (600, SEVERAL_CLASSES, "|u1"));
+    assert_eq!(
+        (predicted.rows(), predicted.width(), predicted.descr()),
+        (600, SEVERAL_CLASSES, "|u1")
+    );
     // Micro-F1 computed again from the file.
     let labels = fixture.dataset.multi_labels().unwrap();
     let (mut both, mut either) = (0, 0);
     for &v in fixture.dataset.split(Split::Test).unwrap().iter() {
         for class in 0..SEVERAL_CLASSES {
-            let (yes, has) =
-                (predicted.bytes()[v as usize * SEVERAL_CLASSES + class] == 1, labels.has(v, class as u32));
+            let (yes, has) = (
+                predicted.bytes()[v as usize * SEVERAL_CLASSES + class] == 1,
+                labels.has(v, class as u32),
+            );
             both += u32::from(yes && has);
             either += u32::from(yes) + u32::from(has);
         }
@@ -326,16 +384,20 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     let base = InferConfig { checkpoint: checkpoint.clone(), ..InferConfig::default() };
     let larger = dataset(36, 500, 9);
     let out = larger.folder.path().join("p.parquet");
-    let found = run(&larger, &InferConfig { out: Some(out.clone()), ..base.clone() }, 1 << 30).unwrap();
+    let found =
+        run(&larger, &InferConfig { out: Some(out.clone()), ..base.clone() }, 1 << 30).unwrap();
     assert_eq!((found.vertices, found.scores.len()), (500, 3));
     let batches: Vec<_> = of_parquet(&out).collect();
     let names: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
     let classes = batches.iter().flat_map(|batch| batch["class"].as_string::<i32>());
     let classes: Vec<&str> = classes.map(|class| class.unwrap()).collect();
-    assert!(classes.len() == 500 && classes.iter().all(|class| names.iter().any(|name| name == class)));
+    assert!(
+        classes.len() == 500 && classes.iter().all(|class| names.iter().any(|name| name == class))
+    );
 
-    let refused =
-        |fixture: &Fixture, config: InferConfig, words: &str| assert_refused(run(fixture, &config, 1 << 30), words);
+    let refused = |fixture: &Fixture, config: InferConfig, words: &str| {
+        assert_refused(run(fixture, &config, 1 << 30), words)
+    };
     let to = |name: &str| Some(fixture.folder.path().join(name));
     let with = |change: &dyn Fn(&mut InferConfig)| {
         let mut config = base.clone();
@@ -346,7 +408,11 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     refused(&fixture, with(&|c| c.checkpoint = "nowhere".into()), "no checkpoint there");
     refused(&fixture, with(&|c| c.out = to("p.txt")), "ends in .csv, .parquet or .npy");
     refused(&fixture, with(&|c| (c.out, c.force) = (to("ds"), true)), "ends in .csv");
-    refused(&fixture, with(&|c| (c.out, c.embeddings) = (to("p.npy"), to("p.npy"))), "the same file");
+    refused(
+        &fixture,
+        with(&|c| (c.out, c.embeddings) = (to("p.npy"), to("p.npy"))),
+        "the same file",
+    );
     refused(&fixture, with(&|c| c.metric = Some("roc-auc".parse().unwrap())), "needs two classes");
     refused(&fixture, with(&|c| c.metric = Some("mrr".parse().unwrap())), "--task link");
     refused(&larger, with(&|c| c.out = Some(out.clone())), "--force");
@@ -370,7 +436,12 @@ fn an_interrupt_leaves_nothing() {
     let fixture = dataset(38, 400, 5);
     let (checkpoint, _) = trained(&fixture, ModelKind::Sage);
     let to = |name: &str| Some(fixture.folder.path().join(name));
-    let config = InferConfig { checkpoint, out: to("p.npy"), embeddings: to("e.parquet"), ..InferConfig::default() };
+    let config = InferConfig {
+        checkpoint,
+        out: to("p.npy"),
+        embeddings: to("e.parquet"),
+        ..InferConfig::default()
+    };
     STOP.store(true, Ordering::Relaxed);
     let error = infer(&fixture.dataset, &config, 1 << 30, Some(&STOP), &NoProgress).unwrap_err();
     assert!(error.to_string().contains("interrupted"), "{error}");

@@ -1,4 +1,5 @@
-//! Each kind of layer over sampled edges, with weights of edges and without, against its formula in f64, values and all gradients.
+//! Each kind of layer over sampled edges, with weights of edges and without, against its formula in
+//! f64, values and all gradients.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draws, Graph, SampledCsc, Stream, StreamKey};
@@ -44,9 +45,13 @@ fn edges(weighted: bool) -> (LayerEdges<'static>, InEdges) {
         sampled.factors = FACTORS.to_vec();
     }
     (sampled.indptr, sampled.local) = (INDPTR.to_vec(), SOURCES.to_vec());
-    let edge = |edge: usize| (SOURCES[edge] as usize, if weighted { f64::from(FACTORS[edge]) } else { 1.0 });
+    let edge = |edge: usize| {
+        (SOURCES[edge] as usize, if weighted { f64::from(FACTORS[edge]) } else { 1.0 })
+    };
     let list = |ends: &[u32]| (ends[0] as usize..ends[1] as usize).map(edge).collect();
-    let weight = |row: usize| if weighted { f64::from(WEIGHTED[VERTICES[row] as usize]) } else { DEGREES[row] };
+    let weight = |row: usize| {
+        if weighted { f64::from(WEIGHTED[VERTICES[row] as usize]) } else { DEGREES[row] }
+    };
     let formula = InEdges {
         lists: INDPTR.windows(2).map(list).collect(),
         in_graph: DEGREES.to_vec(),
@@ -60,22 +65,34 @@ fn oracle_every_kind_is_its_formula() {
     for (&kind, weighted) in ModelKind::ALL.iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let what = format!("{kind:?}, weighted {weighted}");
         let config = changed(&config(kind, Parallelism::Single, 1), |config| {
-            (config.model.layers, config.model.dropout, config.model.attention_dropout) = (1, 0.0, 0.0);
+            (config.model.layers, config.model.dropout, config.model.attention_dropout) =
+                (1, 0.0, 0.0);
         });
         let model = Model::new(&config, IN, OUT);
         // Biases and some other parameters do not start from random values.
         for (seed, (_, tensor)) in (100..).zip(model.parameters().iter()) {
-            let _ = tch::no_grad(|| tensor.shallow_clone().g_add_(&random(seed, 1, tensor.numel()).view_as(tensor)));
+            let _ = tch::no_grad(|| {
+                tensor.shallow_clone().g_add_(&random(seed, 1, tensor.numel()).view_as(tensor))
+            });
         }
-        let (rows, frontier, (edges, formula)) = (random(1, 5, IN), &VERTICES[..3], edges(weighted));
+        let (rows, frontier, (edges, formula)) =
+            (random(1, 5, IN), &VERTICES[..3], edges(weighted));
         let leaf = rows.copy().set_requires_grad(true);
         let body = model.body(0, &edges, &leaf, None, frontier, None);
         if weighted && kind == ModelKind::SagePool {
-            assert!(body.unwrap_err().to_string().contains("a maximum over neighbours cannot use edge factors"));
+            assert!(
+                body.unwrap_err()
+                    .to_string()
+                    .contains("a maximum over neighbours cannot use edge factors")
+            );
             continue;
         }
         let body = body.unwrap();
-        let out = if model.has_tail(0) { model.tail(0, &body, None, frontier, None).unwrap() } else { body };
+        let out = if model.has_tail(0) {
+            model.tail(0, &body, None, frontier, None).unwrap()
+        } else {
+            body
+        };
         let found = model.logits(&[&out]).unwrap();
         let reference = Reference {
             config: &config.model,
@@ -89,10 +106,17 @@ fn oracle_every_kind_is_its_formula() {
         let upstream = random(2, 3, OUT);
         (&found * &upstream).sum(Kind::Float).backward();
         (&expected * &upstream).sum(Kind::Double).backward();
-        assert_close(&leaf.grad(), &reference.rows.grad(), &format!("{what}, gradient of the rows"));
+        assert_close(
+            &leaf.grad(),
+            &reference.rows.grad(),
+            &format!("{what}, gradient of the rows"),
+        );
         for (name, tensor) in model.parameters().iter() {
             let expected = reference.parameters[name].grad();
-            assert!(tensor.grad().defined() && expected.defined(), "{what}: {name} has no gradient");
+            assert!(
+                tensor.grad().defined() && expected.defined(),
+                "{what}: {name} has no gradient"
+            );
             assert_close(&tensor.grad(), &expected, &format!("{what}, gradient of {name}"));
         }
     }

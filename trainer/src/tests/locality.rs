@@ -1,10 +1,13 @@
-//! Draws that prefer the rows that a rank keeps: right in expectation, the same if the same rows are kept, and exact to resume.
+//! Draws that prefer the rows that a rank keeps: right in expectation, the same if the same rows
+//! are kept, and exact to resume.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draws, PreferredVertices, Sampler, Stream, StreamKey};
 
 use super::equivalence::{all_logits, sampled_logits};
-use super::fixture::{CLASSES, Cut, changed, communities, config, dataset, emulated, store_partition};
+use super::fixture::{
+    CLASSES, Cut, changed, communities, config, dataset, emulated, store_partition,
+};
 use super::links::link_config;
 use super::placement::{found, some_placement, store_placement};
 use super::runs::{losses, options, run};
@@ -27,9 +30,9 @@ fn cached(placement: RowPlacement, rows: u64) -> Around {
     Around { placement: Some(placement), cache: Some(rows * ROW), ..Around::default() }
 }
 
-/// The mean over many samples of a model's output, without activation, is its output with all neighbours: sums, means
-/// and convolutions are estimated without bias, by one layer and by two, from draws that prefer a set and from draws by
-/// weight. Each is compared along random directions.
+/// The mean over many samples of a model's output, without activation, is its output with all
+/// neighbours: sums, means and convolutions are estimated without bias, by one layer and by two,
+/// from draws that prefer a set and from draws by weight. Each is compared along random directions.
 #[test]
 fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
     const TRIALS: u32 = 800;
@@ -57,10 +60,14 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
         let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
         let (model, place) = (Model::new(&config, job.features.dim(), job.outputs), Place::host());
         let whole = all_logits(&job, &model);
-        let (seeds, kept): (Vec<u32>, Vec<u32>) = ((0..60).collect(), (0..60).filter(|v| v % 4 == 1).collect());
+        let (seeds, kept): (Vec<u32>, Vec<u32>) =
+            ((0..60).collect(), (0..60).filter(|v| v % 4 == 1).collect());
         let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), layers as u32);
-        let direction: Vec<f64> = (0..whole.len()).map(|_| f64::from(draws.unit_f32()) - 0.5).collect();
-        let along = |logits: &[f32]| logits.iter().zip(&direction).map(|(a, b)| f64::from(*a) * b).sum::<f64>();
+        let direction: Vec<f64> =
+            (0..whole.len()).map(|_| f64::from(draws.unit_f32()) - 0.5).collect();
+        let along = |logits: &[f32]| {
+            logits.iter().zip(&direction).map(|(a, b)| f64::from(*a) * b).sum::<f64>()
+        };
         assert_eq!(whole.len(), 60 * CLASSES);
         for factor in [1.0, 2.0, 8.0].into_iter().take(if draw_by.is_some() { 1 } else { 3 }) {
             let mut sampler = BatchSampler::on_host(Sampler::new(1), job.graph, &place);
@@ -70,16 +77,22 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
             let (mut sum, mut squares) = (0f64, 0f64);
             for step in 0..TRIALS {
                 let step = Step { seed: SEED, epoch: 1, step };
-                let value = along(&sampled_logits((&job, &model), &mut sampler, &seeds, step, None));
+                let value =
+                    along(&sampled_logits((&job, &model), &mut sampler, &seeds, step, None));
                 (sum, squares) = (sum + value, squares + value * value);
             }
             let (trials, expected) = (f64::from(TRIALS), along(&whole));
             let mean = sum / trials;
             let error = ((squares / trials - mean * mean) / trials).sqrt();
-            let what =
-                format!("{kind:?}, {layers} layers, {edge_weights:?}, by {draw_by:?}, factor {factor}, seed {SEED}");
+            let what = format!(
+                "{kind:?}, {layers} layers, {edge_weights:?}, by {draw_by:?}, factor {factor}, \
+                 seed {SEED}"
+            );
             assert!(error > 0.0, "{what}");
-            assert!((mean - expected).abs() <= 3.0 * error, "{what}: {mean}, expected {expected}, error {error}");
+            assert!(
+                (mean - expected).abs() <= 3.0 * error,
+                "{what}: {mean}, expected {expected}, error {error}"
+            );
         }
     }
 }
@@ -89,7 +102,8 @@ fn a_factor_of_1_is_uniform_to_the_bit_and_a_larger_one_moves_less() {
     let fixture = dataset(32, 400, 12);
     for parallelism in [Parallelism::Data, Parallelism::Single] {
         let ranks = if parallelism == Parallelism::Single { 1 } else { 3 };
-        let plain = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.run.epochs = 1);
+        let plain =
+            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.run.epochs = 1);
         let of = |draw: DrawConfig, rows: u64| {
             let config = changed(&plain, |config| config.data.draw = draw);
             run(&fixture, &config, &cached(RowPlacement::Replicated, rows)).unwrap()
@@ -121,17 +135,26 @@ fn a_factor_of_1_is_uniform_to_the_bit_and_a_larger_one_moves_less() {
 #[test]
 fn ranks_that_keep_the_same_rows_have_one_loss() {
     let fixture = dataset(33, 300, 8);
-    for kind in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gin, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Resgcn] {
+    for kind in [
+        ModelKind::Sage,
+        ModelKind::Gcn,
+        ModelKind::Gin,
+        ModelKind::Gat,
+        ModelKind::Gatv2,
+        ModelKind::Resgcn,
+    ] {
         let of = |parallelism, ranks| {
-            let partition =
-                (parallelism == Parallelism::Owned).then(|| store_partition(&fixture.dataset, Cut::Random, 3));
+            let partition = (parallelism == Parallelism::Owned)
+                .then(|| store_partition(&fixture.dataset, Cut::Random, 3));
             let config = changed(&config(kind, parallelism, ranks), |config| {
-                (config.data.draw, config.system.partition, config.run.epochs) = (locality(Some(4.0)), partition, 1);
+                (config.data.draw, config.system.partition, config.run.epochs) =
+                    (locality(Some(4.0)), partition, 1);
             });
             run(&fixture, &config, &cached(RowPlacement::Replicated, 60)).unwrap().epochs[0].loss
         };
         let single = of(Parallelism::Single, 1);
-        for other in [of(Parallelism::Data, 2), of(Parallelism::Data, 3), of(Parallelism::Owned, 3)] {
+        for other in [of(Parallelism::Data, 2), of(Parallelism::Data, 3), of(Parallelism::Owned, 3)]
+        {
             assert!((single - other).abs() < 1e-5 * single, "{kind:?}: {single} {other}");
         }
         let plain = changed(&config(kind, Parallelism::Single, 1), |config| config.run.epochs = 1);
@@ -165,7 +188,12 @@ fn differential_ranks_on_gpus_have_the_losses_of_the_host() {
     let on_gpu = run(&fixture, &config, &on_gpu).unwrap();
     assert_eq!(found(&host), found(&on_gpu));
     for (host, on_gpu) in host.epochs.iter().zip(&on_gpu.epochs) {
-        assert!((host.loss - on_gpu.loss).abs() < 1e-5 * host.loss, "{} {}", host.loss, on_gpu.loss);
+        assert!(
+            (host.loss - on_gpu.loss).abs() < 1e-5 * host.loss,
+            "{} {}",
+            host.loss,
+            on_gpu.loss
+        );
         assert_eq!((host.valid, host.draw_factor), (on_gpu.valid, on_gpu.draw_factor));
     }
 }
@@ -183,21 +211,32 @@ fn an_automatic_factor_follows_the_bytes_and_resumes_exactly() {
         cache: Some(rows * ROW),
         ..options(&fixture, resume)
     };
-    let straight = run(&fixture, &whole, &Around { checkpoint: None, ..caches(60, false) }).unwrap();
-    let factors: Vec<f64> = straight.epochs.iter().map(|epoch| epoch.draw_factor.unwrap()).collect();
+    let straight =
+        run(&fixture, &whole, &Around { checkpoint: None, ..caches(60, false) }).unwrap();
+    let factors: Vec<f64> =
+        straight.epochs.iter().map(|epoch| epoch.draw_factor.unwrap()).collect();
     assert_eq!(factors, [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]);
-    let first = run(&fixture, &changed(&whole, |config| config.run.epochs = 2), &caches(60, false)).unwrap();
+    let first = run(&fixture, &changed(&whole, |config| config.run.epochs = 2), &caches(60, false))
+        .unwrap();
     // With other rows kept it would be another run.
-    for other in [caches(61, true), Around { placement: Some(RowPlacement::Peer), ..caches(60, true) }] {
+    for other in
+        [caches(61, true), Around { placement: Some(RowPlacement::Peer), ..caches(60, true) }]
+    {
         let line = run(&fixture, &whole, &other).unwrap_err().to_string();
-        assert!(line.contains("--draw locality") && line.contains("the same --placement and --cache"), "{line}");
+        assert!(
+            line.contains("--draw locality") && line.contains("the same --placement and --cache"),
+            "{line}"
+        );
     }
     let rest = run(&fixture, &whole, &caches(60, true)).unwrap();
     assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
     assert_eq!(rest.epochs[0].draw_factor, Some(4.0));
     // Without such draws other caches change nothing.
     let plain = changed(&whole, |config| config.data.draw = DrawConfig::default());
-    let fresh = |resume| Around { checkpoint: Some(fixture.folder.path().join("plain")), ..caches(60, resume) };
+    let fresh = |resume| Around {
+        checkpoint: Some(fixture.folder.path().join("plain")),
+        ..caches(60, resume)
+    };
     run(&fixture, &changed(&plain, |config| config.run.epochs = 1), &fresh(false)).unwrap();
     run(
         &fixture,
@@ -211,10 +250,17 @@ fn an_automatic_factor_follows_the_bytes_and_resumes_exactly() {
 fn what_has_nothing_near_is_refused() {
     let fixture = dataset(36, 120, 4);
     store_partition(&fixture.dataset, Cut::Random, 2);
-    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.data.draw = locality(None));
+    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
+        config.data.draw = locality(None)
+    });
     let refused = |change: &dyn Fn(&mut Config), options: Around, words: &[&str]| {
-        let line = run(&fixture, &changed(&base, |config| change(config)), &options).unwrap_err().to_string();
-        assert!(words.iter().all(|word| line.contains(word)) && !line.contains('\n'), "{words:?}: {line}");
+        let line = run(&fixture, &changed(&base, |config| change(config)), &options)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            words.iter().all(|word| line.contains(word)) && !line.contains('\n'),
+            "{words:?}: {line}"
+        );
     };
     let cache = || cached(RowPlacement::Replicated, 10);
     refused(&|_| {}, Around::default(), &["--draw locality", "give --cache SIZE"]);
@@ -224,7 +270,11 @@ fn what_has_nothing_near_is_refused() {
         &["under --parallelism split", "data, owned or single"],
     );
     refused(&|c| c.model.kind = ModelKind::SagePool, cache(), &["--model sage-pool takes maxima"]);
-    refused(&|c| c.data.draw_by = Some("weight".into()), cache(), &["drawn by --draw-by weight already"]);
+    refused(
+        &|c| c.data.draw_by = Some("weight".into()),
+        cache(),
+        &["drawn by --draw-by weight already"],
+    );
     refused(
         &|c| c.data.draw = DrawConfig { kind: DrawKind::Uniform, ..locality(Some(2.0)) },
         cache(),
@@ -232,7 +282,8 @@ fn what_has_nothing_near_is_refused() {
     );
     let on_gpu = |c: &mut Config| (c.model.kind, c.system.device) = (ModelKind::Gat, Device::Cuda);
     refused(&on_gpu, cache(), &["--model gat", "choose --device cpu"]);
-    let topology = Around { places: emulated(0), topology: crate::TopologyStorage::Device, ..cache() };
+    let topology =
+        Around { places: emulated(0), topology: crate::TopologyStorage::Device, ..cache() };
     refused(&|_| {}, topology, &["--topology device", "only the host draws with --draw locality"]);
     // Split over no layer, a rank loads the rows that it draws.
     let owned = changed(&base, |config| {

@@ -1,4 +1,5 @@
-//! Losses against torch's or their formulas; scores against scikit-learn's of the same labels and logits, which both make with one small generator:
+//! Losses against torch's or their formulas; scores against scikit-learn's of the same labels and
+//! logits, which both make with one small generator:
 //!
 //! ```python
 //! class Lcg:
@@ -41,7 +42,8 @@ struct Lcg(u64);
 
 impl Lcg {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 
@@ -66,11 +68,23 @@ fn labels(add: impl FnOnce(&mut DatasetWriter)) -> (Labels, Fixture) {
 
 /// The task of `config` on `dataset`.
 fn task(dataset: &Dataset, config: &TaskConfig) -> crate::Result<NodeTask> {
-    NodeTask::new(dataset, Labels::open(dataset).unwrap(), config, &dataset.split(Split::Train).unwrap(), None)
+    NodeTask::new(
+        dataset,
+        Labels::open(dataset).unwrap(),
+        config,
+        &dataset.split(Split::Train).unwrap(),
+        None,
+    )
 }
 
-/// Loss, right decisions and gradient of `seeds` in the mini-batch `batch` with these `logits`; the same on the host and a GPU.
-fn loss(task: &NodeTask, batch: &[u32], seeds: &[u32], logits: &[f32]) -> ([f64; 2], Vec<f32>, u64) {
+/// Loss, right decisions and gradient of `seeds` in the mini-batch `batch` with these `logits`; the
+/// same on the host and a GPU.
+fn loss(
+    task: &NodeTask,
+    batch: &[u32],
+    seeds: &[u32],
+    logits: &[f32],
+) -> ([f64; 2], Vec<f32>, u64) {
     let targets = task.targets(batch);
     let logits = from_rows(logits.to_vec(), seeds.len(), logits.len() / seeds.len()).unwrap();
     let found = targets.loss(&Place::host(), &logits, seeds, 1.0).unwrap();
@@ -78,7 +92,11 @@ fn loss(task: &NodeTask, batch: &[u32], seeds: &[u32], logits: &[f32]) -> ([f64;
     let on_gpu = targets.loss(&place, &place.bring(&logits).unwrap(), seeds, 1.0).unwrap();
     let numbers = Vec::<f64>::try_from(found.numbers.unwrap()).unwrap();
     assert_eq!(Vec::<f64>::try_from(on_gpu.numbers.unwrap()).unwrap(), numbers);
-    ([numbers[0], numbers[1]], to_rows(found.gradient.as_ref().unwrap()).unwrap().to_vec(), found.counted)
+    (
+        [numbers[0], numbers[1]],
+        to_rows(found.gradient.as_ref().unwrap()).unwrap().to_vec(),
+        found.counted,
+    )
 }
 
 fn score(metric: &str, labels: &Labels, logits: &[f32], classes: usize) -> Option<f64> {
@@ -98,11 +116,13 @@ fn golden_one_class_of_five() {
     let mut g = Lcg(7);
     let classes: Vec<i32> = (0..VERTICES).map(|_| g.below(5) as i32 - 1).collect();
     let (mut labels, _folder) = labels(|writer| writer.add_labels(&classes).unwrap());
-    // No vertex has class 4, which is predicted for some, and class 5 neither occurs nor is predicted.
+    // No vertex has class 4, which is predicted for some, and class 5 neither occurs nor is
+    // predicted.
     if let Labels::One { classes, .. } = &mut labels {
         assert_eq!(std::mem::replace(classes, 6), 4);
     }
-    let logits: Vec<f32> = g.logits(12, 5).chunks(5).flat_map(|row| [row, &[-100.0]].concat()).collect();
+    let logits: Vec<f32> =
+        g.logits(12, 5).chunks(5).flat_map(|row| [row, &[-100.0]].concat()).collect();
     equal(score("accuracy", &labels, &logits, 6), 0.15217391304347827);
     equal(score("micro-f1", &labels, &logits, 6), 0.15217391304347827);
     equal(score("macro-f1", &labels, &logits, 6), 0.13262032085561498);
@@ -121,7 +141,9 @@ fn golden_two_classes() {
 fn golden_several_classes() {
     let mut g = Lcg(9);
     let rows: Vec<u8> = (0..VERTICES)
-        .flat_map(|_| (0..9).fold(0u16, |row, class| row | u16::from(g.below(4) == 0) << class).to_le_bytes())
+        .flat_map(|_| {
+            (0..9).fold(0u16, |row, class| row | u16::from(g.below(4) == 0) << class).to_le_bytes()
+        })
         .collect();
     let (labels, _folder) = labels(|writer| add_multi_labels(writer, 10, &rows));
     assert_eq!(Metric::of(&labels), Metric::MicroF1);
@@ -135,7 +157,8 @@ fn golden_several_classes() {
 
 #[test]
 fn without_labels_there_is_no_score() {
-    let (labels, _folder) = labels(|writer| writer.add_labels(&[&[1], &[-1; VERTICES - 1][..]].concat()).unwrap());
+    let (labels, _folder) =
+        labels(|writer| writer.add_labels(&[&[1], &[-1; VERTICES - 1][..]].concat()).unwrap());
     for metric in ["accuracy", "roc-auc", "macro-f1"] {
         let mut scorer = Scorer::new(metric.parse().unwrap(), &labels).unwrap();
         scorer.push(5, &[1.0, 2.0]);
@@ -147,10 +170,12 @@ fn without_labels_there_is_no_score() {
 
 #[test]
 fn golden_errors_of_numbers() {
-    // sklearn: mean_squared_error([1, 2, 4, 7], [2, 2, 5, 3]) = 4.5, mean_absolute_error = 1.5, r2_score = 0.14285714285714285.
+    // sklearn: mean_squared_error([1, 2, 4, 7], [2, 2, 5, 3]) = 4.5, mean_absolute_error = 1.5,
+    // r2_score = 0.14285714285714285.
     let numbers = [1.0, 2.0, f32::NAN, 4.0, 7.0];
-    let (labels, _folder) =
-        labels(|writer| writer.add_numeric_labels(&[&numbers[..], &[f32::NAN; VERTICES - 5]].concat()).unwrap());
+    let (labels, _folder) = labels(|writer| {
+        writer.add_numeric_labels(&[&numbers[..], &[f32::NAN; VERTICES - 5]].concat()).unwrap()
+    });
     assert_eq!((Metric::of(&labels), labels.outputs()), (Metric::Rmse, 1));
     // On the scale of mean 3 and deviation 2.
     let labels = labels.on(TargetScale { mean: 3.0, deviation: 2.0 });
@@ -173,32 +198,46 @@ fn golden_errors_of_numbers() {
 #[test]
 fn numbers_are_scaled_by_mean_and_population_deviation() {
     let scale = |numbers: &[f32]| TargetScale::of(numbers.iter().copied());
-    assert_eq!(scale(&[2.0, f32::NAN, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), TargetScale { mean: 5.0, deviation: 2.0 });
+    assert_eq!(
+        scale(&[2.0, f32::NAN, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]),
+        TargetScale { mean: 5.0, deviation: 2.0 }
+    );
     // With equal numbers, or none, nothing is divided by 0.
     assert_eq!(scale(&[7.0, 7.0]), TargetScale { mean: 7.0, deviation: 1.0 });
     assert_eq!(scale(&[]), TargetScale { mean: 0.0, deviation: 1.0 });
     // In f64: f32 would lose all of these digits.
     let far = scale(&[1e8, 1e8 + 8.0, 1e8 + 16.0]);
-    assert!((far.mean - (1e8 + 8.0)).abs() < 1e-6 && (far.deviation - (128f64 / 3.0).sqrt()).abs() < 1e-6, "{far:?}");
-    let back: Vec<f32> = [1e8, 1e8 + 8.0].iter().map(|&number| far.in_unit(far.scaled(number))).collect();
+    assert!(
+        (far.mean - (1e8 + 8.0)).abs() < 1e-6
+            && (far.deviation - (128f64 / 3.0).sqrt()).abs() < 1e-6,
+        "{far:?}"
+    );
+    let back: Vec<f32> =
+        [1e8, 1e8 + 8.0].iter().map(|&number| far.in_unit(far.scaled(number))).collect();
     assert_eq!(back, [1e8, 1e8 + 8.0]);
 }
 
 #[test]
 fn oracle_the_losses_of_numbers_are_their_formulas() {
     let mut g = Lcg(11);
-    let numbers: Vec<f32> =
-        (0..VERTICES).map(|_| if g.below(5) == 0 { f32::NAN } else { 100.0 + g.below(50) as f32 }).collect();
+    let numbers: Vec<f32> = (0..VERTICES)
+        .map(|_| if g.below(5) == 0 { f32::NAN } else { 100.0 + g.below(50) as f32 })
+        .collect();
     let fixture = labelled(|writer| writer.add_numeric_labels(&numbers).unwrap());
     let (batch, seeds): (Vec<u32>, Vec<u32>) = ((0..50).collect(), (0..40).step_by(3).collect());
     let rows = &g.logits(60, 1)[..seeds.len()];
     let known = |v: &&u32| !numbers[**v as usize].is_nan();
-    let given: Vec<f64> = numbers.iter().filter(|number| !number.is_nan()).map(|&number| f64::from(number)).collect();
+    let given: Vec<f64> =
+        numbers.iter().filter(|number| !number.is_nan()).map(|&number| f64::from(number)).collect();
     let mean = given.iter().sum::<f64>() / given.len() as f64;
-    let deviation = (given.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / given.len() as f64).sqrt();
+    let deviation = (given.iter().map(|number| (number - mean).powi(2)).sum::<f64>()
+        / given.len() as f64)
+        .sqrt();
     let count = batch.iter().filter(known).count() as f64;
     for kind in [NumberLoss::Mse, NumberLoss::Mae] {
-        let task = task(&fixture.dataset, &TaskConfig { loss: Some(kind), ..TaskConfig::default() }).unwrap();
+        let task =
+            task(&fixture.dataset, &TaskConfig { loss: Some(kind), ..TaskConfig::default() })
+                .unwrap();
         let (found, gradient, counted) = loss(&task, &batch, &seeds, rows);
         let mut expected = 0.0;
         for (i, v) in seeds.iter().enumerate() {
@@ -211,9 +250,17 @@ fn oracle_the_losses_of_numbers_are_their_formulas() {
                 NumberLoss::Mae => (error.abs(), if error == 0.0 { 0.0 } else { error.signum() }),
             };
             expected += cost / count;
-            assert!((f64::from(gradient[i]) - slope / count).abs() < 1e-6, "{kind:?}, {i}: {}", gradient[i]);
+            assert!(
+                (f64::from(gradient[i]) - slope / count).abs() < 1e-6,
+                "{kind:?}, {i}: {}",
+                gradient[i]
+            );
         }
-        assert!((found[0] - expected).abs() < 1e-6 * expected, "{kind:?}: {}, expected {expected}", found[0]);
+        assert!(
+            (found[0] - expected).abs() < 1e-6 * expected,
+            "{kind:?}: {}, expected {expected}",
+            found[0]
+        );
         assert_eq!((found[1], counted), (0.0, 0));
     }
 }
@@ -223,16 +270,22 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
     let mut g = Lcg(12);
     let classes: Vec<i32> = (0..VERTICES).map(|_| g.below(4).min(g.below(5)) as i32 - 1).collect();
     let fixture = labelled(|writer| writer.add_labels(&classes).unwrap());
-    let counts: Vec<u64> = (0..3).map(|class| classes.iter().filter(|&&label| label == class).count() as u64).collect();
+    let counts: Vec<u64> = (0..3)
+        .map(|class| classes.iter().filter(|&&label| label == class).count() as u64)
+        .collect();
     let all = counts.iter().sum::<u64>() as f64;
     // Equal to sklearn.utils.class_weight.compute_class_weight("balanced").
-    let balanced: Vec<f32> = counts.iter().map(|&count| (all / (3.0 * count as f64)) as f32).collect();
+    let balanced: Vec<f32> =
+        counts.iter().map(|&count| (all / (3.0 * count as f64)) as f32).collect();
     let batch: Vec<u32> = (5..45).collect();
     let logits = g.logits(60, 3)[..batch.len() * 3].to_vec();
-    for (asked, weights) in
-        [("balanced", balanced), ("0.5,2,7", vec![0.5, 2.0, 7.0]), ("0,1,0.25", vec![0.0, 1.0, 0.25])]
-    {
-        let config = TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
+    for (asked, weights) in [
+        ("balanced", balanced),
+        ("0.5,2,7", vec![0.5, 2.0, 7.0]),
+        ("0,1,0.25", vec![0.0, 1.0, 0.25]),
+    ] {
+        let config =
+            TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
         let task = task(&fixture.dataset, &config).unwrap();
         let rows = from_rows(logits.clone(), batch.len(), 3).unwrap().set_requires_grad(true);
         let wanted: Vec<i64> = batch.iter().map(|&v| i64::from(classes[v as usize])).collect();
@@ -246,9 +299,16 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
         expected.backward();
         let expected = expected.double_value(&[]);
         let (found, gradient, _) = loss(&task, &batch, &batch, &logits);
-        assert!((found[0] - expected).abs() < 1e-6 * expected, "{asked}: {}, torch has {expected}", found[0]);
+        assert!(
+            (found[0] - expected).abs() < 1e-6 * expected,
+            "{asked}: {}, torch has {expected}",
+            found[0]
+        );
         let evaluated = mean_loss(&task, &batch, &logits);
-        assert!((evaluated - expected).abs() < 1e-6 * expected, "{asked}: {evaluated}, torch has {expected}");
+        assert!(
+            (evaluated - expected).abs() < 1e-6 * expected,
+            "{asked}: {evaluated}, torch has {expected}"
+        );
         let of_torch = to_rows(&rows.grad()).unwrap().to_vec();
         assert!(gradient.iter().zip(&of_torch).all(|(a, b)| (a - b).abs() < 1e-7), "{asked}");
         // Two ranks with unequal seeds have parts of the same mean.
@@ -256,14 +316,18 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
             let at = seeds[0] as usize - 5;
             loss(&task, &batch, seeds, &logits[3 * at..3 * (at + seeds.len())]).0[0]
         });
-        assert!((parts[0] + parts[1] - expected).abs() < 1e-6 * expected, "{asked}: {parts:?}, torch has {expected}");
+        assert!(
+            (parts[0] + parts[1] - expected).abs() < 1e-6 * expected,
+            "{asked}: {parts:?}, torch has {expected}"
+        );
     }
 }
 
 #[test]
 fn oracle_losses_of_several_classes_are_torchs_own() {
     let mut g = Lcg(13);
-    let rows: Vec<u8> = (0..VERTICES).map(|_| (g.below(2) | u64::from(g.below(7) == 0) << 1) as u8).collect();
+    let rows: Vec<u8> =
+        (0..VERTICES).map(|_| (g.below(2) | u64::from(g.below(7) == 0) << 1) as u8).collect();
     let fixture = labelled(|writer| add_multi_labels(writer, 3, &rows));
     let with = |class: u8| rows.iter().filter(|row| *row >> class & 1 != 0).count() as f32;
     let all = VERTICES as f32;
@@ -276,10 +340,14 @@ fn oracle_losses_of_several_classes_are_torchs_own() {
         .flat_map(|&v| (0..3).map(move |class| (v, class)))
         .map(|(v, class)| f32::from(rows[v as usize] >> class & 1))
         .collect();
-    let right = logits.iter().zip(&wanted).filter(|(logit, has)| (**logit > 0.0) == (**has == 1.0)).count();
-    for (asked, weights) in [(None, [1.0; 3]), (Some("balanced"), balanced), (Some("3,0.5,1"), [3.0, 0.5, 1.0])] {
+    let right =
+        logits.iter().zip(&wanted).filter(|(logit, has)| (**logit > 0.0) == (**has == 1.0)).count();
+    for (asked, weights) in
+        [(None, [1.0; 3]), (Some("balanced"), balanced), (Some("3,0.5,1"), [3.0, 0.5, 1.0])]
+    {
         let class_weights = asked.map(|weights| weights.parse().unwrap());
-        let task = task(&fixture.dataset, &TaskConfig { class_weights, ..TaskConfig::default() }).unwrap();
+        let task =
+            task(&fixture.dataset, &TaskConfig { class_weights, ..TaskConfig::default() }).unwrap();
         let leaf = from_rows(logits.to_vec(), seeds.len(), 3).unwrap().set_requires_grad(true);
         let expected = leaf.binary_cross_entropy_with_logits::<tch::Tensor>(
             &from_rows(wanted.clone(), seeds.len(), 3).unwrap(),
@@ -292,7 +360,10 @@ fn oracle_losses_of_several_classes_are_torchs_own() {
         let ([found, of_right], gradient, counted) = loss(&task, &batch, &seeds, logits);
         let evaluated = mean_loss(&task, &seeds, logits) * seeds.len() as f64 / 50.0;
         for found in [found, evaluated] {
-            assert!((found - expected).abs() < 1e-5 * expected, "{asked:?}: {found}, torch has {expected}");
+            assert!(
+                (found - expected).abs() < 1e-5 * expected,
+                "{asked:?}: {found}, torch has {expected}"
+            );
         }
         let of_torch = to_rows(&leaf.grad()).unwrap().to_vec();
         assert!(gradient.iter().zip(&of_torch).all(|(a, b)| (a - b).abs() < 1e-7), "{asked:?}");
@@ -304,6 +375,7 @@ fn oracle_losses_of_several_classes_are_torchs_own() {
 fn mean_loss(task: &NodeTask, vertices: &[u32], logits: &[f32]) -> f64 {
     let rows = logits.chunks_exact(task.labels.outputs());
     let losses = vertices.iter().zip(rows).filter_map(|(&v, logits)| task.loss_of(v, logits));
-    let [loss, weight] = losses.fold([0.0; 2], |sums, [loss, weight]| [sums[0] + loss, sums[1] + weight]);
+    let [loss, weight] =
+        losses.fold([0.0; 2], |sums, [loss, weight]| [sums[0] + loss, sums[1] + weight]);
     loss / weight
 }

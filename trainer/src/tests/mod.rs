@@ -1,5 +1,5 @@
-//! Invariants 1–4 of the method, exactness of resuming, and behaviour in failure, over random graphs, partitions and
-//! rank counts, including ranks that own nothing.
+//! Invariants 1–4 of the method, exactness of resuming, and behaviour in failure, over random
+//! graphs, partitions and rank counts, including ranks that own nothing.
 
 mod ahead;
 mod cases;

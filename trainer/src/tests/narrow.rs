@@ -1,16 +1,21 @@
-//! Training in bf16 and f16 on an emulated GPU: factors of products, rows from the features to the last layer,
-//! exchanged rows and the gradients of all of these are rounded, everything else is as in f32.
+//! Training in bf16 and f16 on an emulated GPU: factors of products, rows from the features to the
+//! last layer, exchanged rows and the gradients of all of these are rounded, everything else is as
+//! in f32.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_store::{FeatureDtype, NoProgress, Split};
 
 use super::equivalence::{items, run_at};
-use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, models, store_partition, stored_as};
+use super::fixture::{
+    Cut, assert_refused, changed, config, dataset, emulated, models, store_partition, stored_as,
+};
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::InferConfig;
 use crate::config::TopologyStorage;
-use crate::config::{Config, Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig};
+use crate::config::{
+    Config, Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig,
+};
 use crate::model::Input;
 use crate::operator::Place;
 use crate::residence::source::{FeatureSource, open_gpu_table};
@@ -24,7 +29,9 @@ fn within(dtype: Dtype, order: u32) -> Place {
 
 /// The cosine of two gradients, and the ratio of their norms.
 fn compare(found: &[f32], expected: &[f32]) -> (f64, f64) {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
+    let dot = |a: &[f32], b: &[f32]| {
+        a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>()
+    };
     let [of_found, of_expected] = [found, expected].map(|values| dot(values, values).sqrt());
     (dot(found, expected) / (of_found * of_expected), of_found / of_expected)
 }
@@ -43,18 +50,35 @@ fn loss_and_gradient_are_nearly_those_of_f32_for_every_model() {
         let (loss, gradient) = super::equivalence::run(&fixture.dataset, &config, &train);
         // Each kind of layer in both types, other models in one of them.
         let both = ModelKind::ALL.len() as u32;
-        for dtype in NARROW.into_iter().skip(order as usize % 2).take(if order < both { 2 } else { 1 }) {
+        for dtype in
+            NARROW.into_iter().skip(order as usize % 2).take(if order < both { 2 } else { 1 })
+        {
             let what = format!("{model:?} in {dtype:?}");
-            let (rounded, found) =
-                run_at((&within(dtype, order), TopologyStorage::Auto), &fixture.dataset, &config, &train);
-            assert!(rounded != loss && (rounded - loss).abs() <= 0.02 * loss, "{what}: {rounded}, in f32 {loss}");
+            let (rounded, found) = run_at(
+                (&within(dtype, order), TopologyStorage::Auto),
+                &fixture.dataset,
+                &config,
+                &train,
+            );
+            assert!(
+                rounded != loss && (rounded - loss).abs() <= 0.02 * loss,
+                "{what}: {rounded}, in f32 {loss}"
+            );
             let (cosine, ratio) = compare(&found, &gradient);
             // With features of bf16 more values change sides at ReLU's corner than with f16.
             let least = if dtype == Dtype::Bf16 { 0.98 } else { 0.99 };
-            assert!(cosine > least && (ratio - 1.0).abs() < 0.05, "{what}: cosine {cosine}, norms {ratio}");
+            assert!(
+                cosine > least && (ratio - 1.0).abs() < 0.05,
+                "{what}: cosine {cosine}, norms {ratio}"
+            );
             if (order + dtype as u32).is_multiple_of(4) {
                 let again = changed(&config, |config| config.model.checkpoint_activations = true);
-                let again = run_at((&within(dtype, order), TopologyStorage::Auto), &fixture.dataset, &again, &train);
+                let again = run_at(
+                    (&within(dtype, order), TopologyStorage::Auto),
+                    &fixture.dataset,
+                    &again,
+                    &train,
+                );
                 assert_eq!(again, (rounded, found), "{what}: checkpointing changes nothing");
             }
         }
@@ -72,22 +96,37 @@ fn ranks_that_share_rounded_rows_learn_the_same_up_to_rounding() {
         (Dtype::F16, ModelKind::Gat, NormKind::None),
         (Dtype::F16, ModelKind::SagePool, NormKind::Layer),
     ] {
-        let with =
-            |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
-        let (loss, gradient) =
-            run_at((&within(dtype, 1), TopologyStorage::Auto), dataset, &with(Parallelism::Single, 1), &train[..30]);
+        let with = |parallelism, ranks| {
+            changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm))
+        };
+        let (loss, gradient) = run_at(
+            (&within(dtype, 1), TopologyStorage::Auto),
+            dataset,
+            &with(Parallelism::Single, 1),
+            &train[..30],
+        );
         for ranks in [2, 4] {
             let partition = Some(store_partition(dataset, Cut::Random, ranks));
-            let split = changed(&with(Parallelism::Split, ranks), |config| config.system.partition = partition);
+            let split = changed(&with(Parallelism::Split, ranks), |config| {
+                config.system.partition = partition
+            });
             for config in [with(Parallelism::Data, ranks), split] {
-                let (other, found) = run_at((&within(dtype, 2), TopologyStorage::Auto), dataset, &config, &train[..30]);
+                let (other, found) = run_at(
+                    (&within(dtype, 2), TopologyStorage::Auto),
+                    dataset,
+                    &config,
+                    &train[..30],
+                );
                 assert!(
                     (other - loss).abs() <= 0.01 * loss,
                     "{kind:?}, {} on {ranks}: {other}",
                     config.system.parallelism
                 );
                 let (cosine, ratio) = compare(&found, &gradient);
-                assert!(cosine > 0.99 && (ratio - 1.0).abs() < 0.05, "{kind:?} on {ranks}: {cosine}, {ratio}");
+                assert!(
+                    cosine > 0.99 && (ratio - 1.0).abs() < 0.05,
+                    "{kind:?} on {ranks}: {cosine}, {ratio}"
+                );
             }
         }
     }
@@ -97,17 +136,27 @@ fn ranks_that_share_rounded_rows_learn_the_same_up_to_rounding() {
 #[test]
 fn features_arrive_in_the_type_of_the_run() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
-    for (order, stored) in (0..).zip([FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8]) {
+    for (order, stored) in
+        (0..).zip([FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8])
+    {
         let fixture = stored_as(stored, 66, 60, 3, 8);
         let features = fixture.dataset.features().unwrap().in_memory().unwrap();
         let vertices = [5u32, 0, 59, 7, 7];
-        let normalised =
-            ModelConfig { normalise_features: FeatureNorm::Row, input_dropout: 0.3, ..config.model.clone() };
-        let inputs = [Input::new(&config.model), Input::training(&normalised, Step { seed: 1, epoch: 2, step: 3 })];
-        for (input, dtype) in
-            inputs.iter().flat_map(|input| [Dtype::F32, Dtype::Bf16, Dtype::F16].map(|dtype| (input, dtype)))
+        let normalised = ModelConfig {
+            normalise_features: FeatureNorm::Row,
+            input_dropout: 0.3,
+            ..config.model.clone()
+        };
+        let inputs = [
+            Input::new(&config.model),
+            Input::training(&normalised, Step { seed: 1, epoch: 2, step: 3 }),
+        ];
+        for (input, dtype) in inputs
+            .iter()
+            .flat_map(|input| [Dtype::F32, Dtype::Bf16, Dtype::F16].map(|dtype| (input, dtype)))
         {
-            let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
+            let exact =
+                FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
             let pinned = open_gpu_table(&features, Some(gpu)).unwrap();
@@ -122,7 +171,11 @@ fn features_arrive_in_the_type_of_the_run() {
                 by_host.rows(&vertices, input, 0).unwrap(),
             ] {
                 assert_eq!(found.kind(), place.row_kind());
-                assert_eq!(found.to_device(tch::Device::Cpu), exact.to_kind(place.row_kind()), "{stored} as {dtype:?}");
+                assert_eq!(
+                    found.to_device(tch::Device::Cpu),
+                    exact.to_kind(place.row_kind()),
+                    "{stored} as {dtype:?}"
+                );
             }
         }
     }
@@ -131,7 +184,8 @@ fn features_arrive_in_the_type_of_the_run() {
 /// A small run that learns, and ends with an evaluation.
 fn learning(dtype: Dtype) -> Config {
     changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.run.epochs, config.model.hidden, config.model.dropout, config.run.seed) = (8, 16, 0.0, 7);
+        (config.run.epochs, config.model.hidden, config.model.dropout, config.run.seed) =
+            (8, 16, 0.0, 7);
         (config.model.dtype, config.run.optimizer.lr, config.run.eval_every) = (dtype, 0.03, 8);
     })
 }
@@ -155,7 +209,11 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
             assert!(near, "{dtype:?}, epoch {epoch}: {exact}, {rounded}");
         }
         let of_rounded = valid(&rounded);
-        assert!((valid(&exact) - of_rounded).abs() < 0.06, "{} in f32, {of_rounded} in {dtype:?}", valid(&exact));
+        assert!(
+            (valid(&exact) - of_rounded).abs() < 0.06,
+            "{} in f32, {of_rounded} in {dtype:?}",
+            valid(&exact)
+        );
         let last = rounded.epochs.last().unwrap();
         assert_eq!((last.loss_scale, last.skipped), ((dtype == Dtype::F16).then_some(65536.0), 0));
         let weights = checkpoint.join("best/model.safetensors");
@@ -163,16 +221,23 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
             assert_eq!(tensor.kind(), tch::Kind::Float, "{name}");
         }
         let (wide, narrow) = (Some(Dtype::F32), Some(Dtype::F16));
-        for (order, dtype) in [(None, None), (None, wide), (Some(1), wide), (Some(2), None), (Some(3), narrow)] {
+        for (order, dtype) in
+            [(None, None), (None, wide), (Some(1), wide), (Some(2), None), (Some(3), narrow)]
+        {
             let config = InferConfig {
                 checkpoint: checkpoint.clone(),
                 places: order.and_then(emulated),
                 dtype,
                 ..InferConfig::default()
             };
-            let found = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
+            let found =
+                crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
             let valid = found.scores[1].1.unwrap();
-            assert!((valid - of_rounded).abs() < 0.03, "{dtype:?}, on a GPU {}: {valid}", order.is_some());
+            assert!(
+                (valid - of_rounded).abs() < 0.03,
+                "{dtype:?}, on a GPU {}: {valid}",
+                order.is_some()
+            );
         }
         let config = InferConfig { checkpoint, dtype: Some(Dtype::F16), ..InferConfig::default() };
         assert_refused(
@@ -184,21 +249,26 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
     assert!(refused.to_string().contains("on a CPU choose bf16"), "{refused}");
 }
 
-/// Mini-batches of one seed, for which dropout makes gradients ten times as large: too large for f16 at the scale that
-/// runs begin with.
+/// Mini-batches of one seed, for which dropout makes gradients ten times as large: too large for
+/// f16 at the scale that runs begin with.
 #[test]
 fn a_run_in_f16_leaves_out_what_overflows_and_resumes_exactly() {
     let fixture = dataset(65, 30, 3);
     store_partition(&fixture.dataset, Cut::Random, 2);
     let config = |epochs| {
         changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
-            (config.run.epochs, config.data.batch_size, config.model.dtype, config.run.eval_every) =
-                (epochs, 1, Dtype::F16, 0);
+            (
+                config.run.epochs,
+                config.data.batch_size,
+                config.model.dtype,
+                config.run.eval_every,
+            ) = (epochs, 1, Dtype::F16, 0);
             (config.model.hidden, config.model.dropout) = (32, 0.9);
         })
     };
     let log = fixture.folder.path().join("log.jsonl");
-    let options = Around { places: emulated(2), log: Some(log.clone()), log_every: 1, ..Around::default() };
+    let options =
+        Around { places: emulated(2), log: Some(log.clone()), log_every: 1, ..Around::default() };
     let straight = run(&fixture, &config(2), &options).unwrap();
     let mut scale = 65536.0;
     for line in std::fs::read_to_string(&log).unwrap().lines() {

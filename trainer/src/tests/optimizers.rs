@@ -6,7 +6,8 @@ use tch::{Device, Tensor};
 
 use super::fixture::{assert_refused, changed, config, on_ranks};
 use crate::config::{
-    Config, Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
+    Config, Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
+    ScheduleKind,
 };
 use crate::model::{Model, Parameters};
 use crate::operator::{Place, to_rows};
@@ -15,21 +16,26 @@ use crate::optimizer::Optimizer;
 const STEPS: u32 = 12;
 
 fn with(optimizer: OptimizerConfig) -> Config {
-    changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.run.optimizer = optimizer)
+    changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        config.run.optimizer = optimizer
+    })
 }
 
 /// A gradient that changes in size and sign from step to step.
 fn gradient(step: u32, index: u32, shape: &[i64]) -> Tensor {
     let mut draws = Draws::new(&StreamKey { step, ..StreamKey::new(7, Stream::Init) }, index);
     let count: i64 = shape.iter().product();
-    let values: Vec<f32> = (0..count).map(|_| (draws.unit_f32() - 0.4) * (1.0 + step as f32)).collect();
+    let values: Vec<f32> =
+        (0..count).map(|_| (draws.unit_f32() - 0.4) * (1.0 + step as f32)).collect();
     Tensor::from_slice(&values).view(shape)
 }
 
 /// Gives the parameters the gradients of `step`, times `factor`.
 fn give_gradients(parameters: &Parameters, step: u32, factor: f64) {
     for (index, (_, tensor)) in parameters.iter().enumerate() {
-        (tensor * gradient(step, index as u32, &tensor.size()) * factor).sum(tch::Kind::Float).backward();
+        (tensor * gradient(step, index as u32, &tensor.size()) * factor)
+            .sum(tch::Kind::Float)
+            .backward();
     }
 }
 
@@ -38,7 +44,10 @@ fn values(parameters: &Parameters) -> Vec<f32> {
 }
 
 /// The parameters after some updates by gsplit and by torch.
-fn ours_and_torchs(config: &Config, build: impl Fn(&VarStore) -> nn::Optimizer) -> (Vec<f32>, Vec<f32>) {
+fn ours_and_torchs(
+    config: &Config,
+    build: impl Fn(&VarStore) -> nn::Optimizer,
+) -> (Vec<f32>, Vec<f32>) {
     let model = Model::new(config, 6, 4);
     let parameters = model.parameters();
     let store = VarStore::new(Device::Cpu);
@@ -72,8 +81,12 @@ fn oracle_stale_updates_follow_their_recursion() {
     let (rate, epochs, steps) = (0.1f32, 2, 7);
     let pull = |t: usize, index: usize| (t as f32 * 0.7 + index as f32).sin();
     for staleness in [0, 1, 3, 9] {
-        let sgd =
-            OptimizerConfig { kind: OptimizerKind::Sgd, momentum: Some(0.0), lr: rate.into(), ..Default::default() };
+        let sgd = OptimizerConfig {
+            kind: OptimizerKind::Sgd,
+            momentum: Some(0.0),
+            lr: rate.into(),
+            ..Default::default()
+        };
         let config = with(OptimizerConfig { staleness, ..sgd });
         let model = Model::new(&config, 2, 2);
         let parameters = model.parameters();
@@ -84,7 +97,8 @@ fn oracle_stale_updates_follow_their_recursion() {
             let mut seen: Vec<Vec<f32>> = Vec::new();
             for t in 0..steps + staleness {
                 if t < steps {
-                    let pulls: Vec<f32> = (0..expected.len()).map(|index| pull(epoch * steps + t, index)).collect();
+                    let pulls: Vec<f32> =
+                        (0..expected.len()).map(|index| pull(epoch * steps + t, index)).collect();
                     seen.push(expected.iter().zip(&pulls).map(|(w, c)| w - c).collect());
                     let mut start = 0;
                     for (_, tensor) in parameters.iter() {
@@ -95,13 +109,21 @@ fn oracle_stale_updates_follow_their_recursion() {
                     }
                     optimizer.update(parameters, &Solo).unwrap();
                 }
-                if let Some(gradient) = t.checked_sub(staleness).and_then(|before| seen.get(before)) {
-                    expected.iter_mut().zip(gradient).for_each(|(w, gradient)| *w -= rate * gradient);
+                if let Some(gradient) = t.checked_sub(staleness).and_then(|before| seen.get(before))
+                {
+                    expected
+                        .iter_mut()
+                        .zip(gradient)
+                        .for_each(|(w, gradient)| *w -= rate * gradient);
                 }
             }
             optimizer.catch_up(parameters).unwrap();
             assert_eq!(optimizer.steps as usize, (epoch + 1) * steps);
-            let off = values(parameters).iter().zip(&expected).map(|(w, e)| (w - e).abs()).fold(0.0, f32::max);
+            let off = values(parameters)
+                .iter()
+                .zip(&expected)
+                .map(|(w, e)| (w - e).abs())
+                .fold(0.0, f32::max);
             assert!(off < 1e-5, "staleness {staleness}, epoch {epoch}: off by {off}");
         }
     }
@@ -112,7 +134,12 @@ fn oracle_updates_are_those_of_torch() {
     let base = OptimizerConfig { lr: 0.02, ..Default::default() };
     let adam = |wd| nn::Adam { beta1: 0.8, beta2: 0.99, wd, eps: 1e-6, amsgrad: false };
     let sgd = |momentum, wd, nesterov| nn::Sgd { momentum, dampening: 0.0, wd, nesterov };
-    let chosen = OptimizerConfig { beta1: Some(0.8), beta2: Some(0.99), adam_epsilon: Some(1e-6), ..base.clone() };
+    let chosen = OptimizerConfig {
+        beta1: Some(0.8),
+        beta2: Some(0.99),
+        adam_epsilon: Some(1e-6),
+        ..base.clone()
+    };
     let adamw = OptimizerConfig { kind: OptimizerKind::AdamW, weight_decay: 0.1, ..chosen.clone() };
     let sgd_of = |momentum| OptimizerConfig { kind: OptimizerKind::Sgd, momentum, ..base.clone() };
     let clipped = OptimizerConfig { clip_norm: Some(3.0), weight_decay: 0.05, ..sgd_of(Some(0.7)) };
@@ -120,15 +147,22 @@ fn oracle_updates_are_those_of_torch() {
     let cases: Vec<(OptimizerConfig, Build)> = vec![
         (base.clone(), Box::new(|store| nn::Adam::default().build(store, 0.02).unwrap())),
         (chosen.clone(), Box::new(move |store| adam(0.0).build(store, 0.02).unwrap())),
-        (OptimizerConfig { weight_decay: 0.1, ..chosen }, Box::new(move |store| adam(0.1).build(store, 0.02).unwrap())),
+        (
+            OptimizerConfig { weight_decay: 0.1, ..chosen },
+            Box::new(move |store| adam(0.1).build(store, 0.02).unwrap()),
+        ),
         (
             adamw,
             Box::new(|store| {
-                let adamw = nn::AdamW { beta1: 0.8, beta2: 0.99, wd: 0.1, eps: 1e-6, amsgrad: false };
+                let adamw =
+                    nn::AdamW { beta1: 0.8, beta2: 0.99, wd: 0.1, eps: 1e-6, amsgrad: false };
                 adamw.build(store, 0.02).unwrap()
             }),
         ),
-        (sgd_of(Some(0.0)), Box::new(move |store| sgd(0.0, 0.0, false).build(store, 0.02).unwrap())),
+        (
+            sgd_of(Some(0.0)),
+            Box::new(move |store| sgd(0.0, 0.0, false).build(store, 0.02).unwrap()),
+        ),
         (sgd_of(None), Box::new(move |store| sgd(0.9, 0.0, false).build(store, 0.02).unwrap())),
         (
             OptimizerConfig { nesterov: true, weight_decay: 0.05, ..sgd_of(None) },
@@ -143,14 +177,22 @@ fn oracle_updates_are_those_of_torch() {
         let (ours, theirs) = ours_and_torchs(&config, build);
         let moved = start.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
         let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-        assert!(moved > 0.05 && apart <= 2e-6 * moved.max(1.0), "{:?}: {apart} of {moved}", config.run.optimizer);
+        assert!(
+            moved > 0.05 && apart <= 2e-6 * moved.max(1.0),
+            "{:?}: {apart} of {moved}",
+            config.run.optimizer
+        );
     }
 }
 
 #[test]
 fn updates_clip_the_sum_over_all_ranks() {
-    let config =
-        with(OptimizerConfig { clip_norm: Some(0.5), kind: OptimizerKind::Sgd, lr: 0.1, ..Default::default() });
+    let config = with(OptimizerConfig {
+        clip_norm: Some(0.5),
+        kind: OptimizerKind::Sgd,
+        lr: 0.1,
+        ..Default::default()
+    });
     let train = |comm: &dyn Communicator| {
         let model = Model::new(&config, 6, 4);
         let mut optimizer = Optimizer::new(model.parameters(), &config, 10).unwrap();
@@ -161,7 +203,14 @@ fn updates_clip_the_sum_over_all_ranks() {
             if comm.rank() < sharing {
                 give_gradients(model.parameters(), step, 1.0 / sharing as f64);
             }
-            norms.push(optimizer.update(model.parameters(), comm).unwrap().gradient_norm.on_host().unwrap());
+            norms.push(
+                optimizer
+                    .update(model.parameters(), comm)
+                    .unwrap()
+                    .gradient_norm
+                    .on_host()
+                    .unwrap(),
+            );
         }
         (norms, values(model.parameters()))
     };
@@ -170,9 +219,19 @@ fn updates_clip_the_sum_over_all_ranks() {
     for ranks in [2, 3, 5] {
         let results = on_ranks(ranks, train);
         for (found, together) in &results {
-            assert_eq!((found, together), (&results[0].0, &results[0].1), "every rank has the same bits");
-            assert!(norms.iter().zip(found).all(|(a, b)| (a - b).abs() <= 1e-5 * a), "{norms:?} {found:?}");
-            assert!(alone.iter().zip(together).all(|(a, b)| (a - b).abs() <= 1e-6), "{ranks} ranks");
+            assert_eq!(
+                (found, together),
+                (&results[0].0, &results[0].1),
+                "every rank has the same bits"
+            );
+            assert!(
+                norms.iter().zip(found).all(|(a, b)| (a - b).abs() <= 1e-5 * a),
+                "{norms:?} {found:?}"
+            );
+            assert!(
+                alone.iter().zip(together).all(|(a, b)| (a - b).abs() <= 1e-6),
+                "{ranks} ranks"
+            );
         }
     }
 }
@@ -196,7 +255,10 @@ fn rates(schedule: ScheduleConfig, steps: u64, valid: &[f64]) -> Vec<f64> {
 
 fn assert_close(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
-    assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}, expected {expected:?}");
+    assert!(
+        found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12),
+        "{found:?}, expected {expected:?}"
+    );
 }
 
 #[test]
@@ -205,10 +267,14 @@ fn learning_rates_follow_their_schedules() {
     assert_close(&rates(of(ScheduleKind::Constant), 3, &[]), &[0.1; 3]);
     let warm = ScheduleConfig { warmup_steps: 4, ..of(ScheduleKind::Constant) };
     assert_close(&rates(warm, 6, &[]), &[0.025, 0.05, 0.075, 0.1, 0.1, 0.1]);
-    let linear = ScheduleConfig { decay_epochs: Some(1), min_lr: Some(0.02), ..of(ScheduleKind::Linear) };
+    let linear =
+        ScheduleConfig { decay_epochs: Some(1), min_lr: Some(0.02), ..of(ScheduleKind::Linear) };
     assert_close(&rates(linear, 6, &[]), &[0.1, 0.08, 0.06, 0.04, 0.02, 0.02]);
     let step = ScheduleConfig { step_epochs: Some(1), gamma: Some(0.5), ..of(ScheduleKind::Step) };
-    assert_close(&rates(step, 9, &[]), &[[0.1; 4], [0.05; 4]].concat().into_iter().chain([0.025]).collect::<Vec<_>>());
+    assert_close(
+        &rates(step, 9, &[]),
+        &[[0.1; 4], [0.05; 4]].concat().into_iter().chain([0.025]).collect::<Vec<_>>(),
+    );
 
     // torch's CosineAnnealingLR computes each rate from the one before.
     let (total, least) = (5.0 * 4.0 - 2.0, 0.001);
@@ -218,7 +284,8 @@ fn learning_rates_follow_their_schedules() {
         let before = expected[expected.len() - 1];
         expected.push(least + (before - least) * factor(f64::from(t)) / factor(f64::from(t - 1)));
     }
-    let cosine = ScheduleConfig { warmup_steps: 2, min_lr: Some(least), ..of(ScheduleKind::Cosine) };
+    let cosine =
+        ScheduleConfig { warmup_steps: 2, min_lr: Some(least), ..of(ScheduleKind::Cosine) };
     assert_close(&rates(cosine, 20, &[]), &expected);
 }
 
@@ -257,19 +324,26 @@ fn options_of_another_optimizer_or_schedule_are_refused() {
     type Change = fn(&mut Config);
     use OptimizerKind::Sgd;
     let without_momentum: Change = |c| {
-        (c.run.optimizer.kind, c.run.optimizer.momentum, c.run.optimizer.nesterov) = (Sgd, Some(0.0), true);
+        (c.run.optimizer.kind, c.run.optimizer.momentum, c.run.optimizer.nesterov) =
+            (Sgd, Some(0.0), true);
     };
     let cases: [(Change, &str); 20] = [
         (|c| c.run.optimizer.momentum = Some(0.9), "--momentum is for --optimizer sgd"),
         (|c| c.run.optimizer.nesterov = true, "--nesterov is for --optimizer sgd"),
-        (|c| (c.run.optimizer.kind, c.run.optimizer.beta1) = (Sgd, Some(0.9)), "--beta1 is for --optimizer adam"),
+        (
+            |c| (c.run.optimizer.kind, c.run.optimizer.beta1) = (Sgd, Some(0.9)),
+            "--beta1 is for --optimizer adam",
+        ),
         (without_momentum, "--nesterov needs a --momentum"),
         (|c| c.run.optimizer.lr = f64::NAN, "--lr NaN: expected a positive number"),
         (|c| c.run.optimizer.weight_decay = -1.0, "--weight-decay -1: expected a number from 0"),
         (|c| c.run.optimizer.clip_norm = Some(0.0), "--clip-norm 0: expected a positive number"),
         (|c| c.run.optimizer.beta2 = Some(1.0), "--beta2 1: expected at least 0 and below 1"),
         (|c| c.run.schedule.gamma = Some(0.5), "--gamma is for --schedule step and plateau"),
-        (|c| c.run.schedule.decay_epochs = Some(5), "--decay-epochs is for --schedule linear and cosine"),
+        (
+            |c| c.run.schedule.decay_epochs = Some(5),
+            "--decay-epochs is for --schedule linear and cosine",
+        ),
         (
             |c| (c.run.schedule.kind, c.run.schedule.min_lr) = (ScheduleKind::Cosine, Some(1.0)),
             "--min-lr 1: expected 0 to",
@@ -278,8 +352,16 @@ fn options_of_another_optimizer_or_schedule_are_refused() {
             |c| (c.run.schedule.kind, c.run.schedule.gamma) = (ScheduleKind::Step, Some(1.0)),
             "--gamma 1: expected above 0",
         ),
-        (|c| (c.run.schedule.kind, c.run.schedule.step_epochs) = (ScheduleKind::Step, Some(0)), "--step-epochs 0"),
-        (|c| (c.run.schedule.kind, c.run.schedule.decay_epochs) = (ScheduleKind::Linear, Some(0)), "--decay-epochs 0"),
+        (
+            |c| (c.run.schedule.kind, c.run.schedule.step_epochs) = (ScheduleKind::Step, Some(0)),
+            "--step-epochs 0",
+        ),
+        (
+            |c| {
+                (c.run.schedule.kind, c.run.schedule.decay_epochs) = (ScheduleKind::Linear, Some(0))
+            },
+            "--decay-epochs 0",
+        ),
         (|c| c.run.schedule.lr_patience = Some(3), "--lr-patience is for --schedule plateau"),
         (|c| c.run.patience = Some(0), "--patience 0"),
         (|c| c.run.min_delta = 0.1, "--min-delta is for --patience"),
@@ -297,13 +379,21 @@ fn options_of_another_optimizer_or_schedule_are_refused() {
         (config.run.schedule.kind, config.run.schedule.warmup_steps) = (ScheduleKind::Cosine, 20)
     });
     let model = Model::new(&late, 6, 4);
-    assert_refused(Optimizer::new(model.parameters(), &late, 10), "--warmup-steps 20: the schedule is over after 20");
+    assert_refused(
+        Optimizer::new(model.parameters(), &late, 10),
+        "--warmup-steps 20: the schedule is over after 20",
+    );
 }
 
 /// A gradient that is not finite on a single rank leaves the parameters of all ranks as they were.
 #[test]
 fn an_overflow_on_one_rank_is_left_out_on_all() {
-    let base = OptimizerConfig { lr: 0.02, weight_decay: 0.01, clip_norm: Some(0.5), ..Default::default() };
+    let base = OptimizerConfig {
+        lr: 0.02,
+        weight_decay: 0.01,
+        clip_norm: Some(0.5),
+        ..Default::default()
+    };
     for kind in [OptimizerKind::Adam, OptimizerKind::Sgd] {
         let config = with(OptimizerConfig { kind, ..base.clone() });
         let plain = Place::emulated(1);
@@ -316,23 +406,43 @@ fn an_overflow_on_one_rank_is_left_out_on_all() {
                 let mut seen = Vec::new();
                 for step in 0..6 {
                     if Some(step) == overflow {
-                        give_gradients(parameters, step, f64::from(f32::MAX) * (1.0 - comm.rank() as f64) * 4.0);
+                        give_gradients(
+                            parameters,
+                            step,
+                            f64::from(f32::MAX) * (1.0 - comm.rank() as f64) * 4.0,
+                        );
                         let before = (values(parameters), to_rows(optimizer.state()[0].1).unwrap());
                         let update = optimizer.update(parameters, comm).unwrap();
-                        assert!(update.skipped && !update.gradient_norm.on_host().unwrap().is_finite(), "{update:?}");
-                        assert_eq!(before, (values(parameters), to_rows(optimizer.state()[0].1).unwrap()));
+                        assert!(
+                            update.skipped && !update.gradient_norm.on_host().unwrap().is_finite(),
+                            "{update:?}"
+                        );
+                        assert_eq!(
+                            before,
+                            (values(parameters), to_rows(optimizer.state()[0].1).unwrap())
+                        );
                     }
                     give_gradients(parameters, step, f64::from(optimizer.loss_scale()));
                     let update = optimizer.update(parameters, comm).unwrap();
-                    seen.push((update.gradient_norm.on_host().unwrap(), update.learning_rate, update.skipped));
+                    seen.push((
+                        update.gradient_norm.on_host().unwrap(),
+                        update.learning_rate,
+                        update.skipped,
+                    ));
                 }
                 (values(parameters), seen, optimizer.loss_scale(), optimizer.steps)
             })
         };
         let exact = run(&plain, None).remove(0);
-        for (overflow, scale, steps) in [(None, 65536.0, 6), (Some(0), 32768.0, 7), (Some(3), 32768.0, 7)] {
+        for (overflow, scale, steps) in
+            [(None, 65536.0, 6), (Some(0), 32768.0, 7), (Some(3), 32768.0, 7)]
+        {
             for found in run(&f16, overflow) {
-                assert_eq!((&found.0, &found.1), (&exact.0, &exact.1), "{kind:?}, overflow at {overflow:?}");
+                assert_eq!(
+                    (&found.0, &found.1),
+                    (&exact.0, &exact.1),
+                    "{kind:?}, overflow at {overflow:?}"
+                );
                 assert_eq!((found.2, found.3), (scale, steps));
             }
         }

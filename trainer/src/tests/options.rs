@@ -6,13 +6,14 @@ use super::fixture::{assert_refused, changed, config};
 use crate::autograd::rounds_to_tf32;
 use crate::config::Products;
 use crate::config::{
-    Config, Device, DrawKind, Dtype, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism, ScheduleConfig,
-    TaskKind,
+    Config, Device, DrawKind, Dtype, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig,
+    Parallelism, ScheduleConfig, TaskKind,
 };
 use crate::residence::places::places;
 use crate::tests::fixture::Around;
 
-/// The configuration with these options, as flags with values, read from a file that has them in their places.
+/// The configuration with these options, as flags with values, read from a file that has them in
+/// their places.
 fn parse(words: &[&str]) -> Config {
     let places = Config::default().options();
     let mut file = serde_json::json!({});
@@ -21,7 +22,8 @@ fn parse(words: &[&str]) -> Config {
         let (flag, value) = word.split_once([' ', '=']).unwrap_or((word, "true"));
         let place = &places[flag.trim_start_matches("--")];
         let table = place.table.split('.').fold(&mut file, |table, name| &mut table[name]);
-        table[&place.key] = serde_json::from_str(value).unwrap_or(serde_json::Value::String(value.into()));
+        table[&place.key] =
+            serde_json::from_str(value).unwrap_or(serde_json::Value::String(value.into()));
     }
     serde_json::from_value(file).unwrap()
 }
@@ -30,8 +32,22 @@ fn parse(words: &[&str]) -> Config {
 fn options_that_are_not_at_their_defaults_are_named() {
     assert_eq!(parse(&[]).changed(), Vec::<String>::new());
     // The seed is given, but at its default.
-    let given = ["--ranks", "2", "--seed", "0", "--hidden", "8", "--model", "gcn", "--lr", "0.5", "--patience", "3"];
-    let changed = ["model.hidden", "run.optimizer.lr", "model.kind", "run.patience", "system.ranks"];
+    let given = [
+        "--ranks",
+        "2",
+        "--seed",
+        "0",
+        "--hidden",
+        "8",
+        "--model",
+        "gcn",
+        "--lr",
+        "0.5",
+        "--patience",
+        "3",
+    ];
+    let changed =
+        ["model.hidden", "run.optimizer.lr", "model.kind", "run.patience", "system.ranks"];
     assert_eq!(parse(&given).changed(), changed);
 }
 
@@ -40,7 +56,16 @@ fn options_change_what_they_name() {
     let plain = parse(&[]);
     assert_eq!(plain.run.optimizer, OptimizerConfig::default());
     assert_eq!(plain.run.schedule, ScheduleConfig::default());
-    let given = parse(&["--optimizer", "adamw", "--beta1", "0.5", "--schedule", "cosine", "--min-lr", "1e-5"]);
+    let given = parse(&[
+        "--optimizer",
+        "adamw",
+        "--beta1",
+        "0.5",
+        "--schedule",
+        "cosine",
+        "--min-lr",
+        "1e-5",
+    ]);
     let expected = changed(&plain, |config| {
         config.run.optimizer.kind = crate::OptimizerKind::AdamW;
         config.run.optimizer.beta1 = Some(0.5);
@@ -48,12 +73,28 @@ fn options_change_what_they_name() {
         config.run.schedule.min_lr = Some(1e-5);
     });
     assert_eq!(given, expected);
-    let sgd = parse(&["--optimizer", "sgd", "--nesterov", "--clip-norm", "2", "--patience", "4", "--hidden", "8"]);
-    assert_eq!((sgd.run.optimizer.nesterov, sgd.run.optimizer.clip_norm, sgd.run.patience), (true, Some(2.0), Some(4)));
+    let sgd = parse(&[
+        "--optimizer",
+        "sgd",
+        "--nesterov",
+        "--clip-norm",
+        "2",
+        "--patience",
+        "4",
+        "--hidden",
+        "8",
+    ]);
+    assert_eq!(
+        (sgd.run.optimizer.nesterov, sgd.run.optimizer.clip_norm, sgd.run.patience),
+        (true, Some(2.0), Some(4))
+    );
     assert_eq!(sgd.model, ModelConfig { hidden: 8, ..plain.model.clone() });
     // Defaults are filled in, and filling in again changes nothing more.
     let effective = given.effective();
-    assert_eq!((effective.run.optimizer.beta2, effective.run.schedule.decay_epochs), (Some(0.999), Some(10)));
+    assert_eq!(
+        (effective.run.optimizer.beta2, effective.run.schedule.decay_epochs),
+        (Some(0.999), Some(10))
+    );
     assert_eq!((effective.run.optimizer.momentum, effective.run.schedule.gamma), (None, None));
     effective.check().unwrap();
     assert_eq!(effective.effective(), effective);
@@ -87,7 +128,10 @@ fn draws_have_their_table() {
     let plain = parse(&[]);
     let local = parse(&["--draw", "locality", "--draw-factor", "2.5", "--parallelism", "data"]);
     local.check().unwrap();
-    assert_eq!((local.data.draw.kind, local.data.draw.draw_factor), (DrawKind::Locality, Some(DrawFactor::Fixed(2.5))));
+    assert_eq!(
+        (local.data.draw.kind, local.data.draw.draw_factor),
+        (DrawKind::Locality, Some(DrawFactor::Fixed(2.5)))
+    );
     assert_eq!(local.drawn_by_host(), Some("--draw locality"));
     let auto = parse(&["--draw", "locality", "--parallelism", "data"]);
     assert_eq!(auto.effective().data.draw.draw_factor, Some(DrawFactor::Auto));
@@ -106,30 +150,58 @@ fn weights_of_edges_are_for_models_that_sum() {
         assert_eq!(config.drawn_by_host(), Some("--edge-weights"));
     }
     for model in ["sage-pool", "gat", "gatv2"] {
-        let message = parse(&["--edge-weights", "w", "--model", model]).check().unwrap_err().to_string();
+        let message =
+            parse(&["--edge-weights", "w", "--model", model]).check().unwrap_err().to_string();
         let words = format!("--edge-weights w: --model {model} sums no rows");
         assert!(message.starts_with(&words) && message.contains("choose sage, gcn"), "{message}");
     }
-    assert!(plain.difference(&parse(&["--edge-weights", "w"])).unwrap().starts_with("--edge-weights is null"));
+    assert!(
+        plain
+            .difference(&parse(&["--edge-weights", "w"]))
+            .unwrap()
+            .starts_with("--edge-weights is null")
+    );
 }
 
 #[test]
 fn features_are_used_as_the_options_say() {
-    let given = parse(&["--normalise-features", "row", "--input-dropout", "0.6", "--task", "link", "--scorer", "mlp"]);
-    assert_eq!((given.model.normalise_features, given.model.input_dropout), (FeatureNorm::Row, 0.6));
+    let given = parse(&[
+        "--normalise-features",
+        "row",
+        "--input-dropout",
+        "0.6",
+        "--task",
+        "link",
+        "--scorer",
+        "mlp",
+    ]);
+    assert_eq!(
+        (given.model.normalise_features, given.model.input_dropout),
+        (FeatureNorm::Row, 0.6)
+    );
     given.check().unwrap();
-    let attending = |option: &str, share: &str| parse(&["--model", "gatv2", &format!("{option}={share}")]);
-    for (option, share) in ["--input-dropout", "--attention-dropout"].map(|o| ["1", "-0.1"].map(|s| (o, s))).concat() {
-        assert_refused(attending(option, share).check(), &format!("{option} {share}: expected at least 0"));
+    let attending =
+        |option: &str, share: &str| parse(&["--model", "gatv2", &format!("{option}={share}")]);
+    for (option, share) in
+        ["--input-dropout", "--attention-dropout"].map(|o| ["1", "-0.1"].map(|s| (o, s))).concat()
+    {
+        assert_refused(
+            attending(option, share).check(),
+            &format!("{option} {share}: expected at least 0"),
+        );
     }
     assert_eq!(attending("--attention-dropout", "0.6").model.attention_dropout, 0.6);
     attending("--attention-dropout", "0").check().unwrap();
-    assert_refused(parse(&["--attention-dropout", "0.3"]).check(), "--attention-dropout 0.3: there is no attention");
+    assert_refused(
+        parse(&["--attention-dropout", "0.3"]).check(),
+        "--attention-dropout 0.3: there is no attention",
+    );
     let plain = parse(&[]);
     assert!(given.difference(&plain).is_some());
 }
 
-/// Every option that only some parallelisms accept: the others refuse it in one line that names both.
+/// Every option that only some parallelisms accept: the others refuse it in one line that names
+/// both.
 #[test]
 fn every_parallelism_takes_the_options_that_make_sense() {
     use Parallelism::{Cooperative, Data, Owned, PushPull, Single, Split};
@@ -142,7 +214,11 @@ fn every_parallelism_takes_the_options_that_make_sense() {
         ("--ranks", |c| c.system.ranks = Some(4), but(&[Single])),
         ("--groups", |c| c.system.groups = 2, vec![Split, Cooperative]),
         ("--split-layers", |c| c.system.split_layers = Some(1), vec![Split, Cooperative]),
-        ("--batches-per-epoch", |c| c.system.cooperative.batches_per_epoch = Some(2), vec![Cooperative]),
+        (
+            "--batches-per-epoch",
+            |c| c.system.cooperative.batches_per_epoch = Some(2),
+            vec![Cooperative],
+        ),
         (
             "--expansion-hops",
             |c| (c.system.groups, c.system.cooperative.expansion_hops) = (2, Some(2)),
@@ -164,7 +240,11 @@ fn every_parallelism_takes_the_options_that_make_sense() {
         ("--device", |c| c.system.device = Device::Cuda, but(&[PushPull, Cooperative])),
         ("--model sage-pool", |c| c.model.kind = ModelKind::SagePool, but(&[PushPull])),
         ("--input-dropout", |c| c.model.input_dropout = 0.2, but(&[PushPull])),
-        ("--normalise-features", |c| c.model.normalise_features = FeatureNorm::Row, but(&[PushPull])),
+        (
+            "--normalise-features",
+            |c| c.model.normalise_features = FeatureNorm::Row,
+            but(&[PushPull]),
+        ),
         ("--staleness", |c| c.run.optimizer.staleness = 2, but(&[])),
         ("--checkpoint-activations", |c| c.model.checkpoint_activations = true, but(&[])),
         ("--residual", |c| c.model.residual = true, but(&[])),
@@ -176,7 +256,9 @@ fn every_parallelism_takes_the_options_that_make_sense() {
             base.check().unwrap();
             let with = changed(&base, change);
             match with.check() {
-                Ok(()) => assert!(takes.contains(&parallelism), "{option} under {parallelism} is taken"),
+                Ok(()) => {
+                    assert!(takes.contains(&parallelism), "{option} under {parallelism} is taken")
+                }
                 Err(problem) => {
                     let line = problem.to_string();
                     assert!(!takes.contains(&parallelism), "{option} under {parallelism}: {line}");
@@ -192,7 +274,8 @@ fn every_parallelism_takes_the_options_that_make_sense() {
 fn factors_are_rounded_to_tf32_where_that_is_asked_for() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let on = |device, dtype, products| {
-        let config = changed(&config, |config| (config.system.device, config.model.dtype) = (device, dtype));
+        let config =
+            changed(&config, |config| (config.system.device, config.model.dtype) = (device, dtype));
         // Once nothing else is refused, the only problem is the missing GPU.
         let (config, hooks) = &Around { products, ..Around::default() }.of(&config);
         places(config, hooks).map_err(|error| error.to_string())
@@ -206,6 +289,9 @@ fn factors_are_rounded_to_tf32_where_that_is_asked_for() {
         (Device::Cuda, Dtype::F32, Some(Products::Gemm)),
     ] {
         let line = on(device, dtype, products).err().unwrap();
-        assert!(line.starts_with("--products is for --device cpu, except tf32, which is for"), "{line}");
+        assert!(
+            line.starts_with("--products is for --device cpu, except tf32, which is for"),
+            "{line}"
+        );
     }
 }

@@ -27,12 +27,18 @@ fn the_example_learns_the_same_on_any_number_of_ranks() {
             config.system.partition = parallelism.needs_map().then(|| key.clone());
         };
         let summary = example::run(&fixture.dataset, change, &|_| {}).unwrap();
-        assert_eq!(summary.num_parameters, 2 + 6 * 16 + 16 + 16 * 4 + 4, "the rates, weights and biases of its layers");
+        assert_eq!(
+            summary.num_parameters,
+            2 + 6 * 16 + 16 + 16 * 4 + 4,
+            "the rates, weights and biases of its layers"
+        );
         summary.epochs.iter().map(|epoch| epoch.loss).collect()
     };
     let single = losses(Parallelism::Single, 1);
     assert!(single[11] < 0.9 * single[0], "{single:?}");
-    for (parallelism, ranks) in [(Parallelism::Data, 2), (Parallelism::PushPull, 4), (Parallelism::Split, 3)] {
+    for (parallelism, ranks) in
+        [(Parallelism::Data, 2), (Parallelism::PushPull, 4), (Parallelism::Split, 3)]
+    {
         for (other, loss) in losses(parallelism, ranks).iter().zip(&single) {
             assert!((other - loss).abs() <= 1e-3 * loss, "{parallelism}: {other} against {loss}");
         }
@@ -44,7 +50,8 @@ fn the_example_infers_what_its_evaluation_scored() {
     let fixture = dataset(32, 400, 6);
     let [checkpoint, out] = ["run", "classes.npy"].map(|name| fixture.folder.path().join(name));
     let change = |config: &mut Config| {
-        (config.model.hidden, config.model.norm, config.model.residual) = (16, Some(NormKind::Layer), true);
+        (config.model.hidden, config.model.norm, config.model.residual) =
+            (16, Some(NormKind::Layer), true);
         (config.data.batch_size, config.run.epochs, config.run.optimizer.lr) = (50, 3, 0.01);
         config.run.checkpoint = Some(checkpoint.clone());
     };
@@ -56,10 +63,14 @@ fn the_example_infers_what_its_evaluation_scored() {
 
     // A program without the layer cannot infer.
     let config = InferConfig { checkpoint, ..InferConfig::default() };
-    assert_refused(infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress), "a program's own layers");
+    assert_refused(
+        infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress),
+        "a program's own layers",
+    );
 }
 
-/// h' = W (mean of h(u) over the sampled in-edges u → v - h(v)), the product and the difference by torch.
+/// h' = W (mean of h(u) over the sampled in-edges u → v - h(v)), the product and the difference by
+/// torch.
 struct Plain {
     weight: Tensor,
     out: usize,
@@ -68,7 +79,8 @@ struct Plain {
 impl Layer for Plain {
     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let own = input.first(edges.edges.num_targets())?;
-        let sums = (aggregate(&edges.edges, Reduce::Mean, input, None, false)? - own).matmul(&self.weight);
+        let sums =
+            (aggregate(&edges.edges, Reduce::Mean, input, None, false)? - own).matmul(&self.weight);
         finished(edges.place(), &sums, finish)
     }
 
@@ -86,7 +98,9 @@ fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
     let to = |name: &str| fixture.folder.path().join(name);
     let mut losses = Vec::new();
     for (dtype, tolerance) in [(Dtype::F32, 2e-5), (Dtype::Bf16, 0.02)] {
-        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.model.dtype = dtype);
+        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+            config.model.dtype = dtype
+        });
         let checkpoint = to(&format!("{dtype:?}"));
         let options = Around {
             layer: Some(layer.clone()),
@@ -125,5 +139,8 @@ fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
         let off = host.iter().zip(&device).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
         assert!(off <= tolerance * largest, "{dtype:?}: {off} of {largest}");
     }
-    assert!(losses[0] != losses[1] && (losses[0] - losses[1]).abs() < 0.02 * losses[0], "{losses:?}");
+    assert!(
+        losses[0] != losses[1] && (losses[0] - losses[1]).abs() < 0.02 * losses[0],
+        "{losses:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Ranks that are processes read each other's GPUs: here threads that share nothing but a communicator, on emulated
-//! GPUs. (The kernels' tests cover the driver's part between processes.)
+//! Ranks that are processes read each other's GPUs: here threads that share nothing but a
+//! communicator, on emulated GPUs. (The kernels' tests cover the driver's part between processes.)
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,9 @@ use gsplit_kernels::{CommError, Threads};
 use gsplit_store::{FeatureDtype, NoProgress};
 
 use super::device_room::leaving;
-use super::fixture::{Cut, Fixture, changed, config, dataset, emulated, emulation, store_partition, stored_as};
+use super::fixture::{
+    Cut, Fixture, changed, config, dataset, emulated, emulation, store_partition, stored_as,
+};
 use super::placement::{found, some_placement, store_placement};
 use super::processes::{on_processes, outcomes};
 use super::runs::{losses, run};
@@ -26,7 +28,9 @@ use crate::{Error, FeatureStorage, Process, Summary, TopologyStorage};
 
 /// Options of one epoch on `ranks`.
 fn quick(parallelism: Parallelism, ranks: usize) -> Config {
-    changed(&config(ModelKind::Sage, parallelism, ranks), |config| (config.run.eval_every, config.run.epochs) = (0, 1))
+    changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+        (config.run.eval_every, config.run.epochs) = (0, 1)
+    })
 }
 
 fn with(placement: &str) -> Around {
@@ -51,21 +55,28 @@ fn differential_processes_find_the_rows_that_threads_find() {
     ] {
         let config = quick(parallelism, 3);
         let places = emulation(Emulation { order: 1, apart, ..Emulation::default() });
-        let options = Around { cache: rows.map(|rows| rows * 24), prefetch, places, ..with(placement) };
+        let options =
+            Around { cache: rows.map(|rows| rows * 24), prefetch, places, ..with(placement) };
         let threads = run(&fixture, &config, &options).unwrap();
         let what = format!("{placement}, {parallelism}, {rows:?}, apart: {apart}");
         let [_, own, peers] = found(&threads);
-        let reads =
-            !apart && placement != "replicated" && (placement, parallelism) != ("partitioned", Parallelism::Split);
+        let reads = !apart
+            && placement != "replicated"
+            && (placement, parallelism) != ("partitioned", Parallelism::Split);
         assert!(own > 0 && (peers > 0) == reads, "{what}: {peers}");
         for summary in on_processes(&fixture, &config, &options) {
             assert_eq!(losses(&summary), losses(&threads), "{what}");
-            assert_eq!((found(&summary), &summary.cache), (found(&threads), &threads.cache), "{what}");
+            assert_eq!(
+                (found(&summary), &summary.cache),
+                (found(&threads), &threads.cache),
+                "{what}"
+            );
         }
     }
 }
 
-/// One of several processes: the rows it gathers, and the memory of its GPU before and after all have parted.
+/// One of several processes: the rows it gathers, and the memory of its GPU before and after all
+/// have parted.
 fn gather_and_part(fixture: &Fixture, config: &Config, process: Process) {
     let (rank, place) = (process.rank(), Place::emulated(process.rank() as u32));
     let gpu = place.gpu().unwrap().clone();
@@ -102,7 +113,8 @@ fn what_processes_keep_for_each_other_is_freed_when_all_have_closed_it() {
         let (fixture, config) = (&fixture, &config);
         thread::scope(|scope| {
             for (sampling, all) in Threads::group(3).into_iter().zip(Threads::group(3)) {
-                let process = Process::over(Comms::of_one_group(Box::new(sampling), Box::new(all)), Some(0));
+                let process =
+                    Process::over(Comms::of_one_group(Box::new(sampling), Box::new(all)), Some(0));
                 scope.spawn(move || gather_and_part(fixture, config, process));
             }
         });
@@ -113,11 +125,17 @@ fn what_processes_keep_for_each_other_is_freed_when_all_have_closed_it() {
 fn processes_with_more_room_keep_more_rows_and_all_know_where() {
     let fixture = dataset(82, 150, 5);
     let config = quick(Parallelism::Data, 3);
-    let places = [0, 1, 2].map(|rank: u64| leaving(1200 - 400 * rank, &fixture.dataset, &config).places);
-    let options =
-        |rank: usize| Around { places: places[rank].clone(), topology: TopologyStorage::Host, ..with("peer") };
-    let plain = run(&fixture, &config, &Around { places: emulated(1), ..Around::default() }).unwrap();
-    let summaries: Vec<Summary> = outcomes(&fixture, &config, options).into_iter().map(Result::unwrap).collect();
+    let places =
+        [0, 1, 2].map(|rank: u64| leaving(1200 - 400 * rank, &fixture.dataset, &config).places);
+    let options = |rank: usize| Around {
+        places: places[rank].clone(),
+        topology: TopologyStorage::Host,
+        ..with("peer")
+    };
+    let plain =
+        run(&fixture, &config, &Around { places: emulated(1), ..Around::default() }).unwrap();
+    let summaries: Vec<Summary> =
+        outcomes(&fixture, &config, options).into_iter().map(Result::unwrap).collect();
     let rows = &summaries[0].cache.as_ref().unwrap().rows;
     assert!(rows[0] > rows[1] && rows[1] > rows[2] && rows[2] > 0 && rows[0] < 150, "{rows:?}");
     for summary in &summaries {
@@ -131,7 +149,8 @@ fn a_process_whose_rows_are_in_a_file_keeps_what_the_others_read() {
     let fixture = dataset(83, 120, 4);
     let config = quick(Parallelism::Data, 3);
     let options = |features| Around { features, cache: Some(20 * 24), ..with("peer") };
-    let features = |rank: usize| if rank == 1 { FeatureStorage::Mapped } else { FeatureStorage::Memory };
+    let features =
+        |rank: usize| if rank == 1 { FeatureStorage::Mapped } else { FeatureStorage::Memory };
     let expected = run(&fixture, &config, &options(FeatureStorage::Memory)).unwrap();
     for outcome in outcomes(&fixture, &config, |rank| options(features(rank))) {
         let summary = outcome.unwrap();
@@ -145,12 +164,17 @@ fn a_process_that_cannot_keep_rows_ends_the_others_with_its_reason() {
     let config = quick(Parallelism::Data, 3);
     let cache = |rank: usize| if rank == 1 { 23 } else { 240 };
     let started = Instant::now();
-    let outcomes = outcomes(&fixture, &config, |rank| Around { cache: Some(cache(rank)), ..with("peer") });
+    let outcomes =
+        outcomes(&fixture, &config, |rank| Around { cache: Some(cache(rank)), ..with("peer") });
     for (rank, outcome) in outcomes.into_iter().enumerate() {
         let error = outcome.unwrap_err();
         let line = error.to_string();
         assert!(line.contains("--cache: 23 bytes hold no row"), "rank {rank}: {line}");
-        assert_eq!(matches!(error, Error::Comm(CommError::PeerFailed { rank: 1, .. })), rank != 1, "{line}");
+        assert_eq!(
+            matches!(error, Error::Comm(CommError::PeerFailed { rank: 1, .. })),
+            rank != 1,
+            "{line}"
+        );
     }
     assert!(started.elapsed() < Duration::from_secs(60));
 }
@@ -160,9 +184,14 @@ fn processes_that_take_each_other_to_keep_other_rows_are_told() {
     let fixture = dataset(84, 120, 4);
     let config = quick(Parallelism::Data, 2);
     let cache = |rank: u64| Some(24 * (10 + rank));
-    let outcomes = outcomes(&fixture, &config, |rank| Around { cache: cache(rank as u64), ..with("peer") });
+    let outcomes =
+        outcomes(&fixture, &config, |rank| Around { cache: cache(rank as u64), ..with("peer") });
     for outcome in outcomes {
         let line = outcome.unwrap_err().to_string();
-        assert!(line.contains("keeps other rows than") && line.contains("start all with the same options"), "{line}");
+        assert!(
+            line.contains("keeps other rows than")
+                && line.contains("start all with the same options"),
+            "{line}"
+        );
     }
 }

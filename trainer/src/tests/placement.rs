@@ -1,14 +1,16 @@
-//! Rows and losses do not depend on the storage of feature rows; the counts by storage equal a count by hand.
+//! Rows and losses do not depend on the storage of feature rows; the counts by storage equal a
+//! count by hand.
 
 use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
 use gsplit_store::{
-    CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap, Placement, PlacementConfig,
-    Presample, PresampleConfig, Readers, RowLoads,
+    CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap,
+    Placement, PlacementConfig, Presample, PresampleConfig, Readers, RowLoads,
 };
 
 use super::fixture::{
-    Cut, Fixture, changed, communities, config, dataset, emulated, emulation, store_partition, stored_as,
+    Cut, Fixture, changed, communities, config, dataset, emulated, emulation, store_partition,
+    stored_as,
 };
 use super::runs::{losses, run};
 use crate::config::{Config, FeatureNorm, ModelKind, Parallelism, TaskKind};
@@ -22,20 +24,33 @@ use crate::tests::fixture::{Around, train};
 use crate::{FeatureStorage, RowPlacement, Summary};
 
 /// Stores a presample with the number of loads of each row.
-fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Option<&str>), input: Vec<u32>) {
+fn store_presample(
+    dataset: &Dataset,
+    key: &str,
+    (fanouts, draw_by): (&str, Option<&str>),
+    input: Vec<u32>,
+) {
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let counters = Counters { input, appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
     let draw_by = draw_by.map(String::from);
-    let config =
-        PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0, draw_by, negatives: None };
+    let config = PresampleConfig {
+        fanouts: fanouts.into(),
+        batch_size: 50,
+        epochs: 1,
+        seed: 0,
+        draw_by,
+        negatives: None,
+    };
     Presample::save(dataset, key, config, 1, &counters, true).unwrap();
 }
 
 /// Stores a placement of `rows`, of 24 bytes, for the parts of `partition`.
 pub fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &CachedRows) {
     let map = PartitionMap::open(dataset, partition).unwrap();
-    let made_from =
-        MadeFrom { partition: Some((partition.to_string(), map.checksum().clone())), ..MadeFrom::dataset(dataset) };
+    let made_from = MadeFrom {
+        partition: Some((partition.to_string(), map.checksum().clone())),
+        ..MadeFrom::dataset(dataset)
+    };
     let config = PlacementConfig {
         placement: "test".into(),
         parallelism: Readers::Split,
@@ -64,7 +79,12 @@ fn by_loads(n: usize) -> Vec<u32> {
 }
 
 /// Rows that each of `ranks` shall keep if it has room for `rows`.
-fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usize) -> Vec<Vec<u32>> {
+fn expected(
+    dataset: &Dataset,
+    placement: &RowPlacement,
+    ranks: usize,
+    rows: usize,
+) -> Vec<Vec<u32>> {
     let order = by_loads(dataset.num_vertices());
     let list = |rank: usize| -> Vec<u32> {
         match placement {
@@ -75,7 +95,9 @@ fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usi
                 let map = PartitionMap::open(dataset, &format!("random-{ranks}")).unwrap();
                 map.cache_order(rank).iter().take(rows).copied().collect()
             }
-            RowPlacement::Peer => order.iter().skip(rank).step_by(ranks).take(rows).copied().collect(),
+            RowPlacement::Peer => {
+                order.iter().skip(rank).step_by(ranks).take(rows).copied().collect()
+            }
             RowPlacement::Stored(key) => {
                 let placement = Placement::open(dataset, key).unwrap();
                 placement.shared().iter().chain(placement.own(rank)).take(rows).copied().collect()
@@ -87,12 +109,21 @@ fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usi
 
 /// Some rows on every device, some on two, the rest on one; for `ranks` devices.
 pub fn some_placement(n: u32, ranks: usize) -> CachedRows {
-    let own = |rank: usize| (10..n).filter(|v| *v as usize % (ranks + 1) == rank || *v as usize % 7 == rank).collect();
+    let own = |rank: usize| {
+        (10..n).filter(|v| *v as usize % (ranks + 1) == rank || *v as usize % 7 == rank).collect()
+    };
     CachedRows { shared: (0..10).rev().collect(), own: (0..ranks).map(own).collect() }
 }
 
 /// Checks the rows and the hits of every rank.
-fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement: &RowPlacement, rows: usize) {
+fn check(
+    fixture: &Fixture,
+    dim: usize,
+    row_bytes: u64,
+    ranks: usize,
+    placement: &RowPlacement,
+    rows: usize,
+) {
     let dataset = &fixture.dataset;
     let what = format!("{placement} of {rows} rows of {row_bytes} bytes on {ranks}");
     let parallelism = if ranks == 1 { Parallelism::Single } else { Parallelism::Data };
@@ -112,9 +143,13 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let mut pinned = open_gpu_table(&job.features, Some(places[0].gpu().unwrap())).unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {
-        let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+        let gpus: Vec<_> =
+            places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
         pinned.fill(caches, &gpus).unwrap();
-        lists.iter().enumerate().for_each(|(rank, list)| assert_eq!(caches.of(rank), list, "{what}"));
+        lists
+            .iter()
+            .enumerate()
+            .for_each(|(rank, list)| assert_eq!(caches.of(rank), list, "{what}"));
     }
     assert_eq!(caches.is_none(), *placement == RowPlacement::Host);
 
@@ -124,27 +159,40 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let mut stored = vec![f32::NAN; vertices.len() * dim];
     gather_features(&job.features, &vertices, &mut stored).unwrap();
     for rank in 0..ranks {
-        let source = FeatureSource::with_gpu_table(&job.features, &places[rank], &pinned, rank).unwrap();
+        let source =
+            FeatureSource::with_gpu_table(&job.features, &places[rank], &pinned, rank).unwrap();
         let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
         assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
         let crosses = *placement != RowPlacement::Replicated;
         let is_own = |v: &u32| lists[rank].contains(v);
         let own = vertices.iter().filter(|v| is_own(v)).count();
-        let of_peers = |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
+        let of_peers =
+            |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
         let gpu = places[rank].gpu().unwrap();
         let on_gpu = gpu.upload(&vertices).unwrap();
         let kept = source.kept(gpu, on_gpu.slice()).unwrap();
-        let has_all = |caches: &Caches| caches.of(rank).len() == n as usize && caches.peers(rank).is_empty();
+        let has_all =
+            |caches: &Caches| caches.of(rank).len() == n as usize && caches.peers(rank).is_empty();
         assert_eq!(kept.is_some(), caches.as_ref().is_some_and(has_all), "{what}, rank {rank}");
         if let Some(kept) = kept {
             assert_eq!(kept.shape(), (300, dim));
-            assert_eq!(crate::operator::to_rows(&kept.first(200).unwrap()).unwrap(), stored[..200 * dim]);
+            assert_eq!(
+                crate::operator::to_rows(&kept.first(200).unwrap()).unwrap(),
+                stored[..200 * dim]
+            );
         }
         let hits = source.hits(gpu, on_gpu.slice()).unwrap();
-        let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
-        assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
-        let counted =
-            caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, dataset.num_vertices()).hits(&vertices));
+        let hits = hits.map_or(CacheHits::default(), |hits| {
+            DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0])
+        });
+        assert_eq!(
+            (hits.own, hits.peer),
+            (own, vertices.iter().filter(of_peers).count()),
+            "{what}, rank {rank}"
+        );
+        let counted = caches.as_ref().map(|caches| {
+            SimulatedCache::new(caches, rank, dataset.num_vertices()).hits(&vertices)
+        });
         assert_eq!(counted.unwrap_or_default(), hits, "{what}, rank {rank}, counted");
     }
 }
@@ -153,11 +201,15 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
 fn oracle_rows_and_hits_on_gpus_of_every_placement_dtype_and_room() {
     let placements = ["host", "replicated", "partitioned", "peer", "some"];
     let placements = placements.map(|name| name.parse::<RowPlacement>().unwrap());
-    for (seed, (dtype, dim)) in
-        (50..).zip([(FeatureDtype::F32, 8), (FeatureDtype::F16, 6), (FeatureDtype::Bf16, 4), (FeatureDtype::I8, 5)])
-    {
+    for (seed, (dtype, dim)) in (50..).zip([
+        (FeatureDtype::F32, 8),
+        (FeatureDtype::F16, 6),
+        (FeatureDtype::Bf16, 4),
+        (FeatureDtype::I8, 5),
+    ]) {
         let fixture = stored_as(dtype, seed, 120, 4, dim);
-        let row_bytes = (dim * dtype.bytes()) as u64 + if dtype == FeatureDtype::I8 { 4 } else { 0 };
+        let row_bytes =
+            (dim * dtype.bytes()) as u64 + if dtype == FeatureDtype::I8 { 4 } else { 0 };
         store_presample(&fixture.dataset, "counted", ("4,3,2", None), loads(120));
         for ranks in [1, 2, 4] {
             let partition = store_partition(&fixture.dataset, Cut::Random, ranks);
@@ -186,13 +238,15 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         let (shared, other) = (Place::emulated(0), Place::emulated(1));
         let places = [shared.clone(), other.clone(), shared.clone()];
         let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
-        let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+        let gpus: Vec<_> =
+            places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
         let mut pinned = open_gpu_table(&job.features, Some(gpus[0].1)).unwrap();
         pinned.fill(&caches, &gpus).unwrap();
         let taken = [&shared, &other].map(|place| counts(place.gpu().unwrap()).taken);
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
         for (rank, place) in places.iter().enumerate() {
-            let source = FeatureSource::with_gpu_table(&job.features, place, &pinned, rank).unwrap();
+            let source =
+                FeatureSource::with_gpu_table(&job.features, place, &pinned, rank).unwrap();
             let found = source.rows(caches.of(rank), &Input::new(&config.model), 0).unwrap();
             let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
             gather_features(&job.features, caches.of(rank), &mut stored).unwrap();
@@ -201,10 +255,15 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
     }
 }
 
-/// Number of rows loaded, found in the own cache and found in the caches of others, over all epochs.
+/// Number of rows loaded, found in the own cache and found in the caches of others, over all
+/// epochs.
 pub fn found(summary: &Summary) -> [u64; 3] {
     summary.epochs.iter().fold([0; 3], |[loaded, own, peers], epoch| {
-        [loaded + epoch.work.rows_loaded, own + epoch.work.rows_cached, peers + epoch.work.rows_from_peers]
+        [
+            loaded + epoch.work.rows_loaded,
+            own + epoch.work.rows_cached,
+            peers + epoch.work.rows_from_peers,
+        ]
     })
 }
 
@@ -236,16 +295,31 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
         };
         for placement in placements {
             let what = format!("{placement}, {parallelism}");
-            let options = Around { placement: placement.parse().ok(), cache: Some(30 * 24), ..Around::default() };
+            let options = Around {
+                placement: placement.parse().ok(),
+                cache: Some(30 * 24),
+                ..Around::default()
+            };
             let on_host = run(&fixture, &config, &options).unwrap();
-            let [few, all, alone] = [(Some(30), false), (None, false), (None, true)].map(|(rows, is_apart)| {
-                let summary = with(Some(placement), rows, is_apart);
-                assert_eq!(losses(&summary), losses(if is_apart { &apart } else { &plain }), "{what}");
-                let cache = summary.cache.clone().unwrap();
-                assert_eq!((cache.placement.as_str(), cache.row_bytes), (placement, 24));
-                assert!(cache.rows.iter().all(|&kept| kept <= rows.map_or(200, |rows| rows as usize)), "{what}");
-                (found(&summary), cache)
-            });
+            let [few, all, alone] =
+                [(Some(30), false), (None, false), (None, true)].map(|(rows, is_apart)| {
+                    let summary = with(Some(placement), rows, is_apart);
+                    assert_eq!(
+                        losses(&summary),
+                        losses(if is_apart { &apart } else { &plain }),
+                        "{what}"
+                    );
+                    let cache = summary.cache.clone().unwrap();
+                    assert_eq!((cache.placement.as_str(), cache.row_bytes), (placement, 24));
+                    assert!(
+                        cache
+                            .rows
+                            .iter()
+                            .all(|&kept| kept <= rows.map_or(200, |rows| rows as usize)),
+                        "{what}"
+                    );
+                    (found(&summary), cache)
+                });
             // Half of an emulated GPU's memory has room for all rows.
             let everywhere = match placement {
                 "replicated" => [loaded, loaded, 0],
@@ -262,9 +336,17 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
             assert!(few.0[1] > 0 && few.0[1] + few.0[2] < all.0[1] + all.0[2], "{what}: {few:?}");
             // On the host the counts are the same.
             let counted = on_host.cache.clone().unwrap();
-            assert_eq!((found(&on_host), &counted.rows, counted.counted), (few.0, &few.1.rows, true), "{what}");
+            assert_eq!(
+                (found(&on_host), &counted.rows, counted.counted),
+                (few.0, &few.1.rows, true),
+                "{what}"
+            );
             assert!(!few.1.counted);
-            assert_eq!(all.1.rows.iter().sum::<usize>() == 400, placement == "replicated", "{what}");
+            assert_eq!(
+                all.1.rows.iter().sum::<usize>() == 400,
+                placement == "replicated",
+                "{what}"
+            );
         }
     }
 }
@@ -281,12 +363,21 @@ fn rows_that_are_changed_are_read_from_caches_too() {
         let with = |placement: RowPlacement, features, prefetch| {
             let cache = (placement != RowPlacement::Host).then_some(30 * 24);
             let placement = Some(placement);
-            let options = Around { places: emulated(1), placement, cache, features, prefetch, ..Around::default() };
+            let options = Around {
+                places: emulated(1),
+                placement,
+                cache,
+                features,
+                prefetch,
+                ..Around::default()
+            };
             run(&fixture, &config, &options).unwrap()
         };
         let plain = with(RowPlacement::Host, FeatureStorage::Memory, 0);
         for features in [FeatureStorage::Memory, FeatureStorage::Mapped] {
-            for (placement, prefetch) in [(RowPlacement::Replicated, 0), (RowPlacement::Partitioned, 2)] {
+            for (placement, prefetch) in
+                [(RowPlacement::Replicated, 0), (RowPlacement::Partitioned, 2)]
+            {
                 let cached = with(placement, features, prefetch);
                 assert_eq!(losses(&cached), losses(&plain), "{parallelism}, {features:?}");
                 let [loaded, own, _] = found(&cached);
@@ -300,7 +391,9 @@ fn rows_that_are_changed_are_read_from_caches_too() {
 
 #[test]
 fn differential_what_gpus_keep_of_a_file_they_find_as_of_memory() {
-    for (order, dtype) in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::I8].into_iter().enumerate() {
+    for (order, dtype) in
+        [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::I8].into_iter().enumerate()
+    {
         let fixture = stored_as(dtype, 150, 200, 5, 6);
         let row_bytes = 6 * dtype.bytes() as u64 + if dtype == FeatureDtype::I8 { 4 } else { 0 };
         let partition = store_partition(&fixture.dataset, Cut::Random, 2);
@@ -315,22 +408,36 @@ fn differential_what_gpus_keep_of_a_file_they_find_as_of_memory() {
         ];
         // A different third for each type.
         for (parallelism, placement, rows, prefetch) in ways.into_iter().skip(order).step_by(3) {
-            let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| config.run.epochs = 1);
+            let config =
+                changed(&config(ModelKind::Sage, parallelism, 2), |config| config.run.epochs = 1);
             let [memory, mapped, disk] =
-                [FeatureStorage::Memory, FeatureStorage::Mapped, FeatureStorage::Disk].map(|features| {
-                    let (cache, placement) = (Some(rows * row_bytes), placement.parse().ok());
-                    let places = emulated(1);
-                    let rows_kept = Some(rows as usize % 200 * 2);
-                    let options =
-                        Around { places, placement, cache, features, prefetch, rows_kept, ..Around::default() };
-                    run(&fixture, &config, &options).unwrap()
-                });
+                [FeatureStorage::Memory, FeatureStorage::Mapped, FeatureStorage::Disk].map(
+                    |features| {
+                        let (cache, placement) = (Some(rows * row_bytes), placement.parse().ok());
+                        let places = emulated(1);
+                        let rows_kept = Some(rows as usize % 200 * 2);
+                        let options = Around {
+                            places,
+                            placement,
+                            cache,
+                            features,
+                            prefetch,
+                            rows_kept,
+                            ..Around::default()
+                        };
+                        run(&fixture, &config, &options).unwrap()
+                    },
+                );
             let what = format!("{dtype}, {parallelism}, {placement}, {rows} rows");
             let kept = disk.epochs[0].work.rows_kept;
             assert_eq!(kept > 0, rows < 200, "{what}");
             assert_eq!(memory.features, HostStorage::Pinned);
             for (other, storage) in [(mapped, HostStorage::Mapped), (disk, HostStorage::Disk)] {
-                assert_eq!((losses(&other), found(&other)), (losses(&memory), found(&memory)), "{what}");
+                assert_eq!(
+                    (losses(&other), found(&other)),
+                    (losses(&memory), found(&memory)),
+                    "{what}"
+                );
                 assert_eq!((&other.cache, other.features), (&memory.cache, storage), "{what}");
                 let [loaded, own, peers] = found(&other);
                 assert_eq!(own + peers == loaded, rows == 200, "{what}");
@@ -370,9 +477,15 @@ fn rows_lie_on_gpus_that_have_room_without_being_asked_to() {
         assert_eq!(own, loaded, "all rows are found there");
         let of_parts = |others: &str, told: &str| match parallelism {
             Parallelism::Data => {
-                assert_eq!(told, "feature rows, placement replicated: all 200 on each rank's GPU (0 MiB)")
+                assert_eq!(
+                    told,
+                    "feature rows, placement replicated: all 200 on each rank's GPU (0 MiB)"
+                )
             }
-            _ => assert!(told.contains("placement partitioned: ") && told.ends_with(others), "{told}"),
+            _ => assert!(
+                told.contains("placement partitioned: ") && told.ends_with(others),
+                "{told}"
+            ),
         };
         of_parts("; others are read by GPUs from pinned host memory", &told);
 
@@ -402,11 +515,19 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     let config = config(ModelKind::Sage, Parallelism::Data, 2);
     let notes_of = |dataset: &Dataset, config: &Config| {
         let (notes, placement) = (Notes::default(), Some(RowPlacement::Replicated));
-        let options = Around { places: emulated(0), placement, cache: Some(240), ..Around::default() };
+        let options =
+            Around { places: emulated(0), placement, cache: Some(240), ..Around::default() };
         let summary = train(dataset, config, &options, &notes, &|_| {}).unwrap();
         let cache = summary.cache.unwrap();
-        let told = notes.lines().into_iter().find(|line| line.starts_with("feature rows, placement")).unwrap();
-        assert!(told.contains(" of 120 on each rank's GPU") && told.contains(&cache.ranked_by), "{told}");
+        let told = notes
+            .lines()
+            .into_iter()
+            .find(|line| line.starts_with("feature rows, placement"))
+            .unwrap();
+        assert!(
+            told.contains(" of 120 on each rank's GPU") && told.contains(&cache.ranked_by),
+            "{told}"
+        );
         (cache.ranked_by, notes.lines())
     };
     assert_eq!(notes_of(dataset, &config).0, "the number of edges that lead from them");
@@ -416,16 +537,25 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     assert_eq!(notes_of(dataset, &config).0, "presample b-fitting");
     // Draws by weight go to other vertices, whatever the fanouts.
     store_presample(dataset, "c-weighted", ("9,9,9", Some("w")), loads(120));
-    for (draw_by, expected) in [(Some("w"), "c-weighted"), (None, "b-fitting"), (Some("v"), "b-fitting")] {
+    for (draw_by, expected) in
+        [(Some("w"), "c-weighted"), (None, "b-fitting"), (Some("v"), "b-fitting")]
+    {
         let config = changed(&config, |config| config.data.draw_by = draw_by.map(String::from));
-        assert_eq!(presample_like(dataset, &config, None, &NoProgress).unwrap().unwrap().key(), expected);
+        assert_eq!(
+            presample_like(dataset, &config, None, &NoProgress).unwrap().unwrap().key(),
+            expected
+        );
     }
     // A damaged one is named, and the run goes on without it.
     let damaged = Presample::folder(dataset, "b-fitting").join("input.npy");
     std::fs::write(&damaged, b"nothing").unwrap();
     let (by, notes) = notes_of(dataset, &config);
     assert_eq!(by, "presample a-other");
-    assert!(notes.iter().any(|line| line.starts_with("warning: rows are ranked without presample b-fitting")));
+    assert!(
+        notes
+            .iter()
+            .any(|line| line.starts_with("warning: rows are ranked without presample b-fitting"))
+    );
     // Mini-batches of links differ.
     let links = communities(120, 4);
     let config = changed(&config, |config| config.data.task.kind = Some(TaskKind::Link));
@@ -442,8 +572,9 @@ fn what_does_not_fit_is_refused_in_one_line() {
     store_placement(ds, "three", &three, &some_placement(120, 3));
     store_placement(ds, "old", &ranges, &some_placement(120, 2));
     let data = config(ModelKind::Sage, Parallelism::Data, 2);
-    let split =
-        changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.system.partition = Some(two.clone()));
+    let split = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
+        config.system.partition = Some(two.clone())
+    });
     let with = |placement: &str| Around {
         places: emulated(0),
         placement: Some(placement.parse().unwrap()),
@@ -451,14 +582,41 @@ fn what_does_not_fit_is_refused_in_one_line() {
     };
     let refused = |config: &Config, options: Around, words: &[&str]| {
         let line = run(&fixture, config, &options).unwrap_err().to_string();
-        assert!(words.iter().all(|word| line.contains(word)) && !line.contains('\n'), "{words:?}: {line}");
+        assert!(
+            words.iter().all(|word| line.contains(word)) && !line.contains('\n'),
+            "{words:?}: {line}"
+        );
     };
-    refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
-    refused(&data, with("three"), &["--placement three is for 3 devices", "the number of ranks is 2"]);
-    refused(&split, with("old"), &["--placement old", "made for partition ranges-2", "--partition ranges-2"]);
-    refused(&data, Around { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
-    refused(&data, Around { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
-    refused(&data, Around { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
+    refused(
+        &data,
+        with("replicate"),
+        &["--placement replicate", "replicated, partitioned", "old, three, two"],
+    );
+    refused(
+        &data,
+        with("three"),
+        &["--placement three is for 3 devices", "the number of ranks is 2"],
+    );
+    refused(
+        &split,
+        with("old"),
+        &["--placement old", "made for partition ranges-2", "--partition ranges-2"],
+    );
+    refused(
+        &data,
+        Around { places: None, ..with("peer") },
+        &["--placement: on --device cpu", "--cache SIZE"],
+    );
+    refused(
+        &data,
+        Around { cache: Some(1 << 20), ..with("host") },
+        &["--cache", "--placement host keeps no rows"],
+    );
+    refused(
+        &data,
+        Around { cache: Some(23), ..with("peer") },
+        &["--cache: 23 bytes hold no row of 24"],
+    );
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
     refused(&four, with("partitioned"), &["has no partition into 4 parts"]);
 

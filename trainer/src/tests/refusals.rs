@@ -1,13 +1,16 @@
-//! Datasets that lack an input of the task, and options that do not fit them or each other: one line with a remedy.
+//! Datasets that lack an input of the task, and options that do not fit them or each other: one
+//! line with a remedy.
 
 use gsplit_store::{DatasetWriter, NoProgress, Notes, PartitionMap, Split};
 
 use super::fixture::{
-    Cut, Fixture, add_features, assert_refused, changed, config, dataset, on_graph, store_partition, without_valid,
+    Cut, Fixture, add_features, assert_refused, changed, config, dataset, on_graph,
+    store_partition, without_valid,
 };
 use super::runs::{options, run, trained};
 use crate::config::{
-    Config, Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind,
+    Config, Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, ScheduleKind,
+    TaskKind,
 };
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Rows, linear};
@@ -29,7 +32,8 @@ fn what_a_dataset_lacks_is_said_in_one_line() {
     let refused = |fixture: Fixture, words: &str| {
         assert_refused(run(&fixture, &config, &Around::default()), words);
     };
-    let labels = |writer: &mut DatasetWriter, labels: [i32; 30]| writer.add_labels(&labels).unwrap();
+    let labels =
+        |writer: &mut DatasetWriter, labels: [i32; 30]| writer.add_labels(&labels).unwrap();
     refused(ring(|_| {}), "has no features");
     refused(ring(with_features), "has no labels");
     let split = |of: &'static [u32], label: [i32; 30]| {
@@ -59,7 +63,10 @@ fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
     let same = run(&fixture, &whole, &Around::default()).unwrap();
     assert_eq!(summary.epochs[0].loss, same.epochs[0].loss);
     let notes = notes.lines();
-    assert!(notes.len() == 1 && notes[0].contains("a mini-batch may have 1000, there are 60"), "{notes:?}");
+    assert!(
+        notes.len() == 1 && notes[0].contains("a mini-batch may have 1000, there are 60"),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -75,15 +82,17 @@ fn empty_splits_have_no_score_and_cannot_be_predicted() {
     let (checkpoint, summary) = trained(&fixture, &config);
     assert!(summary.epochs[0].valid.is_none() && summary.epochs[0].test.is_some());
     let infers = |split| {
-        let config = InferConfig { checkpoint: checkpoint.clone(), split, ..InferConfig::default() };
+        let config =
+            InferConfig { checkpoint: checkpoint.clone(), split, ..InferConfig::default() };
         infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress)
     };
     assert_eq!(infers(Wanted::All).unwrap().scores[1], (Split::Valid, None));
     let message = infers(Wanted::Valid).unwrap_err().to_string();
     assert!(message.contains("--split valid") && message.contains("is empty"), "{message}");
     // Links need no labels, and a ring has edges to hold out.
-    let links =
-        changed(&config, |config| (config.data.task.kind, config.data.task.test_edges) = (Some(TaskKind::Link), 0.3));
+    let links = changed(&config, |config| {
+        (config.data.task.kind, config.data.task.test_edges) = (Some(TaskKind::Link), 0.3)
+    });
     let summary = run(&fixture, &links, &Around::default()).unwrap();
     assert!(summary.epochs[0].loss.is_finite() && summary.epochs[0].test.is_some());
 }
@@ -94,7 +103,9 @@ fn what_goes_by_the_valid_metric_needs_one() {
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
     let patient = changed(&base, |config| config.run.patience = Some(2));
     let plateau = changed(&base, |config| config.run.schedule.kind = ScheduleKind::Plateau);
-    for (config, words) in [(patient, "--patience needs a valid"), (plateau, "--schedule plateau needs a valid")] {
+    for (config, words) in
+        [(patient, "--patience needs a valid"), (plateau, "--schedule plateau needs a valid")]
+    {
         assert_refused(run(&bare, &config, &Around::default()), words);
     }
     let summary = run(&bare, &base, &Around::default()).unwrap();
@@ -106,8 +117,9 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     let fixture = dataset(25, 100, 4);
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
     let named = changed(&split, |config| config.system.partition = Some("random-2".into()));
-    let refused =
-        |config: &Config, options: &Around, words: &str| assert_refused(run(&fixture, config, options), words);
+    let refused = |config: &Config, options: &Around, words: &str| {
+        assert_refused(run(&fixture, config, options), words)
+    };
     let none = Around::default();
     let with = |change: &dyn Fn(&mut Config)| changed(&named, |config| change(config));
     refused(&split, &none, " --parts 2`");
@@ -116,9 +128,17 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     refused(&split, &none, "choose a partition with --partition: random-2, ranges-2");
     let far = Around { prefetch: 1 << 40, ..Around::default() };
     refused(&named, &far, "--prefetch 1099511627776: expected at most");
-    refused(&with(&|c| c.system.ranks = Some(3)), &none, "2 parts, the number of ranks is 3: pass --ranks 2");
+    refused(
+        &with(&|c| c.system.ranks = Some(3)),
+        &none,
+        "2 parts, the number of ranks is 3: pass --ranks 2",
+    );
     refused(&with(&|c| c.model.layers = 2), &none, "--layers 2");
-    refused(&with(&|c| c.system.parallelism = Parallelism::Single), &none, "--parallelism single is one rank");
+    refused(
+        &with(&|c| c.system.parallelism = Parallelism::Single),
+        &none,
+        "--parallelism single is one rank",
+    );
     refused(&with(&|c| (c.model.heads, c.model.kind) = (3, ModelKind::Gat)), &none, "--heads 3");
     let sgc = |change: &dyn Fn(&mut ModelConfig)| {
         with(&|c| {
@@ -129,9 +149,16 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     refused(&sgc(&|model| model.norm = Some(NormKind::Layer)), &none, "--model sgc");
     refused(&sgc(&|model| model.residual = true), &none, "--model sgc");
     refused(&sgc(&|model| model.jumping_knowledge = JumpingKnowledge::Cat), &none, "choose gcn");
-    refused(&with(&|c| (c.model.kind, c.model.residual) = (ModelKind::Resgcn, true)), &none, "--residual: resgcn");
-    // A restarted job can keep its options: it starts from the beginning if there is no checkpoint yet.
-    let first = run(&fixture, &changed(&named, |config| config.run.epochs = 1), &options(&fixture, true)).unwrap();
+    refused(
+        &with(&|c| (c.model.kind, c.model.residual) = (ModelKind::Resgcn, true)),
+        &none,
+        "--residual: resgcn",
+    );
+    // A restarted job can keep its options: it starts from the beginning if there is no checkpoint
+    // yet.
+    let first =
+        run(&fixture, &changed(&named, |config| config.run.epochs = 1), &options(&fixture, true))
+            .unwrap();
     assert_eq!(first.resumed_after, 0);
     let resumed = options(&fixture, true);
     refused(&with(&|c| c.model.hidden = 16), &resumed, "--hidden is 16, the checkpoint has 8");
@@ -143,7 +170,8 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     assert_eq!(run(&fixture, &split, &resumed).unwrap().resumed_after, 1);
 
     let other = dataset(26, 100, 4);
-    let [map, copy] = [&fixture, &other].map(|fixture| PartitionMap::folder(&fixture.dataset, "random-2"));
+    let [map, copy] =
+        [&fixture, &other].map(|fixture| PartitionMap::folder(&fixture.dataset, "random-2"));
     std::fs::create_dir_all(&copy).unwrap();
     for file in ["partition.json", "assignment.npy", "cache_order.npy"] {
         std::fs::copy(map.join(file), copy.join(file)).unwrap();
@@ -156,9 +184,11 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
 fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     let fixture = dataset(34, 100, 4);
     let by_columns = config(ModelKind::Sage, Parallelism::PushPull, 2);
-    let refused =
-        |config: &Config, options: &Around, words: &str| assert_refused(run(&fixture, config, options), words);
-    let late = |staleness| changed(&by_columns, |config| config.run.optimizer.staleness = staleness);
+    let refused = |config: &Config, options: &Around, words: &str| {
+        assert_refused(run(&fixture, config, options), words)
+    };
+    let late =
+        |staleness| changed(&by_columns, |config| config.run.optimizer.staleness = staleness);
     refused(&late(65), &Around::default(), "--staleness 65: expected at most 64");
     let on_gpus = changed(&late(2), |config| {
         config.system.parallelism = Parallelism::Data;
@@ -166,7 +196,10 @@ fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     });
     refused(&on_gpus, &Around::default(), "--staleness 2: GPUs update at once");
     let layer = OwnLayer::new(|named, shape| {
-        Box::new(Opaque { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
+        Box::new(Opaque {
+            weight: named.glorot("weight", [shape.input, shape.out]),
+            out: shape.out,
+        })
     });
     refused(&by_columns, &Around { layer: Some(layer), ..Around::default() }, "(ByColumns)");
 }
@@ -178,7 +211,12 @@ struct Opaque {
 }
 
 impl Layer for Opaque {
-    fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> crate::Result<tch::Tensor> {
+    fn forward(
+        &self,
+        edges: &LayerEdges<'_>,
+        input: Rows<'_>,
+        finish: Finish,
+    ) -> crate::Result<tch::Tensor> {
         linear(edges.place(), &input.first(edges.edges.num_targets())?, &self.weight, None, finish)
     }
 

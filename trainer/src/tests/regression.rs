@@ -17,10 +17,12 @@ use crate::{ChosenEpoch, InferConfig, Metric, Predict, infer};
 fn numbers_are_learnt_and_predicted_in_their_unit() {
     let fixture = numbers(47, 600, 4);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
-        (config.run.epochs, config.model.dropout, config.run.optimizer.lr, config.model.hidden) = (40, 0.0, 0.02, 16);
+        (config.run.epochs, config.model.dropout, config.run.optimizer.lr, config.model.hidden) =
+            (40, 0.0, 0.02, 16);
     });
     let notes = Notes::default();
-    let summary = train(&fixture.dataset, &config, &options(&fixture, false), &notes, &|_| {}).unwrap();
+    let summary =
+        train(&fixture.dataset, &config, &options(&fixture, false), &notes, &|_| {}).unwrap();
     assert_eq!(notes.lines(), ["the labels are numbers, which are learnt: --task regression"]);
     let last = summary.epochs.last().unwrap();
     assert_eq!((summary.metric, last.train, last.scores_are_errors), (Metric::Rmse, None, true));
@@ -52,8 +54,11 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     assert_eq!((predicted.rows(), predicted.dimensions(), predicted.descr()), (600, 1, "<f4"));
     let predicted = Column::<f32>::open(out("n.npy").unwrap()).unwrap();
     // Scores computed again from the file.
-    let errors =
-        |split| of(split).into_iter().map(|v| f64::from(predicted[v as usize]) - f64::from(labels[v as usize]));
+    let errors = |split| {
+        of(split)
+            .into_iter()
+            .map(|v| f64::from(predicted[v as usize]) - f64::from(labels[v as usize]))
+    };
     let count = of(Split::Test).len() as f64;
     let rmse = (errors(Split::Test).map(|error| error * error).sum::<f64>() / count).sqrt();
     assert!((rmse - last.test.unwrap()).abs() < 1e-9, "{rmse}, {last:?}");
@@ -61,8 +66,9 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     let mae = run(&with).unwrap().scores[2].1.unwrap();
     assert!((mae - errors(Split::Test).map(f64::abs).sum::<f64>() / count).abs() < 1e-9);
     let batches = of_parquet(&out("n.parquet").unwrap());
-    let column: Vec<f32> =
-        batches.flat_map(|batch| batch["prediction"].as_primitive::<Float32Type>().values().to_vec()).collect();
+    let column: Vec<f32> = batches
+        .flat_map(|batch| batch["prediction"].as_primitive::<Float32Type>().values().to_vec())
+        .collect();
     assert_eq!(column, predicted[..]);
 
     let embedded = InferConfig { embeddings: out("e.npy"), ..of_config(None) };
@@ -81,16 +87,21 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     let others = dataset(48, 100, 4);
     let summary = infer(&others.dataset, &of_config(None), 1 << 30, None, &notes).unwrap();
     assert!(summary.scores.is_empty());
-    assert_eq!(notes.lines(), ["not scored: the dataset's labels (4 classes) are not the model's (numbers)"]);
+    assert_eq!(
+        notes.lines(),
+        ["not scored: the dataset's labels (4 classes) are not the model's (numbers)"]
+    );
 }
 
 #[test]
 fn a_resumed_run_of_numbers_continues_exactly() {
     let fixture = numbers(50, 200, 4);
-    let base = changed(&config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.run.epochs = 3);
+    let base =
+        changed(&config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.run.epochs = 3);
     // The task found by the labels, and its loss, equal the ones that are named.
     let named = changed(&base, |config| {
-        (config.data.task.kind, config.data.task.loss) = (Some(TaskKind::Regression), Some(NumberLoss::Mse));
+        (config.data.task.kind, config.data.task.loss) =
+            (Some(TaskKind::Regression), Some(NumberLoss::Mse));
     });
     resumed(&fixture, &named, &changed(&base, |config| config.run.epochs = 1));
     let other = changed(&base, |config| config.data.task.loss = Some(NumberLoss::Mae));
@@ -107,16 +118,37 @@ fn tasks_of_other_labels_are_refused_in_one_line() {
     };
     let kind = |kind| move |task: &mut TaskConfig| task.kind = Some(kind);
     refused(&of_numbers, &kind(TaskKind::Node), "choose --task regression");
-    refused(&of_classes, &kind(TaskKind::Regression), "its labels are classes: convert it with --label-kind number");
-    refused(&of_classes, &|task| task.metric = Some(Metric::Rmse), "choose it with --task regression");
+    refused(
+        &of_classes,
+        &kind(TaskKind::Regression),
+        "its labels are classes: convert it with --label-kind number",
+    );
+    refused(
+        &of_classes,
+        &|task| task.metric = Some(Metric::Rmse),
+        "choose it with --task regression",
+    );
     refused(&of_numbers, &|task| task.metric = Some(Metric::Accuracy), "choose rmse, mae or r2");
-    refused(&of_classes, &|task| task.loss = Some(NumberLoss::Mae), "--loss is for numbers: leave it out");
+    refused(
+        &of_classes,
+        &|task| task.loss = Some(NumberLoss::Mae),
+        "--loss is for numbers: leave it out",
+    );
     let weights = Some(ClassWeights::Balanced);
-    refused(&of_numbers, &|task| task.class_weights.clone_from(&weights), "--class-weights balanced is for classes");
+    refused(
+        &of_numbers,
+        &|task| task.class_weights.clone_from(&weights),
+        "--class-weights balanced is for classes",
+    );
     let words = "3 weights, expected 4, one for each class: class 0, class 1, class 2, class 3";
-    refused(&of_classes, &|task| task.class_weights = Some(ClassWeights::Each(vec![1.0; 3])), words);
+    refused(
+        &of_classes,
+        &|task| task.class_weights = Some(ClassWeights::Each(vec![1.0; 3])),
+        words,
+    );
     // Links are learnt whatever the labels.
-    let link =
-        changed(&base, |config| (config.data.task.kind, config.data.task.valid_edges) = (Some(TaskKind::Link), 0.0));
+    let link = changed(&base, |config| {
+        (config.data.task.kind, config.data.task.valid_edges) = (Some(TaskKind::Link), 0.0)
+    });
     assert!(link.of_labels(&of_numbers.dataset, &NoProgress).is_ok());
 }

@@ -14,9 +14,18 @@ fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
 }
 
 /// Compares two samples of the same mini-batch, their exchanges by the rows that they move.
-fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kernels::Communicator, what: &str) {
+fn assert_same(
+    host: &Sampled<'_>,
+    device: &Sampled<'_>,
+    comm: &dyn gsplit_kernels::Communicator,
+    what: &str,
+) {
     assert_eq!(device.input.on_host().unwrap(), host.input.on_host().unwrap(), "{what}");
-    assert_eq!((device.num_edges(), device.rows_exchanged()), (host.num_edges(), host.rows_exchanged()), "{what}");
+    assert_eq!(
+        (device.num_edges(), device.rows_exchanged()),
+        (host.num_edges(), host.rows_exchanged()),
+        "{what}"
+    );
     let below = |sampled: &Sampled<'_>, layer: usize| match sampled.layers.get(layer + 1) {
         Some(layer) => layer.frontier.len(),
         None => sampled.input.len(),
@@ -26,15 +35,20 @@ fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kerne
         let [ours, theirs] = [layer, host_layer].map(|layer| {
             let edges = layer.edges.on_host().unwrap();
             let ids = [&layer.frontier, &layer.read].map(|ids| ids.on_host().unwrap());
-            let exchanged = (layer.replicated, layer.exchange.is_identity(), layer.exchange.is_in_order());
+            let exchanged =
+                (layer.replicated, layer.exchange.is_identity(), layer.exchange.is_in_order());
             (ids, edges.indptr(), edges.sources(), edges.num_sources(), exchanged)
         });
         assert_eq!(ours, theirs, "{what}");
         let rows = |count: usize, step: u32| -> Vec<f32> {
-            let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(8, Stream::Split) };
+            let key =
+                StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(8, Stream::Split) };
             (0..count as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
         };
-        let (mut x, y) = (rows(below(host, at), 0), rows(below(host, at) + host_layer.exchange.rows_received(), 1));
+        let (mut x, y) = (
+            rows(below(host, at), 0),
+            rows(below(host, at) + host_layer.exchange.rows_received(), 1),
+        );
         x.resize(y.len(), 0.0);
         let [ours, theirs] = [layer, host_layer].map(|layer| {
             let (mut forward, mut backward) = (x.clone(), y.clone());
@@ -58,8 +72,10 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         let part = cut.assignment(300, ranks);
         let place = Place::under_test(case as u32 % 4);
         let gpu = place.gpu().unwrap();
-        let (indptr, indices) =
-            (gpu.upload(graph.indptr).unwrap(), gpu.map_host_or_copy(graph.indices, u64::MAX).unwrap());
+        let (indptr, indices) = (
+            gpu.upload(graph.indptr).unwrap(),
+            gpu.map_host_or_copy(graph.indices, u64::MAX).unwrap(),
+        );
         let graph_on_gpu = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
         let owners = gpu.upload(&part).unwrap();
         let owners = Some(owners.slice());
@@ -69,7 +85,8 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         let text = ["4,3,2", "3,all", "40,2"][at];
         let fanouts = text.parse::<Fanouts>().unwrap();
         // With owners on the GPU, and with owners on the host; split in part, too.
-        let (all, part_of) = (Frontiers::all, |layers| Frontiers::split_below(&part, fanouts.len(), layers));
+        let (all, part_of) =
+            (Frontiers::all, |layers| Frontiers::split_below(&part, fanouts.len(), layers));
         let several = [
             (all(Ownership::Map(&part), fanouts.len()), owners),
             (part_of(1), owners),
@@ -78,7 +95,9 @@ fn differential_a_gpu_samples_what_the_host_samples() {
             (part_of(1), None),
             (all(Ownership::Mine, fanouts.len()), None),
         ];
-        for (frontiers, owners) in several.into_iter().take(if matches!(cut, Cut::Lopsided) { 2 } else { 6 }) {
+        for (frontiers, owners) in
+            several.into_iter().take(if matches!(cut, Cut::Lopsided) { 2 } else { 6 })
+        {
             let ownership = frontiers.seeds();
             on_ranks(ranks, |comm| {
                 let on_device = OnDevice { graph: graph_on_gpu, owners };
@@ -88,11 +107,18 @@ fn differential_a_gpu_samples_what_the_host_samples() {
                     let mut seeds = Seeds::of(batch, ownership, comm.rank(), ranks);
                     seeds.excluded = (at != 2).then(|| excluded.clone());
                     let step = Step { seed: 7, epoch: 2, step: step as u32 };
-                    let expected = sample(&mut host, seeds.clone(), &fanouts, step, &frontiers, comm).unwrap();
-                    let found = sample(&mut device, seeds, &fanouts, step, &frontiers, comm).unwrap();
+                    let expected =
+                        sample(&mut host, seeds.clone(), &fanouts, step, &frontiers, comm).unwrap();
+                    let found =
+                        sample(&mut device, seeds, &fanouts, step, &frontiers, comm).unwrap();
                     assert!(expected.on_gpu.is_none());
                     found.on_gpu.as_ref().unwrap().gpu.synchronise().unwrap();
-                    assert_same(&expected, &found, comm, &format!("{text}, {ranks} ranks, {cut:?}"));
+                    assert_same(
+                        &expected,
+                        &found,
+                        comm,
+                        &format!("{text}, {ranks} ranks, {cut:?}"),
+                    );
                 }
             });
         }

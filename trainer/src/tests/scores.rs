@@ -4,8 +4,8 @@ use gsplit_store::{ClassScores, Confused, Dataset, DatasetWriter, NoProgress, No
 use tempfile::TempDir;
 
 use super::fixture::{
-    Cut, Fixture, add_features, add_multi_labels, changed, config, dataset, on_graph, several_labels, store_partition,
-    without_valid,
+    Cut, Fixture, add_features, add_multi_labels, changed, config, dataset, on_graph,
+    several_labels, store_partition, without_valid,
 };
 use super::runs::{options, run};
 use crate::config::{Config, ModelKind, Parallelism};
@@ -17,17 +17,24 @@ use crate::{ChosenEpoch, InferConfig, infer};
 
 fn single(metric: Option<&str>) -> Config {
     changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.run.epochs, config.data.task.metric) = (1, metric.map(|metric| metric.parse().unwrap()));
+        (config.run.epochs, config.data.task.metric) =
+            (1, metric.map(|metric| metric.parse().unwrap()));
     })
 }
 
 /// A dataset without edges whose features are `feature`, with the labels that `add` gives.
-fn labelled(splits: [&[u32]; 3], feature: f32, add: impl FnOnce(&mut DatasetWriter)) -> (Dataset, TempDir) {
+fn labelled(
+    splits: [&[u32]; 3],
+    feature: f32,
+    add: impl FnOnce(&mut DatasetWriter),
+) -> (Dataset, TempDir) {
     let n: usize = splits.iter().map(|split| split.len()).sum();
     let Fixture { dataset, folder } = on_graph(&vec![vec![]; n], |writer| {
         add_features(writer, 2, &[feature, 0.5].repeat(n));
         add(writer);
-        for (split, vertices) in Split::ALL.into_iter().zip(splits).filter(|(_, vertices)| !vertices.is_empty()) {
+        for (split, vertices) in
+            Split::ALL.into_iter().zip(splits).filter(|(_, vertices)| !vertices.is_empty())
+        {
             writer.add_split(split, vertices.to_vec()).unwrap();
         }
     });
@@ -36,11 +43,15 @@ fn labelled(splits: [&[u32]; 3], feature: f32, add: impl FnOnce(&mut DatasetWrit
 
 #[track_caller]
 fn assert_baseline(dataset: &Dataset, metric: Option<&str>, expected: (Option<u32>, f64, f64)) {
-    let summary = train(dataset, &single(metric), &Around::default(), &NoProgress, &|_| {}).unwrap();
+    let summary =
+        train(dataset, &single(metric), &Around::default(), &NoProgress, &|_| {}).unwrap();
     let found = summary.baseline.unwrap();
     let (valid, test) = (found.valid.unwrap(), found.test.unwrap());
     let off = (valid - expected.1).abs().max((test - expected.2).abs());
-    assert!(found.class == expected.0 && off < 1e-12, "{metric:?}: {found:?}, expected {expected:?}");
+    assert!(
+        found.class == expected.0 && off < 1e-12,
+        "{metric:?}: {found:?}, expected {expected:?}"
+    );
 }
 
 #[test]
@@ -104,7 +115,9 @@ fn scores_of_the_best_epoch_survive_a_resume_and_agree_over_ranks() {
         let fixture = if several { several_labels(37, 300, 5) } else { dataset(36, 300, 5) };
         store_partition(&fixture.dataset, Cut::Random, 3);
         let of = |parallelism, ranks, epochs| {
-            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.run.epochs = epochs)
+            changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+                config.run.epochs = epochs
+            })
         };
         let single = run(&fixture, &of(Parallelism::Single, 1, 4), &Around::default()).unwrap();
         let scores = single.scores.clone().unwrap();
@@ -115,7 +128,10 @@ fn scores_of_the_best_epoch_survive_a_resume_and_agree_over_ranks() {
         assert_eq!(valid.confused.is_empty(), several);
         let sum = |of: fn(&ClassScores) -> u64| valid.classes.iter().map(of).sum::<u64>() as f64;
         let score = match several {
-            true => 2.0 * sum(|class| class.right) / (sum(|class| class.predicted) + sum(|class| class.support)),
+            true => {
+                2.0 * sum(|class| class.right)
+                    / (sum(|class| class.predicted) + sum(|class| class.support))
+            }
             false => sum(|class| class.right) / sum(|class| class.support),
         };
         assert!((score - best.valid.unwrap()).abs() < 1e-12, "{score} and {best:?}");
@@ -140,14 +156,20 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     let quiet = told(&dataset(38, 300, 5).dataset, &single(None));
     assert!(notable.iter().all(|words| !quiet.contains(words)), "{quiet}");
     let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
-    let (large, _folder) = labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
+    let (large, _folder) =
+        labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
     let line = told(&large, &single(None));
     assert!(line.contains("a guess has 1.0986: lower --lr, now "), "{line}");
-    assert!(line.contains("convert with --scale standard") && !line.contains("has class"), "{line}");
-    let (small, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[1, 1, 1, 1, 0, 1, 2, 0]).unwrap());
+    assert!(
+        line.contains("convert with --scale standard") && !line.contains("has class"),
+        "{line}"
+    );
+    let (small, _folder) =
+        labelled(splits, 0.5, |writer| writer.add_labels(&[1, 1, 1, 1, 0, 1, 2, 0]).unwrap());
     let line = told(&small, &single(None));
     assert!(
-        line.contains("every labelled vertex of the train split has class 1") && !line.contains("scaled"),
+        line.contains("every labelled vertex of the train split has class 1")
+            && !line.contains("scaled"),
         "{line}"
     );
     let Fixture { dataset: blind, folder: _folder } = without_valid();
@@ -156,14 +178,22 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     assert!(!told(&blind, &unasked).contains("no valid split"));
 
     let reports = |valid: &[Option<f64>]| -> Vec<EpochReport> {
-        (1..).zip(valid).map(|(epoch, &valid)| EpochReport { epoch, valid, ..EpochReport::default() }).collect()
+        (1..)
+            .zip(valid)
+            .map(|(epoch, &valid)| EpochReport { epoch, valid, ..EpochReport::default() })
+            .collect()
     };
     let rising = |valid: &[Option<f64>]| notes::rising(&reports(valid), Some(1.0));
-    assert!(rising(&[Some(0.1), Some(0.2), Some(0.3)]).unwrap().ends_with("still rising: train longer, --epochs 6"));
+    assert!(
+        rising(&[Some(0.1), Some(0.2), Some(0.3)])
+            .unwrap()
+            .ends_with("still rising: train longer, --epochs 6")
+    );
     let mut errors = reports(&[Some(3.0), Some(2.0)]);
     errors.iter_mut().for_each(|report| report.scores_are_errors = true);
     assert!(notes::rising(&errors, None).unwrap().contains("its error still falling"));
-    // Nor if more epochs do not help: a perfect score, a loss that diverged, and one far above a guess.
+    // Nor if more epochs do not help: a perfect score, a loss that diverged, and one far above a
+    // guess.
     assert_eq!(rising(&[Some(0.9), Some(0.99996)]), None);
     let mut diverged = reports(&[Some(0.1), Some(0.2), Some(0.3)]);
     for (report, loss) in diverged.iter_mut().zip([0.99, 9e10, 2.0]) {
@@ -172,10 +202,14 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     assert_eq!(notes::rising(&diverged, Some(1.0)), None);
     let mut absurd = reports(&[Some(0.1), Some(0.2)]);
     absurd.iter_mut().for_each(|report| report.loss = 10.0);
-    assert!(notes::rising(&absurd, Some(1.0)).is_none() && notes::rising(&absurd, Some(1.1)).is_some());
+    assert!(
+        notes::rising(&absurd, Some(1.0)).is_none() && notes::rising(&absurd, Some(1.1)).is_some()
+    );
     let no_number = reports(&[Some(f64::NAN), Some(0.1), Some(f64::NAN)]);
     assert_eq!(EpochReport::best(&no_number).map(|best| best.epoch), Some(2));
-    for still in [&[Some(0.3), Some(0.2)][..], &[Some(0.2), Some(0.2)], &[Some(0.5)], &[None, None], &[]] {
+    for still in
+        [&[Some(0.3), Some(0.2)][..], &[Some(0.2), Some(0.2)], &[Some(0.5)], &[None, None], &[]]
+    {
         assert_eq!(rising(still), None, "{still:?}");
     }
 }
@@ -187,26 +221,39 @@ fn a_split_without_a_class_has_no_score_and_training_goes_on() {
         let summary = train(dataset, config, &Around::default(), &NoProgress, &|_| {})?;
         Ok::<_, crate::Error>(summary.notes.join("\n"))
     };
-    let (rare, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 0, 1, 0, 0, 1, 1]).unwrap());
+    let (rare, _folder) =
+        labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 0, 1, 0, 0, 1, 1]).unwrap());
     let of_both = lines(&rare, &single(None)).unwrap();
     let problem = "roc-auc has no value in the valid split, which has no vertex of class `1`";
     assert!(
-        of_both.contains(&format!("{problem}: no epoch is the best, and the model is that of the last")),
+        of_both.contains(&format!(
+            "{problem}: no epoch is the best, and the model is that of the last"
+        )),
         "{of_both}"
     );
     assert!(of_both.contains("in the test split, which has no vertex of class `0`"), "{of_both}");
     assert!(of_both.contains("there are only 4 labelled vertices to train on"), "{of_both}");
     assert!(told(&rare, &single(None)).contains(problem));
     assert_eq!(crate::unscored(&rare, None, Split::Valid).unwrap().as_deref(), Some(problem));
-    assert_eq!(crate::unscored(&rare, Some("accuracy".parse().unwrap()), Split::Valid).unwrap(), None);
+    assert_eq!(
+        crate::unscored(&rare, Some("accuracy".parse().unwrap()), Split::Valid).unwrap(),
+        None
+    );
     let patient = changed(&single(None), |config| config.run.patience = Some(3));
     let refused = lines(&rare, &patient).unwrap_err().to_string();
-    assert!(refused.starts_with(&format!("--patience needs a score of the valid split: {problem}:")), "{refused}");
+    assert!(
+        refused.starts_with(&format!("--patience needs a score of the valid split: {problem}:")),
+        "{refused}"
+    );
     let with_accuracy = changed(&single(Some("accuracy")), |config| config.run.patience = Some(3));
     assert!(!lines(&rare, &with_accuracy).unwrap().contains("no value"));
-    let (bare, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 2, 1, -1, -1, 1, 1]).unwrap());
+    let (bare, _folder) =
+        labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 2, 1, -1, -1, 1, 1]).unwrap());
     let line = lines(&bare, &single(None)).unwrap();
-    assert!(line.contains("accuracy has no value in the valid split, which has no labelled vertex"), "{line}");
+    assert!(
+        line.contains("accuracy has no value in the valid split, which has no labelled vertex"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -223,15 +270,18 @@ fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
     let falling = reports(0.9, &[0.3, 0.2, 0.1, 0.2, 0.2]);
     assert_eq!(EpochReport::best(&falling).unwrap().epoch, 3);
     assert!(is_exhausted(&falling, 2, 0.0) && !is_exhausted(&falling[..4], 2, 0.0));
-    // A perfect score ends the wait, and among the epochs until then the one with the lowest loss is the best.
+    // A perfect score ends the wait, and among the epochs until then the one with the lowest loss
+    // is the best.
     let perfect = reports(1.0, &[0.3, 0.2, 0.1]);
     assert!(is_exhausted(&perfect, 2, 0.0) && !is_exhausted(&perfect[..2], 2, 0.0));
     assert_eq!(EpochReport::best(&perfect).unwrap().epoch, 3);
     // Only a rise by more than --min-delta counts then.
     assert!(is_exhausted(&falling[..3], 2, 0.01) && !is_exhausted(&falling[..2], 2, 0.01));
     // The smallest error is the best.
-    let error =
-        |(epoch, error)| EpochReport { scores_are_errors: true, ..reports(error, &vec![0.1; epoch]).remove(epoch - 1) };
+    let error = |(epoch, error)| EpochReport {
+        scores_are_errors: true,
+        ..reports(error, &vec![0.1; epoch]).remove(epoch - 1)
+    };
     let errors: Vec<EpochReport> = (1..).zip([3.0, 1.0, 2.0, 1.5]).map(error).collect();
     assert_eq!(EpochReport::best(&errors).unwrap().epoch, 2);
     assert!(is_exhausted(&errors, 2, 0.0) && !is_exhausted(&errors[..3], 2, 0.0));
@@ -251,7 +301,9 @@ fn the_best_epoch_predicts_unless_another_is_chosen() {
         let epoch = epoch.map(|epoch| epoch.parse::<ChosenEpoch>().unwrap());
         let config = InferConfig { checkpoint, epoch, ..InferConfig::default() };
         let found = infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress);
-        found.map(|found| (found.epochs as u32, found.best, found.scores[1].1)).map_err(|error| error.to_string())
+        found
+            .map(|found| (found.epochs as u32, found.best, found.scores[1].1))
+            .map_err(|error| error.to_string())
     };
     let of_best = Ok((best.epoch, true, best.valid));
     let of_last = Ok((last.epoch, false, last.valid));
@@ -263,7 +315,10 @@ fn the_best_epoch_predicts_unless_another_is_chosen() {
     assert_eq!(with(folder.join("best"), None), of_best);
     assert_eq!(with(folder.join(format!("epoch-{:05}", last.epoch)), None), of_last);
     let refused = with(folder.clone(), Some("9999")).unwrap_err();
-    assert!(refused.contains("--epoch 9999: not in") && refused.contains("are kept: choose one of "), "{refused}");
+    assert!(
+        refused.contains("--epoch 9999: not in") && refused.contains("are kept: choose one of "),
+        "{refused}"
+    );
     let refused = with(folder.join("best"), Some("last")).unwrap_err();
     assert!(refused.contains("is a single epoch already"), "{refused}");
     // For a file system without links.

@@ -1,4 +1,5 @@
-//! Processes that hold only the rows of their own vertices train, evaluate and resume as on the whole dataset.
+//! Processes that hold only the rows of their own vertices train, evaluate and resume as on the
+//! whole dataset.
 
 use std::fs;
 use std::path::Path;
@@ -6,20 +7,27 @@ use std::path::Path;
 use gsplit_store::{Dataset, FeatureDtype, NoProgress, PartitionMap, Split, verify, write_shards};
 
 use super::fixture::{
-    CLASSES, Cut, Fixture, changed, config, dataset, emulated, numbers, provenance, several_labels, store_partition,
-    stored_as,
+    CLASSES, Cut, Fixture, changed, config, dataset, emulated, numbers, provenance, several_labels,
+    store_partition, stored_as,
 };
 use super::processes::{in_processes, on_processes};
 use super::runs::losses;
-use crate::config::{ClassWeights, Config, FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, TaskKind};
+use crate::config::{
+    ClassWeights, Config, FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, TaskKind,
+};
 use crate::tests::fixture::{Around, train};
 use crate::{Metric, Summary};
 
-/// Shards of `fixture` for `hosts`, cut by `key`, each in a separate folder below `to`. The whole dataset is hidden.
+/// Shards of `fixture` for `hosts`, cut by `key`, each in a separate folder below `to`. The whole
+/// dataset is hidden.
 pub fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
     let map = PartitionMap::open(&fixture.dataset, key).unwrap();
     let out = fixture.folder.path().join("shards");
-    alone(write_shards(&fixture.dataset, Some(&map), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
+    alone(
+        write_shards(&fixture.dataset, Some(&map), hosts, &out, true, &provenance(), &NoProgress)
+            .unwrap(),
+        to,
+    )
 }
 
 /// Moves each of `shards` to a separate folder below `to`.
@@ -49,13 +57,22 @@ pub fn outcomes<'d>(
 fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
     let plain = || dataset(91, 220, 5);
     let base = |kind| config(kind, Parallelism::Split, 4);
-    let roc_auc = |config: &mut Config| config.data.task.metric = Some("roc-auc".parse::<Metric>().unwrap());
-    let macro_f1 = |config: &mut Config| config.data.task.metric = Some("macro-f1".parse::<Metric>().unwrap());
+    let roc_auc =
+        |config: &mut Config| config.data.task.metric = Some("roc-auc".parse::<Metric>().unwrap());
+    let macro_f1 =
+        |config: &mut Config| config.data.task.metric = Some("macro-f1".parse::<Metric>().unwrap());
     let regression = |config: &mut Config| config.data.task.kind = Some(TaskKind::Regression);
-    let weighted = |config: &mut Config| config.data.task.class_weights = Some(ClassWeights::Balanced);
+    let weighted =
+        |config: &mut Config| config.data.task.class_weights = Some(ClassWeights::Balanced);
     let cases: Vec<(Fixture, Cut, u32, Config, Option<u32>)> = vec![
         (plain(), Cut::Random, 4, base(ModelKind::Sage), None),
-        (plain(), Cut::Lopsided, 2, changed(&base(ModelKind::Gcn), |c| c.model.norm = Some(NormKind::Batch)), None),
+        (
+            plain(),
+            Cut::Lopsided,
+            2,
+            changed(&base(ModelKind::Gcn), |c| c.model.norm = Some(NormKind::Batch)),
+            None,
+        ),
         (
             stored_as(FeatureDtype::I8, 92, 220, 5, 6),
             Cut::Ranges,
@@ -70,11 +87,29 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         // Two groups, each with all parts: ranks 0 and 2 have the same rows.
         (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.system.groups = 2), None),
         // Only feature rows move.
-        (plain(), Cut::Random, 4, changed(&base(ModelKind::Resgcn), |c| c.system.split_layers = Some(1)), None),
+        (
+            plain(),
+            Cut::Random,
+            4,
+            changed(&base(ModelKind::Resgcn), |c| c.system.split_layers = Some(1)),
+            None,
+        ),
         (several_labels(93, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Gin), roc_auc), None),
-        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.system.ranks = Some(2)), None),
+        (
+            plain(),
+            Cut::Random,
+            2,
+            changed(&base(ModelKind::Sage), |c| c.system.ranks = Some(2)),
+            None,
+        ),
         (numbers(95, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Sage), regression), None),
-        (several_labels(96, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Sage), weighted), None),
+        (
+            several_labels(96, 200, 4),
+            Cut::Random,
+            4,
+            changed(&base(ModelKind::Sage), weighted),
+            None,
+        ),
         (
             stored_as(FeatureDtype::F16, 94, 200, 4, 6),
             Cut::Random,
@@ -85,7 +120,12 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
     ];
     for (fixture, way, hosts, config, order) in cases {
         let key = store_partition(&fixture.dataset, way, config.ranks_of_group());
-        let options = Around { places: order.and_then(emulated), prefetch: 1, threads: Some(1), ..Around::default() };
+        let options = Around {
+            places: order.and_then(emulated),
+            prefetch: 1,
+            threads: Some(1),
+            ..Around::default()
+        };
         let whole = on_processes(&fixture, &config, &options).remove(0);
         let to = tempfile::tempdir().unwrap();
         let shards = cut(&fixture, &key, hosts, to.path());
@@ -94,12 +134,24 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         for summary in outcomes(&config, &options, |rank| &shards[rank % of_group / each]) {
             let summary = summary.unwrap();
             let what = format!("{:?}, {way:?}, {hosts} hosts", config.model.kind);
-            assert!(config.data.task.is_regression() || whole.baseline.is_some() && whole.scores.is_some());
-            assert_eq!((&summary.baseline, &summary.scores), (&whole.baseline, &whole.scores), "{what}");
-            for ((epoch, loss, valid, test), expected) in losses(&summary).into_iter().zip(losses(&whole)) {
+            assert!(
+                config.data.task.is_regression()
+                    || whole.baseline.is_some() && whole.scores.is_some()
+            );
+            assert_eq!(
+                (&summary.baseline, &summary.scores),
+                (&whole.baseline, &whole.scores),
+                "{what}"
+            );
+            for ((epoch, loss, valid, test), expected) in
+                losses(&summary).into_iter().zip(losses(&whole))
+            {
                 assert_eq!((epoch, loss), (expected.0, expected.1), "{what}");
                 for (score, expected) in [(valid, expected.2), (test, expected.3)] {
-                    assert!((score.unwrap() - expected.unwrap()).abs() < 1e-5, "{what}: {score:?}, {expected:?}");
+                    assert!(
+                        (score.unwrap() - expected.unwrap()).abs() < 1e-5,
+                        "{what}: {score:?}, {expected:?}"
+                    );
                 }
             }
         }
@@ -112,10 +164,12 @@ fn a_run_on_the_whole_dataset_goes_on_upon_shards_and_back() {
     let key = store_partition(&fixture.dataset, Cut::Random, 2);
     let to = tempfile::tempdir().unwrap();
     let shards = cut(&fixture, &key, 2, to.path());
-    let config = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.run.epochs = 3);
+    let config =
+        changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.run.epochs = 3);
     let options = Around { threads: Some(1), ..Around::default() };
     let straight = losses(&on_processes(&fixture, &config, &options)[0]);
-    let kept = Around { checkpoint: Some(fixture.folder.path().join("run")), resume: true, ..options };
+    let kept =
+        Around { checkpoint: Some(fixture.folder.path().join("run")), resume: true, ..options };
     let upto = |epochs| changed(&config, |config| config.run.epochs = epochs);
     let mut found = losses(&on_processes(&fixture, &upto(1), &kept)[0]);
     found.extend(losses(outcomes(&upto(2), &kept, |rank| &shards[rank])[0].as_ref().unwrap()));
@@ -123,14 +177,18 @@ fn a_run_on_the_whole_dataset_goes_on_upon_shards_and_back() {
     assert_eq!(found, straight);
 }
 
-/// Runs on `datasets`, one rank each; all must be refused with `words` or with another rank's error.
+/// Runs on `datasets`, one rank each; all must be refused with `words` or with another rank's
+/// error.
 fn refused(datasets: &[&Dataset], config: &Config, options: &Around, words: &str) {
     let messages: Vec<String> = outcomes(config, options, |rank| datasets[rank])
         .into_iter()
         .map(|outcome| outcome.unwrap_err().to_string())
         .collect();
     assert!(messages.iter().any(|message| message.contains(words)), "{words}: {messages:?}");
-    assert!(messages.iter().all(|message| !message.contains('\n') && !message.contains("panic")), "{messages:?}");
+    assert!(
+        messages.iter().all(|message| !message.contains('\n') && !message.contains("panic")),
+        "{messages:?}"
+    );
 }
 
 #[test]
@@ -145,7 +203,8 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
     let with = |parallelism| changed(&split, |config| config.system.parallelism = parallelism);
 
-    let by_default = |of: &[&Dataset], config: &Config, words: &str| refused(of, config, &plain, words);
+    let by_default =
+        |of: &[&Dataset], config: &Config, words: &str| refused(of, config, &plain, words);
     by_default(
         &[first, second],
         &with(Parallelism::Data),
@@ -153,7 +212,8 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     );
     by_default(&[first, second], &with(Parallelism::Owned), "--parallelism owned loads rows");
     let single = changed(&with(Parallelism::Single), |config| config.system.ranks = Some(1));
-    let words = "is the shard of host 0 of 2, cut by partition random-2: --parallelism single loads";
+    let words =
+        "is the shard of host 0 of 2, cut by partition random-2: --parallelism single loads";
     by_default(&[first], &single, words);
     let above = changed(&split, |config| config.system.split_layers = Some(0));
     by_default(&[first, second], &above, "with --split-layers 0 loads rows");
@@ -165,17 +225,23 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     refused(&[first, second], &split, &cache, "pass --placement host, and no --cache");
 
     // Ranks in threads of one process have all parts.
-    let error = train(first, &split, &Around::default(), &NoProgress, &|_| {}).unwrap_err().to_string();
-    assert!(error.contains("rank 1 has part 1") && error.contains("a process of its own"), "{error}");
+    let error =
+        train(first, &split, &Around::default(), &NoProgress, &|_| {}).unwrap_err().to_string();
+    assert!(
+        error.contains("rank 1 has part 1") && error.contains("a process of its own"),
+        "{error}"
+    );
 
-    // A partition of the same size made on the shard, and shards of another dataset and of another cut.
+    // A partition of the same size made on the shard, and shards of another dataset and of another
+    // cut.
     store_partition(first, Cut::Ranges, 2);
     let named = |key: &str| changed(&split, |config| config.system.partition = Some(key.into()));
     let words = "partition ranges-2 gives its vertices to other ranks: pass --partition random-2";
     by_default(&[first, first], &named("ranges-2"), words);
     let other = dataset(97, 160, 4);
     let key = store_partition(&other.dataset, Cut::Random, 2);
-    let (elsewhere, words) = (tempfile::tempdir().unwrap(), "rank 1 trains on other data than rank 0");
+    let (elsewhere, words) =
+        (tempfile::tempdir().unwrap(), "rank 1 trains on other data than rank 0");
     by_default(&[first, &cut(&other, &key, 2, elsewhere.path())[1]], &named("random-2"), words);
     by_default(&[&fixture.dataset, &other.dataset], &named("random-2"), words);
     let again = tempfile::tempdir().unwrap();
@@ -203,17 +269,22 @@ fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
     let of_two_key = store_partition(&of_two.dataset, Cut::Random, 2);
     let of_two_shards = cut(&of_two, &of_two_key, 2, &to.path().join("two"));
     let expected_of_two = losses(&on_processes(&of_two, &link, &options)[0]);
-    for (summary, shard) in outcomes(&link, &options, |rank| &of_two_shards[rank]).into_iter().zip(&of_two_shards) {
+    for (summary, shard) in
+        outcomes(&link, &options, |rank| &of_two_shards[rank]).into_iter().zip(&of_two_shards)
+    {
         assert_eq!(losses(&summary.unwrap()), expected_of_two);
         assert_eq!(shard.kinds().unwrap(), of_two.dataset.kinds().unwrap());
-        let problems: Vec<_> = verify(shard.path()).unwrap().into_iter().filter_map(|found| found.problem).collect();
+        let problems: Vec<_> =
+            verify(shard.path()).unwrap().into_iter().filter_map(|found| found.problem).collect();
         assert!(problems.is_empty(), "{problems:?}");
     }
     // All parts in one process.
     let whole = cut(&fixture, &key, 1, &to.path().join("one")).remove(0);
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
     let options = Around { threads: Some(2), ..Around::default() };
-    let trained = |dataset: &Dataset| losses(&train(dataset, &split, &options, &NoProgress, &|_| {}).unwrap());
+    let trained = |dataset: &Dataset| {
+        losses(&train(dataset, &split, &options, &NoProgress, &|_| {}).unwrap())
+    };
     let (found, expected) = (trained(&whole), trained(&fixture.dataset));
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(&expected) {
@@ -233,20 +304,29 @@ fn processes_with_their_columns_alone_train_as_on_the_whole_dataset() {
     ];
     for (i, (dtype, kind, ranks, hosts)) in cases.into_iter().enumerate() {
         let fixture = stored_as(dtype, 99, 200, 5, 6);
-        let config = changed(&config(kind, Parallelism::PushPull, ranks), |config| config.run.eval_every = 0);
+        let config = changed(&config(kind, Parallelism::PushPull, ranks), |config| {
+            config.run.eval_every = 0
+        });
         let options = Around { prefetch: i % 2, threads: Some(1), ..Around::default() };
         let expected = losses(&on_processes(&fixture, &config, &options)[0]);
         let out = fixture.folder.path().join("shards");
-        let shards = write_shards(&fixture.dataset, None, hosts, &out, true, &provenance(), &NoProgress).unwrap();
+        let shards =
+            write_shards(&fixture.dataset, None, hosts, &out, true, &provenance(), &NoProgress)
+                .unwrap();
         let shards = alone(shards, &to.path().join(i.to_string()));
         fs::rename(fixture.dataset.path(), fixture.folder.path().join("hidden")).unwrap();
         for summary in outcomes(&config, &options, |rank| &shards[rank * hosts as usize / ranks]) {
-            assert_eq!(losses(&summary.unwrap()), expected, "{kind:?}, {ranks} ranks on {hosts} hosts");
+            assert_eq!(
+                losses(&summary.unwrap()),
+                expected,
+                "{kind:?}, {ranks} ranks on {hosts} hosts"
+            );
         }
         let first = &shards[0];
         let scored = changed(&config, |config| config.run.eval_every = 1);
         let by_rows = changed(&scored, |config| config.system.parallelism = Parallelism::Data);
-        let refused = |config: &Config, words: &str| refused(&[first; 4][..ranks], config, &options, words);
+        let refused =
+            |config: &Config, words: &str| refused(&[first; 4][..ranks], config, &options, words);
         refused(&by_rows, "reads whole rows: pass --parallelism push-pull");
         match hosts {
             1 => refused(&scored, "pass --eval-every 0 and score the checkpoint with infer"),

@@ -18,7 +18,8 @@ use crate::tests::fixture::Around;
 
 const RANKS: usize = 3;
 
-/// Traffic of `run` in its first epoch, the number of parameters, and the rows that crossed per layer.
+/// Traffic of `run` in its first epoch, the number of parameters, and the rows that crossed per
+/// layer.
 fn sent(fixture: &super::fixture::Fixture, config: &Config) -> (Traffic, u64, Vec<LayerRows>) {
     let summary = run(fixture, config, &Around::default()).unwrap();
     let work = summary.epochs[0].work.clone();
@@ -38,7 +39,8 @@ fn oracle_split_sends_what_crosses() {
     for cut in [Cut::Random, Cut::Ranges] {
         let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
             config.system.partition = Some(store_partition(&fixture.dataset, cut, RANKS));
-            (config.run.epochs, config.run.eval_every, config.data.fanouts) = (1, 0, "4,3,6".parse().unwrap());
+            (config.run.epochs, config.run.eval_every, config.data.fanouts) =
+                (1, 0, "4,3,6".parse().unwrap());
         });
         sends_what_crosses(&fixture, &config, &cut.assignment(300, RANKS));
     }
@@ -61,7 +63,8 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &Config, part: 
         let step = Step { seed: config.run.seed, epoch: 1, step };
         let frontiers = Frontiers::all(Ownership::Mine, 3);
         let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
-        let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &frontiers, &Solo).unwrap();
+        let sampled =
+            sample(&mut sampler, seeds, &config.data.fanouts, step, &frontiers, &Solo).unwrap();
         for (depth, layer) in sampled.layers.iter().enumerate() {
             let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
             // By owner and reader, the distinct sources.
@@ -99,7 +102,8 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &Config, part: 
     assert_eq!(exchanged.iter().map(|layer| layer.bytes).sum::<u64>(), rows.bytes + hidden.bytes);
 }
 
-/// Hybrid partitioning: ids and feature rows, each in one all-to-all per mini-batch; no topology and no hidden layers.
+/// Hybrid partitioning: ids and feature rows, each in one all-to-all per mini-batch; no topology
+/// and no hidden layers.
 #[test]
 fn one_split_layer_sends_feature_rows_alone() {
     let fixture = dataset(62, 300, 6);
@@ -116,16 +120,23 @@ fn one_split_layer_sends_feature_rows_alone() {
     let others = (RANKS * (RANKS - 1)) as u64;
     let [ids, rows] = [Phase::Sample, Phase::Load].map(|phase| one.of(phase, Route::Memory));
     // Counts go to every rank, ids and rows only to ranks that get some.
-    assert!(ids.messages <= 2 * steps * others && ids.messages - steps * others == rows.messages, "{ids:?} {rows:?}");
+    assert!(
+        ids.messages <= 2 * steps * others && ids.messages - steps * others == rows.messages,
+        "{ids:?} {rows:?}"
+    );
     assert!(rows.bytes > 0);
     for phase in [Phase::Forward, Phase::Backward] {
         assert_eq!(one.of(phase, Route::Memory), Sent::default(), "{phase:?}");
     }
-    assert_eq!(none.bytes(), none.of(Phase::Update, Route::Memory).bytes, "owned seeds: only gradients");
+    assert_eq!(
+        none.bytes(),
+        none.of(Phase::Update, Route::Memory).bytes,
+        "owned seeds: only gradients"
+    );
 }
 
-/// Push-pull parallelism: sends every rank's bottom layer to all others, sums of hidden width for its targets back, and
-/// their gradients to all again; no feature rows.
+/// Push-pull parallelism: sends every rank's bottom layer to all others, sums of hidden width for
+/// its targets back, and their gradients to all again; no feature rows.
 #[test]
 fn oracle_push_pull_sends_structure_and_sums() {
     let fixture = dataset(63, 300, 6);
@@ -137,16 +148,20 @@ fn oracle_push_pull_sends_structure_and_sums() {
     let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
     let train = fixture.dataset.split(Split::Train).unwrap();
     let (mut pushed, mut sums, mut steps) = (0, 0, 0);
-    for (step, batch) in (0..).zip(epoch_seeds(&train, config.run.seed, 1).unwrap().chunks(config.data.batch_size)) {
+    for (step, batch) in
+        (0..).zip(epoch_seeds(&train, config.run.seed, 1).unwrap().chunks(config.data.batch_size))
+    {
         steps += 1;
         for rank in 0..RANKS {
             let seeds = Seeds::of(batch, Ownership::Mine, rank, RANKS);
             let step = Step { seed: config.run.seed, epoch: 1, step };
             let frontiers = Frontiers::all(Ownership::Mine, 3);
             let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
-            let sampled = sample(&mut sampler, seeds, &config.data.fanouts, step, &frontiers, &Solo).unwrap();
+            let sampled =
+                sample(&mut sampler, seeds, &config.data.fanouts, step, &frontiers, &Solo).unwrap();
             let (bottom, others) = (sampled.bottom(), RANKS as u64 - 1);
-            let structure = 3 + bottom.edges.num_targets() + 1 + bottom.edges.num_edges() + bottom.read.len();
+            let structure =
+                3 + bottom.edges.num_targets() + 1 + bottom.edges.num_edges() + bottom.read.len();
             pushed += (8 + 4 * structure as u64) * others;
             sums += (4 * bottom.edges.num_targets() * config.model.hidden) as u64 * others;
         }
@@ -169,6 +184,9 @@ fn logs_hold_what_was_sent() {
     after[Route::Host as usize] = Sent { bytes: 1 << 60, messages: 3 };
     traffic.add(Phase::Update, Default::default(), after);
     let text = serde_json::to_string(&traffic).unwrap();
-    assert_eq!(text, r#"[{"phase":"update","route":"host","bytes":1152921504606846976,"messages":3}]"#);
+    assert_eq!(
+        text,
+        r#"[{"phase":"update","route":"host","bytes":1152921504606846976,"messages":3}]"#
+    );
     assert_eq!(serde_json::from_str::<Traffic>(&text).unwrap(), traffic);
 }

@@ -1,4 +1,5 @@
-//! Links from vertices of one kind to another: negatives, the popularity baseline, and recommendations.
+//! Links from vertices of one kind to another: negatives, the popularity baseline, and
+//! recommendations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ use crate::{ChosenEpoch, InferConfig, infer};
 const USERS: u32 = 60;
 const ITEMS: u32 = 15;
 
-/// Users with the ids 1, 2 ... and items with the ids 1, 2 ... and 70, or both with the names `1,x`, `2,x` ...; the
-/// first user is joined to all items, others to some, low ones more often.
+/// Users with the ids 1, 2 ... and items with the ids 1, 2 ... and 70, or both with the names
+/// `1,x`, `2,x` ...; the first user is joined to all items, others to some, low ones more often.
 pub fn ratings(seed: u64, both_ways: bool, named: bool) -> Fixture {
     generated_as(seed, both_ways, named, None)
 }
@@ -36,7 +37,8 @@ fn generated_as(seed: u64, both_ways: bool, named: bool, generated: Option<&str>
     let mut lists = vec![Vec::new(); n as usize];
     for user in 0..USERS {
         let mut draws = Draws::new(&StreamKey::new(seed, Stream::Generate), user);
-        let drawn: BTreeSet<u32> = (0..5).map(|_| draws.below(ITEMS).min(draws.below(ITEMS))).collect();
+        let drawn: BTreeSet<u32> =
+            (0..5).map(|_| draws.below(ITEMS).min(draws.below(ITEMS))).collect();
         for item in if user == 0 { (0..ITEMS).collect() } else { drawn } {
             lists[(USERS + item) as usize].push(user);
             if both_ways {
@@ -46,7 +48,8 @@ fn generated_as(seed: u64, both_ways: bool, named: bool, generated: Option<&str>
     }
     on_graph(&lists, |writer| {
         let row = |v: u32| {
-            let mut draws = Draws::new(&StreamKey { epoch: 1, ..StreamKey::new(seed, Stream::Generate) }, v);
+            let mut draws =
+                Draws::new(&StreamKey { epoch: 1, ..StreamKey::new(seed, Stream::Generate) }, v);
             [(); 6].map(|()| draws.unit_f32() - 0.5)
         };
         let mut features = writer.feature_writer(FeatureDtype::F32, 6).unwrap();
@@ -99,14 +102,22 @@ fn negatives_of_training_are_of_the_targets_kind() {
         let fixture = ratings(seed, both_ways, false);
         let task = TaskConfig::default();
         let kinds = fixture.dataset.kinds().unwrap();
-        let split = LinkSplit::new(&graph(&fixture.dataset), task.held_out()).unwrap().of_kinds(kinds);
-        let lists =
-            [split.train.iter().map(|&edge| split.ends(edge)).collect(), split.valid.clone(), split.test.clone()];
+        let split =
+            LinkSplit::new(&graph(&fixture.dataset), task.held_out()).unwrap().of_kinds(kinds);
+        let lists = [
+            split.train.iter().map(|&edge| split.ends(edge)).collect(),
+            split.valid.clone(),
+            split.test.clone(),
+        ];
         for list in &lists {
-            assert!(list.iter().all(|&(u, v)| u < USERS && v >= USERS), "from users to items: {list:?}");
+            assert!(
+                list.iter().all(|&(u, v)| u < USERS && v >= USERS),
+                "from users to items: {list:?}"
+            );
         }
         let (step, batch) = (Step { seed, epoch: 1, step: 3 }, &split.train[..5]);
-        let (seeds, pairs) = LinkBatch::new(&split, batch, 0..5, 40, step, Ownership::Mine, &Solo).unwrap();
+        let (seeds, pairs) =
+            LinkBatch::new(&split, batch, 0..5, 40, step, Ownership::Mine, &Solo).unwrap();
         assert_eq!(pairs.num_pairs(), 5 * 41);
         let users: BTreeSet<u32> = batch.iter().map(|&edge| split.ends(edge).0).collect();
         let found: BTreeSet<u32> = seeds.local.iter().copied().filter(|&v| v < USERS).collect();
@@ -133,7 +144,8 @@ fn where_there_is_one_kind_negatives_are_drawn_as_ever() {
     assert_eq!(seeds.local.iter().copied().collect::<BTreeSet<u32>>(), expected);
 }
 
-/// The mean reciprocal rank and the hits among the first 3 of `edges` by the in-degree in `kept`, one by one.
+/// The mean reciprocal rank and the hits among the first 3 of `edges` by the in-degree in `kept`,
+/// one by one.
 fn by_popularity(
     (whole, kept): (&Graph<'_>, &Graph<'_>),
     first: u32,
@@ -143,13 +155,18 @@ fn by_popularity(
     let (known, n) = (links(whole), whole.num_vertices() as u32);
     let mut sums = [0.0; 2];
     for &(source, target) in edges {
-        let key = StreamKey { step: target, layer: 1, ..StreamKey::new(task.edge_seed, Stream::Negatives) };
+        let key = StreamKey {
+            step: target,
+            layer: 1,
+            ..StreamKey::new(task.edge_seed, Stream::Negatives)
+        };
         let mut draws = Draws::new(&key, source);
         let mut draw = || first + draws.below(n - first);
         let drawn = |_| {
             let mut v = draw();
             for _ in 1..16 {
-                let is_known = v == source || known.contains(&(source, v)) || known.contains(&(v, source));
+                let is_known =
+                    v == source || known.contains(&(source, v)) || known.contains(&(v, source));
                 if !is_known {
                     break;
                 }
@@ -173,23 +190,33 @@ fn oracle_popularity_is_counted_one_by_one_among_the_same_negatives() {
     for (fixture, first) in [(&of_one_kind, 0), (&of_two[0], USERS), (&of_two[1], USERS)] {
         let dataset = &fixture.dataset;
         let base = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.run.epochs, config.data.task.test_edges, config.data.task.eval_negatives) = (2, 0.2, 12);
+            (config.run.epochs, config.data.task.test_edges, config.data.task.eval_negatives) =
+                (2, 0.2, 12);
         });
         let split = LinkSplit::new(&graph(dataset), base.data.task.held_out()).unwrap();
         let graphs = (&graph(dataset), &split.graph().unwrap());
         for (at, metric) in ["mrr", "hits@3"].into_iter().enumerate() {
-            let config = changed(&base, |config| config.data.task.metric = Some(metric.parse().unwrap()));
-            let summary = train(dataset, &config, &Around::default(), &NoProgress, &|_| {}).unwrap();
+            let config =
+                changed(&base, |config| config.data.task.metric = Some(metric.parse().unwrap()));
+            let summary =
+                train(dataset, &config, &Around::default(), &NoProgress, &|_| {}).unwrap();
             let baseline = summary.baseline.unwrap();
             assert_eq!(baseline.name, "popularity");
             for (found, edges) in [(baseline.valid, &split.valid), (baseline.test, &split.test)] {
                 let expected = by_popularity(graphs, first, &base.data.task, edges)[at];
-                assert!((found.unwrap() - expected).abs() < 1e-9, "{metric}: {found:?}, expected {expected}");
+                assert!(
+                    (found.unwrap() - expected).abs() < 1e-9,
+                    "{metric}: {found:?}, expected {expected}"
+                );
             }
         }
         let never = changed(&base, |config| config.run.eval_every = 0);
         let summary = train(dataset, &never, &Around::default(), &NoProgress, &|_| {}).unwrap();
-        assert_eq!(summary.baseline.is_some(), summary.epochs[1].valid.is_some(), "beside scores alone");
+        assert_eq!(
+            summary.baseline.is_some(),
+            summary.epochs[1].valid.is_some(),
+            "beside scores alone"
+        );
     }
 }
 
@@ -209,7 +236,8 @@ fn features_that_tell_and_edges_that_lead_one_way_are_noted() {
         });
         let notes = gsplit_store::Notes::default();
         train(&fixture.dataset, &config, &Around::default(), &notes, &|_| {}).unwrap();
-        let lines: Vec<String> = notes.lines().into_iter().filter(|line| line.contains("convert")).collect();
+        let lines: Vec<String> =
+            notes.lines().into_iter().filter(|line| line.contains("convert")).collect();
         assert_eq!(lines.len(), usize::from(!noted.is_empty()), "{lines:?}");
         assert!(lines.iter().all(|line| line.contains(noted)), "{lines:?}");
     }
@@ -227,11 +255,15 @@ fn trained(fixture: &Fixture, scorer: ScorerKind) -> PathBuf {
 type Rows = Vec<(String, i32, String, f32)>;
 
 fn of_parquet(path: &Path, named: bool) -> Rows {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(path).unwrap()).unwrap().build().unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(path).unwrap())
+        .unwrap()
+        .build()
+        .unwrap();
     let mut rows = Rows::new();
     for batch in reader {
         let batch = batch.unwrap();
-        let names: Vec<String> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let names: Vec<String> =
+            batch.schema().fields().iter().map(|field| field.name().clone()).collect();
         assert_eq!(names, ["source", "rank", "target", "score"]);
         let text = |column: usize, row: usize| match named {
             true => batch.column(column).as_string::<i32>().value(row).to_string(),
@@ -239,7 +271,12 @@ fn of_parquet(path: &Path, named: bool) -> Rows {
         };
         for row in 0..batch.num_rows() {
             let rank = batch.column(1).as_primitive::<Int32Type>().value(row);
-            rows.push((text(0, row), rank, text(2, row), batch.column(3).as_primitive::<Float32Type>().value(row)));
+            rows.push((
+                text(0, row),
+                rank,
+                text(2, row),
+                batch.column(3).as_primitive::<Float32Type>().value(row),
+            ));
         }
     }
     rows
@@ -259,20 +296,28 @@ fn of_csv(path: &Path) -> Rows {
 /// The score of two rows by the model in `checkpoint`, in f64.
 fn by_hand(checkpoint: &Path, scorer: ScorerKind) -> impl Fn(&[f32], &[f32]) -> f64 {
     let file = checkpoint.join("epoch-00002/model.safetensors");
-    let tensors: BTreeMap<String, Tensor> = Tensor::read_safetensors(file).unwrap().into_iter().collect();
+    let tensors: BTreeMap<String, Tensor> =
+        Tensor::read_safetensors(file).unwrap().into_iter().collect();
     let values = move |name: &str| -> Vec<f64> {
-        Vec::<f32>::try_from(tensors[name].flatten(0, -1)).unwrap().into_iter().map(f64::from).collect()
+        Vec::<f32>::try_from(tensors[name].flatten(0, -1))
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect()
     };
     move |u, v| {
-        let products: Vec<f64> = u.iter().zip(v).map(|(u, v)| f64::from(*u) * f64::from(*v)).collect();
+        let products: Vec<f64> =
+            u.iter().zip(v).map(|(u, v)| f64::from(*u) * f64::from(*v)).collect();
         if scorer == ScorerKind::Dot {
             return products.iter().sum();
         }
         let (weight, bias, last) =
             (values("scorer.hidden_weight"), values("scorer.hidden_bias"), values("scorer.weight"));
-        let hidden =
-            |j: usize| -> f64 { products.iter().enumerate().map(|(i, x)| x * weight[i * bias.len() + j]).sum() };
-        (0..bias.len()).map(|j| (hidden(j) + bias[j]).max(0.0) * last[j]).sum::<f64>() + values("scorer.bias")[0]
+        let hidden = |j: usize| -> f64 {
+            products.iter().enumerate().map(|(i, x)| x * weight[i * bias.len() + j]).sum()
+        };
+        (0..bias.len()).map(|j| (hidden(j) + bias[j]).max(0.0) * last[j]).sum::<f64>()
+            + values("scorer.bias")[0]
     }
 }
 
@@ -281,9 +326,12 @@ fn oracle_recommendations_are_the_best_unknown_targets() {
     let seed = some_seed();
     let two = [(ratings(seed, true, false), false), (ratings(seed, false, true), true)];
     let one = (dataset(seed, 90, 4), false);
-    for ((fixture, named), scorer) in
-        [(&two[0], ScorerKind::Dot), (&two[0], ScorerKind::Mlp), (&two[1], ScorerKind::Dot), (&one, ScorerKind::Mlp)]
-    {
+    for ((fixture, named), scorer) in [
+        (&two[0], ScorerKind::Dot),
+        (&two[0], ScorerKind::Mlp),
+        (&two[1], ScorerKind::Dot),
+        (&one, ScorerKind::Mlp),
+    ] {
         let folder = fixture.folder.path();
         let kinds = fixture.dataset.kinds().unwrap();
         let checkpoint = trained(fixture, scorer);
@@ -294,7 +342,9 @@ fn oracle_recommendations_are_the_best_unknown_targets() {
             epoch: Some(ChosenEpoch::Last),
             ..InferConfig::default()
         };
-        let infer = |config: &InferConfig| infer(&fixture.dataset, config, 1 << 30, None, &NoProgress).unwrap();
+        let infer = |config: &InferConfig| {
+            infer(&fixture.dataset, config, 1 << 30, None, &NoProgress).unwrap()
+        };
         let top = |top, with_known, name: &str| {
             let config = InferConfig { top: Some(top), with_known, out: to(name), ..base.clone() };
             infer(&config).recommendations.unwrap()
@@ -310,45 +360,82 @@ fn oracle_recommendations_are_the_best_unknown_targets() {
             (true, false) => id(v).to_string(),
             (true, true) => format!("{},x", id(v)),
         };
-        for (k, with_known, name) in [(4, false, "r.parquet"), (4, true, "k.parquet"), (1000, false, "all.parquet")] {
+        for (k, with_known, name) in
+            [(4, false, "r.parquet"), (4, true, "k.parquet"), (1000, false, "all.parquet")]
+        {
             let counts = top(k, with_known, name);
             let found = of_parquet(&folder.join(name), *named);
             let mut of: BTreeMap<String, Vec<(i32, String, f32)>> = BTreeMap::new();
-            found.into_iter().for_each(|(u, rank, v, score)| of.entry(u).or_default().push((rank, v, score)));
+            found
+                .into_iter()
+                .for_each(|(u, rank, v, score)| of.entry(u).or_default().push((rank, v, score)));
             let (mut written, mut without) = (0, 0);
             for u in kinds.sources() {
                 let is_known = |v: u32| known.contains(&(u, v)) || known.contains(&(v, u));
-                let candidates = kinds.targets().filter(|&v| v != u && (with_known || !is_known(v)));
-                let mut expected: Vec<(f64, String)> = candidates.map(|v| (score(row(u), row(v)), shown(v))).collect();
-                let of_name: BTreeMap<String, f64> = expected.iter().map(|(s, v)| (v.clone(), *s)).collect();
+                let candidates =
+                    kinds.targets().filter(|&v| v != u && (with_known || !is_known(v)));
+                let mut expected: Vec<(f64, String)> =
+                    candidates.map(|v| (score(row(u), row(v)), shown(v))).collect();
+                let of_name: BTreeMap<String, f64> =
+                    expected.iter().map(|(s, v)| (v.clone(), *s)).collect();
                 expected.sort_by(|a, b| b.0.total_cmp(&a.0));
                 expected.truncate(k as usize);
                 let best = of.remove(&shown(u)).unwrap_or_default();
                 assert_eq!(best.len(), expected.len(), "{scorer:?} {name}: {}", shown(u));
                 assert!(best.iter().map(|(rank, ..)| *rank).eq(1..=best.len() as i32));
-                assert_eq!(best.iter().map(|(_, v, _)| v).collect::<BTreeSet<_>>().len(), best.len());
+                assert_eq!(
+                    best.iter().map(|(_, v, _)| v).collect::<BTreeSet<_>>().len(),
+                    best.len()
+                );
                 for ((_, v, score), (expected, _)) in best.iter().zip(&expected) {
-                    let own = of_name.get(v).unwrap_or_else(|| panic!("{v} is no candidate of {}", shown(u)));
-                    assert!((f64::from(*score) - own).abs() < 1e-4, "{scorer:?}: {score}, expected {own}");
-                    assert!((f64::from(*score) - expected).abs() < 1e-4, "{scorer:?}: {score}, expected {expected}");
+                    let own = of_name
+                        .get(v)
+                        .unwrap_or_else(|| panic!("{v} is no candidate of {}", shown(u)));
+                    assert!(
+                        (f64::from(*score) - own).abs() < 1e-4,
+                        "{scorer:?}: {score}, expected {own}"
+                    );
+                    assert!(
+                        (f64::from(*score) - expected).abs() < 1e-4,
+                        "{scorer:?}: {score}, expected {expected}"
+                    );
                 }
                 written += best.len() as u64;
                 without += u64::from(best.is_empty());
             }
             assert!(of.is_empty(), "{:?}", of.keys());
-            assert_eq!((counts.sources, counts.rows, counts.without), (kinds.sources().len() as u64, written, without));
-            assert_eq!(without > 0, kinds.are_two() && !with_known, "the first user knows all items");
+            assert_eq!(
+                (counts.sources, counts.rows, counts.without),
+                (kinds.sources().len() as u64, written, without)
+            );
+            assert_eq!(
+                without > 0,
+                kinds.are_two() && !with_known,
+                "the first user knows all items"
+            );
         }
         // Several threads and another format give the same; embeddings can be written too.
         top(4, false, "r.csv");
         let plain = |rows: Rows| -> Rows {
-            rows.into_iter().map(|(u, rank, v, s)| (u.replace(",x", ""), rank, v.replace(",x", ""), s)).collect()
+            rows.into_iter()
+                .map(|(u, rank, v, s)| (u.replace(",x", ""), rank, v.replace(",x", ""), s))
+                .collect()
         };
-        assert_eq!(plain(of_csv(&folder.join("r.csv"))), plain(of_parquet(&folder.join("r.parquet"), *named)));
+        assert_eq!(
+            plain(of_csv(&folder.join("r.csv"))),
+            plain(of_parquet(&folder.join("r.parquet"), *named))
+        );
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        let both = InferConfig { top: Some(4), out: to("again.parquet"), embeddings: to("again.npy"), ..base.clone() };
+        let both = InferConfig {
+            top: Some(4),
+            out: to("again.parquet"),
+            embeddings: to("again.npy"),
+            ..base.clone()
+        };
         pool.install(|| infer(&both));
-        for (a, b) in [("again.parquet", "r.parquet"), ("again.npy", "e.npy"), ("again.ids.npy", "e.ids.npy")] {
+        for (a, b) in
+            [("again.parquet", "r.parquet"), ("again.npy", "e.npy"), ("again.ids.npy", "e.ids.npy")]
+        {
             let [a, b] = [a, b].map(|name| std::fs::read(folder.join(name)));
             assert!(a.ok() == b.ok());
         }
@@ -370,7 +457,8 @@ fn sources_are_listed_by_their_original_ids() {
     };
     let listed = |text: &str, config: &InferConfig| {
         std::fs::write(folder.join("sources.txt"), text).unwrap();
-        infer(&fixture.dataset, config, 1 << 30, None, &NoProgress).map(|summary| summary.recommendations.unwrap())
+        infer(&fixture.dataset, config, 1 << 30, None, &NoProgress)
+            .map(|summary| summary.recommendations.unwrap())
     };
     // User 3, not item 3; each once, in the file's order; user 1 knows all items.
     let counts = listed("40\n3\r\n\n1\n40\n", &base).unwrap();
@@ -385,8 +473,11 @@ fn sources_are_listed_by_their_original_ids() {
     let named = ratings(7, true, true);
     let path = folder.join("names.txt");
     std::fs::write(&path, "2,x\n3,y\n").unwrap();
-    let config =
-        InferConfig { checkpoint: trained(&named, ScorerKind::Dot), sources: Some(path.clone()), ..base.clone() };
+    let config = InferConfig {
+        checkpoint: trained(&named, ScorerKind::Dot),
+        sources: Some(path.clone()),
+        ..base.clone()
+    };
     assert_refused(
         infer(&named.dataset, &config, 1 << 30, None, &NoProgress),
         "names.txt:2: `3,y` is not the id of a source",
@@ -404,6 +495,10 @@ fn sources_are_listed_by_their_original_ids() {
     refused("3\n", &|config| config.out = None, "--out recommendations.parquet");
     refused("3\n", &|config| config.top = Some(0), "--top 0");
     refused("3\n", &|config| config.split = crate::Wanted::Test, "--sources FILE");
-    refused("3\n", &|config| config.predict = Some(crate::Predict::Logits), "--predict: is for classes");
+    refused(
+        "3\n",
+        &|config| config.predict = Some(crate::Predict::Logits),
+        "--predict: is for classes",
+    );
     refused("3\n", &|config| config.sources = Some(folder.join("none.txt")), "none.txt");
 }

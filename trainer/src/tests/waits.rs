@@ -1,5 +1,5 @@
-//! Waits of a training step on GPUs: the copies to the host, and the counts that the next launch needs. Launches are
-//! kernels, copies and fills through `Gpu`, not torch's own.
+//! Waits of a training step on GPUs: the copies to the host, and the counts that the next launch
+//! needs. Launches are kernels, copies and fills through `Gpu`, not torch's own.
 
 use gsplit_gpu_sim::{GpuCounts, counts};
 use gsplit_kernels::Gpu;
@@ -24,8 +24,9 @@ use crate::tests::fixture::Around;
 /// Number of steps before the one that is counted.
 const WARM_UP: u32 = 2;
 
-/// Results of `seen` for each rank's streams before a step and after it: of the stream that computes, and of the stream
-/// on which mini-batches are made ahead, if they are. Some warm-up steps were before.
+/// Results of `seen` for each rank's streams before a step and after it: of the stream that
+/// computes, and of the stream on which mini-batches are made ahead, if they are. Some warm-up
+/// steps were before.
 pub(super) fn one_step<T: Send>(
     config: &Config,
     prefetch: usize,
@@ -51,14 +52,16 @@ pub(super) fn one_step<T: Send>(
     let room = DeviceRoom::given(1 << 30, ranks);
     let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
     let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
-    let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+    let gpus: Vec<_> =
+        places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
     let mut pinned = open_gpu_table(&job.features, Some(gpus[0].1)).unwrap();
     pinned.fill(&caches, &gpus).unwrap();
     on_ranks(ranks, |comm| {
         crate::operator::set_torch_threads(1);
         let place = &places[comm.rank()];
         let gpu = place.gpu().unwrap();
-        let source = FeatureSource::with_gpu_table(&job.features, place, &pinned, comm.rank()).unwrap();
+        let source =
+            FeatureSource::with_gpu_table(&job.features, place, &pinned, comm.rank()).unwrap();
         let mut sampler = topology.sampler(&job, place, comm.rank()).unwrap();
         let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
         let mut optimizer = Optimizer::new(model.parameters(), config, 10).unwrap();
@@ -69,10 +72,18 @@ pub(super) fn one_step<T: Send>(
             let prepared = prepare(with, &mut sampler, step, &job.train[..60]).unwrap();
             streams.truncate(1);
             streams.extend(
-                prepared.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.gpu.clone()).filter(|_| prefetch > 0),
+                prepared
+                    .batch
+                    .sampled
+                    .on_gpu
+                    .as_ref()
+                    .map(|on_gpu| on_gpu.gpu.clone())
+                    .filter(|_| prefetch > 0),
             );
             let dropout = config.model.dropout;
-            let launched = train_step(&model, &mut optimizer, prepared, job.graph, dropout, comm.into()).unwrap();
+            let launched =
+                train_step(&model, &mut optimizer, prepared, job.graph, dropout, comm.into())
+                    .unwrap();
             let report = launched.finish().unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
         };
@@ -96,7 +107,8 @@ fn counted(config: &Config, prefetch: usize) -> Vec<Vec<GpuCounts>> {
     one_step(config, prefetch, Place::emulated, counts).into_iter().map(of_rank).collect()
 }
 
-/// Checks each rank's launches and waits in one step of each of `cases`, and that only counts are copied to the host.
+/// Checks each rank's launches and waits in one step of each of `cases`, and that only counts are
+/// copied to the host.
 fn check(cases: &[(Config, u64, u64)]) {
     check_with(0, cases);
 }
@@ -108,7 +120,10 @@ fn check_with(prefetch: usize, cases: &[(Config, u64, u64)]) {
         for streams in counted(config, prefetch) {
             let sum = |of: fn(&GpuCounts) -> u64| streams.iter().map(of).sum::<u64>();
             let few = sum(|counts| counts.bytes_down) <= 512 + 64 * waits;
-            if sum(|counts| counts.waits) != *waits || sum(|counts| counts.launches) > *launches || !few {
+            if sum(|counts| counts.waits) != *waits
+                || sum(|counts| counts.launches) > *launches
+                || !few
+            {
                 let (parallelism, model) = (config.system.parallelism, &config.model);
                 let ticks: u64 = streams.iter().map(GpuCounts::host_ticks).sum();
                 let what = format!("{:?}, {parallelism}, {:?}", model.kind, model.norm);
@@ -119,16 +134,22 @@ fn check_with(prefetch: usize, cases: &[(Config, u64, u64)]) {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-pub(super) fn three_layers(kind: ModelKind, parallelism: Parallelism, ranks: usize, norm: Option<NormKind>) -> Config {
+pub(super) fn three_layers(
+    kind: ModelKind,
+    parallelism: Parallelism,
+    ranks: usize,
+    norm: Option<NormKind>,
+) -> Config {
     changed(&config(kind, parallelism, ranks), |config| {
         config.data.fanouts = "4,3,2".parse().unwrap();
         config.model.norm = norm;
     })
 }
 
-/// One wait, for the numbers of edges and of new vertices of all layers. The numbers of the step are read after the
-/// next was launched. If vertices are split, the host waits for these numbers of each layer, with the number that each
-/// rank owns, and for the size of the last local frontier. Rows that are changed only add launches.
+/// One wait, for the numbers of edges and of new vertices of all layers. The numbers of the step
+/// are read after the next was launched. If vertices are split, the host waits for these numbers of
+/// each layer, with the number that each rank owns, and for the size of the last local frontier.
+/// Rows that are changed only add launches.
 #[test]
 fn a_step_waits_for_the_counts_of_its_layers() {
     use Parallelism::{Data, Single, Split};
@@ -145,8 +166,8 @@ fn a_step_waits_for_the_counts_of_its_layers() {
     ]);
 }
 
-/// With `--prefetch` the thread that computes waits for no GPU: counts are awaited where mini-batches are made, and
-/// there once more, until all work for the mini-batch is done.
+/// With `--prefetch` the thread that computes waits for no GPU: counts are awaited where
+/// mini-batches are made, and there once more, until all work for the mini-batch is done.
 #[test]
 fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
     use Parallelism::{Data, Single, Split};
@@ -155,7 +176,9 @@ fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
     let computing = [(sage(Single, 1), 13), (sage(Data, 2), 18), (sage(Split, 2), 30), (gat, 45)];
     for (config, launches) in &computing {
         for streams in counted(config, 1) {
-            let [GpuCounts { waits, launches: found, .. }, _] = streams[..] else { panic!("{streams:?}") };
+            let [GpuCounts { waits, launches: found, .. }, _] = streams[..] else {
+                panic!("{streams:?}")
+            };
             assert!(
                 waits == 0 && found <= *launches,
                 "{:?}, {}: {streams:?}",
@@ -171,8 +194,14 @@ fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
 #[test]
 fn batch_norm_waits_for_no_sums() {
     use Parallelism::{Data, Single, Split};
-    let normed = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, Some(NormKind::Batch));
-    check(&[(normed(Single, 1), 1, 39), (normed(Data, 2), 1 + 2 * 2, 122), (normed(Split, 2), 4, 107)]);
+    let normed = |parallelism, ranks| {
+        three_layers(ModelKind::Sage, parallelism, ranks, Some(NormKind::Batch))
+    };
+    check(&[
+        (normed(Single, 1), 1, 39),
+        (normed(Data, 2), 1 + 2 * 2, 122),
+        (normed(Split, 2), 4, 107),
+    ]);
 }
 
 #[test]
@@ -183,6 +212,9 @@ fn no_model_waits_for_more() {
     for kind in [ModelKind::Gat, ModelKind::Gatv2] {
         let (with, ..) = single(&kind);
         let without = changed(&with, |config| config.model.attention_dropout = 0.0);
-        assert!(with.model.attention_dropout > 0.0 && counted(&with, 0)[0] == counted(&without, 0)[0], "{kind:?}");
+        assert!(
+            with.model.attention_dropout > 0.0 && counted(&with, 0)[0] == counted(&without, 0)[0],
+            "{kind:?}"
+        );
     }
 }

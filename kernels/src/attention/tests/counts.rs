@@ -20,9 +20,12 @@ fn oracle_an_edge_that_counts_twice_is_two_edges() {
         [(3, 7, 2, 0), (20, 50, 4, 0), (60, 90, 5, 400)].into_iter().enumerate()
     {
         let few = edges(case as u32, targets, sources, degree, hub);
-        let factors: Vec<f32> = (0..few.num_edges()).map(|edge| COUNTS[edge % COUNTS.len()]).collect();
+        let factors: Vec<f32> =
+            (0..few.num_edges()).map(|edge| COUNTS[edge % COUNTS.len()]).collect();
         let many = repeated(&few, |edge| factors[edge] as usize);
-        for ((heads, head_dim), form) in [(1, 3), (3, 5)].into_iter().flat_map(|of| [(of, Static), (of, Dynamic)]) {
+        for ((heads, head_dim), form) in
+            [(1, 3), (3, 5)].into_iter().flat_map(|of| [(of, Static), (of, Dynamic)])
+        {
             let attended = |edges, factors| {
                 let op = Attention { self_loops: true, factors, ..plain(edges, heads, head_dim) };
                 let inputs = form.inputs(&op);
@@ -35,7 +38,10 @@ fn oracle_an_edge_that_counts_twice_is_two_edges() {
                 let scale = expected.iter().fold(0.1f32, |most, value| most.max(value.abs()));
                 for (found, expected) in found.iter().zip(expected) {
                     let off = (found - expected).abs();
-                    assert!(off <= 1e-5 * scale, "case {case}, {form:?}, {which}: {found}, {expected}");
+                    assert!(
+                        off <= 1e-5 * scale,
+                        "case {case}, {form:?}, {which}: {found}, {expected}"
+                    );
                 }
             }
         }

@@ -7,9 +7,9 @@ use super::{Form, for_each_case, vertices};
 use crate::spmm::tests::device::assert_same;
 use crate::spmm::tests::{Rounded, bits, rounded, values, widened};
 use crate::{
-    Attention, DeviceAttention, DeviceAttentionGradient, DeviceBuffer, DeviceDynamicGradient, DeviceDynamicRows,
-    DeviceEdges, Gpu, GpuError, KernelError, head_products, head_products_backward, head_products_backward_on_device,
-    head_products_on_device,
+    Attention, DeviceAttention, DeviceAttentionGradient, DeviceBuffer, DeviceDynamicGradient,
+    DeviceDynamicRows, DeviceEdges, Gpu, GpuError, KernelError, head_products,
+    head_products_backward, head_products_backward_on_device, head_products_on_device,
 };
 
 /// `op` on a GPU, with the `vertices` of the targets.
@@ -26,12 +26,14 @@ pub(super) fn on_device<'a>(
 /// Compares weights to the bit, and which of them are dropped.
 fn assert_same_weights(found: &[f32], expected: &[f32], name: &str) {
     assert_same(found, expected, false, &format!("weights, {name}"));
-    let dropped = |weights: &[f32]| weights.iter().map(|weight| weight.is_sign_negative()).collect::<Vec<_>>();
+    let dropped = |weights: &[f32]| {
+        weights.iter().map(|weight| weight.is_sign_negative()).collect::<Vec<_>>()
+    };
     assert_eq!(dropped(found), dropped(expected), "dropped, {name}");
 }
 
-/// Result, weights and gradients by a GPU for rows kept as `T`, in f32. With `vectors` static scores are products of
-/// the rows with them, and the gradients of the scores count too.
+/// Result, weights and gradients by a GPU for rows kept as `T`, in f32. With `vectors` static
+/// scores are products of the rows with them, and the gradients of the scores count too.
 fn on_gpu<T: Rounded>(
     form: Form,
     host: &Attention<'_>,
@@ -47,27 +49,51 @@ fn on_gpu<T: Rounded>(
     let len = host.edges.num_targets() * host.dim();
     let gradient = gpu.upload(&values(9, len)).unwrap();
     let rows = gpu.upload(&rounded::<T>(&inputs[0])).unwrap();
-    let (mut out, mut weights) = (gpu.alloc::<f32>(len).unwrap(), gpu.alloc(host.num_weights()).unwrap());
+    let (mut out, mut weights) =
+        (gpu.alloc::<f32>(len).unwrap(), gpu.alloc(host.num_weights()).unwrap());
     let mut of_rows = gpu.alloc::<T>(rows.len()).unwrap();
     let [second, third] = match form {
         Static => {
             let [s, t] = [1, 2].map(|at| gpu.upload(&inputs[at]).unwrap());
-            let vectors = vectors.map(|vectors| vectors.each_ref().map(|vector| gpu.upload(vector).unwrap()));
-            let vectors = vectors.as_ref().map(|vectors| vectors.each_ref().map(|vector| vector.slice()));
+            let vectors =
+                vectors.map(|vectors| vectors.each_ref().map(|vector| gpu.upload(vector).unwrap()));
+            let vectors =
+                vectors.as_ref().map(|vectors| vectors.each_ref().map(|vector| vector.slice()));
             let scores = [s.slice(), t.slice()];
-            device.forward(&gpu, rows.slice(), scores, &mut out.slice_mut(), &mut weights.slice_mut()).unwrap();
-            let [mut of_source, mut of_target] = [s.len(), t.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
+            device
+                .forward(&gpu, rows.slice(), scores, &mut out.slice_mut(), &mut weights.slice_mut())
+                .unwrap();
+            let [mut of_source, mut of_target] =
+                [s.len(), t.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
             let (from_source, from_target) = (of_source.slice_mut(), of_target.slice_mut());
-            let into = DeviceAttentionGradient { rows: of_rows.slice_mut(), from_source, from_target };
-            device.backward(&gpu, rows.slice(), vectors, scores, weights.slice(), gradient.slice(), into).unwrap();
+            let into =
+                DeviceAttentionGradient { rows: of_rows.slice_mut(), from_source, from_target };
+            device
+                .backward(
+                    &gpu,
+                    rows.slice(),
+                    vectors,
+                    scores,
+                    weights.slice(),
+                    gradient.slice(),
+                    into,
+                )
+                .unwrap();
             [of_source, of_target].map(|of| of.to_vec().unwrap())
         }
         Dynamic => {
             let targets = gpu.upload(&rounded::<T>(&inputs[1])).unwrap();
             let vector = gpu.upload(&inputs[2]).unwrap();
-            let of = DeviceDynamicRows { sources: rows.slice(), targets: targets.slice(), vector: vector.slice() };
-            device.forward_dynamic(&gpu, of, &mut out.slice_mut(), &mut weights.slice_mut()).unwrap();
-            let (mut of_targets, mut of_vector) = (gpu.alloc::<T>(len).unwrap(), gpu.alloc::<f32>(len).unwrap());
+            let of = DeviceDynamicRows {
+                sources: rows.slice(),
+                targets: targets.slice(),
+                vector: vector.slice(),
+            };
+            device
+                .forward_dynamic(&gpu, of, &mut out.slice_mut(), &mut weights.slice_mut())
+                .unwrap();
+            let (mut of_targets, mut of_vector) =
+                (gpu.alloc::<T>(len).unwrap(), gpu.alloc::<f32>(len).unwrap());
             let (targets, vector) = (of_targets.slice_mut(), of_vector.slice_mut());
             let into = DeviceDynamicGradient { sources: of_rows.slice_mut(), targets, vector };
             device.backward_dynamic(&gpu, of, weights.slice(), gradient.slice(), into).unwrap();
@@ -100,7 +126,8 @@ fn compare_with_the_host(form: Form) {
                 host.add_scores_backward(from_source, of_source, rows).unwrap();
                 host.add_scores_backward(from_target, of_target, rows).unwrap();
             }
-            let [found, found_weights, gradients @ ..] = on_gpu::<f32>(form, host, name.len(), &inputs, vectors);
+            let [found, found_weights, gradients @ ..] =
+                on_gpu::<f32>(form, host, name.len(), &inputs, vectors);
             assert_same_weights(&found_weights, &weights, name);
             assert_same(&found, &out, false, name);
             for (which, (found, expected)) in gradients.iter().zip(&of).enumerate() {
@@ -110,8 +137,8 @@ fn compare_with_the_host(form: Form) {
     });
 }
 
-/// Compares attention over rows kept as `T` with attention over the same rows in f32, whose gradients of rows are
-/// rounded once. Takes every `step`th case from the `first`.
+/// Compares attention over rows kept as `T` with attention over the same rows in f32, whose
+/// gradients of rows are rounded once. Takes every `step`th case from the `first`.
 fn rounded_rows<T: Rounded>(first: usize, step: usize) {
     let mut cases = 0..;
     for_each_case(&[false], |name, host| {
@@ -157,18 +184,27 @@ fn products_of_heads_are_those_of_the_host() {
         let gpu = Gpu::under_test(case as u32);
         let name = format!("{rows} rows, {heads} heads of {head_dim}");
         let dim = heads * head_dim;
-        let (matrix, vector, gradient) = (values(1, rows * dim), values(2, dim), values(3, rows * heads));
+        let (matrix, vector, gradient) =
+            (values(1, rows * dim), values(2, dim), values(3, rows * heads));
         let [m, v, g] = [&matrix, &vector, &gradient].map(|values| gpu.upload(values).unwrap());
         let mut expected = vec![f32::NAN; rows * heads];
         head_products(&matrix, &vector, head_dim, &mut expected).unwrap();
         let mut found = gpu.alloc(rows * heads).unwrap();
-        head_products_on_device(&gpu, m.slice(), v.slice(), head_dim, &mut found.slice_mut()).unwrap();
+        head_products_on_device(&gpu, m.slice(), v.slice(), head_dim, &mut found.slice_mut())
+            .unwrap();
         assert_same(&found.to_vec().unwrap(), &expected, false, &name);
 
         let mut expected = vec![f32::NAN; dim];
         head_products_backward(&matrix, &gradient, head_dim, &mut expected).unwrap();
         let mut found = gpu.alloc(dim).unwrap();
-        head_products_backward_on_device(&gpu, m.slice(), g.slice(), head_dim, &mut found.slice_mut()).unwrap();
+        head_products_backward_on_device(
+            &gpu,
+            m.slice(),
+            g.slice(),
+            head_dim,
+            &mut found.slice_mut(),
+        )
+        .unwrap();
         assert_same(&found.to_vec().unwrap(), &expected, false, &name);
     }
 }
@@ -176,8 +212,17 @@ fn products_of_heads_are_those_of_the_host() {
 #[test]
 fn wrong_sizes_are_refused() {
     let gpu = Gpu::under_test(0);
-    let edges = DeviceEdges::new(gpu.upload(&[0u32, 0, 1]).unwrap(), gpu.upload(&[0u32]).unwrap(), 1).unwrap();
-    let op = DeviceAttention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None };
+    let edges =
+        DeviceEdges::new(gpu.upload(&[0u32, 0, 1]).unwrap(), gpu.upload(&[0u32]).unwrap(), 1)
+            .unwrap();
+    let op = DeviceAttention {
+        edges: &edges,
+        heads: 1,
+        head_dim: 2,
+        slope: 0.2,
+        self_loops: false,
+        dropout: None,
+    };
     let buffers: Vec<_> = (0..5).map(|len| gpu.zeros::<f32>(len).unwrap()).collect();
     let slice = |len: usize| buffers[len].slice();
     let (mut out, mut weights) = (gpu.zeros(4).unwrap(), gpu.zeros(1).unwrap());
@@ -195,8 +240,18 @@ fn wrong_sizes_are_refused() {
     assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }.into()));
     let rows = DeviceDynamicRows { sources: slice(2), targets: slice(4), vector: slice(2) };
     op.forward_dynamic(&gpu, rows, out, weights).unwrap();
-    assert!(length(op.forward_dynamic(&gpu, DeviceDynamicRows { vector: slice(1), ..rows }, out, weights)));
-    let (mut a, mut b, mut c) = (gpu.zeros(2).unwrap(), gpu.zeros(4).unwrap(), gpu.zeros(4).unwrap());
-    let into = DeviceDynamicGradient { sources: a.slice_mut(), targets: b.slice_mut(), vector: c.slice_mut() };
+    assert!(length(op.forward_dynamic(
+        &gpu,
+        DeviceDynamicRows { vector: slice(1), ..rows },
+        out,
+        weights
+    )));
+    let (mut a, mut b, mut c) =
+        (gpu.zeros(2).unwrap(), gpu.zeros(4).unwrap(), gpu.zeros(4).unwrap());
+    let into = DeviceDynamicGradient {
+        sources: a.slice_mut(),
+        targets: b.slice_mut(),
+        vector: c.slice_mut(),
+    };
     assert!(length(op.backward_dynamic(&gpu, rows, slice(1), slice(3), into)));
 }

@@ -1,4 +1,5 @@
-//! Dropout of weights: its result on average, rates that leave nothing, targets of very many weights, and errors.
+//! Dropout of weights: its result on average, rates that leave nothing, targets of very many
+//! weights, and errors.
 
 use super::device::on_device;
 use super::{Form::Static, KEY, plain, vertices};
@@ -36,19 +37,27 @@ fn on_average_nothing_changes_and_parallel_edges_are_dropped_apart() {
         apart += u32::from(weights[2 * 5] < 0.0) & u32::from(weights[2 * 6] > 0.0);
     }
     for (sum, expected) in sums.iter().zip(&expected) {
-        // Rows are below 1/2, weights below 1: the standard deviation of a mean is below 0.5 · sqrt(1.5 / 4000).
+        // Rows are below 1/2, weights below 1: the standard deviation of a mean is below 0.5 ·
+        // sqrt(1.5 / 4000).
         let mean = sum / SEEDS as f64;
         assert!((mean - f64::from(*expected)).abs() < 0.04, "{mean}, without dropout {expected}");
     }
     let portion = f64::from(apart) / SEEDS as f64;
-    assert!((portion - 0.24).abs() < 0.03, "{portion} of the seeds drop the first of two parallel edges alone");
+    assert!(
+        (portion - 0.24).abs() < 0.03,
+        "{portion} of the seeds drop the first of two parallel edges alone"
+    );
 }
 
 #[test]
 fn where_all_is_dropped_rows_and_gradients_are_zero() {
     let (edges, inputs, vertices) = (few(), inputs(), vertices(3));
     let key = (0..u64::MAX).map(|seed| StreamKey { seed, ..KEY }).find(|&key| {
-        Static.forward(&over(&edges, Some((&vertices, 0.95, key))), &inputs).1.iter().all(|&weight| weight < 0.0)
+        Static
+            .forward(&over(&edges, Some((&vertices, 0.95, key))), &inputs)
+            .1
+            .iter()
+            .all(|&weight| weight < 0.0)
     });
     let op = over(&edges, Some((&vertices, 0.95, key.unwrap())));
     let (out, weights) = Static.forward(&op, &inputs);
@@ -67,7 +76,9 @@ fn a_target_of_more_shares_than_a_sequence_has_goes_on() {
     let (_, weights) = Static.forward(&op, &inputs);
     let mut expected = vec![1f32; edges as usize * 8];
     crate::dropout::RowMask::new(0.5, 0, &KEY).unwrap().negate(ids[0], &mut expected);
-    let signs = |weights: &[f32]| weights.iter().map(|weight| weight.is_sign_negative()).collect::<Vec<_>>();
+    let signs = |weights: &[f32]| {
+        weights.iter().map(|weight| weight.is_sign_negative()).collect::<Vec<_>>()
+    };
     assert!(signs(&weights[..expected.len()]) == signs(&expected));
 
     let gpu = Gpu::under_test(1);
@@ -76,7 +87,9 @@ fn a_target_of_more_shares_than_a_sequence_has_goes_on() {
     let (mut out, mut found) = (gpu.alloc(16).unwrap(), gpu.alloc(weights.len()).unwrap());
     let scores = [from_source.slice(), from_target.slice()];
     let device = on_device(&op, &on_gpu, &ids);
-    device.forward(&gpu, rows.slice(), scores, &mut out.slice_mut(), &mut found.slice_mut()).unwrap();
+    device
+        .forward(&gpu, rows.slice(), scores, &mut out.slice_mut(), &mut found.slice_mut())
+        .unwrap();
     assert!(signs(&found.to_vec().unwrap()) == signs(&weights));
 }
 
@@ -84,10 +97,13 @@ fn a_target_of_more_shares_than_a_sequence_has_goes_on() {
 fn a_rate_or_vertices_that_do_not_fit_are_refused() {
     let (edges, inputs, vertices) = (few(), inputs(), vertices(3));
     let gpu = Gpu::under_test(0);
-    let (edges_on_gpu, ids) = (DeviceEdges::upload(&gpu, &edges).unwrap(), gpu.upload(&vertices).unwrap());
+    let (edges_on_gpu, ids) =
+        (DeviceEdges::upload(&gpu, &edges).unwrap(), gpu.upload(&vertices).unwrap());
     let on_gpu = inputs.each_ref().map(|values| gpu.upload(values).unwrap());
     let [rows, from_source, from_target] = &inputs;
-    for (vertices, rate) in [(&vertices[..], 1.0), (&vertices, -0.1), (&vertices, f32::NAN), (&vertices[..2], 0.5)] {
+    for (vertices, rate) in
+        [(&vertices[..], 1.0), (&vertices, -0.1), (&vertices, f32::NAN), (&vertices[..2], 0.5)]
+    {
         let op = over(&edges, Some((vertices, rate, KEY)));
         let refused = |error: &KernelError| match error {
             KernelError::DropoutRate { .. } => vertices.len() == 3,
@@ -95,7 +111,8 @@ fn a_rate_or_vertices_that_do_not_fit_are_refused() {
             _ => false,
         };
         let (mut out, mut weights) = (vec![f32::NAN; 18], vec![f32::NAN; op.num_weights()]);
-        let error = op.forward(rows, [from_source, from_target], &mut out, &mut weights).unwrap_err();
+        let error =
+            op.forward(rows, [from_source, from_target], &mut out, &mut weights).unwrap_err();
         assert!(refused(&error), "{error}");
         let dynamic = DynamicRows { sources: rows, targets: &rows[..18], vector: &rows[..6] };
         let error = op.forward_dynamic(dynamic, &mut out, &mut weights).unwrap_err();

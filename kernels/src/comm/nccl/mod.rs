@@ -1,18 +1,18 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on GPUs (`devices`)
-//! each rank first tells the others over the host, by one message, how much it will send them. So ranks in different
-//! collectives and messages of another size are noticed; NCCL itself would wait for ever for these. Then all ranks are
-//! present, and each launches one group of sends and receives, and goes on: the stream orders later work. It waits for
-//! the group before it announces the next.
-//! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
-//! On each GPU at most one group of NCCL's is under way. Groups of two communicators at a time would have to be
-//! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank owns the
-//! communicators of NCCL, on one stream.
-//! A rank that fails tells the others over the host. A thread watches the group under way, because the host may wait
-//! for its GPU meanwhile: where a rank has failed, or the group takes too long, it gives up the communicator, whose
-//! kernels then end.
-//! Cost: a message to each other rank; a check of a flag ten times a second.
+//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on
+//! GPUs (`devices`) each rank first tells the others over the host, by one message, how much it
+//! will send them. So ranks in different collectives and messages of another size are noticed; NCCL
+//! itself would wait for ever for these. Then all ranks are present, and each launches one group of
+//! sends and receives, and goes on: the stream orders later work. It waits for the group before it
+//! announces the next. Why not `ncclAllReduce` for sums: its order of addition depends on the
+//! number of ranks, the size and the links. On each GPU at most one group of NCCL's is under way.
+//! Groups of two communicators at a time would have to be launched in one order on all ranks, or
+//! they would wait for each other for ever. So one thread of a rank owns the communicators of NCCL,
+//! on one stream. A rank that fails tells the others over the host. A thread watches the group
+//! under way, because the host may wait for its GPU meanwhile: where a rank has failed, or the
+//! group takes too long, it gives up the communicator, whose kernels then end. Cost: a message to
+//! each other rank; a check of a flag ten times a second.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,8 @@ const CALLED: &str = "device_all_to_all";
 /// Interval between two checks of the watching thread.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Part of a group of sends and receives. Transfers between the same two ranks match in their order.
+/// Part of a group of sends and receives. Transfers between the same two ranks match in their
+/// order.
 pub(crate) enum Transfer<'a> {
     /// Sends these bytes to a rank.
     Send { to: usize, bytes: DeviceSlice<'a, u8> },
@@ -88,10 +89,13 @@ impl Ends {
         }
     }
 
-    /// Whether the last launch is still under way. If it fails or takes too long, the group has ended.
+    /// Whether the last launch is still under way. If it fails or takes too long, the group has
+    /// ended.
     fn is_underway(&self) -> Result<bool, CommError> {
         let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
-        let awaited = launched.as_ref().map_or(Ok(false), |since| self.is_awaited(since, self.transport.is_done()));
+        let awaited = launched
+            .as_ref()
+            .map_or(Ok(false), |since| self.is_awaited(since, self.transport.is_done()));
         if awaited != Ok(true) {
             *launched = None;
         }
@@ -109,8 +113,8 @@ impl Nccl {
     /// Joins the ranks of `host`, each with a GPU of its own. Collective.
     ///
     /// # Errors
-    /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it; [`CommError::PeerFailed`];
-    /// [`CommError::Gpu`] without NCCL, and for its errors.
+    /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it;
+    /// [`CommError::PeerFailed`]; [`CommError::Gpu`] without NCCL, and for its errors.
     pub fn join(gpu: &Gpu, host: Box<dyn Messages>) -> Result<Self, CommError> {
         let (rank, size) = (host.rank(), host.size());
         let name = host.name(rank);
@@ -124,9 +128,11 @@ impl Nccl {
             .unwrap_or_else(|error| Err(CommError::Gpu { rank: name, reason: error.to_string() }))
         });
         let comm = Self::over(Box::new(or_leave(&*host, end)?), host);
-        // Ranks connect by their first message, for which NCCL loads and allocates: before anything else is under way.
+        // Ranks connect by their first message, for which NCCL loads and allocates: before anything
+        // else is under way.
         let connected = || {
-            let (send, mut recv, one_each) = (gpu.zeros::<u8>(size)?, gpu.zeros::<u8>(size)?, vec![1; size]);
+            let (send, mut recv, one_each) =
+                (gpu.zeros::<u8>(size)?, gpu.zeros::<u8>(size)?, vec![1; size]);
             Ok(comm.device_all_to_all(gpu, send.slice(), &one_each, recv.slice_mut(), &one_each))
         };
         connected().map_err(|error| comm.ends.failure(error))??;
@@ -148,15 +154,19 @@ impl Nccl {
         Self { ends, watch: Some(watch) }
     }
 
-    /// Tells every rank how many bytes this one will send it, and compares the announcements of the others.
+    /// Tells every rank how many bytes this one will send it, and compares the announcements of the
+    /// others.
     fn announce(&self, send_bytes: &[usize], recv_bytes: &[usize]) -> Result<(), CommError> {
-        let said: Vec<[u8; 8]> = send_bytes.iter().map(|&bytes| (bytes as u64).to_le_bytes()).collect();
+        let said: Vec<[u8; 8]> =
+            send_bytes.iter().map(|&bytes| (bytes as u64).to_le_bytes()).collect();
         let mut heard = Vec::new();
         self.exchange(CALLED, &|to| &said[to], &|_| size_of::<u64>(), &mut |_, bytes| {
             heard.push(bytes.try_into().map_or(0, u64::from_le_bytes));
         })?;
         let mut messages = heard.iter().zip(recv_bytes).enumerate();
-        messages.try_for_each(|(from, (&sent, &expected))| check_message(self, from, sent as usize, expected))
+        messages.try_for_each(|(from, (&sent, &expected))| {
+            check_message(self, from, sent as usize, expected)
+        })
     }
 
     fn exchange_on_device(
@@ -188,8 +198,11 @@ impl Nccl {
                     incoming.copy_from(gpu, outgoing)?;
                     continue;
                 }
-                transfers.extend((sent > 0).then_some(Transfer::Send { to: rank, bytes: outgoing }));
-                transfers.extend((received > 0).then_some(Transfer::Receive { from: rank, bytes: incoming }));
+                transfers
+                    .extend((sent > 0).then_some(Transfer::Send { to: rank, bytes: outgoing }));
+                transfers.extend(
+                    (received > 0).then_some(Transfer::Receive { from: rank, bytes: incoming }),
+                );
             }
             if transfers.is_empty() { Ok(()) } else { ends.transport.start(gpu, &mut transfers) }
         };
@@ -211,7 +224,8 @@ fn first_id(host: &dyn Messages) -> Result<NcclId, CommError> {
     let name = host.name(host.rank());
     let mut id = [0; NcclId::BYTES];
     if host.rank() == 0 {
-        let made = NcclId::new().map_err(|error| CommError::Gpu { rank: name, reason: error.to_string() })?;
+        let made = NcclId::new()
+            .map_err(|error| CommError::Gpu { rank: name, reason: error.to_string() })?;
         id = *made.as_bytes();
     }
     let bytes_of = |rank: usize| if rank == 0 { NcclId::BYTES } else { 0 };

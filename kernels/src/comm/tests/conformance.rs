@@ -1,8 +1,11 @@
 //! The suite for every implementation, also used by the trainer.
 
-use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, all_gather_v, all_to_all_counts, all_to_all_v};
+use gsplit_kernels::{
+    Communicator, Draws, Stream, StreamKey, all_gather_v, all_to_all_counts, all_to_all_v,
+};
 
-/// The values that `from` sends to `to` in `round`: between 0 and 39, often none. Every rank can compute them.
+/// The values that `from` sends to `to` in `round`: between 0 and 39, often none. Every rank can
+/// compute them.
 pub(crate) fn message(round: u32, from: usize, to: usize) -> Vec<u32> {
     let key = StreamKey { step: round, ..StreamKey::new(6, Stream::Generate) };
     let mut draws = Draws::new(&key, (from * 100 + to) as u32);
@@ -39,7 +42,10 @@ pub(crate) fn conformance(comm: &dyn Communicator, rounds: u32) {
             sums.iter_mut().zip(addends(round, rank, len)).for_each(|(sum, value)| *sum += value);
             sums
         });
-        assert!(sums.iter().map(|s| s.to_bits()).eq(expected.iter().map(|s| s.to_bits())), "round {round}");
+        assert!(
+            sums.iter().map(|s| s.to_bits()).eq(expected.iter().map(|s| s.to_bits())),
+            "round {round}"
+        );
 
         let mut zero = [-0.0f32];
         comm.all_reduce_sum_f32(&mut zero).unwrap();
@@ -49,7 +55,10 @@ pub(crate) fn conformance(comm: &dyn Communicator, rounds: u32) {
         comm.all_reduce_sum_f64(&mut doubles).unwrap();
         let mut expected = vec![0.0; len];
         for rank in 0..size {
-            expected.iter_mut().zip(addends(round, rank, len)).for_each(|(sum, value)| *sum += f64::from(value));
+            expected
+                .iter_mut()
+                .zip(addends(round, rank, len))
+                .for_each(|(sum, value)| *sum += f64::from(value));
         }
         assert_eq!(doubles, expected, "round {round}");
 

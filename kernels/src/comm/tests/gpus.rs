@@ -1,4 +1,5 @@
-//! Bytes from GPU to GPU: between threads, and through the host. (Transfers by NCCL are tested on the fake driver.)
+//! Bytes from GPU to GPU: between threads, and through the host. (Transfers by NCCL are tested on
+//! the fake driver.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,8 @@ fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec
     })
 }
 
-/// Sends random messages, often empty, to and from a GPU's memory and compares them with the expected values.
+/// Sends random messages, often empty, to and from a GPU's memory and compares them with the
+/// expected values.
 pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
     let (me, size) = (comm.rank(), comm.size());
     for round in 0..20 {
@@ -68,12 +70,16 @@ pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
         send.slice_mut().zero(gpu).unwrap();
         assert_eq!(recv.to_vec().unwrap(), incoming.concat(), "round {round}");
         // Byte counts that are not whole words.
-        let bytes = |round: u32, from: usize, to: usize| vec![(from * 16 + to) as u8; (round as usize + from) % 4];
+        let bytes = |round: u32, from: usize, to: usize| {
+            vec![(from * 16 + to) as u8; (round as usize + from) % 4]
+        };
         let outgoing: Vec<Vec<u8>> = (0..size).map(|to| bytes(round, me, to)).collect();
         let incoming: Vec<Vec<u8>> = (0..size).map(|from| bytes(round, from, me)).collect();
         let counts = |parts: &[Vec<u8>]| parts.iter().map(Vec::len).collect::<Vec<_>>();
-        let (send, mut recv) =
-            (gpu.upload(&outgoing.concat()).unwrap(), gpu.zeros::<u8>(incoming.concat().len()).unwrap());
+        let (send, mut recv) = (
+            gpu.upload(&outgoing.concat()).unwrap(),
+            gpu.zeros::<u8>(incoming.concat().len()).unwrap(),
+        );
         let (to, from) = (counts(&outgoing), counts(&incoming));
         device_all_to_all_v(comm, gpu, send.slice(), &to, &mut recv.slice_mut(), &from).unwrap();
         assert_eq!(recv.to_vec().unwrap(), incoming.concat(), "round {round}");
@@ -87,7 +93,9 @@ pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
 fn differential_device_memory_moves_alike_in_every_group_of_gpus() {
     for size in [1, 2, 3, 4] {
         run(size, |comm| moves_device_memory(comm, &Gpu::under_test(comm.rank as u32 % 4)));
-        on_each(Threads::group(size), |comm| moves_device_memory(&ByHost::new(&comm), &Gpu::under_test(0)));
+        on_each(Threads::group(size), |comm| {
+            moves_device_memory(&ByHost::new(&comm), &Gpu::under_test(0))
+        });
     }
     moves_device_memory(&Solo, &Gpu::under_test(0));
 }
@@ -97,8 +105,10 @@ fn mismatched(comm: &dyn Communicator) -> CommError {
     let gpu = Gpu::under_test(0);
     let to: &[usize] = if comm.rank() == 1 { &[0, 0, 4] } else { &[0, 0, 0] };
     let from: &[usize] = if comm.rank() == 2 { &[0, 3, 0] } else { &[0, 0, 0] };
-    let (send, mut recv) =
-        (gpu.upload(&vec![9u8; to.iter().sum()]).unwrap(), gpu.zeros::<u8>(from.iter().sum()).unwrap());
+    let (send, mut recv) = (
+        gpu.upload(&vec![9u8; to.iter().sum()]).unwrap(),
+        gpu.zeros::<u8>(from.iter().sum()).unwrap(),
+    );
     let first = device_all_to_all_v(comm, &gpu, send.slice(), to, &mut recv.slice_mut(), from);
     first.and_then(|()| comm.barrier()).unwrap_err()
 }
@@ -110,12 +120,15 @@ fn mismatched_counts_of_gpus_name_both_ranks() {
     let by_nccl = std::iter::once_with(|| on_each(Threads::group(3), by_nccl));
     for results in by_nccl.chain((0..20).map(|_| run(3, |comm| mismatched(comm)))) {
         assert_eq!(results[2], CommError::Mismatch { from: 1, to: 2, sent: 4, expected: 3 });
-        assert!(results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })), "{results:?}");
+        assert!(
+            results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })),
+            "{results:?}"
+        );
     }
 }
 
-/// The counts that ranks tell each other before an exchange do not go through their GPUs: it would take a fill and two
-/// waits, or one.
+/// The counts that ranks tell each other before an exchange do not go through their GPUs: it would
+/// take a fill and two waits, or one.
 #[test]
 fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
     on_each(Threads::group(2), |host| {
@@ -125,7 +138,8 @@ fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
         let before = gpu.counts().host_ticks();
         assert_eq!(all_to_all_counts(&comm, &[4, 4]).unwrap(), [4, 4]);
         assert_eq!(gpu.counts().host_ticks(), before);
-        device_all_to_all_v(&comm, &gpu, send.slice(), &[4, 4], &mut recv.slice_mut(), &[4, 4]).unwrap();
+        device_all_to_all_v(&comm, &gpu, send.slice(), &[4, 4], &mut recv.slice_mut(), &[4, 4])
+            .unwrap();
         assert_eq!(gpu.counts().host_ticks(), before + 5);
     });
 }
@@ -139,12 +153,18 @@ fn what_never_arrives_ends_the_group_in_time() {
         let comm = Nccl::over(Box::new(still), Box::new(host));
         let gpu = Gpu::under_test(0);
         let (send, mut recv) = (gpu.zeros::<u8>(2).unwrap(), gpu.zeros::<u8>(2).unwrap());
-        let mut moved = || device_all_to_all_v(&comm, &gpu, send.slice(), &[1, 1], &mut recv.slice_mut(), &[1, 1]);
+        let mut moved = || {
+            device_all_to_all_v(&comm, &gpu, send.slice(), &[1, 1], &mut recv.slice_mut(), &[1, 1])
+        };
         // It goes on behind the first, and waits for it before the second.
         moved().unwrap();
         match moved().unwrap_err() {
-            CommError::Timeout { called: "device_all_to_all", timeout, .. } => assert_eq!(timeout, patience),
-            CommError::PeerFailed { reason, .. } => assert!(reason.contains("0.3 s in device_all_to_all"), "{reason}"),
+            CommError::Timeout { called: "device_all_to_all", timeout, .. } => {
+                assert_eq!(timeout, patience)
+            }
+            CommError::PeerFailed { reason, .. } => {
+                assert!(reason.contains("0.3 s in device_all_to_all"), "{reason}")
+            }
             error => panic!("{error}"),
         }
         assert!(comm.barrier().is_err(), "the group has ended");
@@ -155,16 +175,22 @@ fn what_never_arrives_ends_the_group_in_time() {
 
 #[test]
 fn memory_is_its_owners_again_when_a_rank_fails_between_the_gates() {
-    // Rank 0 never comes to the second gate: the others must neither hang nor read what its owner took back.
+    // Rank 0 never comes to the second gate: the others must neither hang nor read what its owner
+    // took back.
     for round in 0..50 {
         let results = run(3, |comm| {
             let gpu = Gpu::under_test(comm.rank as u32);
-            let (send, mut recv) = (gpu.upload(&[round as u8; 6]).unwrap(), gpu.zeros::<u8>(6).unwrap());
+            let (send, mut recv) =
+                (gpu.upload(&[round as u8; 6]).unwrap(), gpu.zeros::<u8>(6).unwrap());
             let from: &[usize] = if comm.rank == 0 { &[2, 1, 3] } else { &[2, 2, 2] };
-            device_all_to_all_v(comm, &gpu, send.slice(), &[2, 2, 2], &mut recv.slice_mut(), from).unwrap_err()
+            device_all_to_all_v(comm, &gpu, send.slice(), &[2, 2, 2], &mut recv.slice_mut(), from)
+                .unwrap_err()
         });
         assert_eq!(results[0], CommError::Mismatch { from: 1, to: 0, sent: 2, expected: 1 });
-        assert!(results[1..].iter().all(|error| matches!(error, CommError::PeerFailed { .. })), "{results:?}");
+        assert!(
+            results[1..].iter().all(|error| matches!(error, CommError::PeerFailed { .. })),
+            "{results:?}"
+        );
     }
 }
 
@@ -174,7 +200,9 @@ fn real_gpus_copy_to_each_other() {
         return;
     }
     let size = CudaSurvey::new().gpus.unwrap().len();
-    run(size, |comm| moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap()));
+    run(size, |comm| {
+        moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap())
+    });
 }
 
 #[test]

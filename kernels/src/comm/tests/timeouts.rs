@@ -21,19 +21,28 @@ fn a_rank_that_never_comes_is_named() {
     let started = Instant::now();
     let waiting: Vec<_> = group
         .into_iter()
-        .map(|comm| thread::spawn(move || in_phase("update", || comm.all_reduce_sum_f32(&mut [1.0; 5]))))
+        .map(|comm| {
+            thread::spawn(move || in_phase("update", || comm.all_reduce_sum_f32(&mut [1.0; 5])))
+        })
         .collect();
-    let errors: Vec<CommError> = waiting.into_iter().map(|rank| rank.join().unwrap().unwrap_err()).collect();
+    let errors: Vec<CommError> =
+        waiting.into_iter().map(|rank| rank.join().unwrap().unwrap_err()).collect();
     assert!(started.elapsed() >= PATIENCE && started.elapsed() < 60 * PATIENCE);
     for error in &errors {
-        let CommError::Timeout { rank, called, phase: "update", missing, timeout } = error else { panic!("{error}") };
+        let CommError::Timeout { rank, called, phase: "update", missing, timeout } = error else {
+            panic!("{error}")
+        };
         assert!([0, 1, 3].contains(rank), "{error}");
-        assert_eq!((*called, missing.as_slice(), *timeout), ("all_reduce_sum_f32", &[2][..], PATIENCE));
+        assert_eq!(
+            (*called, missing.as_slice(), *timeout),
+            ("all_reduce_sum_f32", &[2][..], PATIENCE)
+        );
         assert_eq!(error, &errors[0], "all say the same");
     }
     let line = errors[0].to_string();
     assert!(
-        line.contains("waited 0.4 s in all_reduce_sum_f32 (update) for rank 2, which") && line.contains("--timeout"),
+        line.contains("waited 0.4 s in all_reduce_sum_f32 (update) for rank 2, which")
+            && line.contains("--timeout"),
         "{line}"
     );
     drop(come);
@@ -45,7 +54,10 @@ fn all_that_are_missing_are_named() {
     let mut group = Threads::groups_within(1, 5, Some(PATIENCE));
     let error = group.remove(1).barrier().unwrap_err();
     let missing = vec![0, 2, 3, 4];
-    assert_eq!(error, CommError::Timeout { rank: 1, called: "barrier", phase: "", missing, timeout: PATIENCE });
+    assert_eq!(
+        error,
+        CommError::Timeout { rank: 1, called: "barrier", phase: "", missing, timeout: PATIENCE }
+    );
     assert!(error.to_string().contains("for ranks 0, 2, 3, 4, which"), "{error}");
 }
 
@@ -71,6 +83,7 @@ fn while_one_rank_works_alone_there_is_no_limit() {
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
     });
     let missing = vec![0];
-    let expired = CommError::Timeout { rank: 1, called: "barrier", phase: "", missing, timeout: PATIENCE };
+    let expired =
+        CommError::Timeout { rank: 1, called: "barrier", phase: "", missing, timeout: PATIENCE };
     assert_eq!(results, [Err(expired.clone()), Err(expired)]);
 }

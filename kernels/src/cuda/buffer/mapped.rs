@@ -30,7 +30,15 @@ impl<'a, T: Pod> MappedHost<'a, T> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let address = gpu.backend().map_host(bytes)?;
         let (gpu, host) = (gpu.clone(), bytes.as_ptr() as usize);
-        Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), copy: None, of: PhantomData })
+        Ok(Self {
+            gpu,
+            readers: Mutex::default(),
+            host,
+            address,
+            len: values.len(),
+            copy: None,
+            of: PhantomData,
+        })
     }
 
     pub(in super::super) fn of_copy(gpu: &Gpu, values: &[T]) -> Result<Self, GpuError> {
@@ -38,7 +46,15 @@ impl<'a, T: Pod> MappedHost<'a, T> {
         let address = gpu.backend().map_host(&copy[..size_of_val(values)])?;
         let (gpu, host) = (gpu.clone(), copy.as_ptr() as usize);
         let copy = Some(copy);
-        Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), copy, of: PhantomData })
+        Ok(Self {
+            gpu,
+            readers: Mutex::default(),
+            host,
+            address,
+            len: values.len(),
+            copy,
+            of: PhantomData,
+        })
     }
 
     /// Bytes of the copy that is read; 0 if there is none.
@@ -65,7 +81,11 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     ///
     /// # Errors
     /// [`KernelError::Length`] if they are not within it; errors of the driver.
-    pub fn part_seen_by<U: Pod>(&self, gpu: &Gpu, part: &[U]) -> Result<DeviceSlice<'_, U>, GpuError> {
+    pub fn part_seen_by<U: Pod>(
+        &self,
+        gpu: &Gpu,
+        part: &[U],
+    ) -> Result<DeviceSlice<'_, U>, GpuError> {
         let (bytes, len) = (size_of::<T>() * self.len, part.len());
         let start = (part.as_ptr() as usize).wrapping_sub(self.host);
         if start.checked_add(size_of_val(part)).is_none_or(|end| end > bytes) {
@@ -86,8 +106,8 @@ impl<T> Drop for MappedHost<'_, T> {
     }
 }
 
-/// A copy of bytes, by all threads, in memory of its own, on huge pages where the system has them: random reads over the
-/// bus then wait less for address translation.
+/// A copy of bytes, by all threads, in memory of its own, on huge pages where the system has them:
+/// random reads over the bus then wait less for address translation.
 fn host_copy(bytes: &[u8]) -> Result<MmapMut, GpuError> {
     const AT_ONCE: usize = 16 << 20;
     let none = |error: std::io::Error| GpuError::Call { call: "mmap", reason: error.to_string() };

@@ -7,7 +7,10 @@ fn a_gpu_without_the_room_says_so_and_goes_on() {
     let gpu = Gpu::under_test(0);
     let kept = gpu.upload(&[1u32, 2, 3]).unwrap();
     let asked = gpu.alloc::<u8>(1 << 50);
-    assert!(matches!(asked, Err(GpuError::OutOfMemory { needed_mib: 0x4000_0000, .. })), "{asked:?}");
+    assert!(
+        matches!(asked, Err(GpuError::OutOfMemory { needed_mib: 0x4000_0000, .. })),
+        "{asked:?}"
+    );
     assert_eq!(kept.to_vec().unwrap(), [1, 2, 3]);
     assert_eq!(gpu.zeros::<u32>(2).unwrap().to_vec().unwrap(), [0, 0]);
 }
@@ -38,20 +41,31 @@ fn nothing_is_copied_as_nothing() {
 
 #[test]
 fn what_another_process_keeps_is_read_until_it_is_closed() {
-    // In emulation each stream is as good as a process of its own; a real driver refuses memory of its own process.
+    // In emulation each stream is as good as a process of its own; a real driver refuses memory of
+    // its own process.
     let [gpu, other] = [0, 1].map(Gpu::emulated);
     let mut kept = DeviceBuffer::exported(&other, 3).unwrap();
     kept.slice_mut().upload(&other, &[4u32, 5, 6]).unwrap();
     other.synchronise().unwrap();
     let handle = kept.ipc_handle().unwrap();
-    assert!(DeviceBuffer::<u32>::imported(&other, &handle, 3).unwrap_err().to_string().contains("its own"));
+    assert!(
+        DeviceBuffer::<u32>::imported(&other, &handle, 3)
+            .unwrap_err()
+            .to_string()
+            .contains("its own")
+    );
     assert!(matches!(DeviceBuffer::<u32>::imported(&gpu, &handle, 5), Err(GpuError::Input(_))));
     let opened = [0, 1].map(|_| DeviceBuffer::<u32>::imported(&gpu, &handle, 3).unwrap());
     assert_eq!(opened[1].to_vec().unwrap(), [4, 5, 6]);
     drop(opened);
     kept.reclaim();
     drop(kept);
-    assert!(DeviceBuffer::<u32>::imported(&gpu, &handle, 3).unwrap_err().to_string().contains("not there"));
+    assert!(
+        DeviceBuffer::<u32>::imported(&gpu, &handle, 3)
+            .unwrap_err()
+            .to_string()
+            .contains("not there")
+    );
     assert!(gpu.alloc::<u32>(3).unwrap().ipc_handle().is_err(), "of the pool");
 }
 
@@ -93,21 +107,35 @@ fn another_process_reads_what_a_gpu_keeps() {
     if let Ok(hex) = std::env::var(HANDLE) {
         let byte = |at: usize| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap();
         let handle: [u8; size_of::<IpcHandle>()] = std::array::from_fn(byte);
-        let kept = DeviceBuffer::<f32>::imported(&gpu, &bytemuck::pod_read_unaligned(&handle), 3).unwrap();
+        let kept =
+            DeviceBuffer::<f32>::imported(&gpu, &bytemuck::pod_read_unaligned(&handle), 3).unwrap();
         assert_eq!(kept.to_vec().unwrap(), [4.0, 5.0, 6.0]);
         let (positions, mut rows) = (gpu.upload(&[2u32, 0]).unwrap(), gpu.alloc::<f32>(2).unwrap());
-        crate::gather_on_device(&gpu, kept.slice(), None, positions.slice(), 1, &mut rows.slice_mut()).unwrap();
+        crate::gather_on_device(
+            &gpu,
+            kept.slice(),
+            None,
+            positions.slice(),
+            1,
+            &mut rows.slice_mut(),
+        )
+        .unwrap();
         return assert_eq!(rows.to_vec().unwrap(), [6.0, 4.0], "by a kernel");
     }
     let mut kept = DeviceBuffer::exported(&gpu, 3).unwrap();
     kept.slice_mut().upload(&gpu, &[4.0f32, 5.0, 6.0]).unwrap();
     gpu.synchronise().unwrap();
     let handle = kept.ipc_handle().unwrap();
-    let hex: String = bytemuck::bytes_of(&handle).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String =
+        bytemuck::bytes_of(&handle).iter().map(|byte| format!("{byte:02x}")).collect();
     let mut program = std::process::Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "cuda::buffer::tests::another_process_reads_what_a_gpu_keeps"]).env(HANDLE, hex);
+    program
+        .args(["--exact", "cuda::buffer::tests::another_process_reads_what_a_gpu_keeps"])
+        .env(HANDLE, hex);
     let output = program.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     kept.reclaim();
 }

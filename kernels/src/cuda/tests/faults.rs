@@ -2,20 +2,25 @@
 
 use crate::cuda::{Argument, Gpu, GpuError, Kernel, Module, Shape};
 
-const FAULTY: Kernel = Kernel { module: &Module { name: "faulty", source: include_str!("faulty.cu") }, name: "faulty" };
+const FAULTY: Kernel = Kernel {
+    module: &Module { name: "faulty", source: include_str!("faulty.cu") },
+    name: "faulty",
+};
 
 /// Two blocks of two warps run fault `which` on a buffer that was not written and one that was.
 fn run(which: u32, order: u32) -> Result<(), GpuError> {
     let gpu = Gpu::emulated(order);
     let (unwritten, mut out) = (gpu.alloc::<u32>(128)?, gpu.zeros::<u32>(132)?);
-    let arguments: [Argument; 4] = [which.into(), 32u32.into(), (&unwritten).into(), (&out.slice_mut()).into()];
+    let arguments: [Argument; 4] =
+        [which.into(), 32u32.into(), (&unwritten).into(), (&out.slice_mut()).into()];
     gpu.launch(FAULTY, Shape { blocks: 2, threads: 64, shared: 0 }, &arguments)
 }
 
 #[test]
 fn faults_of_kernels_are_found_in_every_order_of_threads() {
     let faults = [
-        // The later access finds the earlier one: as a reader of memory that is not written yet, or as a writer.
+        // The later access finds the earlier one: as a reader of memory that is not written yet, or
+        // as a writer.
         (1, "s what "),
         (2, "s what "),
         (3, "s what another "),
@@ -36,7 +41,10 @@ fn faults_of_kernels_are_found_in_every_order_of_threads() {
         }
         for (which, expected) in faults {
             let error = run(which, order).unwrap_err().to_string();
-            assert!(error.contains("faulty") && error.contains(expected), "fault {which}, order {order}: {error}");
+            assert!(
+                error.contains("faulty") && error.contains(expected),
+                "fault {which}, order {order}: {error}"
+            );
         }
     }
 }

@@ -5,7 +5,9 @@ mod subgraphs;
 
 use super::*;
 use crate::cuda::{Gpu, GpuError};
-use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler};
+use crate::sample::{
+    DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler,
+};
 use crate::{CounterParts, DeviceCounters, KernelError};
 
 /// Limits that select a table with a word for each vertex, and a hash table.
@@ -34,7 +36,13 @@ impl Both {
     }
 
     /// Samples layers of `draws` from `seeds` on both, and compares everything.
-    fn compare(&self, sampler: &mut DeviceSampler, seeds: &[u32], draws: &[(OnHost<'_>, DeviceDraw<'_>)], what: &str) {
+    fn compare(
+        &self,
+        sampler: &mut DeviceSampler,
+        seeds: &[u32],
+        draws: &[(OnHost<'_>, DeviceDraw<'_>)],
+        what: &str,
+    ) {
         let gpu = &self.gpu;
         // On pages of their own: each page can be pinned only once.
         let indptr = gpu.map_host_or_copy(&self.indptr, u64::MAX).unwrap();
@@ -59,10 +67,14 @@ impl Both {
         for (depth, (on_host, draw)) in draws.iter().enumerate() {
             let key = StreamKey { layer: depth as u8, ..KEY };
             on_host(&mut host, &key, &mut expected);
-            let keep = if depth.is_multiple_of(2) { DeviceEdgeIds::Keep } else { DeviceEdgeIds::Drop };
+            let keep =
+                if depth.is_multiple_of(2) { DeviceEdgeIds::Keep } else { DeviceEdgeIds::Drop };
             let layer = sampler.layer(graph, draw, &key, keep).unwrap();
             let mut found = to_host(&layer);
-            assert_eq!((layer.num_vertices(), layer.num_edges()), (expected.num_vertices(), expected.num_edges()));
+            assert_eq!(
+                (layer.num_vertices(), layer.num_edges()),
+                (expected.num_vertices(), expected.num_edges())
+            );
             if depth % 2 == 1 {
                 assert!(found.edges.is_empty());
                 found.edges.clone_from(&expected.edges);
@@ -77,7 +89,9 @@ impl Both {
         host.start(seeds);
         sampler.start(graph, gpu.upload(seeds).unwrap().slice()).unwrap();
         for (depth, (_, draw)) in draws.iter().enumerate() {
-            sampler.launch(graph, draw, &StreamKey { layer: depth as u8, ..KEY }, DeviceEdgeIds::Keep).unwrap();
+            sampler
+                .launch(graph, draw, &StreamKey { layer: depth as u8, ..KEY }, DeviceEdgeIds::Keep)
+                .unwrap();
         }
         let layers = sampler.finish(graph).unwrap();
         assert_eq!(layers.len(), draws.len());
@@ -85,7 +99,9 @@ impl Both {
             on_host(&mut host, &StreamKey { layer: depth as u8, ..KEY }, &mut expected);
             assert!(to_host(layer) == expected, "{what}, depth {depth} of all at once");
             if let Some(targets) = &layer.targets {
-                let of = |(target, ends): (u32, &[u32])| std::iter::repeat_n(target, (ends[1] - ends[0]) as usize);
+                let of = |(target, ends): (u32, &[u32])| {
+                    std::iter::repeat_n(target, (ends[1] - ends[0]) as usize)
+                };
                 let expected = (0..).zip(expected.indptr.windows(2)).flat_map(of);
                 assert!(targets.to_vec().unwrap().into_iter().eq(expected), "{what}");
             }
@@ -102,20 +118,30 @@ impl Both {
 }
 
 /// A layer of `draw` on the host.
-fn on_host<'a>(graph: Graph<'a>, draw: Draw<'a>) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledCsc) + 'a {
+fn on_host<'a>(
+    graph: Graph<'a>,
+    draw: Draw<'a>,
+) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledCsc) + 'a {
     move |sampler, key, layer| sampler.layer(&graph, &draw, key, EdgeIds::Keep, layer).unwrap()
 }
 
 #[test]
 fn differential_every_fanout() {
-    for (i, fanout) in FANOUTS.into_iter().chain([Fanout::Take(8), Fanout::Take(25), Fanout::Take(32)]).enumerate() {
+    for (i, fanout) in
+        FANOUTS.into_iter().chain([Fanout::Take(8), Fanout::Take(25), Fanout::Take(32)]).enumerate()
+    {
         for direct in DIRECT {
             let both = Both::new(i, topology(i as u64, 300));
             let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
             sampler.tuned(direct, 1 << 24);
             let host = on_host(both.graph(), Draw::new(fanout));
             let seeds: Vec<u32> = (0..300).rev().step_by(4).collect();
-            both.compare(&mut sampler, &seeds, &[(&host, DeviceDraw::new(fanout))], &format!("{fanout}, {direct}"));
+            both.compare(
+                &mut sampler,
+                &seeds,
+                &[(&host, DeviceDraw::new(fanout))],
+                &format!("{fanout}, {direct}"),
+            );
         }
     }
 }
@@ -131,19 +157,27 @@ fn differential_batches_of_one_sampler_after_another() {
             sampler.tuned(direct, [1 << 24, 0, 100][step % 3]);
             let (indptr, indices) = graphs[step % 3].clone();
             let both = Both { gpu: gpu.clone(), indptr, indices };
-            let seeds = crate::permute(both.indptr.len() as u32 - 1, &StreamKey { step: step as u32, ..KEY });
+            let seeds = crate::permute(
+                both.indptr.len() as u32 - 1,
+                &StreamKey { step: step as u32, ..KEY },
+            );
             let seeds = &seeds[..seeds.len().min([20, 3, 0, 1][step % 4])];
             let fanouts = [5, 20, 3].map(Fanout::Take);
             let hosts = fanouts.map(|fanout| on_host(both.graph(), Draw::new(fanout)));
             let [a, b, c] = &hosts;
             let [x, y, z] = fanouts.map(DeviceDraw::new);
-            both.compare(&mut sampler, seeds, &[(a, x), (b, y), (c, z)], &format!("order {order}, step {step}"));
+            both.compare(
+                &mut sampler,
+                seeds,
+                &[(a, x), (b, y), (c, z)],
+                &format!("order {order}, step {step}"),
+            );
         }
     }
 }
 
-/// The host waits once, for the numbers of all layers. It waits earlier if a layer could have more places than allowed,
-/// and for the number of edges if the fanout does not bound it well.
+/// The host waits once, for the numbers of all layers. It waits earlier if a layer could have more
+/// places than allowed, and for the number of edges if the fanout does not bound it well.
 #[test]
 fn layers_are_waited_for_together() {
     let both = Both::new(1, topology(3, 900));
@@ -151,7 +185,11 @@ fn layers_are_waited_for_together() {
     let (indptr, indices) = (gpu.upload(&both.indptr).unwrap(), gpu.upload(&both.indices).unwrap());
     let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
     let few = [4, 3, 2].map(Fanout::Take);
-    let cases = [(few, 1 << 24, 1, 17), (few, 0, 3, 17), ([Fanout::Take(4), Fanout::All, Fanout::All], 1 << 24, 3, 21)];
+    let cases = [
+        (few, 1 << 24, 1, 17),
+        (few, 0, 3, 17),
+        ([Fanout::Take(4), Fanout::All, Fanout::All], 1 << 24, 3, 21),
+    ];
     for (fanouts, most_places, waits, launches) in cases {
         let mut sampler = DeviceSampler::new(gpu).unwrap();
         sampler.tuned(usize::MAX, most_places);
@@ -162,7 +200,9 @@ fn layers_are_waited_for_together() {
             sampler.start(&graph, seeds.slice()).unwrap();
             for (layer, fanout) in (0..).zip(fanouts) {
                 let key = StreamKey { layer, step, ..KEY };
-                sampler.launch(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
+                sampler
+                    .launch(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop)
+                    .unwrap();
             }
             assert_eq!(sampler.finish(&graph).unwrap().len(), 3);
             let after = gpu.counts();
@@ -179,18 +219,26 @@ fn layers_are_waited_for_together() {
 
 #[test]
 fn differential_without_excluded_edges() {
-    for (i, fanout) in [1, 7, 16, 20, 40, 90].map(Fanout::Take).into_iter().chain([Fanout::All]).enumerate() {
+    for (i, fanout) in
+        [1, 7, 16, 20, 40, 90].map(Fanout::Take).into_iter().chain([Fanout::All]).enumerate()
+    {
         let both = Both::new(i, topology(i as u64, 80));
         let seeds: Vec<u32> = (0..80).collect();
         let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
         let mut draws = Draws::new(&StreamKey::new(i as u64, Stream::Split), 0);
         for one_in in [1, 2, 50] {
-            let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(one_in) == 0).collect();
+            let excluded =
+                (0..both.indices.len() as u64).filter(|_| draws.below(one_in) == 0).collect();
             let excluded = ExcludedEdges::new(excluded);
             let on_device = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
             let (host, device) = (Draw::new(fanout), DeviceDraw::new(fanout));
             let fewer = on_host(both.graph(), host.without(&excluded));
-            both.compare(&mut sampler, &seeds, &[(&fewer, device.without(&on_device))], &format!("{fanout} of fewer"));
+            both.compare(
+                &mut sampler,
+                &seeds,
+                &[(&fewer, device.without(&on_device))],
+                &format!("{fanout} of fewer"),
+            );
         }
     }
 }
@@ -208,7 +256,12 @@ fn differential_hubs() {
         let both = Both::new(i, hub());
         let host = on_host(both.graph(), Draw::new(fanout));
         let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
-        both.compare(&mut sampler, &[5, 0, 1], &[(&host, DeviceDraw::new(fanout))], &format!("{fanout}"));
+        both.compare(
+            &mut sampler,
+            &[5, 0, 1],
+            &[(&host, DeviceDraw::new(fanout))],
+            &format!("{fanout}"),
+        );
     }
 }
 
@@ -240,9 +293,18 @@ fn differential_counts_while_drawing() {
             host.start(seeds);
             sampler.start(&on_device, gpu.upload(seeds).unwrap().slice()).unwrap();
             let (mut sizes, mut layer) = (vec![12], SampledCsc::default());
-            for (depth, fanout) in [Fanout::Take(9), Fanout::Take(40), Fanout::All].into_iter().enumerate() {
+            for (depth, fanout) in
+                [Fanout::Take(9), Fanout::Take(40), Fanout::All].into_iter().enumerate()
+            {
                 let key = StreamKey { layer: depth as u8, step, ..KEY };
-                host.layer(&graph, &Draw::new(fanout), &key, EdgeIds::Count(&mut expected), &mut layer).unwrap();
+                host.layer(
+                    &graph,
+                    &Draw::new(fanout),
+                    &key,
+                    EdgeIds::Count(&mut expected),
+                    &mut layer,
+                )
+                .unwrap();
                 let ids = DeviceEdgeIds::Count(&mut counters);
                 let found = sampler.layer(&on_device, &DeviceDraw::new(fanout), &key, ids).unwrap();
                 assert!(found.edges.is_none());
@@ -251,7 +313,8 @@ fn differential_counts_while_drawing() {
             expected.count_vertices(host.mixed_frontier(), &sizes).unwrap();
             counters.count_vertices(sampler.mixed_frontier(), &sizes).unwrap();
         }
-        let (expected, found): (CounterParts, _) = (expected.into_parts().unwrap(), counters.into_parts().unwrap());
+        let (expected, found): (CounterParts, _) =
+            (expected.into_parts().unwrap(), counters.into_parts().unwrap());
         assert!(found == expected, "order {order}");
     }
 }
@@ -268,15 +331,25 @@ fn bad_input_is_refused_and_the_sampler_goes_on() {
         for fanout in [Fanout::Take(5), Fanout::Take(40), Fanout::All] {
             let mut error = |seeds: &[u32]| {
                 sampler.start(&graph, gpu.upload(seeds).unwrap().slice()).unwrap();
-                sampler.layer(&graph, &DeviceDraw::new(fanout), &KEY, DeviceEdgeIds::Drop).unwrap_err()
+                sampler
+                    .layer(&graph, &DeviceDraw::new(fanout), &KEY, DeviceEdgeIds::Drop)
+                    .unwrap_err()
             };
             for vertex in [100, u32::MAX] {
                 let expected = KernelError::VertexOutOfRange { vertex, num_vertices: 100 };
                 assert_eq!(error(&[3, vertex]), GpuError::Input(expected));
             }
-            assert_eq!(error(&[4, 3, 5, 3]), GpuError::Input(KernelError::RepeatedVertex { vertex: 3 }));
+            assert_eq!(
+                error(&[4, 3, 5, 3]),
+                GpuError::Input(KernelError::RepeatedVertex { vertex: 3 })
+            );
             let host = on_host(both.graph(), Draw::new(fanout));
-            both.compare(&mut sampler, &[5, 3], &[(&host, DeviceDraw::new(fanout))], "after an error");
+            both.compare(
+                &mut sampler,
+                &[5, 3],
+                &[(&host, DeviceDraw::new(fanout))],
+                "after an error",
+            );
         }
         let draw = DeviceDraw::new(Fanout::Take(0));
         let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err();
@@ -303,7 +376,10 @@ fn damaged_graphs_are_refused() {
         assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
     }
     let error = layer(&[0, 1, 2], &[0, 7], &[0, 1]).unwrap_err();
-    assert_eq!(error, GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 }));
+    assert_eq!(
+        error,
+        GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 })
+    );
     let many = [0, 1 << 33, 2];
     let error = layer(&many, &[0, 1], &[0]).unwrap_err();
     assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");

@@ -1,4 +1,5 @@
-//! Tests of the host sampler: against an independent version, and against the definition of random draws.
+//! Tests of the host sampler: against an independent version, and against the definition of random
+//! draws.
 
 mod device;
 mod layers;
@@ -16,8 +17,10 @@ use crate::sample::{ExcludedEdges, Fanout, VertexSet};
 const KEY: StreamKey = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Sample, layer: 1 };
 
 /// Both ways of numbering, and segments of few edges.
-const TUNINGS: [Tuning; 2] =
-    [Tuning { segment_edges: 50, swept_per_edge: u64::MAX }, Tuning { segment_edges: 50, swept_per_edge: 0 }];
+const TUNINGS: [Tuning; 2] = [
+    Tuning { segment_edges: 50, swept_per_edge: u64::MAX },
+    Tuning { segment_edges: 50, swept_per_edge: 0 },
+];
 
 const FANOUTS: [Fanout; 11] = [
     Fanout::Take(1),
@@ -33,7 +36,8 @@ const FANOUTS: [Fanout; 11] = [
     Fanout::All,
 ];
 
-/// Degrees from 0 to 90, a few up to 1000 and two of thousands, in a random order; neighbours are arbitrary.
+/// Degrees from 0 to 90, a few up to 1000 and two of thousands, in a random order; neighbours are
+/// arbitrary.
 fn topology(seed: u64, n: u32) -> (Vec<u64>, Vec<u32>) {
     let mut draws = Draws::new(&StreamKey::new(seed, Stream::Generate), 0);
     let mut indptr = vec![0];
@@ -51,7 +55,13 @@ fn topology(seed: u64, n: u32) -> (Vec<u64>, Vec<u32>) {
 }
 
 /// Floyd's algorithm with a set, for one vertex, among its edges that are not excluded.
-fn oracle_edges(graph: &Graph<'_>, v: u32, fanout: Fanout, excluded: &[u64], key: &StreamKey) -> Vec<u64> {
+fn oracle_edges(
+    graph: &Graph<'_>,
+    v: u32,
+    fanout: Fanout,
+    excluded: &[u64],
+    key: &StreamKey,
+) -> Vec<u64> {
     let candidates: Vec<u64> = graph.in_edges(v).filter(|edge| !excluded.contains(edge)).collect();
     let degree = candidates.len();
     let mut draws = Draws::new(key, v);
@@ -96,7 +106,13 @@ fn oracle_layer(
 }
 
 /// One layer from `frontier`, with the ids of its edges.
-fn layer(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32], draw: &Draw<'_>, key: &StreamKey) -> SampledCsc {
+fn layer(
+    sampler: &mut Sampler,
+    graph: &Graph<'_>,
+    frontier: &[u32],
+    draw: &Draw<'_>,
+    key: &StreamKey,
+) -> SampledCsc {
     let mut layer = SampledCsc::default();
     sampler.start(frontier);
     sampler.layer(graph, draw, key, EdgeIds::Keep, &mut layer).unwrap();
@@ -108,8 +124,14 @@ fn edges_of(layer: &SampledCsc, i: usize) -> &[u64] {
     &layer.edges[layer.indptr[i] as usize..layer.indptr[i + 1] as usize]
 }
 
-/// Samples of one vertex with `degree` in-edges, all alike or of `weights`, in `trials` different steps.
-fn trials(degree: u64, weights: Option<&[f32]>, draw: Draw<'_>, trials: u32) -> impl Iterator<Item = Vec<u64>> {
+/// Samples of one vertex with `degree` in-edges, all alike or of `weights`, in `trials` different
+/// steps.
+fn trials(
+    degree: u64,
+    weights: Option<&[f32]>,
+    draw: Draw<'_>,
+    trials: u32,
+) -> impl Iterator<Item = Vec<u64>> {
     let (indptr, indices) = ([0, degree], vec![0; degree as usize]);
     let mut sampler = Sampler::new(1);
     (0..trials).map(move |step| {
@@ -119,13 +141,18 @@ fn trials(degree: u64, weights: Option<&[f32]>, draw: Draw<'_>, trials: u32) -> 
 }
 
 /// Samples of vertex 0 of the graph in `trials` different steps.
-fn samples<'a>(graph: Graph<'a>, draw: Draw<'a>, trials: u32) -> impl Iterator<Item = SampledCsc> + 'a {
+fn samples<'a>(
+    graph: Graph<'a>,
+    draw: Draw<'a>,
+    trials: u32,
+) -> impl Iterator<Item = SampledCsc> + 'a {
     let mut sampler = Sampler::new(1);
-    (0..trials).map(move |step| layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }))
+    (0..trials)
+        .map(move |step| layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }))
 }
 
-/// Fails unless corrected means of samples of a vertex with `degree` in-edges have the mean over all that
-/// `can_be_drawn` as expectation, and each of these edges counts alike.
+/// Fails unless corrected means of samples of a vertex with `degree` in-edges have the mean over
+/// all that `can_be_drawn` as expectation, and each of these edges counts alike.
 fn assert_unbiased(
     samples: impl Iterator<Item = SampledCsc>,
     degree: u32,
@@ -133,10 +160,14 @@ fn assert_unbiased(
     what: &str,
 ) {
     // Arbitrary values of the edges, some large.
-    let value = |edge: usize| (edge * edge % 11) as f64 - 3.0 + if edge.is_multiple_of(5) { 20.0 } else { 0.0 };
+    let value = |edge: usize| {
+        (edge * edge % 11) as f64 - 3.0 + if edge.is_multiple_of(5) { 20.0 } else { 0.0 }
+    };
     // Sums and squares of the mean, and of the weight of each edge in it.
     let (mut moments, mut trials) = (vec![[0f64; 2]; 1 + degree as usize], 0.0);
-    let mut add = |at: usize, value: f64| moments[at] = [moments[at][0] + value, moments[at][1] + value * value];
+    let mut add = |at: usize, value: f64| {
+        moments[at] = [moments[at][0] + value, moments[at][1] + value * value]
+    };
     for sampled in samples {
         assert_eq!(sampled.factors.len(), sampled.edges.len(), "{what}");
         let mut mean = 0.0;
@@ -157,14 +188,21 @@ fn assert_unbiased(
         let error = ((squares / trials - mean * mean) / trials).max(0.0).sqrt();
         // The largest of hundreds of deviations.
         let off = (mean - expected).abs();
-        assert!(off <= 4.5 * error + 1e-6, "{what}: {at}: {mean}, expected {expected}, error {error}");
+        assert!(
+            off <= 4.5 * error + 1e-6,
+            "{what}: {at}: {mean}, expected {expected}, error {error}"
+        );
     }
 }
 
-/// Fails unless the counts match the probabilities, which add up to `picks` per trial. A count's variance is `spread`
-/// times that of independent picks.
+/// Fails unless the counts match the probabilities, which add up to `picks` per trial. A count's
+/// variance is `spread` times that of independent picks.
 fn chi_square(what: &str, counts: &[f64], expected: &[f64], spread: f64) {
-    let chi2: f64 = counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e).sum::<f64>() / spread;
+    let chi2: f64 =
+        counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e).sum::<f64>() / spread;
     let d = counts.len() as f64 - 1.0;
-    assert!(chi2 < d + 4.5 * (2.0 * (d + 1.0)).sqrt(), "{what}: chi-square {chi2} with {d} degrees of freedom");
+    assert!(
+        chi2 < d + 4.5 * (2.0 * (d + 1.0)).sqrt(),
+        "{what}: chi-square {chi2} with {d} degrees of freedom"
+    );
 }

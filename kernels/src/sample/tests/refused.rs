@@ -10,7 +10,9 @@ fn bad_input_is_refused() {
             let mut sampler = Sampler::tuned(2, tuning);
             sampler.start(frontier);
             let draw = Draw::new(fanout);
-            sampler.layer(graph, &draw, &KEY, EdgeIds::Drop, &mut SampledCsc::default()).unwrap_err()
+            sampler
+                .layer(graph, &draw, &KEY, EdgeIds::Drop, &mut SampledCsc::default())
+                .unwrap_err()
         };
         for vertex in [1, 64, u32::MAX] {
             let expected = KernelError::VertexOutOfRange { vertex, num_vertices: 1 };
@@ -18,10 +20,20 @@ fn bad_input_is_refused() {
             assert_eq!(error(&graph, &[0, vertex], Fanout::Take(1)), expected);
         }
         assert_eq!(error(&graph, &[0, 0], Fanout::All), KernelError::RepeatedVertex { vertex: 0 });
-        assert_eq!(error(&graph, &[0], Fanout::Take(0)), KernelError::Fanout { got: "0".to_owned() });
-        assert_eq!(error(&graph, &[0], Fanout::Take(u32::MAX)), KernelError::Fanout { got: u32::MAX.to_string() });
+        assert_eq!(
+            error(&graph, &[0], Fanout::Take(0)),
+            KernelError::Fanout { got: "0".to_owned() }
+        );
+        assert_eq!(
+            error(&graph, &[0], Fanout::Take(u32::MAX)),
+            KernelError::Fanout { got: u32::MAX.to_string() }
+        );
         // A graph whose edges are never read, so it need not have them.
-        let many = Graph { indptr: &[0, 1 << 31, 1 << 32, 1 << 34], indices: &[], ..Graph::new(&[0], &[]).unwrap() };
+        let many = Graph {
+            indptr: &[0, 1 << 31, 1 << 32, 1 << 34],
+            indices: &[],
+            ..Graph::new(&[0], &[]).unwrap()
+        };
         for (frontier, edges) in [(&[0u32, 1][..], 1 << 32), (&[2], (1 << 34) - (1 << 32))] {
             assert_eq!(error(&many, frontier, Fanout::All), KernelError::TooManyEdges { edges });
         }
@@ -37,7 +49,9 @@ fn a_sampler_goes_on_after_an_error() {
         let mut sampler = Sampler::tuned(2, tuning);
         for bad in [&[3, 100][..], &[3, 5, 3]] {
             sampler.start(bad);
-            sampler.layer(&graph, &draw, &KEY, EdgeIds::Keep, &mut SampledCsc::default()).unwrap_err();
+            sampler
+                .layer(&graph, &draw, &KEY, EdgeIds::Keep, &mut SampledCsc::default())
+                .unwrap_err();
             let mut mixed_frontier = vec![5, 3];
             let expected = oracle_layer(&graph, &mut mixed_frontier, Fanout::Take(5), &[], &KEY);
             assert_eq!(layer(&mut sampler, &graph, &[5, 3], &draw, &KEY), expected);
@@ -52,7 +66,8 @@ fn counters_of_another_graph_are_refused() {
         let mut sampler = Sampler::new(1);
         sampler.start(&[0]);
         let ids = EdgeIds::Count(&mut counters);
-        let error = sampler.layer(&graph, &Draw::new(Fanout::All), &KEY, ids, &mut SampledCsc::default());
+        let error =
+            sampler.layer(&graph, &Draw::new(Fanout::All), &KEY, ids, &mut SampledCsc::default());
         assert!(matches!(error, Err(KernelError::Length { .. })));
     }
 }

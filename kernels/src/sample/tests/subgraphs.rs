@@ -38,19 +38,27 @@ fn differential_every_draw_from_every_tier() {
         let chosen = chosen(n as usize, is_in);
         let subgraph = DeviceSubgraph::new(gpu, &both.graph(), &chosen).unwrap();
         assert_eq!(subgraph.num_chosen(), (0..n as usize).filter(|&v| is_in(v)).count());
-        let edges: u64 = (0..n).filter(|&v| is_in(v as usize)).map(|v| both.graph().degree(v)).sum();
+        let edges: u64 =
+            (0..n).filter(|&v| is_in(v as usize)).map(|v| both.graph().degree(v)).sum();
         assert_eq!(subgraph.num_chosen_edges() as u64, edges);
-        assert_eq!(subgraph.num_bytes(), 3 * 16 + 8 * (subgraph.num_chosen() as u64 + 1) + 4 * edges);
+        assert_eq!(
+            subgraph.num_bytes(),
+            3 * 16 + 8 * (subgraph.num_chosen() as u64 + 1) + 4 * edges
+        );
         let starts = gpu.map_host(&both.indptr).unwrap();
         let seeds: Vec<u32> = (0..n).rev().collect();
-        let fanout = [Fanout::Take(4), Fanout::Take(15), Fanout::All, Fanout::Take(40), Fanout::Take(20)][order];
+        let fanout =
+            [Fanout::Take(4), Fanout::Take(15), Fanout::All, Fanout::Take(40), Fanout::Take(20)]
+                [order];
         let part = DeviceGraph::of_subgraph(gpu, starts.slice(), &subgraph).unwrap();
         assert_eq!((part.num_vertices(), part.num_edges()), (n as usize, both.indices.len()));
         let own: Vec<u32> = seeds.iter().copied().filter(|&v| is_in(v as usize)).collect();
         compare_draws(&both, &part, &own, fanout, &format!("subgraph {order}, {fanout}"));
-        // Degrees of all vertices, including those whose in-edges are elsewhere, and of ids that are not vertices.
+        // Degrees of all vertices, including those whose in-edges are elsewhere, and of ids that
+        // are not vertices.
         let asked: Vec<u32> = seeds.iter().copied().chain([n, u32::MAX]).collect();
-        let expected: Vec<u64> = seeds.iter().map(|&v| both.graph().degree(v)).chain([0, 0]).collect();
+        let expected: Vec<u64> =
+            seeds.iter().map(|&v| both.graph().degree(v)).chain([0, 0]).collect();
         let asked = gpu.upload(&asked).unwrap();
         assert_eq!(part.degrees(gpu, asked.slice()).unwrap().to_vec().unwrap(), expected);
         let Some(&other) = seeds.iter().find(|&&v| !is_in(v as usize)) else { continue };
@@ -71,8 +79,11 @@ fn differential_counts_and_hubs_of_a_tier() {
     let gpu = &both.gpu;
     let starts = gpu.map_host(&both.indptr).unwrap();
     // The hub, with a vertex of one edge and without.
-    for (other, seeds, fanout) in [(6, &[5, 0, 1][..], Fanout::Take(300)), (1, &[5, 0], Fanout::Take(15))] {
-        let subgraph = DeviceSubgraph::new(gpu, &both.graph(), &chosen(1000, |v| v != other)).unwrap();
+    for (other, seeds, fanout) in
+        [(6, &[5, 0, 1][..], Fanout::Take(300)), (1, &[5, 0], Fanout::Take(15))]
+    {
+        let subgraph =
+            DeviceSubgraph::new(gpu, &both.graph(), &chosen(1000, |v| v != other)).unwrap();
         let graph = DeviceGraph::of_subgraph(gpu, starts.slice(), &subgraph).unwrap();
         let mut sampler = DeviceSampler::new(gpu).unwrap();
         let drawn = on_host(both.graph(), Draw::new(fanout));
@@ -83,7 +94,14 @@ fn differential_counts_and_hubs_of_a_tier() {
         for fanout in [Fanout::Take(20), Fanout::Take(90)] {
             host.start(&seeds[1..]);
             sampler.start(&graph, gpu.upload(&seeds[1..]).unwrap().slice()).unwrap();
-            host.layer(&both.graph(), &Draw::new(fanout), &KEY, EdgeIds::Count(&mut expected), &mut layer).unwrap();
+            host.layer(
+                &both.graph(),
+                &Draw::new(fanout),
+                &KEY,
+                EdgeIds::Count(&mut expected),
+                &mut layer,
+            )
+            .unwrap();
             let ids = DeviceEdgeIds::Count(&mut counted);
             sampler.layer(&graph, &DeviceDraw::new(fanout), &KEY, ids).unwrap();
         }
@@ -95,9 +113,17 @@ fn differential_counts_and_hubs_of_a_tier() {
 fn tiers_that_do_not_fit_are_refused() {
     let gpu = Gpu::under_test(1);
     let subgraph = |indptr: &[u64], indices: &[u32], chosen: &[u64]| {
-        DeviceSubgraph::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, chosen).map(|_| ())
+        DeviceSubgraph::new(
+            &gpu,
+            &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() },
+            chosen,
+        )
+        .map(|_| ())
     };
-    assert!(matches!(subgraph(&[0, 1], &[0], &[]), Err(GpuError::Input(KernelError::Length { .. }))));
+    assert!(matches!(
+        subgraph(&[0, 1], &[0], &[]),
+        Err(GpuError::Input(KernelError::Length { .. }))
+    ));
     let beyond = KernelError::VertexOutOfRange { vertex: 1, num_vertices: 1 };
     assert_eq!(subgraph(&[0, 1], &[0], &[2]), Err(GpuError::Input(beyond)));
     for indptr in [[0, 9, 2], [0, 2, 1]] {
@@ -107,8 +133,12 @@ fn tiers_that_do_not_fit_are_refused() {
     // Of another graph: other vertices, other edges.
     let starts = gpu.upload(&[0u64, 1, 2]).unwrap();
     for (indptr, indices) in [(&[0u64, 2][..], &[0u32, 0][..]), (&[0, 0, 1], &[0])] {
-        let subgraph =
-            DeviceSubgraph::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, &[1]).unwrap();
+        let subgraph = DeviceSubgraph::new(
+            &gpu,
+            &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() },
+            &[1],
+        )
+        .unwrap();
         assert!(DeviceGraph::of_subgraph(&gpu, starts.slice(), &subgraph).is_err());
     }
     // A source that is not a vertex.
@@ -117,6 +147,11 @@ fn tiers_that_do_not_fit_are_refused() {
     let mut sampler = DeviceSampler::new(&gpu).unwrap();
     let part = DeviceGraph::of_subgraph(&gpu, starts.slice(), &subgraph).unwrap();
     sampler.start(&part, gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
-    let error = sampler.layer(&part, &DeviceDraw::new(Fanout::Take(3)), &KEY, DeviceEdgeIds::Drop).unwrap_err();
-    assert_eq!(error, GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 }));
+    let error = sampler
+        .layer(&part, &DeviceDraw::new(Fanout::Take(3)), &KEY, DeviceEdgeIds::Drop)
+        .unwrap_err();
+    assert_eq!(
+        error,
+        GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 })
+    );
 }

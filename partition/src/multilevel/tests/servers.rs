@@ -6,8 +6,9 @@ use super::large_shapes;
 use crate::tests::{Fixture, check_made, draws, graphs, on_threads, options, random_graph, save};
 use crate::{Method, PartitionOptions, Partitioned, Quality, Weights, partition};
 
-/// Communities within communities: `outer` groups of `inner` groups of `size` vertices. Of eight edges of a vertex five stay
-/// in the inner group, two in the outer one, and one leads anywhere. Ids are scattered.
+/// Communities within communities: `outer` groups of `inner` groups of `size` vertices. Of eight
+/// edges of a vertex five stay in the inner group, two in the outer one, and one leads anywhere.
+/// Ids are scattered.
 fn nested_communities(outer: u32, inner: u32, size: u32) -> Fixture {
     let mut draws = draws(11);
     let n = outer * inner * size;
@@ -20,7 +21,8 @@ fn nested_communities(outer: u32, inner: u32, size: u32) -> Fixture {
     }
     let mut ids: Vec<u32> = (0..n).collect();
     (1..n as usize).rev().for_each(|i| ids.swap(i, draws.below(i as u32 + 1) as usize));
-    let edges: Vec<(u32, u32)> = edges.into_iter().map(|(u, v)| (ids[u as usize], ids[v as usize])).collect();
+    let edges: Vec<(u32, u32)> =
+        edges.into_iter().map(|(u, v)| (ids[u as usize], ids[v as usize])).collect();
     Fixture::new(&format!("{outer} groups of {inner} groups"), n, &edges)
 }
 
@@ -47,7 +49,8 @@ fn servers_are_cut_as_if_they_were_all_the_parts() {
         let (outer, plain) = (between_servers(&nested), two.report.cut);
         assert!(outer * 100 <= plain * 103, "{quality:?}: {outer}, two parts {plain}");
         assert!(nested.report.imbalance <= 1.03, "{quality:?}: {}", nested.report.imbalance);
-        // Inner groups are found as well. Every other flat part on one server: the servers are cut far more.
+        // Inner groups are found as well. Every other flat part on one server: the servers are cut
+        // far more.
         let grouped: Vec<u16> = flat.assignment.iter().map(|part| part % 2).collect();
         let grouped = crate::cuts(dataset.topology(), &grouped, None).0;
         assert!(outer * 10 <= grouped * 7, "{quality:?}: {outer}, flat {grouped}");
@@ -80,25 +83,39 @@ fn oracle_promises_are_kept_on_servers_with_all_weights() {
     promises_are_kept_on_servers(3, 2);
 }
 
-/// Each graph with `ways` of three weights and qualities, and one of every `step` numbers of parts and servers.
+/// Each graph with `ways` of three weights and qualities, and one of every `step` numbers of parts
+/// and servers.
 fn promises_are_kept_on_servers(ways: usize, step: usize) {
     let shapes = large_shapes().into_iter().chain(graphs()).chain((0..20).map(random_graph));
     for (i, graph) in shapes.enumerate() {
         let (dataset, presample) = graph.presampled();
-        let all =
-            [(Weights::Unit, Quality::High), (Weights::Presampled, Quality::Default), (Weights::Degree, Quality::Fast)];
+        let all = [
+            (Weights::Unit, Quality::High),
+            (Weights::Presampled, Quality::Default),
+            (Weights::Degree, Quality::Fast),
+        ];
         for (weights, quality) in all.into_iter().cycle().skip(i % 3).take(ways) {
             let shapes = [(2, 2), (4, 2), (6, 3), (8, 2), (9, 3), (64, 8)];
             let n = dataset.num_vertices() as u32;
-            for (parts, servers) in shapes.into_iter().filter(|&(parts, _)| parts <= n).skip(i % step).step_by(step) {
+            for (parts, servers) in
+                shapes.into_iter().filter(|&(parts, _)| parts <= n).skip(i % step).step_by(step)
+            {
                 let (quality, weights) = (Some(quality), Some(weights));
                 let wanted = PartitionOptions { quality, weights, ..on_servers(parts, servers) };
                 let made = check_made(&graph, &dataset, &presample, &wanted);
-                let server_of: Vec<u16> =
-                    made.assignment.iter().map(|&part| (u32::from(part) / (parts / servers)) as u16).collect();
+                let server_of: Vec<u16> = made
+                    .assignment
+                    .iter()
+                    .map(|&part| (u32::from(part) / (parts / servers)) as u16)
+                    .collect();
                 let between = made.report.between_servers.unwrap();
                 let found = crate::cuts(dataset.topology(), &server_of, Some(&presample));
-                assert_eq!((between.cut, between.weighted_cut), found, "{}: {wanted:?}", graph.name);
+                assert_eq!(
+                    (between.cut, between.weighted_cut),
+                    found,
+                    "{}: {wanted:?}",
+                    graph.name
+                );
                 assert!(between.cut <= made.report.cut, "{}: {wanted:?}", graph.name);
             }
         }
@@ -110,8 +127,11 @@ fn differential_one_thread_and_three_agree_on_servers() {
     for graph in large_shapes().into_iter().chain([nested_communities(2, 4, 1500)]) {
         let (dataset, presample) = graph.presampled();
         let wanted = PartitionOptions { weights: Some(Weights::Presampled), ..on_servers(6, 2) };
-        let run =
-            |threads| on_threads(threads, || partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap());
+        let run = |threads| {
+            on_threads(threads, || {
+                partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap()
+            })
+        };
         let (one, three) = (run(1), run(3));
         assert!(one.assignment == three.assignment && one.report == three.report, "{}", graph.name);
     }
@@ -136,9 +156,19 @@ fn a_stored_partition_is_refined_on_its_servers() {
     assert!(from_made.report.imbalance <= 1.03 && from_random.report.imbalance <= 1.03);
     assert!(between_servers(&from_made) <= between_servers(&made));
     // Clusters that respect random parts are small: the cut is a good one, not the best.
-    assert!(between_servers(&from_random) < 2 * between_servers(&made), "{:?} {:?}", from_random.report, made.report);
+    assert!(
+        between_servers(&from_random) < 2 * between_servers(&made),
+        "{:?} {:?}",
+        from_random.report,
+        made.report
+    );
     // The servers that the labels name stay: most of the vertices are on them.
     let stored = PartitionMap::open(&dataset, "made").unwrap();
-    let same = stored.assignment().iter().zip(&from_made.assignment).filter(|(a, b)| **a / 4 == **b / 4).count();
+    let same = stored
+        .assignment()
+        .iter()
+        .zip(&from_made.assignment)
+        .filter(|(a, b)| **a / 4 == **b / 4)
+        .count();
     assert!(same * 10 >= stored.assignment().len() * 9, "{same}");
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use gsplit_store::{
-    CachedRows, Counters, Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig, Readers, RowLoads,
+    CachedRows, Counters, Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig,
+    Readers, RowLoads,
 };
 
 use super::super::Demand;
@@ -33,14 +34,17 @@ impl Case {
         Self { name: name.into(), input, owners, batches, fixture, dataset, presample, map }
     }
 
-    /// Any shape that the draws bring: few distinct counters or many, cold rows, parts of any sizes.
+    /// Any shape that the draws bring: few distinct counters or many, cold rows, parts of any
+    /// sizes.
     pub fn random(seed: u64, most_rows: u32, most_parts: u32) -> Self {
         let mut draws = draws(seed);
         let parts = 1 + draws.below(most_parts);
         let n = parts + draws.below(most_rows + 1 - parts.min(most_rows));
         let batches = [1, 3, 40, 100_000][draws.below(4) as usize];
-        let input = (0..n).map(|_| draws.below(batches + 1) * draws.below(2).max(draws.below(2))).collect();
-        // Every part has a vertex, the others fall where they like, most of them into the first parts.
+        let input =
+            (0..n).map(|_| draws.below(batches + 1) * draws.below(2).max(draws.below(2))).collect();
+        // Every part has a vertex, the others fall where they like, most of them into the first
+        // parts.
         let owner = |v: u32| {
             let some = 1 + draws.below(parts);
             if v < parts { v as u16 } else { draws.below(some) as u16 }
@@ -64,7 +68,12 @@ impl Case {
     }
 
     /// Each device's loads by the memory that serves them, counted one by one.
-    pub fn count(&self, parallelism: Readers, caches: &[BTreeSet<u32>], alpha: f64) -> Vec<RowLoads> {
+    pub fn count(
+        &self,
+        parallelism: Readers,
+        caches: &[BTreeSet<u32>],
+        alpha: f64,
+    ) -> Vec<RowLoads> {
         let mut counted = vec![RowLoads::default(); caches.len()];
         for v in 0..self.input.len() {
             for (device, counted) in counted.iter_mut().enumerate() {
@@ -82,19 +91,39 @@ impl Case {
 }
 
 pub fn save_presample(dataset: &Dataset, key: &str, batches: u64, input: &[u32]) -> Presample {
-    let config =
-        PresampleConfig { fanouts: "5".into(), batch_size: 10, epochs: 1, seed: 0, draw_by: None, negatives: None };
+    let config = PresampleConfig {
+        fanouts: "5".into(),
+        batch_size: 10,
+        epochs: 1,
+        seed: 0,
+        draw_by: None,
+        negatives: None,
+    };
     let zeros = vec![0; input.len()];
-    let counters = Counters { input: input.to_vec(), appear: zeros.clone(), work: zeros, edge: Vec::new() };
+    let counters =
+        Counters { input: input.to_vec(), appear: zeros.clone(), work: zeros, edge: Vec::new() };
     Presample::save(dataset, key, config, batches, &counters, true).unwrap()
 }
 
-pub fn save_map(dataset: &Dataset, presample: &Presample, parts: u32, owners: &[u16]) -> PartitionMap {
+pub fn save_map(
+    dataset: &Dataset,
+    presample: &Presample,
+    parts: u32,
+    owners: &[u16],
+) -> PartitionMap {
     let weights = VertexWeights::unit(dataset.num_vertices());
     let report = report(dataset, owners, parts.into(), &weights, None).unwrap();
     let (partitioner, weights) = ("test".into(), "unit".into());
-    let config =
-        PartitionConfig { parts, servers: 1, targets: None, partitioner, weights, epsilon: 1.0, seed: 0, source: None };
+    let config = PartitionConfig {
+        parts,
+        servers: 1,
+        targets: None,
+        partitioner,
+        weights,
+        epsilon: 1.0,
+        seed: 0,
+        source: None,
+    };
     let order = cache_order(dataset.topology(), owners, Some(presample));
     PartitionMap::save(dataset, "test", None, config, report, owners, &order, true).unwrap()
 }
@@ -109,8 +138,11 @@ pub fn caches(rows: &CachedRows) -> Vec<BTreeSet<u32>> {
 }
 
 pub fn sum(loads: &[RowLoads]) -> RowLoads {
-    let add =
-        |a: RowLoads, b: &RowLoads| RowLoads { local: a.local + b.local, peer: a.peer + b.peer, host: a.host + b.host };
+    let add = |a: RowLoads, b: &RowLoads| RowLoads {
+        local: a.local + b.local,
+        peer: a.peer + b.peer,
+        host: a.host + b.host,
+    };
     loads.iter().fold(RowLoads::default(), add)
 }
 

@@ -1,14 +1,16 @@
 //! Joins new vertices to the graph of a dataset, so that a model can predict for them.
 //!
 //! Returns: a dataset in which the new rows have the neighbours that they have in the joined graph.
-//! Input: a table of new vertices, a table of their edges (or none), and the older dataset (or none), all by one recipe.
-//! Idea: ids of the tables are matched with the original ids of the dataset. A row of the last of L layers depends on
-//! vertices up to L edges away and, where rows are weighed by the degrees of both ends, on the in-edges of these vertices.
-//! So vertices up to L + 1 edges before a new one are copied from the dataset, with the in-edges of the vertices up to L.
-//! The later stages see the copied part as the first part of the tables ([`Raw`]), so ids are compacted, edges merged and
-//! rows ordered as if the old table continued with the new one.
-//! Cost: the ids of the dataset in memory (8 to 25 bytes per vertex), one byte for each of its vertices, and 32 bytes per
-//! new edge; the copied rows and edges are written once more. No other part of the dataset is read.
+//! Input: a table of new vertices, a table of their edges (or none), and the older dataset (or
+//! none), all by one recipe. Idea: ids of the tables are matched with the original ids of the
+//! dataset. A row of the last of L layers depends on vertices up to L edges away and, where rows
+//! are weighed by the degrees of both ends, on the in-edges of these vertices. So vertices up to L +
+//! 1 edges before a new one are copied from the dataset, with the in-edges of the vertices up to L.
+//! The later stages see the copied part as the first part of the tables ([`Raw`]), so ids are
+//! compacted, edges merged and rows ordered as if the old table continued with the new one. Cost:
+//! the ids of the dataset in memory (8 to 25 bytes per vertex), one byte for each of its vertices,
+//! and 32 bytes per new edge; the copied rows and edges are written once more. No other part of the
+//! dataset is read.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -48,11 +50,13 @@ pub struct Older<'a> {
     pub layers: Option<usize>,
 }
 
-/// Converts `new` into a dataset at `out`, by the recipe named in `options`. Returns it with the vertices of the table, ascending.
+/// Converts `new` into a dataset at `out`, by the recipe named in `options`. Returns it with the
+/// vertices of the table, ascending.
 ///
 /// # Errors
-/// Returns the errors of [`convert`](super::convert), and [`Error::Input`] for an id that neither the table nor the
-/// dataset has and for a row whose id both have, unless the options say what to do.
+/// Returns the errors of [`convert`](super::convert), and [`Error::Input`] for an id that neither
+/// the table nor the dataset has and for a row whose id both have, unless the options say what to
+/// do.
 pub fn join(
     new: &NewRows<'_>,
     out: &Path,
@@ -74,7 +78,8 @@ fn new_vertices(raw: &Raw, ids: &IdMap) -> Result<Vec<u32>> {
     let (mut row, mut vertices) = (0u64, Vec::new());
     if let Some(table) = &raw.node_ids {
         for_each_batch(table.as_ref(), |batch| {
-            let is_new = batch.sources.iter().zip(row..).filter(|(_, row)| *row >= raw.rows_taken_over);
+            let is_new =
+                batch.sources.iter().zip(row..).filter(|(_, row)| *row >= raw.rows_taken_over);
             vertices.extend(is_new.filter_map(|(&id, _)| ids.find(id)));
             row += batch.len() as u64;
             Ok(())
@@ -86,8 +91,8 @@ fn new_vertices(raw: &Raw, ids: &IdMap) -> Result<Vec<u32>> {
 }
 
 impl Older<'_> {
-    /// Joins `raw`, whose edges are in the file at `edges`, to the dataset with these edge columns. Adds the reverse of
-    /// each edge if `symmetrise`.
+    /// Joins `raw`, whose edges are in the file at `edges`, to the dataset with these edge columns.
+    /// Adds the reverse of each edge if `symmetrise`.
     pub fn join(
         self,
         raw: Raw,
@@ -102,11 +107,14 @@ impl Older<'_> {
         let manifest = self.dataset.manifest();
         let width = raw.features.as_ref().map_or(0, |features| features.width());
         if manifest.features.as_ref().is_none_or(|features| features.dim as usize != width) {
-            let problem = format!("--with {name}: expected features of {width} values, as those of the recipe");
+            let problem = format!(
+                "--with {name}: expected features of {width} values, as those of the recipe"
+            );
             return Err(Error::Option(problem));
         }
         if self.dataset.kinds()?.are_two() || manifest.shard.is_some() {
-            let problem = "is a shard, or has vertices of two kinds: expected a whole graph of one kind";
+            let problem =
+                "is a shard, or has vertices of two kinds: expected a whole graph of one kind";
             return Err(Error::Option(format!("--with {name}: {problem}")));
         }
         self.dataset.topology().check_indices()?;
@@ -117,7 +125,8 @@ impl Older<'_> {
         let mut among = NewEdges::read(raw.edges.as_ref(), &columns, symmetrise, progress)?;
         among.check_ends(&new, &ids, edges, self.dataset, options, raw.edges.as_ref(), progress)?;
         let reached = self.reached(&new, &ids, &among)?;
-        let kept: Vec<u32> = (0..).zip(&reached.distance).filter(|(_, far)| **far != FAR).map(|(v, _)| v).collect();
+        let kept: Vec<u32> =
+            (0..).zip(&reached.distance).filter(|(_, far)| **far != FAR).map(|(v, _)| v).collect();
         among.keep(|target| match ids.find(target) {
             Some(v) => reached.is_expanded(v),
             None => reached.others.contains(&target),
@@ -125,9 +134,12 @@ impl Older<'_> {
         let expanded: Vec<u32> = kept.iter().copied().filter(|&v| reached.is_expanded(v)).collect();
         let old_ids = kept.iter().map(|&v| ids.id_of(v)).collect::<Result<Vec<u64>>>()?;
         let names = self.dataset.original_names()?;
-        let name_of = |names: Names| kept.iter().map(|&v| Ok(names.get(v)?.to_string())).collect::<Result<Vec<_>>>();
+        let name_of = |names: Names| {
+            kept.iter().map(|&v| Ok(names.get(v)?.to_string())).collect::<Result<Vec<_>>>()
+        };
         let names = names.map(name_of).transpose()?;
-        let stored = StoredEdges::open(self.dataset, expanded, (kept.clone(), old_ids.clone()), &columns)?;
+        let stored =
+            StoredEdges::open(self.dataset, expanded, (kept.clone(), old_ids.clone()), &columns)?;
         progress.decide(&format!(
             "joined to {name}: the model reads {} of its {} vertices, and {}, for {}",
             kept.len(),
@@ -148,8 +160,14 @@ impl Older<'_> {
         })
     }
 
-    /// The edge columns of the joined graph: the columns that the model reads, in a type that holds the values of both tables.
-    fn columns(self, names: &[String], edges: &Path, of_new: &[EdgeColumn]) -> Result<Vec<EdgeColumn>> {
+    /// The edge columns of the joined graph: the columns that the model reads, in a type that holds
+    /// the values of both tables.
+    fn columns(
+        self,
+        names: &[String],
+        edges: &Path,
+        of_new: &[EdgeColumn],
+    ) -> Result<Vec<EdgeColumn>> {
         let column = |name: &String| {
             let old = self.dataset.edge_column(name)?;
             let value = match old.descr() {
@@ -157,8 +175,11 @@ impl Older<'_> {
                 "<i8" => ValueType::I64,
                 _ => ValueType::F64,
             };
-            let Some(new) = of_new.iter().find(|column| column.name == *name && column.width == old.width()) else {
-                let problem = format!("has no column `{name}` of numbers, by which the model weighs edges");
+            let Some(new) =
+                of_new.iter().find(|column| column.name == *name && column.width == old.width())
+            else {
+                let problem =
+                    format!("has no column `{name}` of numbers, by which the model weighs edges");
                 return Err(Error::input(edges, problem));
             };
             let value = if new.value == value { value } else { ValueType::F64 };
@@ -169,9 +190,15 @@ impl Older<'_> {
 
     /// The vertices from which a new vertex can be reached along the edges.
     fn reached(self, new: &NewIds, ids: &IdMap, among: &NewEdges) -> Result<Reached> {
-        let most = self.layers.map_or(FAR - 1, |layers| u8::try_from(layers + 1).unwrap_or(FAR - 1).min(FAR - 1));
+        let most = self
+            .layers
+            .map_or(FAR - 1, |layers| u8::try_from(layers + 1).unwrap_or(FAR - 1).min(FAR - 1));
         let all = if self.layers.is_none() { 0 } else { FAR };
-        let mut reached = Reached { distance: vec![all; self.dataset.num_vertices()], others: HashSet::new(), most };
+        let mut reached = Reached {
+            distance: vec![all; self.dataset.num_vertices()],
+            others: HashSet::new(),
+            most,
+        };
         let by_target = among.by_target();
         let topology = self.dataset.topology();
         let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.ids.clone(), Vec::new());
@@ -184,7 +211,9 @@ impl Older<'_> {
         for far in 1..=most {
             for &id in &front {
                 let from = by_target.partition_point(|&(target, _)| target < id);
-                for &(_, source) in by_target[from..].iter().take_while(|&&(target, _)| target == id) {
+                for &(_, source) in
+                    by_target[from..].iter().take_while(|&&(target, _)| target == id)
+                {
                     let is_first = match ids.find(source) {
                         Some(v) => reached.reach(v, far),
                         None => reached.others.insert(source),

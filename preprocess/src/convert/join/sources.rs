@@ -36,8 +36,10 @@ impl StoredEdges {
         ends: (Vec<u32>, Vec<u64>),
         columns: &[EdgeColumn],
     ) -> Result<Self> {
-        let files =
-            columns.iter().map(|column| dataset.edge_column(&column.name)).collect::<gsplit_store::Result<_>>()?;
+        let files = columns
+            .iter()
+            .map(|column| dataset.edge_column(&column.name))
+            .collect::<gsplit_store::Result<_>>()?;
         let count = targets.iter().map(|&v| degree(dataset, v)).sum();
         Ok(Self { dataset: dataset.clone(), targets, ends, files, count })
     }
@@ -54,7 +56,12 @@ impl StoredEdges {
     }
 
     /// Appends the in-edges of the targets with the positions `range`.
-    fn parse(&self, range: Range<usize>, columns: &[EdgeColumn], batch: &mut EdgeBatch) -> Result<()> {
+    fn parse(
+        &self,
+        range: Range<usize>,
+        columns: &[EdgeColumn],
+        batch: &mut EdgeBatch,
+    ) -> Result<()> {
         let topology = self.dataset.topology();
         for &v in &self.targets[range] {
             let [start, end] = [v, v + 1].map(|v| topology.indptr()[v as usize] as usize);
@@ -65,9 +72,8 @@ impl StoredEdges {
                     let row = &file.bytes()[edge * bytes..(edge + 1) * bytes];
                     match file.descr() == column.value.descr() {
                         true => batch.values.extend_from_slice(row),
-                        false => {
-                            numbers(file.descr(), row).for_each(|number| batch.values.extend(number.to_le_bytes()))
-                        }
+                        false => numbers(file.descr(), row)
+                            .for_each(|number| batch.values.extend(number.to_le_bytes())),
                     }
                 }
             }
@@ -87,15 +93,28 @@ pub struct JoinedEdges {
     stored: StoredEdges,
     among: NewEdges,
     columns: Vec<EdgeColumn>,
-    /// Position after the pieces handed out: first counts targets of `stored`, then edges of `among`.
+    /// Position after the pieces handed out: first counts targets of `stored`, then edges of
+    /// `among`.
     next: Mutex<u64>,
     done: AtomicU64,
 }
 
 impl JoinedEdges {
     /// The edges of `stored`, followed by `among`.
-    pub fn new(stored: StoredEdges, among: NewEdges, columns: Vec<EdgeColumn>, has_string_ids: bool) -> Self {
-        Self { has_string_ids, stored, among, columns, next: Mutex::default(), done: AtomicU64::new(0) }
+    pub fn new(
+        stored: StoredEdges,
+        among: NewEdges,
+        columns: Vec<EdgeColumn>,
+        has_string_ids: bool,
+    ) -> Self {
+        Self {
+            has_string_ids,
+            stored,
+            among,
+            columns,
+            next: Mutex::default(),
+            done: AtomicU64::new(0),
+        }
     }
 
     fn len(&self) -> u64 {
@@ -115,8 +134,15 @@ impl EdgeSource for JoinedEdges {
         let of_stored = self.stored.targets.len() as u64;
         piece.start = *next;
         let mut edges = 0;
-        while *next < self.len() && edges < EDGES_PER_PIECE as u64 && (*next != of_stored || piece.start == of_stored) {
-            edges += self.stored.targets.get(*next as usize).map_or(1, |&v| degree(&self.stored.dataset, v));
+        while *next < self.len()
+            && edges < EDGES_PER_PIECE as u64
+            && (*next != of_stored || piece.start == of_stored)
+        {
+            edges += self
+                .stored
+                .targets
+                .get(*next as usize)
+                .map_or(1, |&v| degree(&self.stored.dataset, v));
             *next += 1;
         }
         piece.end = *next;
@@ -125,7 +151,8 @@ impl EdgeSource for JoinedEdges {
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let (of_stored, range) = (self.stored.targets.len(), piece.start as usize..piece.end as usize);
+        let (of_stored, range) =
+            (self.stored.targets.len(), piece.start as usize..piece.end as usize);
         if range.start < of_stored {
             return self.stored.parse(range, &self.columns, batch);
         }
@@ -135,7 +162,8 @@ impl EdgeSource for JoinedEdges {
         for &(source, target) in &self.among.ends[range] {
             batch.push(source, target);
             // The names of rows come with the rows.
-            let names = [source, target].map(|id| self.among.names.get(&id).map(|name| (id, name.clone())));
+            let names =
+                [source, target].map(|id| self.among.names.get(&id).map(|name| (id, name.clone())));
             batch.names.extend(names.into_iter().flatten());
         }
         Ok(())
@@ -168,8 +196,13 @@ pub struct JoinedIds {
 }
 
 impl JoinedIds {
-    /// The ids `old`, with their strings if they are hashes, followed by the ids of `table`, which are `new`.
-    pub fn new(old: (Vec<u64>, Option<Vec<String>>), new: NewIds, table: Box<dyn EdgeSource>) -> Self {
+    /// The ids `old`, with their strings if they are hashes, followed by the ids of `table`, which
+    /// are `new`.
+    pub fn new(
+        old: (Vec<u64>, Option<Vec<String>>),
+        new: NewIds,
+        table: Box<dyn EdgeSource>,
+    ) -> Self {
         Self { old, new, table, next: Mutex::default() }
     }
 }
@@ -187,7 +220,8 @@ impl EdgeSource for JoinedIds {
 
     fn parse(&self, _piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         batch.sources.extend(self.old.0.iter().chain(&self.new.ids));
-        let old = self.old.1.iter().flatten().zip(&self.old.0).map(|(name, &id)| (id, name.clone()));
+        let old =
+            self.old.1.iter().flatten().zip(&self.old.0).map(|(name, &id)| (id, name.clone()));
         batch.names.extend(old.chain(self.new.names.iter().cloned()));
         Ok(())
     }
@@ -212,7 +246,8 @@ impl EdgeSource for JoinedIds {
 /// Rows of a dataset followed by a column of a new table.
 pub struct JoinedColumn {
     rows: u64,
-    /// Features of these vertices of the dataset. `None` for labels: the first rows are then missing values.
+    /// Features of these vertices of the dataset. `None` for labels: the first rows are then
+    /// missing values.
     features: Option<(FeatureTable, Vec<u32>)>,
     column: Box<dyn Column>,
 }
@@ -222,7 +257,10 @@ const ROWS: usize = 1 << 12;
 
 impl JoinedColumn {
     /// The features of some vertices, followed by `column`.
-    pub fn features(features: (FeatureTable, Vec<u32>), column: Box<dyn Column>) -> Box<dyn Column> {
+    pub fn features(
+        features: (FeatureTable, Vec<u32>),
+        column: Box<dyn Column>,
+    ) -> Box<dyn Column> {
         Box::new(Self { rows: features.1.len() as u64, features: Some(features), column })
     }
 
@@ -237,7 +275,9 @@ impl JoinedColumn {
             return bytes;
         }
         room.clear();
-        room.extend(numbers(self.column.descr(), bytes).flat_map(|number| (number as f32).to_le_bytes()));
+        room.extend(
+            numbers(self.column.descr(), bytes).flat_map(|number| (number as f32).to_le_bytes()),
+        );
         room
     }
 }
@@ -251,7 +291,11 @@ impl Column for JoinedColumn {
         self.column.num_rows().map(|rows| rows + self.rows)
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         match &self.features {
             Some((table, kept)) => {
                 for some in kept.chunks(ROWS) {

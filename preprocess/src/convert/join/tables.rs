@@ -33,7 +33,8 @@ impl NewIds {
         Ok(Self { ids, names })
     }
 
-    /// Refuses rows of vertices that are in the dataset already, unless the options say which row counts.
+    /// Refuses rows of vertices that are in the dataset already, unless the options say which row
+    /// counts.
     pub fn check_old(
         &self,
         old: &IdMap,
@@ -45,11 +46,13 @@ impl NewIds {
         if options.read.node_table.on_duplicate.is_some() {
             return Ok(());
         }
-        let mut both = self.ids.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
+        let mut both =
+            self.ids.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
         let Some((v, row)) = both.next() else { return Ok(()) };
         let (more, name) = (1 + both.count() as u64, dataset.path().display());
         let problem = format!(
-            "{} for vertices that {name} has too, e.g. {}, vertex {}: pass --on-duplicate last to take the rows of the table, or first for \
+            "{} for vertices that {name} has too, e.g. {}, vertex {}: pass --on-duplicate last to \
+             take the rows of the table, or first for \
              those of the dataset",
             counted(more, "row"),
             table.place(row),
@@ -84,10 +87,16 @@ impl NewEdges {
         let places = ColumnMapping::of(source.columns(), columns);
         let mut take = |batch: &EdgeBatch| {
             edges.names.extend(batch.names.iter().cloned());
-            let rows = batch.values.chunks_exact(places.row_bytes.max(1)).map(Some).chain(std::iter::repeat(None));
+            let rows = batch
+                .values
+                .chunks_exact(places.row_bytes.max(1))
+                .map(Some)
+                .chain(std::iter::repeat(None));
             for ((&source, &target), row) in batch.sources.iter().zip(&batch.targets).zip(rows) {
                 let again = symmetrise && source != target;
-                for ends in [(source, target), (target, source)].into_iter().take(1 + usize::from(again)) {
+                for ends in
+                    [(source, target), (target, source)].into_iter().take(1 + usize::from(again))
+                {
                     edges.ends.push(ends);
                     places.convert(row.unwrap_or_default(), &mut edges.values);
                 }
@@ -97,7 +106,8 @@ impl NewEdges {
         let mut seen = Seen::default();
         for_each_batch(source, |batch| {
             let largest = batch.sources.iter().chain(&batch.targets).max();
-            (seen.edges, seen.largest) = (seen.edges + batch.len() as u64, seen.largest.max(largest.copied()));
+            (seen.edges, seen.largest) =
+                (seen.edges + batch.len() as u64, seen.largest.max(largest.copied()));
             seen.has_zero |= batch.sources.contains(&0) || batch.targets.contains(&0);
             take(batch)
         })?;
@@ -107,7 +117,8 @@ impl NewEdges {
         Ok(edges)
     }
 
-    /// Refuses ends that neither the table nor the dataset has, unless the options say how to treat them.
+    /// Refuses ends that neither the table nor the dataset has, unless the options say how to treat
+    /// them.
     pub fn check_ends(
         &mut self,
         new: &NewIds,
@@ -127,24 +138,35 @@ impl NewEdges {
                 self.keep_edges(|(source, target)| is_known(source) && is_known(target));
                 let dropped = (before - self.ends.len()) as u64;
                 if dropped > 0 {
-                    progress.decide(&format!("{} dropped, at vertices without a row", counted(dropped, "edge")));
+                    progress.decide(&format!(
+                        "{} dropped, at vertices without a row",
+                        counted(dropped, "edge")
+                    ));
                 }
             }
             None => {
-                let unknown = |&(source, target): &(u64, u64)| [source, target].into_iter().find(|&id| !is_known(id));
+                let unknown = |&(source, target): &(u64, u64)| {
+                    [source, target].into_iter().find(|&id| !is_known(id))
+                };
                 if let Some(id) = self.ends.iter().find_map(unknown) {
-                    let name = self.names.get(&id).map_or(id.to_string(), |name| format!("`{name}`"));
+                    let name =
+                        self.names.get(&id).map_or(id.to_string(), |name| format!("`{name}`"));
                     let mut row = None;
                     let mut before = 0;
                     for_each_batch(source, |batch| {
-                        let at = batch.sources.iter().zip(&batch.targets).position(|(&u, &v)| u == id || v == id);
+                        let at = batch
+                            .sources
+                            .iter()
+                            .zip(&batch.targets)
+                            .position(|(&u, &v)| u == id || v == id);
                         row = row.or(at.map(|at| before + at as u64));
                         before += batch.len() as u64;
                         Ok(())
                     })?;
                     let place = row.map_or(String::new(), |row| format!("{}: ", source.place(row)));
                     let problem = format!(
-                        "{place}vertex {name} is neither in the table of new vertices nor in {}: add its row, or pass --missing-rows drop to \
+                        "{place}vertex {name} is neither in the table of new vertices nor in {}: \
+                         add its row, or pass --missing-rows drop to \
                          leave out such edges, or fill for a row of missing values",
                         dataset.path().display()
                     );
@@ -175,7 +197,8 @@ impl NewEdges {
 
     /// Pairs of target and source, ascending.
     pub fn by_target(&self) -> Vec<(u64, u64)> {
-        let mut ends: Vec<(u64, u64)> = self.ends.iter().map(|&(source, target)| (target, source)).collect();
+        let mut ends: Vec<(u64, u64)> =
+            self.ends.iter().map(|&(source, target)| (target, source)).collect();
         ends.sort_unstable();
         ends
     }
@@ -196,7 +219,10 @@ impl ColumnMapping {
             for column in found {
                 if column.name == wanted.name {
                     let bytes = column.value.bytes();
-                    numbers.extend((0..wanted.width).map(|number| (at + number * bytes, column.value, wanted.value)));
+                    numbers.extend(
+                        (0..wanted.width)
+                            .map(|number| (at + number * bytes, column.value, wanted.value)),
+                    );
                 }
                 at += column.value.bytes() * column.width;
             }
@@ -210,7 +236,8 @@ impl ColumnMapping {
             match from == to {
                 true => out.extend_from_slice(bytes),
                 // `f64`, the wider type.
-                false => out.extend(numbers(from.descr(), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
+                false => out
+                    .extend(numbers(from.descr(), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
             }
         }
     }

@@ -17,7 +17,12 @@ pub(super) struct ArchivedArray<'a> {
     bytes: Vec<u8>,
 }
 
-pub(super) fn array<'a>(name: &'a str, descr: &'a str, shape: &'a str, bytes: Vec<u8>) -> ArchivedArray<'a> {
+pub(super) fn array<'a>(
+    name: &'a str,
+    descr: &'a str,
+    shape: &'a str,
+    bytes: Vec<u8>,
+) -> ArchivedArray<'a> {
     ArchivedArray { name, descr, shape, column_major: false, bytes }
 }
 
@@ -25,8 +30,14 @@ pub(super) fn npz(arrays: &[ArchivedArray<'_>], method: CompressionMethod) -> Ve
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for ArchivedArray { name, descr, shape, column_major, bytes } in arrays {
         let order = if *column_major { "True" } else { "False" };
-        let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
-        archive.start_file(format!("{name}.npy"), SimpleFileOptions::default().compression_method(method)).unwrap();
+        let header =
+            format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
+        archive
+            .start_file(
+                format!("{name}.npy"),
+                SimpleFileOptions::default().compression_method(method),
+            )
+            .unwrap();
         archive.write_all(b"\x93NUMPY\x01\x00").unwrap();
         archive.write_all(&(header.len() as u16).to_le_bytes()).unwrap();
         archive.write_all(header.as_bytes()).unwrap();
@@ -71,11 +82,26 @@ fn npz_folder(data: &[u8]) -> TempDir {
 #[test]
 fn arrays_of_other_types_and_orders() {
     let table = [
-        array("edge_index", "<i4", "(2, 2)", [0i32, 1, 1, 2].iter().flat_map(|id| id.to_le_bytes()).collect()),
+        array(
+            "edge_index",
+            "<i4",
+            "(2, 2)",
+            [0i32, 1, 1, 2].iter().flat_map(|id| id.to_le_bytes()).collect(),
+        ),
         array("edge_index", "<u8", "(2, 2)", i64s(&[0, 1, 1, 2])),
         ArchivedArray { column_major: true, ..ids("edge_index", "(2, 2)", &[0, 1, 1, 2]) },
-        array("node_feat", "<f8", "(3, 2)", (0..6).flat_map(|x| f64::from(x).to_le_bytes()).collect()),
-        array("node_feat", "<f2", "(3, 2)", (0..6).flat_map(|x| half::f16::from_f32(x as f32).to_le_bytes()).collect()),
+        array(
+            "node_feat",
+            "<f8",
+            "(3, 2)",
+            (0..6).flat_map(|x| f64::from(x).to_le_bytes()).collect(),
+        ),
+        array(
+            "node_feat",
+            "<f2",
+            "(3, 2)",
+            (0..6).flat_map(|x| half::f16::from_f32(x as f32).to_le_bytes()).collect(),
+        ),
         array("node_feat", "|u1", "(3, 2)", vec![0, 1, 2, 3, 4, 5]),
     ];
     for replaced in table {
@@ -84,7 +110,8 @@ fn arrays_of_other_types_and_orders() {
         arrays[at] = replaced;
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let folder = npz_folder(&npz(&arrays, method));
-            let (_folder, dataset) = convert_new(&ogb(folder.path()), &ConvertOptions::default()).unwrap();
+            let (_folder, dataset) =
+                convert_new(&ogb(folder.path()), &ConvertOptions::default()).unwrap();
             assert_eq!(dataset.topology().indices(), [0, 1]);
             assert_eq!(dataset.topology().indptr(), [0, 0, 1, 2]);
             assert_eq!(dataset.features().unwrap().row::<f32>(2), [4.0, 5.0]);
@@ -95,18 +122,39 @@ fn arrays_of_other_types_and_orders() {
 #[test]
 fn archives() {
     let table: &[(ArchivedArray<'_>, &[&str])] = &[
-        (ids("num_nodes_list", "(1,)", &[-3]), &["num_nodes_list: entry 0: -3: expected an id or count from 0"]),
-        (ids("num_nodes_list", "(2,)", &[3, 3]), &["expected one graph, found counts of shape [2]"]),
+        (
+            ids("num_nodes_list", "(1,)", &[-3]),
+            &["num_nodes_list: entry 0: -3: expected an id or count from 0"],
+        ),
+        (
+            ids("num_nodes_list", "(2,)", &[3, 3]),
+            &["expected one graph, found counts of shape [2]"],
+        ),
         (
             array("num_nodes_list", "<f8", "(1,)", i64s(&[3])),
             &["num_nodes_list: entry 0: type <f8: expected integer ids"],
         ),
         (ids("num_nodes_list", "(1,)", &[4]), &["node_feat: 3 rows for 4 vertices"]),
-        (ids("num_edges_list", "(1,)", &[3]), &["edge_index: expected shape [2, 3]", "found [2, 2]"]),
-        (ids("edge_index", "(2, 2)", &[0, 1, 1, 3]), &["edge_index: edge 1, target 3: expected ids below the number"]),
-        (ids("edge_index", "(2, 2)", &[0, -1, 1, 2]), &["edge_index: edge 1, source -1: expected an id"]),
-        (ids("edge_index", "(2, 2)", &[0, 1, 1]), &["[2, 2] of <i8, 24 bytes follow", "fetch or write it again"]),
-        (ids("edge_index", "(2, 2)", &[0, 1, 1, 2, 0]), &["promises shape [2, 2] of <i8, 40 bytes follow"]),
+        (
+            ids("num_edges_list", "(1,)", &[3]),
+            &["edge_index: expected shape [2, 3]", "found [2, 2]"],
+        ),
+        (
+            ids("edge_index", "(2, 2)", &[0, 1, 1, 3]),
+            &["edge_index: edge 1, target 3: expected ids below the number"],
+        ),
+        (
+            ids("edge_index", "(2, 2)", &[0, -1, 1, 2]),
+            &["edge_index: edge 1, source -1: expected an id"],
+        ),
+        (
+            ids("edge_index", "(2, 2)", &[0, 1, 1]),
+            &["[2, 2] of <i8, 24 bytes follow", "fetch or write it again"],
+        ),
+        (
+            ids("edge_index", "(2, 2)", &[0, 1, 1, 2, 0]),
+            &["promises shape [2, 2] of <i8, 40 bytes follow"],
+        ),
         (ids("edge_index", "(2, 99999999999999)", &[0]), &["promises shape [2, 99999999999999]"]),
         (
             ids("edge_index", "(99999999999999, 99999999999999)", &[0]),
@@ -114,16 +162,34 @@ fn archives() {
         ),
         (array("edge_index", ">i8", "(2, 2)", i64s(&[0])), &["type >i8: expected little-endian"]),
         (array("edge_index", "|O", "(2, 2)", i64s(&[0])), &["type |O"]),
-        (array("edge_index", "<f8", "(2, 2)", i64s(&[0, 1, 1, 2])), &["edge_index: type <f8: expected integer ids"]),
-        (floats("node_feat", "(3, 2)", &[0.0; 5]), &["node_feat: its header promises", "20 bytes follow"]),
-        (floats("node_feat", "(3, 1, 2)", &[0.0; 6]), &["shape [3, 1, 2]: expected one or two dimensions"]),
-        (array("node_feat", "<f4", "(3, 0)", vec![]), &["data.npz: node_feat: rows of 0 numbers: expected 1 to"]),
-        (floats("node_feat", "(3, 3000000000)", &[0.0; 5]), &["data.npz: node_feat: its header promises"]),
+        (
+            array("edge_index", "<f8", "(2, 2)", i64s(&[0, 1, 1, 2])),
+            &["edge_index: type <f8: expected integer ids"],
+        ),
+        (
+            floats("node_feat", "(3, 2)", &[0.0; 5]),
+            &["node_feat: its header promises", "20 bytes follow"],
+        ),
+        (
+            floats("node_feat", "(3, 1, 2)", &[0.0; 6]),
+            &["shape [3, 1, 2]: expected one or two dimensions"],
+        ),
+        (
+            array("node_feat", "<f4", "(3, 0)", vec![]),
+            &["data.npz: node_feat: rows of 0 numbers: expected 1 to"],
+        ),
+        (
+            floats("node_feat", "(3, 3000000000)", &[0.0; 5]),
+            &["data.npz: node_feat: its header promises"],
+        ),
         (
             floats("node_feat", "(3, 2)", &[0.0, 0.0, 0.0, f32::NAN, 0.0, 0.0]),
             &["node_feat, row 1, column 1: feature NaN"],
         ),
-        (floats("node_feat", "(3, 2000000000)", &[0.0; 5]), &["node_feat: its header promises", "20 bytes follow"]),
+        (
+            floats("node_feat", "(3, 2000000000)", &[0.0; 5]),
+            &["node_feat: its header promises", "20 bytes follow"],
+        ),
         (
             ArchivedArray { column_major: true, ..floats("node_feat", "(3, 2)", &[0.0; 6]) },
             &["node_feat: shape (3, 2) stored column by column", "np.ascontiguousarray"],
@@ -133,14 +199,20 @@ fn archives() {
     for (replaced, expected) in table {
         let ArchivedArray { name, descr, shape, column_major, bytes } = replaced;
         let mut arrays: Vec<_> = parts().into_iter().filter(|array| array.name != *name).collect();
-        arrays.push(ArchivedArray { column_major: *column_major, ..array(name, descr, shape, bytes.clone()) });
+        arrays.push(ArchivedArray {
+            column_major: *column_major,
+            ..array(name, descr, shape, bytes.clone())
+        });
         let folder = npz_folder(&npz(&arrays, CompressionMethod::Deflated));
         let message = message(&ogb(folder.path()), &ConvertOptions::default());
         wrong.expect(format!("{name} {descr} {shape}"), &message, expected);
     }
     wrong.check();
     let folder = npz_folder(&npz(&parts()[1..], CompressionMethod::Stored));
-    assert!(message(&ogb(folder.path()), &ConvertOptions::default()).contains("has no member num_nodes_list"));
+    assert!(
+        message(&ogb(folder.path()), &ConvertOptions::default())
+            .contains("has no member num_nodes_list")
+    );
 }
 
 #[test]
@@ -150,7 +222,10 @@ fn damaged_archives() {
         for length in [0, 10, good.len() / 2, good.len() - 1] {
             let folder = npz_folder(&good[..length]);
             let message = message(&ogb(folder.path()), &ConvertOptions::default());
-            assert!(message.contains("data.npz: ") && message.contains("download it again"), "{message}");
+            assert!(
+                message.contains("data.npz: ") && message.contains("download it again"),
+                "{message}"
+            );
         }
     }
 }
@@ -160,11 +235,20 @@ fn labels_in_archives() {
     let table: &[(ArchivedArray<'_>, Result<&[i32], &str>)] = &[
         (floats("node_label", "(3, 1)", &[2.0, f32::NAN, 0.0]), Ok(&[2, -1, 0])),
         (ids("node_label", "(3,)", &[2, 1, 0]), Ok(&[2, 1, 0])),
-        (floats("node_label", "(3, 1)", &[2.0, 0.5, 0.0]), Err("node_label, row 1: label 0.5: expected a class")),
+        (
+            floats("node_label", "(3, 1)", &[2.0, 0.5, 0.0]),
+            Err("node_label, row 1: label 0.5: expected a class"),
+        ),
         (ids("node_label", "(3,)", &[2, -5, 0]), Err("node_label, row 1: label -5")),
-        (ids("node_label", "(3,)", &[2, 2_000_000_000, 0]), Err("node_label, row 1: label 2000000000")),
+        (
+            ids("node_label", "(3,)", &[2, 2_000_000_000, 0]),
+            Err("node_label, row 1: label 2000000000"),
+        ),
         (floats("node_label", "(2, 1)", &[2.0, 0.5]), Err("node_label: 2 rows for 3 vertices")),
-        (floats("node_label", "(3, 2)", &[2.0; 6]), Err("label 2: expected 0 or 1 for each of the 2 classes")),
+        (
+            floats("node_label", "(3, 2)", &[2.0; 6]),
+            Err("label 2: expected 0 or 1 for each of the 2 classes"),
+        ),
         (floats("label", "(3, 2)", &[0.0; 6]), Err("node-label.npz: has no member node_label")),
     ];
     let mut wrong = Wrong::default();
@@ -208,7 +292,8 @@ fn counts_that_would_exhaust_memory() {
     told(&path, "--keep-ids", "edges.txt: 4000000001 vertices and only 1 edge:");
 }
 
-/// The form in which Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, most of them zero.
+/// The form in which Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features,
+/// most of them zero.
 fn benchmark() -> Vec<ArchivedArray<'static>> {
     vec![
         ids("adj_indptr", "(4,)", &[0, 2, 3, 3]),
@@ -244,10 +329,30 @@ fn sparse_features_that_are_damaged() {
     let mut wrong = Wrong::default();
     for (name, shape, bytes, parts) in [
         ("attr_shape", "(2,)", i64s(&[4, 4]), &["attr_indptr", "4 numbers for 4 rows"][..]),
-        ("attr_shape", "(2,)", i64s(&[3, 0]), &["attr_indptr", "a shape of [3, 0]: expected rows, and columns up to"]),
-        ("attr_shape", "(2,)", i64s(&[3, 3]), &["attr_indices", "row 2: column 3, expected columns below 3"]),
-        ("attr_indptr", "(4,)", i64s(&[0, 2, 1, 3]), &["attr_indptr", "row 1: entries 2 to 1 of 3"]),
-        ("attr_indptr", "(4,)", i64s(&[0, 1, 1, 9]), &["attr_indptr", "row 2: entries 1 to 9 of 3"]),
+        (
+            "attr_shape",
+            "(2,)",
+            i64s(&[3, 0]),
+            &["attr_indptr", "a shape of [3, 0]: expected rows, and columns up to"],
+        ),
+        (
+            "attr_shape",
+            "(2,)",
+            i64s(&[3, 3]),
+            &["attr_indices", "row 2: column 3, expected columns below 3"],
+        ),
+        (
+            "attr_indptr",
+            "(4,)",
+            i64s(&[0, 2, 1, 3]),
+            &["attr_indptr", "row 1: entries 2 to 1 of 3"],
+        ),
+        (
+            "attr_indptr",
+            "(4,)",
+            i64s(&[0, 1, 1, 9]),
+            &["attr_indptr", "row 2: entries 1 to 9 of 3"],
+        ),
         ("attr_indptr", "(4,)", i64s(&[0, 1, 1, 2]), &["attr_indptr", "of 3 entries: damaged"]),
         ("attr_indices", "(2,)", i64s(&[0, 1]), &["attr_data", "3 numbers for 2 entries"]),
         ("attr_indices", "(3,)", i64s(&[0, -1, 1]), &["attr_indices", "-1"]),

@@ -16,7 +16,8 @@ fn made(nodes: &str, words: &str) -> (TempDir, Dataset, String) {
 }
 
 fn split(dataset: &Dataset) -> [Vec<u32>; 3] {
-    Split::ALL.map(|split| dataset.split(split).map(|vertices| vertices.to_vec()).unwrap_or_default())
+    Split::ALL
+        .map(|split| dataset.split(split).map(|vertices| vertices.to_vec()).unwrap_or_default())
 }
 
 #[test]
@@ -25,10 +26,13 @@ fn minus_one_is_a_class_or_unlabelled() {
         let row = |(id, value): (u32, &str)| format!("{id}0,{id}.5,{value}\n");
         format!("id,f0,y\n{}", (1..5).zip(values).map(row).collect::<String>())
     };
-    for (values, beside) in
-        [(["-1", "1", "1", "-1"], "1"), (["-1", "0", "1", "1"], "0, 1"), (["-2", "-1", "0", "2"], "-2, 0, 2")]
-    {
-        let answers = "pass --unlabelled none if -1 is a class, or --unlabelled -1 if it stands for no label";
+    for (values, beside) in [
+        (["-1", "1", "1", "-1"], "1"),
+        (["-1", "0", "1", "1"], "0, 1"),
+        (["-2", "-1", "0", "2"], "-2, 0, 2"),
+    ] {
+        let answers =
+            "pass --unlabelled none if -1 is a class, or --unlabelled -1 if it stands for no label";
         let parts = ["column `y` holds -1 in ", &format!("beside {beside}: {answers}")];
         refused(&folder(EDGES, &of(values)), "", &parts);
     }
@@ -40,7 +44,10 @@ fn minus_one_is_a_class_or_unlabelled() {
         (["a", "b", "unknown", "a"], "unknown", [0, 1, -1, 0], names(&["a", "b"])),
     ] {
         let (_out, dataset, notes) = made(&of(values), &format!("--unlabelled {word}"));
-        assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (expected.to_vec(), classes));
+        assert_eq!(
+            (labels(&dataset), dataset.manifest().class_names.clone()),
+            (expected.to_vec(), classes)
+        );
         let unlabelled = expected.iter().filter(|&&label| label == -1).count();
         let note = format!("labels: {unlabelled} of 4 vertices are unlabelled");
         assert_eq!(notes.contains(&note), unlabelled > 0, "{notes}");
@@ -53,7 +60,11 @@ fn minus_one_is_a_class_or_unlabelled() {
     assert!(notes.contains("labels: 1 of 4 vertices are unlabelled"), "{notes}");
     for (values, value, expected) in [
         (["0", "1", "2", "1"], "7", "--unlabelled: column `y` has no value `7`"),
-        (["0", "1.5", "2", "1"], "0", "--unlabelled is for one column of classes; the label is a number to learn"),
+        (
+            ["0", "1.5", "2", "1"],
+            "0",
+            "--unlabelled is for one column of classes; the label is a number to learn",
+        ),
     ] {
         asks(&of(values), &format!("--unlabelled {value}"), expected);
     }
@@ -64,7 +75,10 @@ fn minus_one_is_a_class_or_unlabelled() {
 fn classes_without_vertices_are_noted() {
     let (_out, dataset, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,3\n40,4,1\n", "");
     assert_eq!(labels(&dataset), [0, 1, 3, 1]);
-    assert!(notes.contains("note: labels: 1 of 4 classes has no vertex, e.g. class 2: "), "{notes}");
+    assert!(
+        notes.contains("note: labels: 1 of 4 classes has no vertex, e.g. class 2: "),
+        "{notes}"
+    );
     let (_out, _, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,2\n40,4,1\n", "");
     assert!(!notes.contains("no vertex"), "{notes}");
 }
@@ -90,7 +104,9 @@ fn flags_called_like_splits_are_the_split() {
     let question = "column `test` holds 0 and 1, and its name looks like a split: pass --split-column test if it is one, or \
                     --split-column none if it is a feature";
     asks(one, "--label-column none", question);
-    for (answer, splits, width) in [("test", [vec![], vec![], vec![0, 2]], 1), ("none", [vec![], vec![], vec![]], 2)] {
+    for (answer, splits, width) in
+        [("test", [vec![], vec![], vec![0, 2]], 1), ("none", [vec![], vec![], vec![]], 2)]
+    {
         let (_out, dataset, _) = made(one, &format!("--label-column none --split-column {answer}"));
         assert_eq!((split(&dataset), rows(&dataset)[0].len()), (splits, width), "{answer}");
     }
@@ -117,32 +133,47 @@ fn words_of_splits_are_taken_in_any_case() {
 
 #[test]
 fn drawn_splits_leave_out_those_of_the_table() {
-    for nodes in
-        ["id,f0,split\n10,1,train\n20,2,val\n30,3,test\n40,4,\n", "id,f0,train_mask\n10,1,0\n20,2,1\n30,3,1\n40,4,1\n"]
-    {
+    for nodes in [
+        "id,f0,split\n10,1,train\n20,2,val\n30,3,test\n40,4,\n",
+        "id,f0,train_mask\n10,1,0\n20,2,1\n30,3,1\n40,4,1\n",
+    ] {
         let (_out, dataset, notes) = made(nodes, "--random-split 0.5,0.25,0.25");
         assert_eq!(split(&dataset).map(|vertices| vertices.len()), [2, 1, 1]);
         let unused = "is not used for training: it has the splits of the table, and --random-split draws others";
         assert!(notes.contains(unused), "{notes}");
         assert!(!notes.contains("splits from"), "{notes}");
-        assert_eq!((rows(&dataset)[0].len(), dataset.manifest().recipe.as_ref().unwrap().splits.len()), (1, 0));
+        assert_eq!(
+            (rows(&dataset)[0].len(), dataset.manifest().recipe.as_ref().unwrap().splits.len()),
+            (1, 0)
+        );
     }
 }
 
 #[test]
 fn cells_of_several_classes_are_asked_about() {
     let nodes = "id,f0,y\n10,1,0\n20,2,\"1,2\"\n30,3,1\n40,4,2\n";
-    asks(nodes, "", "column `y`: `1,2` may be a number or two classes: pass --label-kind number if it is 1.2");
+    asks(
+        nodes,
+        "",
+        "column `y`: `1,2` may be a number or two classes: pass --label-kind number if it is 1.2",
+    );
     let (_out, dataset, _) = made(nodes, "--label-kind number");
     assert_eq!(dataset.numeric_labels().unwrap()[..], [0.0, 1.2, 1.0, 2.0]);
     let nodes = "id,f0,y\n10,1,0\n20,2,1;2\n30,3,1\n40,4,2\n";
-    asks(nodes, "", "column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE");
+    asks(
+        nodes,
+        "",
+        "column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE",
+    );
     let (_out, dataset, _) = made(nodes, "--unlabelled 1;2");
     assert_eq!(labels(&dataset), [0, -1, 1, 2]);
     // A missing value among several columns counts as 0, and is reported.
     let nodes = "id,f0,a,b\n10,1,1,0\n20,2,,1\n30,3,1,1\n40,4,0,\n";
     let (_out, _, notes) = made(nodes, "--label-column a,b");
-    assert!(notes.contains("labels: 2 cells without a value in `a`, `b` count as 0, not of the class"), "{notes}");
+    assert!(
+        notes.contains("labels: 2 cells without a value in `a`, `b` count as 0, not of the class"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -155,7 +186,9 @@ fn dates_are_read_in_one_order() {
     for (dates, expected) in [
         (
             ["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"],
-            "column `since`: `01/02/2020` may begin with its day or its month: pass --date-order dmy".to_string(),
+            "column `since`: `01/02/2020` may begin with its day or its month: pass --date-order \
+             dmy"
+            .to_string(),
         ),
         (
             ["31/01/2020", "01/31/2020", "30/01/2020", "1/1/2020"],
@@ -169,10 +202,16 @@ fn dates_are_read_in_one_order() {
         asks(&nodes(dates), "--label-column none", &expected);
     }
     let undecided = nodes(["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"]);
-    for (order, day, said) in [("dmy", 18_293.0, "day before month"), ("mdy", 18_263.0, "month before day")] {
-        let (_out, dataset, notes) = made(&undecided, &format!("--label-column none --date-order {order}"));
+    for (order, day, said) in
+        [("dmy", 18_293.0, "day before month"), ("mdy", 18_263.0, "month before day")]
+    {
+        let (_out, dataset, notes) =
+            made(&undecided, &format!("--label-column none --date-order {order}"));
         assert_eq!(rows(&dataset)[0], [1.0, day], "{order}");
-        assert!(notes.contains(&format!("dates, read as days since 1970-01-01: since ({said})")), "{notes}");
+        assert!(
+            notes.contains(&format!("dates, read as days since 1970-01-01: since ({said})")),
+            "{notes}"
+        );
         assert_eq!(dataset.manifest().recipe.as_ref().unwrap().dates.as_deref(), Some(order));
     }
     let decided = nodes(["01/31/2020", "01/01/2020", "", "1/2/2020"]);
@@ -185,14 +224,17 @@ fn dates_are_read_in_one_order() {
 fn two_columns_of_ids_are_asked_about() {
     for (one, other) in [("key", "other"), ("id", "node_id")] {
         let nodes = format!("{one},{other},f0\n10,40,1\n20,30,2\n30,20,3\n40,10,4\n");
-        let question =
-            format!("`{one}` and `{other}` both hold the ids of the edges, in different rows: pass --id-column");
+        let question = format!(
+            "`{one}` and `{other}` both hold the ids of the edges, in different rows: pass \
+             --id-column"
+        );
         asks(&nodes, "", &question);
         let (_out, dataset, _) = made(&nodes, &format!("--id-column {other} --feature-columns f0"));
         assert_eq!(rows(&dataset), [[4.0], [3.0], [2.0], [1.0]]);
     }
     // Two equal columns need no question.
-    let (_out, dataset, _) = made("id,node_id,f0\n10,10,1\n20,20,2\n30,30,3\n40,40,4\n", "--feature-columns f0");
+    let (_out, dataset, _) =
+        made("id,node_id,f0\n10,10,1\n20,20,2\n30,30,3\n40,40,4\n", "--feature-columns f0");
     assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]]);
 }
 
@@ -206,7 +248,10 @@ fn classes_that_a_recipe_lacks_count_as_unlabelled() {
                     the table";
     asks(new, &recipe, expected);
     let (_out, dataset, notes) = made(new, &format!("{recipe} --unseen other"));
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![1, -1, -1, -1], names(&["a", "b"])));
+    assert_eq!(
+        (labels(&dataset), dataset.manifest().class_names.clone()),
+        (vec![1, -1, -1, -1], names(&["a", "b"]))
+    );
     let note = "column `y`: 2 rows are of classes that the recipe does not have, as `c`: they count as unlabelled";
     assert!(notes.contains(note), "{notes}");
 }

@@ -33,32 +33,84 @@ fn csv_tables() {
     let table: &[(&str, &str, &[&str])] = &[
         ("raw/num-node-list", "six\n", &["line 1", "expected a number from 0", "`six`"]),
         ("raw/num-node-list", "-6\n", &["line 1", "`-6`"]),
-        ("raw/num-node-list", "99999999999\n", &["[99999999999]: expected the count of one graph, up to 4294967295"]),
+        (
+            "raw/num-node-list",
+            "99999999999\n",
+            &["[99999999999]: expected the count of one graph, up to 4294967295"],
+        ),
         ("raw/num-node-list", "6\n7\n", &["more than 1 lines of numbers"]),
         ("raw/num-node-list", "", &["found []: expected the count of one graph"]),
-        ("raw/num-node-list", "7\n", &["node-label.csv.gz", "6 labels for the 7 vertices", "download it again"]),
+        (
+            "raw/num-node-list",
+            "7\n",
+            &["node-label.csv.gz", "6 labels for the 7 vertices", "download it again"],
+        ),
         ("raw/num-node-list", "5\n", &["an edge names vertex 5: expected ids below 5"]),
-        ("raw/node-label", "0\n1\n\n2\n1\n0\n0\n", &["node-label.csv.gz, line 7", "more labels than the 6 vertices"]),
-        ("raw/num-edge-list", "11\n", &["edge.csv.gz: the header promises 11 edges, 10 follow", "download it again"]),
+        (
+            "raw/node-label",
+            "0\n1\n\n2\n1\n0\n0\n",
+            &["node-label.csv.gz, line 7", "more labels than the 6 vertices"],
+        ),
+        (
+            "raw/num-edge-list",
+            "11\n",
+            &["edge.csv.gz: the header promises 11 edges, 10 follow", "download it again"],
+        ),
         ("raw/edge", "0,1\n0,6\n", &["an edge names vertex 6: expected ids below 6"]),
         ("raw/edge", "0,1\n0,-1\n", &["line 2", "expected a vertex id", "found `-1`"]),
         ("raw/edge", "0,1\n\n7\n", &["line 3", "expected two vertex ids"]),
         ("raw/edge", "0,99999999999999999999\n", &["line 1", "expected a vertex id"]),
-        ("raw/node-feat", "1,2,3\n1,2\n", &["line 2", "expected 3 features as in the first row, found 2"]),
-        ("raw/node-feat", "1,2\n1,2,3\n", &["line 2", "expected 2 features as in the first row, found 3"]),
+        (
+            "raw/node-feat",
+            "1,2,3\n1,2\n",
+            &["line 2", "expected 3 features as in the first row, found 2"],
+        ),
+        (
+            "raw/node-feat",
+            "1,2\n1,2,3\n",
+            &["line 2", "expected 2 features as in the first row, found 3"],
+        ),
         ("raw/node-feat", "1,2\n1,x\n", &["line 2", "expected a number, found `x`"]),
         ("raw/node-feat", "1,2\n1,nan\n", &["line 2", "expected a finite"]),
         ("raw/node-feat", "1,2\n1,1e99\n", &["line 2", "expected a finite"]),
         ("raw/node-feat", "1\n2\n3\n", &["3 feature rows for the 6 vertices", "download it again"]),
-        ("raw/node-feat", "1\n2\n3\n4\n5\n6\n\n7\n", &["line 8", "more feature rows than the 6 vertices"]),
+        (
+            "raw/node-feat",
+            "1\n2\n3\n4\n5\n6\n\n7\n",
+            &["line 8", "more feature rows than the 6 vertices"],
+        ),
         ("raw/node-feat", "", &["line 1", "expected a row of features"]),
-        ("raw/node-label", "0\n1\ncat\n1\n1\n1\n", &["line 3", "label `cat`: expected a class number"]),
-        ("raw/node-label", "0\n1\n0.5\n1\n1\n1\n", &["line 3", "label 0.5: expected a class number from 0"]),
-        ("raw/node-label", "0\n1\n-7\n1\n1\n1\n", &["line 3", "label -7: expected a class number from 0"]),
-        ("raw/node-label", "0\n1\n2000000000\n1\n1\n1\n", &["line 3", "label 2000000000", "below 1000000"]),
+        (
+            "raw/node-label",
+            "0\n1\ncat\n1\n1\n1\n",
+            &["line 3", "label `cat`: expected a class number"],
+        ),
+        (
+            "raw/node-label",
+            "0\n1\n0.5\n1\n1\n1\n",
+            &["line 3", "label 0.5: expected a class number from 0"],
+        ),
+        (
+            "raw/node-label",
+            "0\n1\n-7\n1\n1\n1\n",
+            &["line 3", "label -7: expected a class number from 0"],
+        ),
+        (
+            "raw/node-label",
+            "0\n1\n2000000000\n1\n1\n1\n",
+            &["line 3", "label 2000000000", "below 1000000"],
+        ),
         ("raw/node-label", "0,1\n1,1\n", &["node-label.csv.gz: 2 labels for the 6 vertices"]),
-        ("raw/node-label", "0,1\n1,2\n", &["line 2", "label 2: expected 0 or 1 for each of the 2 classes"]),
-        ("raw/node-label", "0\n1,1\n", &["line 2", "expected 1 labels as in the first row, found 2"]),
+        (
+            "raw/node-label",
+            "0,1\n1,2\n",
+            &["line 2", "label 2: expected 0 or 1 for each of the 2 classes"],
+        ),
+        (
+            "raw/node-label",
+            "0\n1,1\n",
+            &["line 2", "expected 1 labels as in the first row, found 2"],
+        ),
         ("split/only/train", "0\n6\n", &["the train split names 6, which is not a vertex"]),
         ("split/only/train", "0\nx\n", &["line 2", "found `x`"]),
         ("split/only/train", "0\n3\n0\n", &["the train split lists vertex 0 twice"]),
@@ -78,8 +130,14 @@ fn csv_tables() {
 
 #[test]
 fn truncated_and_missing_tables() {
-    let everything =
-        ["raw/num-node-list", "raw/num-edge-list", "raw/edge", "raw/node-feat", "raw/node-label", "split/only/test"];
+    let everything = [
+        "raw/num-node-list",
+        "raw/num-edge-list",
+        "raw/edge",
+        "raw/node-feat",
+        "raw/node-label",
+        "split/only/test",
+    ];
     for name in everything {
         let folder = copy("ogb-csv");
         let path = folder.path().join(format!("{name}.csv.gz"));
@@ -87,7 +145,8 @@ fn truncated_and_missing_tables() {
         for length in [0, 7, whole.len() / 2, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
             let message = message(&ogb(folder.path()), &ConvertOptions::default());
-            let expected = format!("{}: truncated or damaged gzip stream: download it again", path.display());
+            let expected =
+                format!("{}: truncated or damaged gzip stream: download it again", path.display());
             assert!(message.starts_with(&expected), "{message}");
         }
         std::fs::remove_file(&path).unwrap();
@@ -95,7 +154,11 @@ fn truncated_and_missing_tables() {
         let result = convert_new(&ogb(folder.path()), &ConvertOptions::default());
         assert_eq!(result.is_ok(), optional, "{name}");
         if let Err(error) = result {
-            let named = if name == "raw/edge" { "expected raw/edge.csv.gz".into() } else { path.display().to_string() };
+            let named = if name == "raw/edge" {
+                "expected raw/edge.csv.gz".into()
+            } else {
+                path.display().to_string()
+            };
             assert!(error.to_string().contains(&named), "{error}");
         }
     }
@@ -106,9 +169,14 @@ fn splits_are_chosen_or_listed() {
     let folder = copy("ogb-csv");
     let with = |split: &str| options(&format!("--split-name {split}"));
     let source = ogb(folder.path());
-    assert!(message(&source, &with("time")).contains("--split-name time: expected one of the splits in"));
+    assert!(
+        message(&source, &with("time"))
+            .contains("--split-name time: expected one of the splits in")
+    );
     std::fs::create_dir(folder.path().join("split/another")).unwrap();
-    assert!(message(&source, &options("")).contains("pass --split-name: expected one of the splits in"));
+    assert!(
+        message(&source, &options("")).contains("pass --split-name: expected one of the splits in")
+    );
     assert!(message(&source, &with("another")).contains("another/train.csv.gz"));
     assert!(convert_new(&source, &with("only")).is_ok());
     let mut random = options("--random-split 0.5,0.2,0.3");
@@ -121,10 +189,14 @@ fn splits_are_chosen_or_listed() {
 #[test]
 fn features_too_large_for_their_type() {
     let folder = copy("ogb-csv");
-    std::fs::write(folder.path().join("raw/node-feat.csv.gz"), gz("1\n2\n70000\n3\n4\n5\n")).unwrap();
+    std::fs::write(folder.path().join("raw/node-feat.csv.gz"), gz("1\n2\n70000\n3\n4\n5\n"))
+        .unwrap();
     let with = |feature_dtype| ConvertOptions { feature_dtype, ..Default::default() };
     let message = message(&ogb(folder.path()), &with(FeatureDtype::F16));
-    assert!(message.contains("node-feat.csv.gz, line 3: feature 70000 is too large for f16"), "{message}");
+    assert!(
+        message.contains("node-feat.csv.gz, line 3: feature 70000 is too large for f16"),
+        "{message}"
+    );
     assert!(convert_new(&ogb(folder.path()), &with(FeatureDtype::Bf16)).is_ok());
 }
 
@@ -150,14 +222,21 @@ fn snap_lines() {
         std::fs::write(&compressed, gz(text)).unwrap();
         for path in [&plain, &compressed] {
             let message = message(&snap(path), &options);
-            wrong.expect(format!("{text:?}"), &message, &[&[path.to_str().unwrap()][..], parts].concat());
+            wrong.expect(
+                format!("{text:?}"),
+                &message,
+                &[&[path.to_str().unwrap()][..], parts].concat(),
+            );
         }
     }
     wrong.check();
     let gone = message(&snap(folder.path().join("gone.txt")), &ConvertOptions::default());
     assert!(gone.contains("gone.txt") && gone.contains("check the path"), "{gone}");
     let folder_given = message(&snap(data("ogb-csv")), &options);
-    assert!(folder_given.contains("ogb-csv") && folder_given.contains("expected a file"), "{folder_given}");
+    assert!(
+        folder_given.contains("ogb-csv") && folder_given.contains("expected a file"),
+        "{folder_given}"
+    );
     let foreign = folder.path().join(std::ffi::OsStr::from_bytes(b"edges-\xff.txt"));
     std::fs::write(&foreign, "0 1\n").unwrap();
     let foreign = message(&snap(foreign), &ConvertOptions::default());
@@ -171,7 +250,9 @@ fn one_rule_for_weights_of_every_format() {
     let folder = tempfile::tempdir().unwrap();
     type FileOfFormat = fn(&str) -> String;
     let formats: [(&str, FileOfFormat); 3] = [
-        ("x.mtx", |weight| format!("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 0.5\n2 3 {weight}\n")),
+        ("x.mtx", |weight| {
+            format!("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 0.5\n2 3 {weight}\n")
+        }),
         ("x.csv", |weight| format!("src,dst,weight\n0,1,0.5\n1,2,{weight}\n")),
         ("x.txt", |weight| format!("0 1 0.5\n1 2 {weight}\n")),
     ];
@@ -181,7 +262,10 @@ fn one_rule_for_weights_of_every_format() {
         for odd in ["inf", "-inf"] {
             std::fs::write(&path, text(odd)).unwrap();
             let message = message(&path, &options);
-            assert!(message.contains(&format!("has the weight {odd}: expected a finite number")), "{name}: {message}");
+            assert!(
+                message.contains(&format!("has the weight {odd}: expected a finite number")),
+                "{name}: {message}"
+            );
         }
         std::fs::write(&path, text("nan")).unwrap();
         let (_folder, dataset) = convert_new(&path, &options).unwrap();

@@ -25,9 +25,11 @@ fn a_comma_that_is_known_makes_points_stand_between_thousands() {
             "error: a.csv, line 3: column `w`: `1.5`: expected a comma",
         ),
     ]);
-    let (folder, path) = file("a.csv", "src;dst;a;b;c;d\n1;2;1.234;0,5;10%;7\n2;3;5.678;1,5;5%;8\n");
+    let (folder, path) =
+        file("a.csv", "src;dst;a;b;c;d\n1;2;1.234;0,5;10%;7\n2;3;5.678;1,5;5%;8\n");
     let notes = Notes::default();
-    let (dataset, _) = convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
+    let (dataset, _) =
+        convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
     for line in [
         "commas before fractions, points between thousands (else pass --decimal point): a, b",
         "percents, read as hundredths: c",
@@ -45,13 +47,16 @@ fn a_comma_far_below_is_asked_about() {
     let found = message(&path, &options(""));
     let expected = "a.csv, line 1502: column `a`: `1,234.5`: expected a number, as in the first rows; pass --decimal point or --decimal comma";
     assert!(found.contains(expected), "{found}");
-    let (_out, dataset) = convert_new(&path, &options("--decimal point --keep-duplicates")).unwrap();
+    let (_out, dataset) =
+        convert_new(&path, &options("--decimal point --keep-duplicates")).unwrap();
     assert_eq!(dataset.edge_column("a").unwrap().as_slice::<f64>().unwrap()[1500], 1234.5);
 }
 
 #[test]
 fn files_of_several_names_are_named_where_they_become_one_table() {
-    for (names, noted) in [(["blocks.csv", "follows.csv"], true), (["part-0.csv", "part-1.csv"], false)] {
+    for (names, noted) in
+        [(["blocks.csv", "follows.csv"], true), (["part-0.csv", "part-1.csv"], false)]
+    {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edges");
         fs::create_dir(&path).unwrap();
@@ -93,15 +98,26 @@ fn ids_with_leading_zeros_are_asked_about() {
         ("a.csv", "1,2\n3,007\n", "--id-type number", "1>2, 3>7"),
         ("a.txt", "1 2\n3 007\n", "", "1>2, 3>7"),
         ("a.txt", "1 2\n3 007\n", "--id-type text", "1>2, 3>007"),
-        ("a.csv", "src,dst\n1,x\n2,3\n", "", "error: one holds integers, the other strings: pass --id-type text"),
+        (
+            "a.csv",
+            "src,dst\n1,x\n2,3\n",
+            "",
+            "error: one holds integers, the other strings: pass --id-type text",
+        ),
         ("a.csv", "src,dst\n1,x\n2,3\n", "--id-type text", "1>x, 2>3"),
-        ("a.csv", "src,dst\n1,2\n2.5,3\n4,5\n", "", "error: --target-column; `src` has `2.5` in line 3"),
+        (
+            "a.csv",
+            "src,dst\n1,2\n2.5,3\n4,5\n",
+            "",
+            "error: --target-column; `src` has `2.5` in line 3",
+        ),
         ("a.graph", "2 1\n2\n1\n", "--id-type text", "error: --id-type has no effect"),
     ]);
     let (_folder, path) = file("a.csv", format!("src,dst\n{}x,2\n", "1,2\n".repeat(1500)));
     let found = message(&path, &options(""));
     assert!(
-        found.contains("line 1502: column `src`: `x`") && found.ends_with("or pass --id-type text if ids are strings"),
+        found.contains("line 1502: column `src`: `x`")
+            && found.ends_with("or pass --id-type text if ids are strings"),
         "{found}"
     );
     assert_eq!(convert_new(&path, &options("--id-type text")).unwrap().1.num_vertices(), 3);
@@ -127,9 +143,12 @@ fn the_type_of_ids_is_that_of_both_tables() {
 fn ids_of_typed_columns_become_what_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (edges, nodes) = (folder.path().join("edges.parquet"), folder.path().join("nodes.csv"));
-    let write = |source: ArrayRef, target: ArrayRef| write_parquet(&edges, vec![("src", source), ("dst", target)]);
+    let write = |source: ArrayRef, target: ArrayRef| {
+        write_parquet(&edges, vec![("src", source), ("dst", target)])
+    };
     fs::write(&nodes, "id,class\n7,0\n8,1\n9,0\n").unwrap();
-    let with = |words: &str| options(&format!("--nodes {} --label-column class {words}", nodes.display()));
+    let with =
+        |words: &str| options(&format!("--nodes {} --label-column class {words}", nodes.display()));
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["9", "8"]));
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![8, 7]));
     write(texts.clone(), texts.clone());
@@ -153,6 +172,7 @@ fn ids_of_typed_columns_become_what_is_asked_for() {
     let words: ArrayRef = Arc::new(StringArray::from(vec!["x", "8"]));
     write(words, texts);
     let found = message(&edges, &options("--id-type number"));
-    let told = "row 0, column `src`: is `x`: expected a whole number below 2^64, for --id-type number";
+    let told =
+        "row 0, column `src`: is `x`: expected a whole number below 2^64, for --id-type number";
     assert!(found.contains(told), "{found}");
 }

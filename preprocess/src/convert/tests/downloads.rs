@@ -1,4 +1,5 @@
-//! Folders as they are downloaded: the graph in them is found, or asked for. Other programs' files are refused.
+//! Folders as they are downloaded: the graph in them is found, or asked for. Other programs' files
+//! are refused.
 
 use std::fs;
 
@@ -26,11 +27,14 @@ fn converted(folder: &Path, input: &str) -> String {
             let edges = (0..dataset.num_vertices() as u32)
                 .flat_map(|v| topology.in_neighbours(v).iter().map(move |u| format!("{u}>{v}")));
             let edges = edges.collect::<Vec<_>>().join(" ");
-            let decision = dataset.manifest().provenance.decisions.first().cloned().unwrap_or_default();
+            let decision =
+                dataset.manifest().provenance.decisions.first().cloned().unwrap_or_default();
             fs::remove_dir_all(&out).unwrap();
             format!("{edges}; {}", decision.replace(&format!("{}/", folder.display()), ""))
         }
-        Err(error) => format!("error: {}", error.to_string().replace(&format!("{}/", folder.display()), "")),
+        Err(error) => {
+            format!("error: {}", error.to_string().replace(&format!("{}/", folder.display()), ""))
+        }
     }
 }
 
@@ -51,10 +55,14 @@ fn the_graph_is_found_in_folders() {
         ("wiki/README.wiki", "1 2\n"),
         ("wiki/ent.wiki.person", "1 2\n3 4\n"),
     ];
-    let one: Files<'_> =
-        &[("edges.csv", "src,dst\n1,2\n"), ("LICENSE.txt", "1 2\n"), ("notes.txt", "Some text\nof it here\n")];
+    let one: Files<'_> = &[
+        ("edges.csv", "src,dst\n1,2\n"),
+        ("LICENSE.txt", "1 2\n"),
+        ("notes.txt", "Some text\nof it here\n"),
+    ];
     let parts: Files<'_> = &[("part-0.csv", "src,dst\n1,2\n"), ("part-1.csv", "src,dst\n2,1\n")];
-    let mac: Files<'_> = &[("__MACOSX/._a.txt", "1 2\n"), ("a.txt", "0 1\n"), (".DS_Store", "0 1\n")];
+    let mac: Files<'_> =
+        &[("__MACOSX/._a.txt", "1 2\n"), ("a.txt", "0 1\n"), (".DS_Store", "0 1\n")];
     for (files, expected) in [
         (suitesparse, "0>1; x/net/net.mtx: found Matrix Market coordinate file (mtx)"),
         (konect, "0>1; x/wiki/out.wiki: found edge list as of SNAP (snap)"),
@@ -72,12 +80,24 @@ fn the_graph_is_found_in_folders() {
 fn several_that_could_be_it_are_a_question() {
     for (files, expected) in [
         (
-            &[("x/a.txt", "1 2\n"), ("x/b.txt", "2 3\n3 4\n"), ("x/c/edges.txt", "0 1\n"), ("README", "x")][..],
-            "error: x/x: 3 files could be the graph, a.txt, b.txt, c/edges.txt: name one of them as the input",
+            &[
+                ("x/a.txt", "1 2\n"),
+                ("x/b.txt", "2 3\n3 4\n"),
+                ("x/c/edges.txt", "0 1\n"),
+                ("README", "x"),
+            ][..],
+            "error: x/x: 3 files could be the graph, a.txt, b.txt, c/edges.txt: name one of them \
+             as the input",
         ),
-        (&[("a.txt", "x\ny z\n"), ("b.txt", "x\ny z\n")], "error: x: a folder without files of a known format"),
+        (
+            &[("a.txt", "x\ny z\n"), ("b.txt", "x\ny z\n")],
+            "error: x: a folder without files of a known format",
+        ),
         (&[("d/a.txt", "1 2\n3 x\n")], "error: x/d/a.txt, line 2: expected a vertex id"),
-        (&[("metadata.yaml", "graph:\n"), ("edges/edges.csv", "0,1\n")], "error: x: not a format that gsplit reads"),
+        (
+            &[("metadata.yaml", "graph:\n"), ("edges/edges.csv", "0,1\n")],
+            "error: x: not a format that gsplit reads",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         unpack(&folder.path().join("x"), files);
@@ -91,7 +111,8 @@ fn files_of_other_programs_are_refused_in_one_line() {
     let mut tar = [vec![0; 512], vec![b'x'; 512]].concat();
     tar[..5].copy_from_slice(b"a.txt");
     tar[257..262].copy_from_slice(b"ustar");
-    let (gz, zst) = (gz(std::str::from_utf8(&tar).unwrap()), zstd::encode_all(&tar[..], 1).unwrap());
+    let (gz, zst) =
+        (gz(std::str::from_utf8(&tar).unwrap()), zstd::encode_all(&tar[..], 1).unwrap());
     let matlab = [format!("{:124}", "MATLAB 5.0 MAT-file").as_bytes(), &[0, 1], b"IM"].concat();
     for (name, content) in [
         ("a.tar", &tar[..]),
@@ -119,11 +140,14 @@ fn files_of_other_programs_are_refused_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(name), content).unwrap();
         let found = converted(folder.path(), name);
-        let expected = format!("error: {name}: not a format that gsplit reads: see docs/formats.md, ");
+        let expected =
+            format!("error: {name}: not a format that gsplit reads: see docs/formats.md, ");
         assert!(found.starts_with(&expected) && found.lines().count() == 1, "{found}");
     }
     // Their names decide nothing.
-    for (name, content) in [("a.net", "1 2\n2 3\n"), ("a.json", "1 2\n"), ("a.nt", "<a> <b> <c> .\n<d> <b> <c> .\n")] {
+    for (name, content) in
+        [("a.net", "1 2\n2 3\n"), ("a.json", "1 2\n"), ("a.nt", "<a> <b> <c> .\n<d> <b> <c> .\n")]
+    {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(name), content).unwrap();
         detect(&folder.path().join(name), TextOptions::default()).unwrap();

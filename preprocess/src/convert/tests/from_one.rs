@@ -6,8 +6,10 @@ use super::bad_input::message;
 use super::*;
 
 /// The edges 1 -> 2 and 3 -> 1, or both directions of these, in each format.
-const GRAPHS: [(&str, &str); 2] =
-    [("g.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n3 1\n"), ("g.graph", "3 2\n2 3\n1\n1\n")];
+const GRAPHS: [(&str, &str); 2] = [
+    ("g.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n3 1\n"),
+    ("g.graph", "3 2\n2 3\n1\n1\n"),
+];
 
 fn beside(nodes: &str, (name, graph): (&str, &str)) -> (TempDir, PathBuf, ConvertOptions) {
     let folder = tempfile::tempdir().unwrap();
@@ -31,9 +33,16 @@ fn tables_name_vertices_as_the_graph_file_does() {
         assert_eq!(splits, [vec![0], vec![1], vec![2]], "{}", graph.0);
         assert_eq!(dataset.original_ids().unwrap().unwrap().to_vec(), [1, 2, 3]);
         let (_alone, plain) = convert_new(&path, &ConvertOptions::default()).unwrap();
-        assert_eq!(plain.topology().indices(), dataset.topology().indices(), "the graph is the same");
+        assert_eq!(
+            plain.topology().indices(),
+            dataset.topology().indices(),
+            "the graph is the same"
+        );
         assert_eq!(plain.manifest().first_id, 1);
-        assert!(!plain.path().join("nodes/original_id.npy").exists(), "ids that count are not listed");
+        assert!(
+            !plain.path().join("nodes/original_id.npy").exists(),
+            "ids that count are not listed"
+        );
     }
 }
 
@@ -41,9 +50,18 @@ fn tables_name_vertices_as_the_graph_file_does() {
 fn ids_that_the_graph_file_does_not_have_are_named_with_their_line() {
     for graph in GRAPHS {
         for (nodes, part) in [
-            ("vertex,class\n1,0\n0,1\n2,0\n", "line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3"),
-            ("vertex,class\n1,0\n2,1\n3,0\n4,0\n", "nodes.csv: line 5: id 4: ids of the graph file count from 1"),
-            ("vertex,class\n1,0\n3,0\n", "nodes.csv: 1 of 3 vertices have edges and no row, for example 2"),
+            (
+                "vertex,class\n1,0\n0,1\n2,0\n",
+                "line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3",
+            ),
+            (
+                "vertex,class\n1,0\n2,1\n3,0\n4,0\n",
+                "nodes.csv: line 5: id 4: ids of the graph file count from 1",
+            ),
+            (
+                "vertex,class\n1,0\n3,0\n",
+                "nodes.csv: 1 of 3 vertices have edges and no row, for example 2",
+            ),
         ] {
             let (_input, path, options) = beside(nodes, graph);
             let message = message(&path, &options);

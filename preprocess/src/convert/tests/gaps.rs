@@ -30,7 +30,12 @@ fn rows_that_do_not_count_take_no_part_in_scales() {
         let clean = folder(EDGES, kept);
         let (expected, _) = converted(&clean, words);
         let (found, notes) = converted(&input, &format!("{words} --on-duplicate {keep}"));
-        assert!(notes.contains("--on-duplicate: 2 of 6 rows are left out: their vertices have another one"), "{notes}");
+        assert!(
+            notes.contains(
+                "--on-duplicate: 2 of 6 rows are left out: their vertices have another one"
+            ),
+            "{notes}"
+        );
         assert_eq!(found.manifest().recipe, expected.manifest().recipe);
         assert_eq!(rows(&found), rows(&expected));
         let encoding = found.manifest().recipe.as_ref().unwrap().features[0].encoding.clone();
@@ -39,12 +44,20 @@ fn rows_that_do_not_count_take_no_part_in_scales() {
     }
     let input = folder(EDGES, "id,f0\n10,1\n20,2\n");
     let (_, notes) = converted(&input, "--missing-rows fill --fill 0");
-    assert!(notes.contains("--missing-rows: 2 vertices without a row get one of missing values"), "{notes}");
+    assert!(
+        notes.contains("--missing-rows: 2 vertices without a row get one of missing values"),
+        "{notes}"
+    );
 }
 
 #[test]
 fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
-    let classes = [Some(vec![Some(1), Some(0)]), None, Some(vec![Some(1), Some(1)]), Some(vec![Some(0), Some(1)])];
+    let classes = [
+        Some(vec![Some(1), Some(0)]),
+        None,
+        Some(vec![Some(1), Some(1)]),
+        Some(vec![Some(0), Some(1)]),
+    ];
     let input = folder(EDGES, "");
     let path = input.path().join("nodes.parquet");
     let columns = vec![
@@ -70,7 +83,9 @@ fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
 #[test]
 fn arrays_with_gaps_name_the_option() {
     let folder = tempfile::tempdir().unwrap();
-    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+    let bytes = |numbers: &[f32]| {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>()
+    };
     let write = |name: &str, shape: &str, numbers: &[f32]| {
         fs::write(folder.path().join(name), npy("<f4", false, shape, &bytes(numbers))).unwrap();
     };
@@ -92,7 +107,11 @@ fn arrays_with_gaps_name_the_option() {
         ("--fill 5 --scale minmax", [[0.0, 0.5], [0.5, 0.0], [1.0, 1.0]]),
     ] {
         let words = format!("--label-kind number {words}");
-        assert_eq!(rows(&convert_new(folder.path(), &options(&words)).unwrap().1), expected, "{words}");
+        assert_eq!(
+            rows(&convert_new(folder.path(), &options(&words)).unwrap().1),
+            expected,
+            "{words}"
+        );
     }
 }
 
@@ -101,7 +120,17 @@ fn numbers_of_the_edges_of_ogb_are_named() {
     let folder = copy("ogb-csv");
     fs::write(folder.path().join("raw/edge-feat.csv"), "1\n").unwrap();
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
-    convert(folder.path(), &out.path().join("ds"), &options("--random-split 0.5,0.2,0.2"), false, &notes).unwrap();
+    convert(
+        folder.path(),
+        &out.path().join("ds"),
+        &options("--random-split 0.5,0.2,0.2"),
+        false,
+        &notes,
+    )
+    .unwrap();
     let lines = notes.lines().join("\n");
-    assert!(lines.contains("edge-feat.csv: left out: OGB's numbers of edges are not read"), "{lines}");
+    assert!(
+        lines.contains("edge-feat.csv: left out: OGB's numbers of edges are not read"),
+        "{lines}"
+    );
 }

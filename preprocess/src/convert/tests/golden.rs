@@ -15,7 +15,8 @@ fn neighbours(dataset: &Dataset) -> Vec<&[u32]> {
 }
 
 fn assert_sound(dataset: &Dataset) {
-    let problems: Vec<_> = verify(dataset.path()).unwrap().into_iter().filter_map(|finding| finding.problem).collect();
+    let problems: Vec<_> =
+        verify(dataset.path()).unwrap().into_iter().filter_map(|finding| finding.problem).collect();
     assert!(problems.is_empty(), "{problems:?}");
 }
 
@@ -35,11 +36,19 @@ struct Holds {
     ids: Option<[u64; 6]>,
 }
 
-const EDGES_ALONE: Holds =
-    Holds { features: None, labels: false, splits: false, split: None, columns: &[], edge_columns: &[], ids: None };
+const EDGES_ALONE: Holds = Holds {
+    features: None,
+    labels: false,
+    splits: false,
+    split: None,
+    columns: &[],
+    edge_columns: &[],
+    ids: None,
+};
 const ALL: Holds = Holds { features: Some(3), labels: true, splits: true, ..EDGES_ALONE };
 const WEIGHTED: Holds = Holds { edge_columns: &["weight"], ..EDGES_ALONE };
-const TABLE: Holds = Holds { edge_columns: &["weight", "time", "flag", "pair", "day"], ..EDGES_ALONE };
+const TABLE: Holds =
+    Holds { edge_columns: &["weight", "time", "flag", "pair", "day"], ..EDGES_ALONE };
 
 /// Every input of the graph with its directions, its detected format, and its contents.
 const INPUTS: &[(&str, &str, Holds)] = &[
@@ -68,7 +77,11 @@ const INPUTS: &[(&str, &str, Holds)] = &[
     ("tables/plain.parquet", "parquet", TABLE),
     ("tables/snappy.parquet", "parquet", TABLE),
     ("tables/spark.parquet", "parquet", TABLE),
-    ("tables/duckdb.parquet", "parquet", Holds { edge_columns: &["weight", "time", "pair"], ..EDGES_ALONE }),
+    (
+        "tables/duckdb.parquet",
+        "parquet",
+        Holds { edge_columns: &["weight", "time", "pair"], ..EDGES_ALONE },
+    ),
     ("tables/file.arrow", "arrow", TABLE),
     ("tables/lz4.feather", "arrow", TABLE),
     ("tables/edges.csv", "csv", Holds { edge_columns: &["weight", "time", "day"], ..EDGES_ALONE }),
@@ -78,23 +91,35 @@ const INPUTS: &[(&str, &str, Holds)] = &[
 #[test]
 fn every_format_gives_the_same_dataset() {
     for (name, format, holds) in INPUTS {
-        let options = options(&holds.split.map(|split| format!("--split-name {split}")).unwrap_or_default());
+        let options =
+            options(&holds.split.map(|split| format!("--split-name {split}")).unwrap_or_default());
         let (_folder, dataset) = convert_new(&data(name), &options).unwrap();
         assert_sound(&dataset);
         assert_eq!(neighbours(&dataset), IN_NEIGHBOURS, "{name}");
         let provenance = &dataset.manifest().provenance;
-        assert_eq!((&provenance.options["found"], dataset.name()), (&(*format).into(), "ds"), "{name}");
-        let facts = ["edges_read", "duplicates_merged", "self_loops_dropped"].map(|key| provenance.facts[key]);
+        assert_eq!(
+            (&provenance.options["found"], dataset.name()),
+            (&(*format).into(), "ds"),
+            "{name}"
+        );
+        let facts = ["edges_read", "duplicates_merged", "self_loops_dropped"]
+            .map(|key| provenance.facts[key]);
         assert_eq!(facts, [10, 1, 0], "{name}");
         assert!(!provenance.sources.is_empty(), "{name}");
         check_columns(name, &dataset, holds);
         assert_eq!(dataset.labels().is_ok(), holds.labels, "{name}");
         if holds.labels {
             assert_eq!(dataset.labels().unwrap()[..], [0, 1, -1, 2, 1, 0], "{name}");
-            assert_eq!((dataset.manifest().num_classes, provenance.facts["unlabelled"]), (Some(3), 1), "{name}");
+            assert_eq!(
+                (dataset.manifest().num_classes, provenance.facts["unlabelled"]),
+                (Some(3), 1),
+                "{name}"
+            );
         }
-        let splits = Split::ALL.map(|split| dataset.split(split).ok().map(|vertices| vertices.to_vec()));
-        let expected = [vec![0, 3], vec![1], vec![4, 5]].map(|vertices| holds.splits.then_some(vertices));
+        let splits =
+            Split::ALL.map(|split| dataset.split(split).ok().map(|vertices| vertices.to_vec()));
+        let expected =
+            [vec![0, 3], vec![1], vec![4, 5]].map(|vertices| holds.splits.then_some(vertices));
         assert_eq!(splits, expected, "{name}");
         let ids = dataset.original_ids().unwrap().map(|ids| ids.to_vec());
         assert_eq!(ids, holds.ids.map(Vec::from), "{name}");
@@ -116,13 +141,22 @@ fn check_columns(name: &str, dataset: &Dataset, holds: &Holds) {
     }
     let sorted = |names: &[&str]| BTreeSet::from_iter(names.iter().map(|name| name.to_string()));
     let manifest = dataset.manifest();
-    assert_eq!(manifest.columns.keys().cloned().collect::<BTreeSet<_>>(), sorted(holds.columns), "{name}");
-    assert_eq!(manifest.edge_columns.keys().cloned().collect::<BTreeSet<_>>(), sorted(holds.edge_columns), "{name}");
+    assert_eq!(
+        manifest.columns.keys().cloned().collect::<BTreeSet<_>>(),
+        sorted(holds.columns),
+        "{name}"
+    );
+    assert_eq!(
+        manifest.edge_columns.keys().cloned().collect::<BTreeSet<_>>(),
+        sorted(holds.edge_columns),
+        "{name}"
+    );
 }
 
 #[test]
 fn ogb_names_its_files_below_the_folder() {
-    let (_folder, dataset) = convert_new(&ogb(data("ogb-csv")), &ConvertOptions::default()).unwrap();
+    let (_folder, dataset) =
+        convert_new(&ogb(data("ogb-csv")), &ConvertOptions::default()).unwrap();
     let sources = &dataset.manifest().provenance.sources;
     assert!(sources.iter().any(|file| file.path.starts_with("raw/")), "{sources:?}");
     assert!(sources.iter().any(|file| file.path == "split/only/train.csv.gz"), "{sources:?}");
@@ -133,7 +167,8 @@ fn strings_become_vertices_in_their_order() {
     // five, four, one, three, two, zero
     let expected: [&[u32]; 6] = [&[1], &[0, 3], &[5], &[3, 4], &[2, 5], &[4]];
     for name in ["names.parquet", "large.parquet", "names.arrows"] {
-        let (_folder, dataset) = convert_new(&data(&format!("tables/{name}")), &ConvertOptions::default()).unwrap();
+        let (_folder, dataset) =
+            convert_new(&data(&format!("tables/{name}")), &ConvertOptions::default()).unwrap();
         assert_sound(&dataset);
         assert_eq!(neighbours(&dataset), expected, "{name}");
         let names = dataset.original_names().unwrap().unwrap();
@@ -151,7 +186,8 @@ fn formats_without_directions_give_both() {
         assert_eq!(neighbours(&dataset), expected, "{name}");
         assert_eq!(dataset.manifest().provenance.options["found"], format);
     }
-    let (_folder, dataset) = convert_new(&data("mtx/symmetric.mtx"), &ConvertOptions::default()).unwrap();
+    let (_folder, dataset) =
+        convert_new(&data("mtx/symmetric.mtx"), &ConvertOptions::default()).unwrap();
     assert_sound(&dataset);
     let expected: [&[u32]; 6] = [&[1, 2], &[0], &[0, 2], &[], &[5], &[4]];
     assert_eq!(neighbours(&dataset), expected);
@@ -159,7 +195,8 @@ fn formats_without_directions_give_both() {
 
 #[test]
 fn several_labels_a_vertex_are_kept() {
-    let (_folder, dataset) = convert_new(&data("graphsaint-multi"), &ConvertOptions::default()).unwrap();
+    let (_folder, dataset) =
+        convert_new(&data("graphsaint-multi"), &ConvertOptions::default()).unwrap();
     assert_sound(&dataset);
     assert_eq!(neighbours(&dataset), IN_NEIGHBOURS);
     let labels = dataset.multi_labels().unwrap();
@@ -208,20 +245,27 @@ fn features_of_the_structure_do_not_tell_of_links_that_are_held_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ratings.csv");
     let lines = |kept: &dyn Fn(u32, u32) -> bool| {
-        let pairs = (0..40u32)
-            .flat_map(|user| (0..8u32).filter(move |item| (user * 7 + item * 5) % 3 > 0).map(move |i| (user, i)));
-        pairs.filter(|&(u, i)| kept(u, 40 + i)).map(|(u, i)| format!("{u},{i}\n")).collect::<String>()
+        let pairs = (0..40u32).flat_map(|user| {
+            (0..8u32).filter(move |item| (user * 7 + item * 5) % 3 > 0).map(move |i| (user, i))
+        });
+        pairs
+            .filter(|&(u, i)| kept(u, 40 + i))
+            .map(|(u, i)| format!("{u},{i}\n"))
+            .collect::<String>()
     };
     let rows = |held_out: &str, kept: &dyn Fn(u32, u32) -> bool| {
         fs::write(&path, "user_id,item_id\n".to_string() + &lines(kept)).unwrap();
         let options = options(&format!("--features fastrp:8 --bipartite {held_out}"));
-        let (dataset, _) = convert(&path, &folder.path().join("ds"), &options, true, &NoProgress).unwrap();
+        let (dataset, _) =
+            convert(&path, &folder.path().join("ds"), &options, true, &NoProgress).unwrap();
         let features = dataset.features().unwrap();
         let rows: Vec<f32> = (0..48).flat_map(|v| features.row::<f32>(v).to_vec()).collect();
         (rows, dataset.manifest().features.clone().unwrap().generated.unwrap())
     };
     let all = |_, _| true;
-    for (text, share, seed) in [("", 0.15, 0), ("--held-out-links 0.15", 0.15, 0), ("--held-out-links 0.3,7", 0.3, 7)] {
+    for (text, share, seed) in
+        [("", 0.15, 0), ("--held-out-links 0.15", 0.15, 0), ("--held-out-links 0.3,7", 0.3, 7)]
+    {
         let held_out = gsplit_kernels::schedule::HeldOutLinks { share, seed };
         let (found, generated) = rows(text, &all);
         assert_eq!(generated, format!("fastrp:8 without links {held_out}"));

@@ -48,7 +48,8 @@ fn gz(text: &str) -> Vec<u8> {
 /// Converts into a new folder.
 fn convert_new(source: &Path, options: &ConvertOptions) -> Result<(TempDir, Dataset)> {
     let folder = tempfile::tempdir().unwrap();
-    let (dataset, outcome) = convert(source, &folder.path().join("ds"), options, false, &NoProgress)?;
+    let (dataset, outcome) =
+        convert(source, &folder.path().join("ds"), options, false, &NoProgress)?;
     assert_eq!(outcome, Outcome::Converted);
     Ok((folder, dataset))
 }
@@ -76,7 +77,8 @@ fn folder(edges: &str, nodes: &str) -> TempDir {
     folder
 }
 
-/// Converts the tables in `folder` with the options in `words`. Returns the dataset or the one-line message, and the notes.
+/// Converts the tables in `folder` with the options in `words`. Returns the dataset or the one-line
+/// message, and the notes.
 fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
     let mut options = options(words);
     options.read.nodes = options.read.nodes.or(Some(folder.join("nodes.csv")));
@@ -95,9 +97,11 @@ fn refused(folder: &TempDir, words: &str, parts: &[&str]) {
     parts.iter().for_each(|part| assert!(problem.contains(part), "{words}: {part}: {problem}"));
 }
 
-/// The dataset of the tables by `words`, and the notes. Without a recipe features are as they are, and edges as they point.
+/// The dataset of the tables by `words`, and the notes. Without a recipe features are as they are,
+/// and edges as they point.
 fn converted(folder: &TempDir, words: &str) -> (Dataset, String) {
-    let scale = if words.contains("--scale") || words.contains("--recipe") { "" } else { "--scale none" };
+    let scale =
+        if words.contains("--scale") || words.contains("--recipe") { "" } else { "--scale none" };
     let directed = if words.contains("--recipe") { "" } else { "--directed" };
     let (dataset, notes) = made(folder.path(), &format!("{scale} {directed} {words}"));
     (dataset.unwrap_or_else(|problem| panic!("{words}: {problem}")), notes)
@@ -121,7 +125,8 @@ fn write_parquet(path: &Path, columns: Vec<(&str, ArrayRef)>) {
     let nullable = columns.into_iter().map(|(name, column)| (name, column, true));
     let batch = RecordBatch::try_from_iter_with_nullable(nullable).unwrap();
     let mut writer =
-        parquet::arrow::ArrowWriter::try_new(fs::File::create(path).unwrap(), batch.schema(), None).unwrap();
+        parquet::arrow::ArrowWriter::try_new(fs::File::create(path).unwrap(), batch.schema(), None)
+            .unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
 }

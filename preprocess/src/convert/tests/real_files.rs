@@ -26,12 +26,20 @@ fn counts_agree() {
         let Some(path) = real(name) else { continue };
         let (_folder, dataset) = convert_new(&source(path), &ConvertOptions::default()).unwrap();
         let topology = dataset.topology();
-        let found = (0..vertices as u32).filter(|&v| topology.in_neighbours(v).contains(&v)).count();
-        assert_eq!([topology.num_vertices(), topology.num_edges(), found], [vertices, edges, loops], "{name}");
+        let found =
+            (0..vertices as u32).filter(|&v| topology.in_neighbours(v).contains(&v)).count();
+        assert_eq!(
+            [topology.num_vertices(), topology.num_edges(), found],
+            [vertices, edges, loops],
+            "{name}"
+        );
         assert_eq!(dataset.original_ids().unwrap().is_some(), renumbered, "{name}");
         if name == "ogbn_arxiv" {
             let sizes = Split::ALL.map(|split| dataset.split(split).unwrap().len());
-            assert_eq!((sizes, dataset.manifest().num_classes), ([90_941, 29_799, 48_603], Some(40)));
+            assert_eq!(
+                (sizes, dataset.manifest().num_classes),
+                ([90_941, 29_799, 48_603], Some(40))
+            );
         }
     }
 }

@@ -13,8 +13,9 @@ fn the_same_conversion_is_reused_and_another_refused() {
     let source = ogb(raw.path());
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("ds");
-    let run =
-        |words: &str, force| convert(&source, &out, &options(words), force, &NoProgress).map(|(_, outcome)| outcome);
+    let run = |words: &str, force| {
+        convert(&source, &out, &options(words), force, &NoProgress).map(|(_, outcome)| outcome)
+    };
 
     assert_eq!(run("", false).unwrap(), Outcome::Converted);
     assert_eq!(run("", false).unwrap(), Outcome::Reused);
@@ -95,9 +96,14 @@ fn a_refusal_leaves_nothing_behind() {
     fs::write(at("edges.csv"), "a,b\n1,2\n").unwrap();
     fs::write(at("nodes.csv"), "id,label\n1,0\n").unwrap();
     let options = options(&format!("--nodes {}", at("nodes.csv").display()));
-    let message = convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap_err().to_string();
+    let message =
+        convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap_err().to_string();
     assert!(message.contains("1 of 2 vertices have edges and no row, for example 2"), "{message}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the graph was finished, and is of no use");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        2,
+        "the graph was finished, and is of no use"
+    );
 }
 
 /// Dies where the features begin.
@@ -121,8 +127,9 @@ fn a_resumed_conversion_is_of_the_same_content() {
     let options = options("--features random:2");
     let indices = folder.path().join(".ds.partial/dataset/topology/indices.npy");
     let die = || {
-        let dead =
-            std::panic::catch_unwind(|| convert(&source, &out, &options, false, &Dies(Notes::default())).is_ok());
+        let dead = std::panic::catch_unwind(|| {
+            convert(&source, &out, &options, false, &Dies(Notes::default())).is_ok()
+        });
         assert!(dead.is_err() && indices.exists());
         fs::metadata(&indices).unwrap().ino()
     };
@@ -146,7 +153,10 @@ fn a_resumed_conversion_is_of_the_same_content() {
     copy_over(&source, &other(EDGES));
     let (second, _, notes) = finish();
     assert_ne!(first, second);
-    assert!(notes.contains("an unfinished conversion cannot be resumed: edges.txt has other content"), "{notes}");
+    assert!(
+        notes.contains("an unfinished conversion cannot be resumed: edges.txt has other content"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -155,7 +165,8 @@ fn a_resumed_conversion_has_the_same_manifest() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("edges.csv"), "a,b\n1,2\n2,3\n3,1\n4,1\n").unwrap();
     fs::write(at("nodes.csv"), "id,label\n1,x\n2,y\n3,x\n4,\n").unwrap();
-    let words = format!("--features random:2 --random-split auto --nodes {}", at("nodes.csv").display());
+    let words =
+        format!("--features random:2 --random-split auto --nodes {}", at("nodes.csv").display());
     let options = options(&words);
     let run = || {
         convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap();
@@ -164,8 +175,12 @@ fn a_resumed_conversion_has_the_same_manifest() {
         manifest
     };
     let undisturbed = run();
-    assert!(undisturbed.contains("drawn at random") && undisturbed.contains("1 of 4 vertices are unlabelled"));
-    let dies = || convert(&at("edges.csv"), &at("ds"), &options, false, &Dies(Notes::default())).is_ok();
+    assert!(
+        undisturbed.contains("drawn at random")
+            && undisturbed.contains("1 of 4 vertices are unlabelled")
+    );
+    let dies =
+        || convert(&at("edges.csv"), &at("ds"), &options, false, &Dies(Notes::default())).is_ok();
     assert!(std::panic::catch_unwind(dies).is_err() && at(".ds.partial/journal.json").exists());
     assert_eq!(run(), undisturbed);
 }
@@ -186,8 +201,12 @@ fn an_input_that_changes_while_it_is_read_is_refused() {
         fn note(&self, _: &str) {}
     }
     let options = options("--features random:2");
-    let message = convert(&source, &out, &options, false, &Changes(&source)).unwrap_err().to_string();
-    assert!(message.contains("was changed while it was read: edges.txt has other content"), "{message}");
+    let message =
+        convert(&source, &out, &options, false, &Changes(&source)).unwrap_err().to_string();
+    assert!(
+        message.contains("was changed while it was read: edges.txt has other content"),
+        "{message}"
+    );
     assert!(!out.exists());
 }
 
@@ -200,8 +219,12 @@ fn only_datasets_are_replaced() {
     // Refused before the input is read, which would fail too.
     fs::write(raw.path().join("raw/node-feat.csv.gz"), "damaged").unwrap();
     for force in [false, true] {
-        let error = convert(&source, folder.path(), &ConvertOptions::default(), force, &NoProgress).unwrap_err();
-        assert!(error.to_string().starts_with(&format!("{}: ", folder.path().display())), "{error}");
+        let error = convert(&source, folder.path(), &ConvertOptions::default(), force, &NoProgress)
+            .unwrap_err();
+        assert!(
+            error.to_string().starts_with(&format!("{}: ", folder.path().display())),
+            "{error}"
+        );
     }
     assert!(folder.path().join("precious").exists());
 }
@@ -214,7 +237,8 @@ fn a_failed_conversion_leaves_nothing_and_a_failed_replacement_the_old() {
     let source = ogb(raw.path());
     let run = |force| convert(&source, &out, &ConvertOptions::default(), force, &NoProgress);
     let good = fs::read(raw.path().join("raw/node-feat.csv.gz")).unwrap();
-    let damage = || fs::write(raw.path().join("raw/node-feat.csv.gz"), &good[..good.len() - 4]).unwrap();
+    let damage =
+        || fs::write(raw.path().join("raw/node-feat.csv.gz"), &good[..good.len() - 4]).unwrap();
 
     damage();
     assert!(run(false).is_err());

@@ -1,4 +1,5 @@
-//! Tables whose structure is wrong: columns, headers, ids and files that are not where they are expected.
+//! Tables whose structure is wrong: columns, headers, ids and files that are not where they are
+//! expected.
 
 use std::sync::Arc;
 
@@ -20,10 +21,13 @@ fn cycle() -> String {
 /// A table of that cycle's vertices in which most columns begin at row [`LATE`].
 fn late_table(header: &str) -> String {
     let late = |v: usize| {
-        let (plan, label, split) = (["a", "b"][v % 2], ["x", "y", "z"][v % 3], ["train", "valid", "test"][v % 3]);
+        let (plan, label, split) =
+            (["a", "b"][v % 2], ["x", "y", "z"][v % 3], ["train", "valid", "test"][v % 3]);
         format!("{v}.5,2020-01-{:02},{plan},{label},{split}", 1 + v % 3)
     };
-    let row = |v: usize| format!("{v},{},{}\n", v % 7, if v < LATE { ",,,,".to_string() } else { late(v) });
+    let row = |v: usize| {
+        format!("{v},{},{}\n", v % 7, if v < LATE { ",,,,".to_string() } else { late(v) })
+    };
     (0..ROWS).fold(format!("{header}\n"), |text, v| text + &row(v))
 }
 
@@ -59,21 +63,36 @@ fn late_columns_of_edges_and_of_parts_are_columns() {
     let path = input.path().join("edges");
     fs::create_dir(&path).unwrap();
     let header = "src,dst,w,none";
-    let part = |rows: &str| fs::write(path.join("part-1.csv"), format!("{header}\n{rows}")).unwrap();
+    let part =
+        |rows: &str| fs::write(path.join("part-1.csv"), format!("{header}\n{rows}")).unwrap();
     let late = "1,2,,\n".repeat(3000) + "2,3,7.5,\n";
     fs::write(path.join("part-0.csv"), format!("{header}\n1,2,,\n")).unwrap();
     part(&late);
     let notes = Notes::default();
-    let (dataset, _) = convert(&path, &input.path().join("ds"), &options(""), false, &notes).unwrap();
+    let (dataset, _) =
+        convert(&path, &input.path().join("ds"), &options(""), false, &notes).unwrap();
     let found = dataset.edge_column("w").unwrap().as_slice::<f64>().unwrap().to_vec();
     assert!(found[0].is_nan() && found[1] == 7.5, "{found:?}");
-    assert!(notes.lines().join("\n").contains("left out the columns none, which are empty in every row"));
+    assert!(
+        notes
+            .lines()
+            .join("\n")
+            .contains("left out the columns none, which are empty in every row")
+    );
     part(&format!("{late}2,4,1.0,\n2,5,soon,\n"));
     let found = message(&path, &options(""));
-    assert!(found.contains("part-1.csv, line 3004: column `w` holds numbers for the most part, and `soon`"), "{found}");
+    assert!(
+        found.contains(
+            "part-1.csv, line 3004: column `w` holds numbers for the most part, and `soon`"
+        ),
+        "{found}"
+    );
     part("");
     let found = message(&path, &options("--edge-columns w"));
-    assert!(found.contains("column `w` is empty in every row: expected numbers, for --edge-columns"), "{found}");
+    assert!(
+        found.contains("column `w` is empty in every row: expected numbers, for --edge-columns"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -81,13 +100,37 @@ fn broken_tables_are_named_with_their_cause() {
     let good = "id,f0,label\n10,1,a\n20,2,b\n30,3,a\n40,4,b\n";
     let many: String = (0..2000).map(|row| format!("{row},{}\n", row + 1)).collect();
     for (edges, nodes, expected) in [
-        (EDGES, "id,age,plan,age\n10,1,a,2\n", "nodes.csv, line 1: two columns are named `age`: columns 2 and 4"),
-        ("src,dst,w, w \n10,20,1,2\n", good, "edges.csv, line 1: two columns are named `w`: columns 3 and 4"),
+        (
+            EDGES,
+            "id,age,plan,age\n10,1,a,2\n",
+            "nodes.csv, line 1: two columns are named `age`: columns 2 and 4",
+        ),
+        (
+            "src,dst,w, w \n10,20,1,2\n",
+            good,
+            "edges.csv, line 1: two columns are named `w`: columns 3 and 4",
+        ),
         (EDGES, "id,f0,label\n", "nodes.csv: has columns and no rows"),
-        (EDGES, "id,label\n10,a\nID,Label\n20,b\n", "nodes.csv, line 3: repeats the header of line 1"),
-        (EDGES, "id,label\n10,a\n\u{feff}\"id\",\"label\"\n20,b\n", "nodes.csv, line 3: repeats the header of line 1"),
-        ("src,dst\n10,20\nsrc,dst\n20,30\n", good, "edges.csv, line 3: repeats the header of line 1"),
-        (&format!("src,dst\n{many}src,dst\n"), good, "edges.csv, line 2002: repeats the header of line 1"),
+        (
+            EDGES,
+            "id,label\n10,a\nID,Label\n20,b\n",
+            "nodes.csv, line 3: repeats the header of line 1",
+        ),
+        (
+            EDGES,
+            "id,label\n10,a\n\u{feff}\"id\",\"label\"\n20,b\n",
+            "nodes.csv, line 3: repeats the header of line 1",
+        ),
+        (
+            "src,dst\n10,20\nsrc,dst\n20,30\n",
+            good,
+            "edges.csv, line 3: repeats the header of line 1",
+        ),
+        (
+            &format!("src,dst\n{many}src,dst\n"),
+            good,
+            "edges.csv, line 2002: repeats the header of line 1",
+        ),
     ] {
         refused(&folder(edges, nodes), "", &[expected]);
     }
@@ -115,12 +158,17 @@ fn text_of_other_encodings_is_named() {
         (nodes.encode_utf16().flat_map(u16::to_be_bytes).collect(), "UTF-16BE"),
     ] {
         fs::write(input.path().join("nodes.csv"), bytes).unwrap();
-        let remedy = format!("expected UTF-8: `iconv -f {encoding} -t UTF-8 nodes.csv > utf8-nodes.csv`");
+        let remedy =
+            format!("expected UTF-8: `iconv -f {encoding} -t UTF-8 nodes.csv > utf8-nodes.csv`");
         refused(&input, "", &[&format!("nodes.csv: text in {encoding}: {remedy}")]);
     }
-    fs::write(input.path().join("edges.csv.gz"), gz(&String::from_utf8(wide(EDGES)).unwrap())).unwrap();
+    fs::write(input.path().join("edges.csv.gz"), gz(&String::from_utf8(wide(EDGES)).unwrap()))
+        .unwrap();
     let found = message(&input.path().join("edges.csv.gz"), &options(""));
-    assert!(found.contains("unpack it, and `iconv -f UTF-16LE -t UTF-8 edges.csv > utf8-edges.csv`"), "{found}");
+    assert!(
+        found.contains("unpack it, and `iconv -f UTF-16LE -t UTF-8 edges.csv > utf8-edges.csv`"),
+        "{found}"
+    );
     fs::write(input.path().join("edges.csv"), wide(EDGES)).unwrap();
     let found = message(&input.path().join("edges.csv"), &options(""));
     assert!(found.contains("edges.csv: text in UTF-16LE"), "{found}");
@@ -139,7 +187,8 @@ fn typed_tables_have_the_same_rules() {
     assert_eq!(rows(&converted(&input, &nodes).0), [[1.0], [2.0], [3.0], [4.0]]);
     let padded: ArrayRef = Arc::new(StringArray::from(vec!["0010", "0020", "0030", "0040"]));
     write_parquet(&path, vec![("customer", padded)]);
-    let zeros = "`0010` and `0020`: write them alike in both tables (--id-type number takes 0010 for 10)";
+    let zeros =
+        "`0010` and `0020`: write them alike in both tables (--id-type number takes 0010 for 10)";
     refused(&input, &nodes, &[zeros]);
     assert_eq!(converted(&input, &format!("{nodes} --id-type number")).0.num_vertices(), 4);
 }
@@ -147,12 +196,14 @@ fn typed_tables_have_the_same_rules() {
 #[test]
 fn a_stray_among_ids_is_named_with_its_line() {
     let vertices: String = (10..40).map(|v| format!("{v},{}.5,a\n", v + 3)).collect();
-    let edges: String = (10..40).map(|v| format!("{v},{}\n", if v == 39 { 10 } else { v + 1 })).collect();
+    let edges: String =
+        (10..40).map(|v| format!("{v},{}\n", if v == 39 { 10 } else { v + 1 })).collect();
     for (edges, nodes, expected) in [
         (
             format!("src,dst\n{edges}"),
             format!("customer,x,label\n{vertices}Total,5,a\n"),
-            "nodes.csv, line 32: column `customer`: `Total`: expected a whole number below 2^64, as in other rows: fix or remove the line, \
+            "nodes.csv, line 32: column `customer`: `Total`: expected a whole number below 2^64, \
+             as in other rows: fix or remove the line, \
              or pass --id-type text if ids are strings",
         ),
         (
@@ -176,11 +227,16 @@ fn ids_that_do_not_match_are_shown() {
     let edges = |id: fn(u32) -> String| {
         (1..30).fold("src,dst\n".to_string(), |all, v| all + &format!("{},{}\n", id(v), id(v + 1)))
     };
-    let nodes =
-        |id: fn(u32) -> String| (1..31).fold("customer,x\n".to_string(), |all, v| all + &format!("{},{v}.5\n", id(v)));
+    let nodes = |id: fn(u32) -> String| {
+        (1..31).fold("customer,x\n".to_string(), |all, v| all + &format!("{},{v}.5\n", id(v)))
+    };
     type Write = fn(u32) -> String;
     let cases: [(Write, Write, &str); 3] = [
-        (|v| format!("c{v}"), |v| format!("C{v}"), "`customer` has `C1` and `C2`: write them alike"),
+        (
+            |v| format!("c{v}"),
+            |v| format!("C{v}"),
+            "`customer` has `C1` and `C2`: write them alike",
+        ),
         (|v| format!("c{v}"), |v| v.to_string(), "`customer` has `1` and `2`: write them alike"),
         (|v| v.to_string(), |v| (v + 1000).to_string(), "`customer` has `1001` and `1002`"),
     ];
@@ -188,11 +244,15 @@ fn ids_that_do_not_match_are_shown() {
         refused(&folder(&edges(of_edges), &nodes(of_nodes)), "", &[expected]);
     }
     let makes = (1..30).fold("firm,product\n".to_string(), |all, v| all + &format!("F{v},P{v}\n"));
-    let expected = "`customer` holds the ids of the sources of the edges and none of the targets, such as `P";
+    let expected =
+        "`customer` holds the ids of the sources of the edges and none of the targets, such as `P";
     refused(&folder(&makes, &nodes(|v| format!("F{v}"))), "", &[expected]);
     let input = folder(EDGES, "customer,age\n10,1\n20,2\n30,3\n40,4\n");
     for words in ["--label-column customer", "--label-column customer --id-column customer"] {
-        let parts = ["nodes.csv: column `customer` holds the ids", "name another with --label-column, or none"];
+        let parts = [
+            "nodes.csv: column `customer` holds the ids",
+            "name another with --label-column, or none",
+        ];
         refused(&input, words, &parts);
     }
 }
@@ -203,7 +263,10 @@ fn titles_above_the_header_are_skipped() {
     let nodes = "Customers,,\n\"as of May, all\",,\nid,f0,label\n10,1,a\n20,2,b\n30,3,a\n40,4,b\n";
     let input = folder(edges, nodes);
     let (dataset, notes) = converted(&input, "");
-    assert_eq!((rows(&dataset), dataset.topology().num_edges()), (vec![vec![1.0], vec![2.0], vec![3.0], vec![4.0]], 4));
+    assert_eq!(
+        (rows(&dataset), dataset.topology().num_edges()),
+        (vec![vec![1.0], vec![2.0], vec![3.0], vec![4.0]], 4)
+    );
     for expected in [
         "edges.csv: the header is line 3: skipped the lines above it, such as `Edges of 2026`",
         "nodes.csv: the header is line 3: skipped the lines above it, such as `Customers,,`",
@@ -236,14 +299,17 @@ fn folders_hold_one_table_and_documents() {
     write("v/LICENSE", "Free.\n");
     let notes = Notes::default();
     let with = |nodes: &str| options(&format!("--nodes {}", input.path().join(nodes).display()));
-    let (dataset, _) = convert(&input.path().join("e"), &input.path().join("ds"), &with("v"), false, &notes).unwrap();
+    let (dataset, _) =
+        convert(&input.path().join("e"), &input.path().join("ds"), &with("v"), false, &notes)
+            .unwrap();
     assert_eq!((rows(&dataset).len(), dataset.topology().num_edges()), (4, 8));
     let notes = notes.lines().join("\n");
     for passed in ["e: passed over README.txt (not", "v: passed over LICENSE, README.txt (not"] {
         assert!(notes.contains(passed), "{notes}");
     }
     let expected = "several: its files have different columns, so they are several tables and not parts of one (firms.csv has `firm_id`, \
-                    `sector`, `employees`; makes.csv has `firm`, `product`; products.csv has `product_id`, `kg`): name a table of edges as INPUT";
+                    `sector`, `employees`; makes.csv has `firm`, `product`; products.csv has \
+                    `product_id`, `kg`): name a table of edges as INPUT";
     for (edges, options) in [("several", options("")), ("e", with("several"))] {
         let found = message(&input.path().join(edges), &options);
         assert!(found.contains(expected), "{found}");

@@ -1,4 +1,5 @@
-//! Tables of vertices as people have them: many columns of numbers, classes by name, the index of pandas.
+//! Tables of vertices as people have them: many columns of numbers, classes by name, the index of
+//! pandas.
 
 use std::sync::Arc;
 
@@ -20,7 +21,10 @@ fn numbers_become_features_and_strings_classes() {
     let input = folder(EDGES, NODES);
     let (dataset, notes) = converted(&input, "--label-column subject");
     // In the order of the vertices 10, 20, 30, 40; as precise as f32 is.
-    assert_eq!(rows(&dataset), [vec![1.0, 16777216.0], vec![2.0, 1e-3], vec![3.0, -1.5], vec![4.0, 0.25]]);
+    assert_eq!(
+        rows(&dataset),
+        [vec![1.0, 16777216.0], vec![2.0, 1e-3], vec![3.0, -1.5], vec![4.0, 0.25]]
+    );
     assert_eq!(labels(&dataset), [-1, 1, 0, 1]);
     assert_eq!(dataset.manifest().class_names, names(&["maths", "physics"]));
     assert_eq!(dataset.split(Split::Train).unwrap()[..], [3]);
@@ -29,17 +33,20 @@ fn numbers_become_features_and_strings_classes() {
     assert!(dataset.manifest().columns.is_empty());
     let said = "ids from `id`; features from 2 columns, `f0`, `f1`; labels from `subject` (2 classes by name); splits from `split`";
     assert!(notes.contains(said), "{notes}");
-    let unused = "nodes.csv: `city` is not used for training: hardly any of its strings occurs twice";
+    let unused =
+        "nodes.csv: `city` is not used for training: hardly any of its strings occurs twice";
     assert!(notes.contains(unused), "{notes}");
 }
 
 #[test]
 fn categories_are_codes_or_one_hot() {
     let input = folder(EDGES, NODES);
-    let one_hot = [[1.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 1.0], [3.0, 0.0, 1.0, 0.0], [4.0, 0.0, 0.0, 1.0]];
-    for (how, expected) in
-        [("code", [[1.0, 0.0], [2.0, 2.0], [3.0, 1.0], [4.0, 2.0]].map(Vec::from)), ("onehot", one_hot.map(Vec::from))]
-    {
+    let one_hot =
+        [[1.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 1.0], [3.0, 0.0, 1.0, 0.0], [4.0, 0.0, 0.0, 1.0]];
+    for (how, expected) in [
+        ("code", [[1.0, 0.0], [2.0, 2.0], [3.0, 1.0], [4.0, 2.0]].map(Vec::from)),
+        ("onehot", one_hot.map(Vec::from)),
+    ] {
         let words = format!("--feature-columns f0 --label-column subject --encode c*={how}");
         let (dataset, _) = converted(&input, &words);
         assert_eq!(rows(&dataset), expected, "{how:?}");
@@ -70,17 +77,23 @@ fn labels_are_found_by_name_or_asked_for() {
         assert_eq!(dataset.manifest().num_classes, None);
     }
     let input = folder(EDGES, &people("job", ["x", "y", "x", "y"]));
-    let question =
-        "which column is the label? `job` (2 strings) can be: pass --label-column COLUMN, or --label-column none";
+    let question = "which column is the label? `job` (2 strings) can be: pass --label-column COLUMN, or --label-column none";
     refused(&input, "", &["nodes.csv: ", question]);
     let nodes = "id,job,town,member\n10,x,a,0\n20,y,a,1\n30,x,b,1\n40,y,b,0\n";
     fs::write(input.path().join("nodes.csv"), nodes).unwrap();
-    refused(&input, "", &["? `job` (2 strings), `town` (2 strings), `member` (0 and 1) can be: pass"]);
+    refused(
+        &input,
+        "",
+        &["? `job` (2 strings), `town` (2 strings), `member` (0 and 1) can be: pass"],
+    );
     assert_eq!(converted(&input, "--label-column none").0.manifest().num_classes, None);
     // An outcome is known by its name.
     fs::write(input.path().join("nodes.csv"), nodes.replace("member", "churned")).unwrap();
     let (dataset, notes) = converted(&input, "");
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![0, 1, 1, 0], None));
+    assert_eq!(
+        (labels(&dataset), dataset.manifest().class_names.clone()),
+        (vec![0, 1, 1, 0], None)
+    );
     assert!(notes.contains("labels from `churned`"), "{notes}");
 }
 
@@ -95,24 +108,40 @@ fn the_index_of_pandas_is_understood() {
     let topology = |dataset: &Dataset| dataset.topology().indices().to_vec();
     assert_eq!(topology(&found), topology(&expected));
     assert!(found.manifest().edge_columns.is_empty() && found.manifest().columns.is_empty());
-    assert!(notes.contains("edges.csv: left out the column without a name: the index that pandas writes"), "{notes}");
-    assert!(notes.contains("nodes.csv: left out the column Unnamed: 0: the index that pandas writes"), "{notes}");
+    assert!(
+        notes.contains(
+            "edges.csv: left out the column without a name: the index that pandas writes"
+        ),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("nodes.csv: left out the column Unnamed: 0: the index that pandas writes"),
+        "{notes}"
+    );
 }
 
 #[test]
 fn ids_are_found_by_those_of_the_edges() {
-    for (nodes, column) in
-        [("f0,key,label\n1,10,0\n2,20,1\n3,30,0\n4,40,1\n", "key"), (",f0,label\n10,1,0\n20,2,1\n30,3,0\n40,4,1\n", "")]
-    {
+    for (nodes, column) in [
+        ("f0,key,label\n1,10,0\n2,20,1\n3,30,0\n4,40,1\n", "key"),
+        (",f0,label\n10,1,0\n20,2,1\n30,3,0\n40,4,1\n", ""),
+    ] {
         let input = folder(EDGES, nodes);
         let (dataset, notes) = converted(&input, "");
         assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]]);
         assert_eq!(labels(&dataset), [0, 1, 0, 1]);
-        assert!(notes.contains(&format!("ids from `{column}`, which holds those of the edges")), "{notes}");
+        assert!(
+            notes.contains(&format!("ids from `{column}`, which holds those of the edges")),
+            "{notes}"
+        );
     }
     let strings = folder("src,dst\na,b\nb,c\nc,d\n", "kind,age,code\nx,1,a\nx,2,b\ny,3,c\ny,4,d\n");
     let (dataset, notes) = converted(&strings, "--label-column kind");
-    assert!(notes.contains("ids from `code`") && notes.contains("labels from `kind` (2 classes by name)"), "{notes}");
+    assert!(
+        notes.contains("ids from `code`")
+            && notes.contains("labels from `kind` (2 classes by name)"),
+        "{notes}"
+    );
     assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]]);
     assert_eq!(labels(&dataset), [0, 0, 1, 1]);
 }
@@ -122,10 +151,19 @@ fn missing_values_are_refused_or_filled() {
     let nodes = "id,f0,city\n10,1,x\n20,,y\n30,NaN,\n40,4,x\n";
     let input = folder(EDGES, nodes);
     let words = "--label-column none --encode city=onehot";
-    refused(&input, words, &["nodes.csv, line 3: column `f0`: has no value: pass --fill NUMBER or --fill mean"]);
+    refused(
+        &input,
+        words,
+        &["nodes.csv, line 3: column `f0`: has no value: pass --fill NUMBER or --fill mean"],
+    );
     for (fill, filled) in [("mean", 2.5), ("-3", -3.0)] {
         let (dataset, _) = converted(&input, &format!("{words} --fill {fill}"));
-        let expected = [[1.0, 0.0, 1.0, 0.0], [filled, 1.0, 0.0, 1.0], [filled, 1.0, 0.0, 0.0], [4.0, 0.0, 1.0, 0.0]];
+        let expected = [
+            [1.0, 0.0, 1.0, 0.0],
+            [filled, 1.0, 0.0, 1.0],
+            [filled, 1.0, 0.0, 0.0],
+            [4.0, 0.0, 1.0, 0.0],
+        ];
         assert_eq!(rows(&dataset), expected, "the second says where a number is missing");
         let recipe = dataset.manifest().recipe.clone().unwrap();
         assert_eq!(recipe.feature_names(), ["f0", "f0 missing", "city=x", "city=y"]);
@@ -140,7 +178,12 @@ fn the_result_does_not_depend_on_threads() {
     let random = |v: u64| (v + 1).wrapping_mul(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
     for v in 0..60_000u64 {
         let (a, b) = (random(v), random(v + 1_000_000) as f64 / 977.0);
-        nodes += &format!("{},{},{b},k{}\n", v * 3, if a % 11 == 0 { String::new() } else { a.to_string() }, a % 5);
+        nodes += &format!(
+            "{},{},{b},k{}\n",
+            v * 3,
+            if a % 11 == 0 { String::new() } else { a.to_string() },
+            a % 5
+        );
         edges += &format!("{},{}\n", v * 3, (v * 31 % 60_000) * 3);
     }
     let input = folder(&edges, &nodes);
@@ -154,12 +197,23 @@ fn the_result_does_not_depend_on_threads() {
 
 #[test]
 fn parquet_and_arrow_give_what_text_gives() {
-    let input = folder(EDGES, "id,age,height,town,job\n40,4,0.1,Rome,b\n30,3,,Oslo,a\n20,2,7.5,,b\n10,1,1,Bonn,a\n");
+    let input = folder(
+        EDGES,
+        "id,age,height,town,job\n40,4,0.1,Rome,b\n30,3,,Oslo,a\n20,2,7.5,,b\n10,1,1,Bonn,a\n",
+    );
     let columns = vec![
         ("id", Arc::new(Int64Array::from(vec![40, 30, 20, 10])) as ArrayRef),
         ("age", Arc::new(UInt8Array::from(vec![4, 3, 2, 1]))),
         ("height", Arc::new(Float64Array::from(vec![Some(0.1), None, Some(7.5), Some(1.0)]))),
-        ("town", Arc::new(DictionaryArray::<Int8Type>::from_iter([Some("Rome"), Some("Oslo"), None, Some("Bonn")]))),
+        (
+            "town",
+            Arc::new(DictionaryArray::<Int8Type>::from_iter([
+                Some("Rome"),
+                Some("Oslo"),
+                None,
+                Some("Bonn"),
+            ])),
+        ),
         ("job", Arc::new(StringArray::from(vec!["b", "a", "b", "a"]))),
     ];
     let batch = RecordBatch::try_from_iter(columns.clone()).unwrap();
@@ -168,10 +222,18 @@ fn parquet_and_arrow_give_what_text_gives() {
     let mut writer = FileWriter::try_new(file, &batch.schema()).unwrap();
     writer.write(&batch).unwrap();
     writer.finish().unwrap();
-    let words =
-        |name: &str| format!("--nodes {} --encode town=onehot --label-column job", input.path().join(name).display());
+    let words = |name: &str| {
+        format!(
+            "--nodes {} --encode town=onehot --label-column job",
+            input.path().join(name).display()
+        )
+    };
     for name in ["nodes.parquet", "nodes.arrow"] {
-        refused(&input, &words(name), &[&format!("{name}: row 1, column `height`: has no value: pass --fill")]);
+        refused(
+            &input,
+            &words(name),
+            &[&format!("{name}: row 1, column `height`: has no value: pass --fill")],
+        );
     }
     let files = ["nodes.csv", "nodes.parquet", "nodes.arrow"].map(|name| {
         let (dataset, _) = converted(&input, &format!("{} --fill mean", words(name)));
@@ -188,18 +250,23 @@ fn a_folder_of_two_tables_is_one_command() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("x_edges.csv", "node_1,node_2\n0,1\n1,2\n2,0\n");
-    let pages = "id,x_id,page_name,page_type\n2,7,a b,tv\n1,8,\"c, d\",company\n0,9,e,tv\n3,5,f,company\n";
+    let pages =
+        "id,x_id,page_name,page_type\n2,7,a b,tv\n1,8,\"c, d\",company\n0,9,e,tv\n3,5,f,company\n";
     write("x_target.csv", pages);
     write("x_features.json", "{}");
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
-    let (dataset, _) = convert(folder.path(), &out.path().join("ds"), &options(""), false, &notes).unwrap();
+    let (dataset, _) =
+        convert(folder.path(), &out.path().join("ds"), &options(""), false, &notes).unwrap();
     assert_eq!(labels(&dataset), vec![1, 0, 1, 0]);
     assert_eq!(dataset.manifest().class_names, names(&["company", "tv"]));
     assert_eq!(dataset.manifest().provenance.sources.len(), 2);
     let told = notes.lines().join("\n");
     assert!(told.contains("passed over x_features.json (not tables, by their names)"), "{told}");
     // The edges may use another column than `id`.
-    write("x_target.csv", "id,days,mature,new_id\n900,7,True,2\n901,8,False,1\n17,9,True,0\n2,5,False,3\n");
+    write(
+        "x_target.csv",
+        "id,days,mature,new_id\n900,7,True,2\n901,8,False,1\n17,9,True,0\n2,5,False,3\n",
+    );
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
     convert(folder.path(), &out.path().join("ds"), &options(""), false, &notes).unwrap();
     let ids = notes.lines().join("\n");
@@ -217,19 +284,35 @@ fn bad_tables_and_options() {
         (
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             "--feature-columns f?",
-            &["nodes.csv, line 4: column `f0`: `x`: expected a number or a date, as in most rows: pass --na x"][..],
+            &["nodes.csv, line 4: column `f0`: `x`: expected a number or a date, as in most \
+                 rows: pass --na x"][..],
         ),
-        ("id,f0\n10,1\n20,2\n30,inf\n40,4\n", "", &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"]),
-        (plain, "--feature-columns g*", &["nodes.csv", "no column `g*` for --feature-columns", "`id`, `f0`"]),
+        (
+            "id,f0\n10,1\n20,2\n30,inf\n40,4\n",
+            "",
+            &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"],
+        ),
+        (
+            plain,
+            "--feature-columns g*",
+            &["nodes.csv", "no column `g*` for --feature-columns", "`id`, `f0`"],
+        ),
         (plain, "--label-column kind", &["no column `kind` for --label-column"]),
         (plain, "--split-column f0", &["column `f0`: expected the strings train"]),
         (plain, "--encode g=code", &["no column `g` of strings or numbers for --encode"]),
-        ("id,s\n10,dev\n20,train\n30,fold\n40,\n", "--split-column s", &["line 4: column `s`: `fold`: expected train"]),
+        (
+            "id,s\n10,dev\n20,train\n30,fold\n40,\n",
+            "--split-column s",
+            &["line 4: column `s`: `fold`: expected train"],
+        ),
         ("id,y\n10,0\n20,0.5\n30,1\n40,1\n", "--label-kind class", &["label 0.5"]),
         (
             "f0,f1\n1,2\n3,4\n",
             "",
-            &["nodes.csv: no column holds most ids of the edges, which are integers", "--id-column"],
+            &[
+                "nodes.csv: no column holds most ids of the edges, which are integers",
+                "--id-column",
+            ],
         ),
     ] {
         refused(&folder(EDGES, nodes), words, parts);
@@ -237,11 +320,17 @@ fn bad_tables_and_options() {
     let without = folder(EDGES, "id\n");
     let told = message(&without.path().join("edges.csv"), &options("--fill mean"));
     assert!(told.contains("--fill has no effect"), "{told}");
-    for (text, expected) in [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=none, auto or none")] {
+    for (text, expected) in
+        [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=none, auto or none")]
+    {
         wrong.expect(text, &text.parse::<Encode>().unwrap_err(), &[expected]);
     }
     for text in ["nan", "inf", "median", ""] {
-        wrong.expect(text, &text.parse::<Fill>().unwrap_err(), &["expected a finite number, or mean"]);
+        wrong.expect(
+            text,
+            &text.parse::<Fill>().unwrap_err(),
+            &["expected a finite number, or mean"],
+        );
     }
     wrong.check();
 }

@@ -1,4 +1,5 @@
-//! The meaning of values in tables: words for missing ones, spellings, amounts, and columns that are suspicious.
+//! The meaning of values in tables: words for missing ones, spellings, amounts, and columns that
+//! are suspicious.
 
 use std::sync::Arc;
 
@@ -32,9 +33,15 @@ fn words_that_stand_for_missing_values_are_named_and_taken() {
         _ => (1000 + v).to_string(),
     };
     let debt = |v: u64| if v.is_multiple_of(5) { "-".to_string() } else { format!("{},5", v % 30) };
-    let folder = customers("age,label,income,debt", |v| format!("{},{},\"{}\"", plain(v), income(v), debt(v)));
+    let folder = customers("age,label,income,debt", |v| {
+        format!("{},{},\"{}\"", plain(v), income(v), debt(v))
+    });
     let line = "line 5: column `income`: `#N/A`: expected a number or a date, as in most rows: ";
-    refused(&folder, "", &[line, "pass --na '#N/A,-,n.a.' --fill mean if it means that a value is missing"]);
+    refused(
+        &folder,
+        "",
+        &[line, "pass --na '#N/A,-,n.a.' --fill mean if it means that a value is missing"],
+    );
     let words = "--na #N/A,-,n.a. --fill mean";
     let dataset = taken(&folder, words, &["commas before fractions"]);
     let names = ["age", "income", "income missing", "debt", "debt missing"];
@@ -48,7 +55,14 @@ fn words_that_stand_for_missing_values_are_named_and_taken() {
     let late = customers("age,label,x", |v| {
         format!("{},{}", plain(v), if v == 299 { "none yet".into() } else { v.to_string() })
     });
-    refused(&late, "", &["line 301: column `x`: `none yet`: expected a number", "pass --na 'none yet' --fill mean"]);
+    refused(
+        &late,
+        "",
+        &[
+            "line 301: column `x`: `none yet`: expected a number",
+            "pass --na 'none yet' --fill mean",
+        ],
+    );
     refused(&late, "--na y=3", &["--na y=3: there is no column `y`"]);
 }
 
@@ -59,20 +73,26 @@ fn numbers_that_stand_for_missing_values_are_noted_and_taken() {
     let note = "column `income` is -9999 in 60 of 300 rows, and from 20001 to 20299 in the others: if -9999 means that the value is \
                 missing, pass --na income=-9999 --fill mean";
     taken(&folder, "", &[note]);
-    for words in ["--na income=-9999 --fill mean --scale none", "--na -9999 --fill mean --scale none"] {
+    for words in
+        ["--na income=-9999 --fill mean --scale none", "--na -9999 --fill mean --scale none"]
+    {
         let dataset = taken(&folder, words, &[]);
         assert_eq!(column(&dataset, 1)[0], 20_150.0, "{words}: the mean of the others");
     }
     // Equal values in a Parquet file.
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(1000..1300));
     let incomes: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300).map(income)));
-    let cities: ArrayRef = Arc::new(StringArray::from_iter_values((0..300).map(|v| ["Rome", "-", "Oslo"][v % 3])));
+    let cities: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..300).map(|v| ["Rome", "-", "Oslo"][v % 3])));
     let path = folder.path().join("nodes.parquet");
     write_parquet(&path, vec![("id", ids), ("income", incomes), ("city", cities)]);
     let missing = "--na income=-9999,- --fill mean";
     let words = format!("--nodes {} --label-column none {missing} --scale none", path.display());
     let dataset = taken(&folder, &words, &[]);
-    assert_eq!(recipe(&dataset).feature_names(), ["income", "income missing", "city=Oslo", "city=Rome"]);
+    assert_eq!(
+        recipe(&dataset).feature_names(),
+        ["income", "income missing", "city=Oslo", "city=Rome"]
+    );
     assert_eq!((column(&dataset, 0)[0], column(&dataset, 1)[0]), (20_150.0, 1.0));
 }
 
@@ -92,7 +112,9 @@ fn spellings_of_one_class_or_category_are_asked_about() {
     let kept = taken(&folder, "--label-column churned --case keep", &[]);
     assert_eq!(kept.manifest().num_classes, Some(4));
     // A new table may have other spellings.
-    let new = customers("age,churned,city", |v| format!("{},{},{}", v % 50, ["yes", "no"][v as usize % 2], "bonn"));
+    let new = customers("age,churned,city", |v| {
+        format!("{},{},{}", v % 50, ["yes", "no"][v as usize % 2], "bonn")
+    });
     let again = taken(&new, &format!("--recipe {}", dataset.path().display()), &[]);
     assert_eq!(again.manifest().class_names.as_deref().unwrap(), ["NO", "Yes"]);
     assert_eq!((again.labels().unwrap()[..2].to_vec(), column(&again, 1)[0]), (vec![1, 0], 1.0));
@@ -102,12 +124,14 @@ fn spellings_of_one_class_or_category_are_asked_about() {
 fn columns_that_give_the_label_away_are_noted_and_can_be_left_out() {
     let folder = customers("age,tier,tier_code,label", |v| {
         let class = v * 11 % 13 % 3;
-        let (tier, label) = (["gold", "tin", "lead"][class as usize], ["a", "b", "c"][class as usize]);
+        let (tier, label) =
+            (["gold", "tin", "lead"][class as usize], ["a", "b", "c"][class as usize]);
         format!("{},{tier},{},{label}", v % 50, 3 + 2 * class)
     });
     let notes = [
         "note: ",
-        "column `tier` gives the label `label` away: each of its values has one class. If new vertices do not have it, leave it out with \
+        "column `tier` gives the label `label` away: each of its values has one class. If new \
+         vertices do not have it, leave it out with \
          --encode tier=none",
         "column `tier_code` gives the label `label` away",
     ];
@@ -127,19 +151,29 @@ fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
     refused(&named, "--label-column name", &[question]);
     let dataset = taken(&named, "--label-column name --label-kind class", &[]);
     assert_eq!(dataset.manifest().num_classes, Some(300));
-    refused(&named, "--label-column customer_id", &["column `customer_id` holds the ids of the edges"]);
+    refused(
+        &named,
+        "--label-column customer_id",
+        &["column `customer_id` holds the ids of the edges"],
+    );
     let words = "--id-column customer_id --label-column customer_id";
     refused(&named, words, &["holds the ids: name another with --label-column"]);
-    let odd =
-        customers("age,label", |v| format!("{},{}", v % 50, if v.is_multiple_of(10) { -99 } else { v as i64 % 3 }));
-    let question = "column `label` holds -99 in 30 rows, and no other negative number: pass --unlabelled -99";
+    let odd = customers("age,label", |v| {
+        format!("{},{}", v % 50, if v.is_multiple_of(10) { -99 } else { v as i64 % 3 })
+    });
+    let question =
+        "column `label` holds -99 in 30 rows, and no other negative number: pass --unlabelled -99";
     refused(&odd, "", &[question]);
     assert_eq!(taken(&odd, "--unlabelled -99", &[]).manifest().num_classes, Some(3));
-    let skewed =
-        customers("age,price", |v| format!("{},{}.5", v % 50, if v.is_multiple_of(50) { 90_000 } else { 100 + v }));
-    let notes = ["the label `price` is skewed: ", "consider a column of its logarithm as the label"];
+    let skewed = customers("age,price", |v| {
+        format!("{},{}.5", v % 50, if v.is_multiple_of(50) { 90_000 } else { 100 + v })
+    });
+    let notes =
+        ["the label `price` is skewed: ", "consider a column of its logarithm as the label"];
     taken(&skewed, "--label-column price", &notes);
-    let both = customers("heating,area,price", |v| format!("{},{},{}.5", ["gas", "oil"][v as usize % 2], v % 70, v));
+    let both = customers("heating,area,price", |v| {
+        format!("{},{},{}.5", ["gas", "oil"][v as usize % 2], v % 70, v)
+    });
     let question = "which column is the label? `heating` (2 strings), `area` (numbers), `price` (numbers) can be";
     refused(&both, "", &[question]);
     let many: Vec<String> = (0..20).map(|at| format!("go{at}")).collect();
@@ -153,25 +187,45 @@ fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
 fn amounts_and_times_with_zones_are_numbers_or_refused() {
     let folder = customers("label,price,since", |v| {
         let (label, day, hour) = (v * 11 % 13 % 2, 1 + v % 28, v % 10);
-        format!("{label},\"€ {},{:03}.50\",2025-03-{day:02} 1{hour}:00 CET", 1 + v % 40, v * 7 % 999)
+        format!(
+            "{label},\"€ {},{:03}.50\",2025-03-{day:02} 1{hour}:00 CET",
+            1 + v % 40,
+            v * 7 % 999
+        )
     });
-    let said = ["amounts of money, read without their sign: price (€)", "dates, read as days since 1970-01-01: since"];
+    let said = [
+        "amounts of money, read without their sign: price (€)",
+        "dates, read as days since 1970-01-01: since",
+    ];
     let dataset = taken(&folder, "--scale none", &said);
     assert_eq!((column(&dataset, 0)[1], column(&dataset, 1)[0]), (2007.5, 20_148.375));
-    let unknown = customers("label,since", |v| format!("{},2025-03-{:02} 10:00 JST", v * 11 % 13 % 2, 1 + v % 28));
+    let unknown = customers("label,since", |v| {
+        format!("{},2025-03-{:02} 10:00 JST", v * 11 % 13 % 2, 1 + v % 28)
+    });
     let zone = "line 2: column `since`: `2025-03-01 10:00 JST`: its time or time zone is unknown";
     refused(&unknown, "", &[zone, "--encode since=none"]);
-    assert!(taken(&unknown, "--encode since=none --features random:4", &[]).manifest().features.is_some());
-    let mixed =
-        customers("label,price", |v| format!("{},{} {}.25", v * 11 % 13 % 2, if v == 8 { '$' } else { '€' }, v));
-    refused(&mixed, "", &["line 10: column `price`: `$ 8.25`: expected an amount in €, as in other rows"]);
+    assert!(
+        taken(&unknown, "--encode since=none --features random:4", &[])
+            .manifest()
+            .features
+            .is_some()
+    );
+    let mixed = customers("label,price", |v| {
+        format!("{},{} {}.25", v * 11 % 13 % 2, if v == 8 { '$' } else { '€' }, v)
+    });
+    refused(
+        &mixed,
+        "",
+        &["line 10: column `price`: `$ 8.25`: expected an amount in €, as in other rows"],
+    );
 }
 
 #[test]
 fn numbers_in_a_column_called_like_a_split_are_asked_about() {
     let folder = customers("age,label,split", |v| format!("{},{}", plain(v), v % 3));
     let question = "column `split` holds the numbers 0 to 2, and its name looks like a split: write train, valid and test in it, or pass \
-                    --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a feature";
+                    --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a \
+                    feature";
     refused(&folder, "", &[question]);
     refused(&folder, "--random-split auto", &[question]);
     let drawn = taken(&folder, "--random-split 0.6,0.2,0.2", &["`split` is not used for training"]);

@@ -12,13 +12,19 @@ const TIMES: [i64; 5] = [1_217_567_877, (1 << 53) + 1, i64::MIN, i64::MAX, 0];
 
 /// Lines of a cycle, with the time of each edge.
 fn lines(separator: &str, first: usize) -> String {
-    let line = |(at, time)| format!("{}{separator}{}{separator}{time}\n", at + first, (at + 1) % TIMES.len() + first);
+    let line = |(at, time)| {
+        format!("{}{separator}{}{separator}{time}\n", at + first, (at + 1) % TIMES.len() + first)
+    };
     TIMES.iter().enumerate().map(line).collect()
 }
 
 /// The column `name` of the dataset that the file at `path` becomes, in the order of [`TIMES`].
 fn times(path: &Path, name: &str) -> Vec<i64> {
-    let words = if path.to_string_lossy().contains(".txt") { format!("--edge-columns {name}") } else { String::new() };
+    let words = if path.to_string_lossy().contains(".txt") {
+        format!("--edge-columns {name}")
+    } else {
+        String::new()
+    };
     in_order(&convert_new(path, &options(&words)).unwrap().1, name)
 }
 
@@ -40,7 +46,10 @@ fn whole_numbers_come_from_every_reader() {
     };
     let (sources, targets): (Vec<i64>, Vec<i64>) = (0..5).map(|at| (at, (at + 1) % 5)).unzip();
     let index = i64s(&[sources.as_slice(), &targets].concat());
-    let arrays = [array("edge_index", "<i8", "(2, 5)", index), array("edge_weight", "<i8", "(5,)", i64s(&TIMES))];
+    let arrays = [
+        array("edge_index", "<i8", "(2, 5)", index),
+        array("edge_weight", "<i8", "(5,)", i64s(&TIMES)),
+    ];
     let header = "%%MatrixMarket matrix coordinate integer general\n5 5 5\n";
     for (path, name) in [
         (write("list.txt", lines("\t", 0).as_bytes()), "time"),
@@ -85,8 +94,14 @@ fn weights_of_lists_are_f32_and_fractions_f64() {
     let (_folder, path) = file("list.txt", "0 1 16777217 1289241911.72836\n1 0 2.5 7\n");
     let (_folder, dataset) = convert_new(&path, &options("--edge-columns weight,time")).unwrap();
     // The edge into vertex 0 is first.
-    assert_eq!(dataset.edge_column("weight").unwrap().as_slice::<f32>().unwrap(), [2.5, 16_777_216.0]);
-    assert_eq!(dataset.edge_column("time").unwrap().as_slice::<f64>().unwrap(), [7.0, 1_289_241_911.728_36]);
+    assert_eq!(
+        dataset.edge_column("weight").unwrap().as_slice::<f32>().unwrap(),
+        [2.5, 16_777_216.0]
+    );
+    assert_eq!(
+        dataset.edge_column("time").unwrap().as_slice::<f64>().unwrap(),
+        [7.0, 1_289_241_911.728_36]
+    );
 }
 
 #[test]
@@ -94,14 +109,44 @@ fn values_that_do_not_fit_are_named_by_line() {
     let folder = tempfile::tempdir().unwrap();
     let matrix = "%%MatrixMarket matrix coordinate integer general\n2 2 1\n";
     for (name, text, column, expected) in [
-        ("a.txt", "0 1 5\n1 2 9223372036854775808\n", "t", "line 2: column `t`: `9223372036854775808`: expected"),
-        ("b.txt", "0 1 0.5\n1 2 9007199254740993\n", "t", "line 2: column `t`: `9007199254740993`: expected a number"),
-        ("c.txt", "0 1 0.5\n1 2 1e400\n", "t", "line 2: column `t`: `1e400`: expected a number of at most 1.8e308"),
-        ("d.txt", "0 1 0.5\n1 2 1e39\n", "weight", "column `weight`: `1e39`: expected a number of at most 3.4e38"),
+        (
+            "a.txt",
+            "0 1 5\n1 2 9223372036854775808\n",
+            "t",
+            "line 2: column `t`: `9223372036854775808`: expected",
+        ),
+        (
+            "b.txt",
+            "0 1 0.5\n1 2 9007199254740993\n",
+            "t",
+            "line 2: column `t`: `9007199254740993`: expected a number",
+        ),
+        (
+            "c.txt",
+            "0 1 0.5\n1 2 1e400\n",
+            "t",
+            "line 2: column `t`: `1e400`: expected a number of at most 1.8e308",
+        ),
+        (
+            "d.txt",
+            "0 1 0.5\n1 2 1e39\n",
+            "weight",
+            "column `weight`: `1e39`: expected a number of at most 3.4e38",
+        ),
         ("e.txt", "0 1 0.5\n1 2 x\n", "t", "line 2: column `t`: `x`: expected a number"),
         ("f.txt", "0 1 0.5\n1 2\n", "t", "line 2: expected a value of t, found none"),
-        ("g.csv", "u,v,t\n0,1,\n1,2,-9007199254740993\n", "t", "line 3: column `t`: `-9007199254740993`: expected"),
-        ("h.csv", "u,v,weight\n0,1,0.5\n1,2,1e39\n", "weight", "line 3: column `weight`: `1e39`: expected"),
+        (
+            "g.csv",
+            "u,v,t\n0,1,\n1,2,-9007199254740993\n",
+            "t",
+            "line 3: column `t`: `-9007199254740993`: expected",
+        ),
+        (
+            "h.csv",
+            "u,v,weight\n0,1,0.5\n1,2,1e39\n",
+            "weight",
+            "line 3: column `weight`: `1e39`: expected",
+        ),
         (
             "i.mtx",
             &format!("{matrix}2 1 -9223372036854775809\n"),
@@ -119,5 +164,8 @@ fn values_that_do_not_fit_are_named_by_line() {
     let text: String = (0..200_000).map(|at| format!("{at} 0 {at}\n")).collect();
     std::fs::write(&path, text + "1 2 0.5\n").unwrap();
     let message = message(&path, &options("--edge-columns t"));
-    assert!(message.contains("line 200001: column `t`: `0.5`: expected a whole number"), "{message}");
+    assert!(
+        message.contains("line 200001: column `t`: `0.5`: expected a whole number"),
+        "{message}"
+    );
 }

@@ -1,7 +1,8 @@
-//! Edge weights as METIS takes them: whole numbers from 1, whose sum over all lists fits its 32-bit integers.
+//! Edge weights as METIS takes them: whole numbers from 1, whose sum over all lists fits its 32-bit
+//! integers.
 //!
-//! Whole numbers stay as they are if their sum fits. Otherwise each weight is multiplied by the largest power of two whose sum fits, and
-//! rounded, so that it is off by at most one half.
+//! Whole numbers stay as they are if their sum fits. Otherwise each weight is multiplied by the
+//! largest power of two whose sum fits, and rounded, so that it is off by at most one half.
 
 /// The largest sum, and the largest weight, that METIS's 32-bit build reads.
 pub(super) const LARGEST: f64 = i32::MAX as f64;
@@ -41,7 +42,11 @@ impl PairWeights {
         }
         // More pairs than that are beyond 32 bits whatever they weigh.
         let more = self.pairs.min((LARGEST / 4.0) as u64);
-        (-1000..1000).rev().map(|bits| 2f64.powi(bits)).find(|&factor| fits(factor, more)).unwrap_or(1.0)
+        (-1000..1000)
+            .rev()
+            .map(|bits| 2f64.powi(bits))
+            .find(|&factor| fits(factor, more))
+            .unwrap_or(1.0)
     }
 }
 
@@ -68,7 +73,11 @@ mod tests {
     #[test]
     fn whole_numbers_that_fit_stay() {
         for weights in [vec![3.0, 7.0], vec![1000.0, 2000.0], vec![]] {
-            assert_eq!(found(&weights), (1.0, weights.iter().map(|&weight| weight as u32).collect()), "{weights:?}");
+            assert_eq!(
+                found(&weights),
+                (1.0, weights.iter().map(|&weight| weight as u32).collect()),
+                "{weights:?}"
+            );
         }
         assert_eq!(found(&[0.0, 0.0]), (1.0, vec![1, 1]));
     }
@@ -85,9 +94,15 @@ mod tests {
         ] {
             let (factor, whole) = found(&weights);
             let sum: u64 = whole.iter().map(|&weight| 2 * u64::from(weight)).sum();
-            assert!((i32::MAX as u64 / 4..=i32::MAX as u64).contains(&sum), "{weights:?} by {factor}: {sum}");
+            assert!(
+                (i32::MAX as u64 / 4..=i32::MAX as u64).contains(&sum),
+                "{weights:?} by {factor}: {sum}"
+            );
             for (&weight, whole) in weights.iter().zip(whole) {
-                assert!((weight * factor - f64::from(whole)).abs() <= 0.5 || whole == 1, "{weight}");
+                assert!(
+                    (weight * factor - f64::from(whole)).abs() <= 0.5 || whole == 1,
+                    "{weight}"
+                );
             }
         }
     }

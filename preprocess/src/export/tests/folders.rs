@@ -60,9 +60,14 @@ fn oracle_pyg_arrays() {
 fn numbers_are_f32_labels_and_nan_where_there_is_none() {
     let example = example(Kind::Number, 90, 700, 9);
     // NaN does not equal itself.
-    let bits = |numbers: &[f64]| numbers.iter().map(|&number| (number as f32).to_bits()).collect::<Vec<u32>>();
+    let bits = |numbers: &[f64]| {
+        numbers.iter().map(|&number| (number as f32).to_bits()).collect::<Vec<u32>>()
+    };
     let expected = |vertices: &[u32]| {
-        vertices.iter().map(|&v| number_of(example.labels[v as usize]).to_bits()).collect::<Vec<u32>>()
+        vertices
+            .iter()
+            .map(|&v| number_of(example.labels[v as usize]).to_bits())
+            .collect::<Vec<u32>>()
     };
     let check = |found: StoredArray, vertices: &[u32]| {
         assert_eq!((&*found.descr, &found.shape[..]), ("<f4", &[vertices.len()][..]));

@@ -1,4 +1,5 @@
-//! Every format is written from random datasets and read back by a parser of a few lines, edge by edge and value by value.
+//! Every format is written from random datasets and read back by a parser of a few lines, edge by
+//! edge and value by value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -59,7 +60,8 @@ fn example(kind: Kind, n: usize, m: usize, seed: u64) -> Example {
         }
     };
     let used = n - n / 5;
-    let mut edges: Vec<(u32, u32)> = (0..m).map(|i| (draw(used), if i % 4 == 0 { 1 } else { draw(used) })).collect();
+    let mut edges: Vec<(u32, u32)> =
+        (0..m).map(|i| (draw(used), if i % 4 == 0 { 1 } else { draw(used) })).collect();
     edges.sort_by_key(|&(u, v)| (v, u));
     let mut indptr = vec![0u64; n + 1];
     edges.iter().for_each(|&(_, v)| indptr[v as usize + 1] += 1);
@@ -71,7 +73,8 @@ fn example(kind: Kind, n: usize, m: usize, seed: u64) -> Example {
     let weights: Vec<f32> = (0..m).map(|_| value().abs() / 97.0).collect();
     let labels: Vec<i32> = (0..n).map(|_| draw(CLASSES as usize + 1) as i32 - 1).collect();
     let years: Vec<i64> = (0..n).map(|_| i64::from(draw(100)) - 50).collect();
-    let split = |which: usize| (0..n as u32).filter(|v| *v as usize % 5 == which).collect::<Vec<u32>>();
+    let split =
+        |which: usize| (0..n as u32).filter(|v| *v as usize % 5 == which).collect::<Vec<u32>>();
     let splits = [split(0), split(3), split(4)];
     if kind != Kind::Bare {
         fill(&mut writer, kind, &features, &weights, &labels, &years);
@@ -88,7 +91,14 @@ fn class_names(labels: &[i32]) -> Vec<String> {
     (0..=labels.iter().copied().max().unwrap_or(0)).map(|class| format!("class: {class}")).collect()
 }
 
-fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32], labels: &[i32], years: &[i64]) {
+fn fill(
+    writer: &mut DatasetWriter,
+    kind: Kind,
+    features: &[f32],
+    weights: &[f32],
+    labels: &[i32],
+    years: &[i64],
+) {
     let mut rows = writer.feature_writer(FeatureDtype::F32, DIM).unwrap();
     rows.push_rows(features).unwrap();
     writer.add_features(rows, FeatureDtype::F32, None).unwrap();
@@ -111,7 +121,9 @@ fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32
         return;
     }
     if kind == Kind::Number {
-        return writer.add_numeric_labels(&labels.iter().copied().map(number_of).collect::<Vec<_>>()).unwrap();
+        return writer
+            .add_numeric_labels(&labels.iter().copied().map(number_of).collect::<Vec<_>>())
+            .unwrap();
     }
     let mut bits = writer.multi_label_writer(CLASSES).unwrap();
     for label in labels {
@@ -125,7 +137,8 @@ fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32
     writer.add_original_names(names).unwrap();
 }
 
-/// The classes that the multi-label examples give a vertex, as bits: its label and class 0; none where it has no label.
+/// The classes that the multi-label examples give a vertex, as bits: its label and class 0; none
+/// where it has no label.
 fn classes_of(label: i32) -> u32 {
     if label < 0 { 0 } else { 1 << label | 1 }
 }
@@ -201,8 +214,13 @@ fn npy(path: &Path) -> StoredArray {
     StoredArray { descr, shape, values }
 }
 
-const ALL: [ExportFormat; 5] =
-    [ExportFormat::Pyg, ExportFormat::Metis, ExportFormat::Mtx, ExportFormat::Parquet, ExportFormat::Snap];
+const ALL: [ExportFormat; 5] = [
+    ExportFormat::Pyg,
+    ExportFormat::Metis,
+    ExportFormat::Mtx,
+    ExportFormat::Parquet,
+    ExportFormat::Snap,
+];
 
 #[test]
 fn differential_one_and_many_threads() {
@@ -237,23 +255,36 @@ fn labels_of_every_shape_come_back_from_an_export() {
         writer.add_multi_labels(out).unwrap();
         writer.name_classes(&["red", "green", "blue"].map(String::from)).unwrap();
     };
-    let numbers = |writer: &mut DatasetWriter| writer.add_numeric_labels(&[1000.0, 7.0, f32::NAN, 7.0]).unwrap();
+    let numbers = |writer: &mut DatasetWriter| {
+        writer.add_numeric_labels(&[1000.0, 7.0, f32::NAN, 7.0]).unwrap()
+    };
     let with_gaps = classes([40, -1, 7, 0], 50);
     let fills: [&dyn Fn(&mut DatasetWriter); 4] = [&named, &sets, &numbers, &with_gaps];
     for (which, fill) in fills.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0, 0, 1, 2, 3], &[0, 1, 2]).unwrap();
+        let mut writer =
+            DatasetWriter::create(&folder.path().join("ds"), false, &[0, 0, 1, 2, 3], &[0, 1, 2])
+                .unwrap();
         fill(&mut writer);
         let dataset = writer.finish(Provenance::default()).unwrap();
         for format in [ExportFormat::Parquet, ExportFormat::Pyg] {
-            let (out, back) = (folder.path().join(format.name()), folder.path().join(format!("{format}-back")));
+            let (out, back) =
+                (folder.path().join(format.name()), folder.path().join(format!("{format}-back")));
             export(&dataset, format, &out, &ExportOptions::default(), &NoProgress).unwrap();
-            let (back, _) = convert(&out, &back, &ConvertOptions::default(), false, &NoProgress).unwrap();
-            let of = |dataset: &Dataset| (dataset.manifest().label_shape(), dataset.manifest().class_names.clone());
+            let (back, _) =
+                convert(&out, &back, &ConvertOptions::default(), false, &NoProgress).unwrap();
+            let of = |dataset: &Dataset| {
+                (dataset.manifest().label_shape(), dataset.manifest().class_names.clone())
+            };
             assert_eq!(of(&back), of(&dataset), "{format}, {which}");
-            let file = |dataset: &Dataset| fs::read(dataset.path().join("nodes/label.npy")).unwrap();
+            let file =
+                |dataset: &Dataset| fs::read(dataset.path().join("nodes/label.npy")).unwrap();
             assert_eq!(file(&back), file(&dataset), "{format}, {which}");
-            assert_eq!(back.manifest().features, None, "{format}, {which}: no name of a class is a feature");
+            assert_eq!(
+                back.manifest().features,
+                None,
+                "{format}, {which}: no name of a class is a feature"
+            );
         }
     }
 }
@@ -275,7 +306,8 @@ fn what_is_left_out_is_said_once() {
     assert!(everything.lines().is_empty());
 }
 
-/// Not a test of its own: tests/peers/run.py has it leave datasets that no generator makes, for other tools to open.
+/// Not a test of its own: tests/peers/run.py has it leave datasets that no generator makes, for
+/// other tools to open.
 #[test]
 #[ignore = "run by tests/peers/run.py, with GSPLIT_PEERS naming a folder"]
 fn leave_examples_for_the_peers() {

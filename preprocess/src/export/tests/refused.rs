@@ -5,7 +5,9 @@ use std::io::{Seek, SeekFrom, Write};
 use super::*;
 
 fn refused(example: &Example, format: ExportFormat, out: &str, options: &ExportOptions) -> String {
-    export(&example.dataset, format, &example.folder.join(out), options, &NoProgress).unwrap_err().to_string()
+    export(&example.dataset, format, &example.folder.join(out), options, &NoProgress)
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -17,24 +19,31 @@ fn only_an_earlier_export_is_replaced() {
         let path = example.write(format, &out);
         let before = read_tree(&path);
         if format.is_folder() {
-            let again = export(&example.dataset, format, &path, &ExportOptions::default(), &NoProgress).unwrap();
+            let again =
+                export(&example.dataset, format, &path, &ExportOptions::default(), &NoProgress)
+                    .unwrap();
             assert!(again.reused && read_tree(&path) == before, "{format}");
             fs::write(path.join("stale"), "x").unwrap();
         } else {
             fs::write(&path, "stale").unwrap();
         }
-        assert!(refused(&example, format, &out, &ExportOptions::default()).contains("pass --force"));
+        assert!(
+            refused(&example, format, &out, &ExportOptions::default()).contains("pass --force")
+        );
         example.export(format, &out, &force);
         assert!(read_tree(&path) == before, "{format}");
         for other in ["ds", "mine"] {
             fs::create_dir_all(example.folder.join("mine")).unwrap();
             let message = refused(&example, format, other, &force);
-            let words = if format.is_folder() { "--force will not replace it" } else { "is no plain file" };
+            let words =
+                if format.is_folder() { "--force will not replace it" } else { "is no plain file" };
             assert!(message.contains(words), "{format}: {message}");
         }
         fs::write(example.folder.join("file"), "x").unwrap();
         if format.is_folder() {
-            assert!(refused(&example, format, "file", &force).contains("holds no gsplit-export.json"));
+            assert!(
+                refused(&example, format, "file", &force).contains("holds no gsplit-export.json")
+            );
         }
     }
     assert!(example.folder.join("ds/dataset.json").exists());
@@ -43,7 +52,10 @@ fn only_an_earlier_export_is_replaced() {
 #[test]
 fn a_damaged_graph_is_named_and_leaves_nothing() {
     let example = example(Kind::Single, 40, 100, 1);
-    let mut file = fs::OpenOptions::new().write(true).open(example.folder.join("ds/topology/indices.npy")).unwrap();
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(example.folder.join("ds/topology/indices.npy"))
+        .unwrap();
     file.seek(SeekFrom::End(-4 * 30)).unwrap();
     file.write_all(&40u32.to_le_bytes()).unwrap();
     drop(file);
@@ -51,7 +63,10 @@ fn a_damaged_graph_is_named_and_leaves_nothing() {
         let message = refused(&example, format, "out", &ExportOptions::default());
         let damage = "indices.npy: edge 70 comes from a vertex that is not below 40";
         assert!(message.contains(damage), "{format}: {message}");
-        let left: Vec<_> = fs::read_dir(&example.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(&example.folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(left, ["ds"], "{format}");
     }
 }
@@ -66,8 +81,13 @@ fn options_of_other_formats_are_refused() {
         (buffered, &[ExportFormat::Metis], "--buffer"),
     ] {
         for format in ALL.into_iter().filter(|format| !formats.contains(format)) {
-            let error = export(&example.dataset, format, &example.folder.join("x"), &options, &NoProgress).unwrap_err();
-            assert!(matches!(&error, crate::Error::Option(problem) if problem.starts_with(option)), "{error}");
+            let error =
+                export(&example.dataset, format, &example.folder.join("x"), &options, &NoProgress)
+                    .unwrap_err();
+            assert!(
+                matches!(&error, crate::Error::Option(problem) if problem.starts_with(option)),
+                "{error}"
+            );
         }
     }
 }
@@ -84,5 +104,8 @@ fn ids_that_a_format_cannot_hold_are_named() {
     bytes.truncate(length as usize - 4 * 20);
     bytes.extend(std::iter::repeat_n(f32::INFINITY.to_le_bytes(), 20).flatten());
     fs::write(&path, bytes).unwrap();
-    assert!(refused(&weights, ExportFormat::Metis, "x", &ExportOptions::default()).contains("negative or infinite"));
+    assert!(
+        refused(&weights, ExportFormat::Metis, "x", &ExportOptions::default())
+            .contains("negative or infinite")
+    );
 }

@@ -13,7 +13,8 @@ fn numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
-/// {smaller, larger} and the sum of the weights of all edges between the two, halved where they go in both directions.
+/// {smaller, larger} and the sum of the weights of all edges between the two, halved where they go
+/// in both directions.
 fn oracle_pairs(example: &Example) -> BTreeMap<(u32, u32), f64> {
     let mut sums: BTreeMap<(u32, u32), [Option<f64>; 2]> = BTreeMap::new();
     for (&(u, v), &weight) in example.edges.iter().zip(&example.weights) {
@@ -31,16 +32,24 @@ fn oracle_pairs(example: &Example) -> BTreeMap<(u32, u32), f64> {
 
 #[test]
 fn oracle_metis_is_the_undirected_simple_graph() {
-    for (kind, n, m) in
-        [(Kind::Bare, 60, 400), (Kind::Single, 60, 400), (Kind::Bare, 9, 0), (Kind::Single, 1000, 20_000)]
-    {
+    for (kind, n, m) in [
+        (Kind::Bare, 60, 400),
+        (Kind::Single, 60, 400),
+        (Kind::Bare, 9, 0),
+        (Kind::Single, 1000, 20_000),
+    ] {
         let example = example(kind, n, m, 11);
         let weighted = kind != Kind::Bare;
         let pairs = oracle_pairs(&example);
         let path = example.write(ExportFormat::Metis, "g.graph");
         let mut text = lines(&path);
         let factor = match weighted {
-            true => text.remove(0).strip_prefix("% edge weights are multiplied by ").unwrap().parse().unwrap(),
+            true => text
+                .remove(0)
+                .strip_prefix("% edge weights are multiplied by ")
+                .unwrap()
+                .parse()
+                .unwrap(),
             false => 1.0,
         };
         let format = if weighted { " 001" } else { "" };
@@ -53,7 +62,10 @@ fn oracle_metis_is_the_undirected_simple_graph() {
                 true => numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect(),
                 false => numbers.iter().map(|&u| (u, 1)).collect(),
             };
-            assert!(neighbours.windows(2).all(|pair| pair[0].0 < pair[1].0), "ascending, each once");
+            assert!(
+                neighbours.windows(2).all(|pair| pair[0].0 < pair[1].0),
+                "ascending, each once"
+            );
             for (u, weight) in neighbours {
                 assert!(found.insert((v as u32, u as u32 - 1), weight).is_none());
             }
@@ -70,7 +82,8 @@ fn oracle_metis_is_the_undirected_simple_graph() {
         assert!(!weighted || (1 << 29..1 << 31).contains(&sum), "as large as 32 bits allow: {sum}");
         // Only the hub's out-list, and a few vertices at a time.
         for memory in [1, 1024] {
-            let options = ExportOptions { memory: Some(Memory::bytes(memory)), ..Default::default() };
+            let options =
+                ExportOptions { memory: Some(Memory::bytes(memory)), ..Default::default() };
             let out = example.export(ExportFormat::Metis, &format!("{memory}"), &options);
             assert!(fs::read(out).unwrap() == fs::read(&path).unwrap(), "{memory}");
         }
@@ -88,10 +101,13 @@ fn a_metis_file_with_weights_comes_back_as_it_was() {
     ] {
         fs::write(at(name), text).unwrap();
         let out = at(&format!("{name}.ds"));
-        let (dataset, _) = convert(&at(name), &out, &ConvertOptions::default(), false, &NoProgress).unwrap();
-        let (told, options) = (Notes::default(), ExportOptions { force: true, ..Default::default() });
+        let (dataset, _) =
+            convert(&at(name), &out, &ConvertOptions::default(), false, &NoProgress).unwrap();
+        let (told, options) =
+            (Notes::default(), ExportOptions { force: true, ..Default::default() });
         export(&dataset, ExportFormat::Metis, &at("again"), &options, &told).unwrap();
-        let again: Vec<String> = lines(&at("again")).iter().map(|line| line.trim_end().to_string()).collect();
+        let again: Vec<String> =
+            lines(&at("again")).iter().map(|line| line.trim_end().to_string()).collect();
         assert_eq!(again, text.lines().collect::<Vec<_>>(), "{name}");
         let told = told.lines().join("\n");
         assert!(!told.contains("vertex_weight"), "nothing is left out: {told}");
@@ -110,12 +126,20 @@ fn weights_of_a_metis_file_are_whole_and_what_it_cannot_hold_is_counted() {
     };
     let edges = "src,dst,weight\n0,1,0.25\n1,0,0.25\n1,2,7.6\n2,3,0\n3,3,5\n3,4,\n";
     let told = Notes::default();
-    export(&converted("g.csv", edges), ExportFormat::Metis, &at("g.graph"), &ExportOptions::default(), &told).unwrap();
+    export(
+        &converted("g.csv", edges),
+        ExportFormat::Metis,
+        &at("g.graph"),
+        &ExportOptions::default(),
+        &told,
+    )
+    .unwrap();
     let told = told.lines().join("\n");
     for expected in [
         "the 6 edges of g.csv.ds are 4 pairs of vertices; 1 self-loop is dropped",
         "edge weights are multiplied by 67108864 and rounded",
-        "1 edge weight is 0, which METIS does not take: a pair of vertices without another weight gets 1",
+        "1 edge weight is 0, which METIS does not take: a pair of vertices without another weight \
+         gets 1",
         "1 edge weight is missing and counted as 1",
     ] {
         assert!(told.contains(expected), "{expected}: {told}");
@@ -127,7 +151,13 @@ fn weights_of_a_metis_file_are_whole_and_what_it_cannot_hold_is_counted() {
         [1 << 24, 1 << 24, 510_027_360, 510_027_360, 1, 1, 1 << 26, 1 << 26]
     );
     let negative = converted("n.csv", "src,dst,weight\n0,1,-2\n1,2,3\n");
-    let refused = export(&negative, ExportFormat::Metis, &at("n.graph"), &ExportOptions::default(), &NoProgress);
+    let refused = export(
+        &negative,
+        ExportFormat::Metis,
+        &at("n.graph"),
+        &ExportOptions::default(),
+        &NoProgress,
+    );
     assert!(refused.unwrap_err().to_string().contains("1 edge weight is negative or infinite"));
 }
 
@@ -140,7 +170,8 @@ fn oracle_matrix_market_has_every_edge() {
         assert_eq!(text[0], format!("%%MatrixMarket matrix coordinate {field} general"));
         assert_eq!(text[2], "70 70 500");
         assert_eq!(text.len(), 503);
-        for ((line, &(u, v)), &weight) in text[3..].iter().zip(&example.edges).zip(&example.weights) {
+        for ((line, &(u, v)), &weight) in text[3..].iter().zip(&example.edges).zip(&example.weights)
+        {
             let words: Vec<&str> = line.split(' ').collect();
             assert_eq!((words[0], words[1]), (&*(u + 1).to_string(), &*(v + 1).to_string()));
             match kind {
@@ -160,15 +191,24 @@ fn oracle_edge_lists_have_every_edge_by_each_name() {
     let name = |v: u32| format!("vertex/{v}");
     let original = ExportOptions { original_ids: true, ..Default::default() };
     type ExportCase<'a> = (&'a Example, ExportOptions, &'a dyn Fn(u32) -> String);
-    let cases: [ExportCase<'_>; 3] =
-        [(&single, ExportOptions::default(), &own), (&single, original.clone(), &number), (&multi, original, &name)];
+    let cases: [ExportCase<'_>; 3] = [
+        (&single, ExportOptions::default(), &own),
+        (&single, original.clone(), &number),
+        (&multi, original, &name),
+    ];
     for (i, (example, options, name)) in cases.into_iter().enumerate() {
-        let plain = fs::read_to_string(example.export(ExportFormat::Snap, &format!("{i}.txt"), &options)).unwrap();
-        let (head, body): (Vec<&str>, Vec<&str>) = plain.lines().partition(|line| line.starts_with('#'));
+        let plain =
+            fs::read_to_string(example.export(ExportFormat::Snap, &format!("{i}.txt"), &options))
+                .unwrap();
+        let (head, body): (Vec<&str>, Vec<&str>) =
+            plain.lines().partition(|line| line.starts_with('#'));
         assert_eq!(head[1], format!("# Nodes: {} Edges: {}", example.n, example.edges.len()));
-        let expected: Vec<String> = example.edges.iter().map(|&(u, v)| format!("{}\t{}", name(u), name(v))).collect();
+        let expected: Vec<String> =
+            example.edges.iter().map(|&(u, v)| format!("{}\t{}", name(u), name(v))).collect();
         assert!(body == expected);
-        let packed = fs::File::open(example.export(ExportFormat::Snap, &format!("{i}.txt.gz"), &options)).unwrap();
+        let packed =
+            fs::File::open(example.export(ExportFormat::Snap, &format!("{i}.txt.gz"), &options))
+                .unwrap();
         let mut text = String::new();
         flate2::read::MultiGzDecoder::new(packed).read_to_string(&mut text).unwrap();
         assert!(text == plain);

@@ -1,5 +1,5 @@
-//! A graph as arrays known by their names: the files of a folder (`edge_index.npy` or `.pt`), the members of an `.npz` archive
-//! (`edge_index`), or tensors in a `.pt` file.
+//! A graph as arrays known by their names: the files of a folder (`edge_index.npy` or `.pt`), the
+//! members of an `.npz` archive (`edge_index`), or tensors in a `.pt` file.
 //!
 //! | what | names, one of |
 //! | --- | --- |
@@ -15,12 +15,13 @@
 //! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
-//! The first list of edges in this order counts; a note is printed if there are several. Other arrays must occur once.
-//! `--split-name` chooses one of k masks by its number from 0; without it the first counts, and a note is printed. A
-//! missing split is empty. Weights become the edge column `weight`, edge features `feat`.
+//! The first list of edges in this order counts; a note is printed if there are several. Other
+//! arrays must occur once. `--split-name` chooses one of k masks by its number from 0; without it
+//! the first counts, and a note is printed. A missing split is empty. Weights become the edge
+//! column `weight`, edge features `feat`.
 //!
-//! Ids are positions of rows: of the features or labels if there are any, else of a CSR or CSC. Without any of them,
-//! the largest id gives the number of vertices.
+//! Ids are positions of rows: of the features or labels if there are any, else of a CSR or CSC.
+//! Without any of them, the largest id gives the number of vertices.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,9 @@ impl Catalog {
     /// The arrays at `path`: an archive, a file of tensors, or otherwise a folder.
     pub fn at(path: &Path, progress: &dyn Progress) -> Result<Self> {
         match path.extension() {
-            Some(extension) if extension == "npz" => Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?)),
+            Some(extension) if extension == "npz" => {
+                Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?))
+            }
             Some(extension) if extension == "pt" => Ok(pt::tensors(path, progress)?.0),
             _ => Ok(Self::Folder(path.to_path_buf())),
         }
@@ -127,7 +130,8 @@ impl Catalog {
             [] => Ok(None),
             [name] => Ok(self.get(name)?.map(|numbers| (numbers, name.to_string()))),
             [first, second, ..] => {
-                let problem = format!("{first} and {second} are both names of {what}: keep one of them");
+                let problem =
+                    format!("{first} and {second} are both names of {what}: keep one of them");
                 Err(Error::input(self.path(), problem))
             }
         }
@@ -152,9 +156,13 @@ impl Catalog {
             return Err(Error::input(self.path(), problem));
         };
         if let Some(second) = lists.get(1) {
-            progress.note(&format!("{}: edges are taken from {first}; {second} is not read", self.path().display()));
+            progress.note(&format!(
+                "{}: edges are taken from {first}; {second} is not read",
+                self.path().display()
+            ));
         }
-        let missing = |path: &Path, name: &str| Error::input(path, format!("expected {name} in it"));
+        let missing =
+            |path: &Path, name: &str| Error::input(path, format!("expected {name} in it"));
         let mut open = |name: &str| self.get(name)?.ok_or_else(|| missing(self.path(), name));
         match PAIRS.iter().find(|(names, _)| names[0] == first) {
             None => ArrayEdges::index(open(first)?),
@@ -175,13 +183,19 @@ impl Catalog {
     }
 
     /// The graph made of all arrays, with `stated` vertices if the number is given.
-    pub fn graph_of(mut self, stated: Option<u64>, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+    pub fn graph_of(
+        mut self,
+        stated: Option<u64>,
+        options: &ArrayOptions<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Raw> {
         let mut edges = self.edges(progress)?;
         if let (Some(n), None) = (stated, edges.num_vertices()) {
             check_size(self.path(), n as usize, edges.num_edges())?;
             edges = edges.within(n);
         }
-        let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
+        let values =
+            [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
         for (name, what, names) in values {
             if let Some((numbers, _)) = self.only(what, names)?
                 && options.columns.keeps(name)
@@ -200,7 +214,12 @@ impl Catalog {
     }
 
     /// The graph made of `edges` and of the arrays of the vertices.
-    pub fn rest(mut self, mut edges: ArrayEdges, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+    pub fn rest(
+        mut self,
+        mut edges: ArrayEdges,
+        options: &ArrayOptions<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Raw> {
         options.columns.check(self.path(), edges.columns())?;
         let rows = self.rows(Ids::Dense(edges.num_vertices()), options.split, progress)?;
         if let Some(n) = rows.num_vertices {
@@ -211,9 +230,14 @@ impl Catalog {
         Ok(raw)
     }
 
-    /// Adds the arrays of the vertices to the edges of `raw`: row v belongs to vertex v, or to the v-th smallest id
-    /// where ids are compacted.
-    pub fn attach(mut self, raw: &mut Raw, split: Option<&str>, progress: &dyn Progress) -> Result<()> {
+    /// Adds the arrays of the vertices to the edges of `raw`: row v belongs to vertex v, or to the
+    /// v-th smallest id where ids are compacted.
+    pub fn attach(
+        mut self,
+        raw: &mut Raw,
+        split: Option<&str>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let rows = self.rows(raw.ids, split, progress)?;
         if raw.ids == Ids::Dense(None) {
             raw.ids = Ids::Dense(rows.num_vertices);
@@ -225,14 +249,23 @@ impl Catalog {
 
     /// Whether there is an array of the vertices.
     pub fn has_rows(&self) -> bool {
-        let mut names = FEATURES.iter().chain(&LABELS).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
+        let mut names =
+            FEATURES.iter().chain(&LABELS).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
         names.any(|name| self.contains(name))
     }
 
-    fn rows(&mut self, ids: Ids, split: Option<&str>, progress: &dyn Progress) -> Result<NodeArrays> {
-        let features = self.only("features", &FEATURES)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
+    fn rows(
+        &mut self,
+        ids: Ids,
+        split: Option<&str>,
+        progress: &dyn Progress,
+    ) -> Result<NodeArrays> {
+        let features = self
+            .only("features", &FEATURES)?
+            .map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
-        let labels = self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
+        let labels =
+            self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
         let stated = ids.num_vertices().map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
@@ -244,21 +277,23 @@ impl Catalog {
 
     /// Features from a sparse matrix.
     fn sparse(&mut self, num_vertices: Option<u64>) -> Result<Option<Box<dyn Column>>> {
-        let [Some(indptr), Some(indices), Some(data), Some(shape)] = SPARSE.map(|name| self.get(name).transpose())
+        let [Some(indptr), Some(indices), Some(data), Some(shape)] =
+            SPARSE.map(|name| self.get(name).transpose())
         else {
             return Ok(None);
         };
         let column = SparseColumn::new(indptr?, indices?, data?, &few(&shape?)?)?;
         match (column.num_rows(), num_vertices) {
-            (Some(rows), Some(n)) if rows != n => {
-                Err(Error::input(self.path(), format!("features have {rows} rows for {n} vertices: expected one each")))
-            }
+            (Some(rows), Some(n)) if rows != n => Err(Error::input(
+                self.path(),
+                format!("features have {rows} rows for {n} vertices: expected one each"),
+            )),
             _ => Ok(Some(Box::new(column))),
         }
     }
 
-    /// The splits: ids, or masks, of which the first counts unless `--split-name` chooses another. The first row of a
-    /// mask is the vertex `first`.
+    /// The splits: ids, or masks, of which the first counts unless `--split-name` chooses another.
+    /// The first row of a mask is the vertex `first`.
     fn splits(
         &mut self,
         num_vertices: Option<u64>,
@@ -281,13 +316,15 @@ impl Catalog {
             Some(Ok(mask)) if mask < most => mask,
             Some(_) if !found.is_empty() => {
                 let split = split.unwrap_or_default();
-                let problem = format!("--split-name {split}: expected the number of a mask, below {most}");
+                let problem =
+                    format!("--split-name {split}: expected the number of a mask, below {most}");
                 return Err(Error::input(self.path(), problem));
             }
             None if most > 1 => {
                 let path = self.path().display();
                 progress.note(&format!(
-                    "note: {path}: has {most} masks for each split; --split-name 0 is taken, the last is --split-name {}",
+                    "note: {path}: has {most} masks for each split; --split-name 0 is taken, the \
+                     last is --split-name {}",
                     most - 1
                 ));
                 0
@@ -352,8 +389,8 @@ impl NodeArrays {
     }
 }
 
-/// The graph of `edges` in `files`, with features, labels and another column if there are any. Used for folders with
-/// fixed file names.
+/// The graph of `edges` in `files`, with features, labels and another column if there are any. Used
+/// for folders with fixed file names.
 pub fn with_columns(
     edges: ArrayEdges,
     num_vertices: Option<u64>,
@@ -381,7 +418,11 @@ pub fn agreed_rows<'a>(
         let Some(rows) = column.num_rows() else { continue };
         match agreed {
             Some((other, n)) if n != rows => {
-                let problem = format!("{} has {rows} rows for {n} vertices ({})", column.name(), other.display());
+                let problem = format!(
+                    "{} has {rows} rows for {n} vertices ({})",
+                    column.name(),
+                    other.display()
+                );
                 return Err(Error::input(column.path(), format!("{problem}: expected one each")));
             }
             _ => agreed = Some((column.path(), rows)),
@@ -393,7 +434,9 @@ pub fn agreed_rows<'a>(
 /// The ids in an array (k,) or (k, 1).
 fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
     if !matches!(numbers.shape(), [_] | [_, 1]) {
-        return Err(numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape())));
+        return Err(
+            numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape()))
+        );
     }
     let mut ids = Vec::with_capacity(numbers.len() as usize);
     numbers.for_steps(|first, bytes| {
@@ -429,7 +472,9 @@ impl Masks {
             [rows, columns] if rows == n => (columns, !numbers.column_major()),
             [rows, columns] if columns == n => (rows, numbers.column_major()),
             ref shape => {
-                return Err(numbers.error(format!("shape {shape:?}: expected a mask of {n} vertices, or k of them")));
+                return Err(numbers.error(format!(
+                    "shape {shape:?}: expected a mask of {n} vertices, or k of them"
+                )));
             }
         };
         if !numbers.dtype().is_integer() {
@@ -445,7 +490,8 @@ impl Masks {
         let mut vertices = Vec::new();
         numbers.for_steps(|first, bytes| {
             for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
-                let (vertex, of) = if self.by_row { (at / masks, at % masks) } else { (at % n, at / n) };
+                let (vertex, of) =
+                    if self.by_row { (at / masks, at % masks) } else { (at % n, at / n) };
                 if of == chosen && number.iter().any(|&byte| byte != 0) {
                     vertices.push(start + vertex);
                 }

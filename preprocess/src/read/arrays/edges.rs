@@ -5,12 +5,13 @@
 //! coordinates (2, E), or two arrays (E,): all sources, then all targets
 //! compressed  indptr (n + 1,) and indices (E,): entries indptr[u] .. indptr[u + 1] of indices are row u
 //! ```
-//! Row u of a CSR holds the targets of the edges u -> v; column v of a CSC holds the sources of the edges u -> v.
-//! Values of edges are further arrays (E,) or (E, d).
+//! Row u of a CSR holds the targets of the edges u -> v; column v of a CSC holds the sources of the
+//! edges u -> v. Values of edges are further arrays (E,) or (E, d).
 //!
-//! The idea: handing out a piece only counts, and parsing it reads its ranges of the files, on any thread. The rows of
-//! a compressed piece are read when it is handed out, and so are members of archives, which can only be read in
-//! sequence. Cost: every byte is read once (`indptr` by one thread); only the pieces are in memory.
+//! The idea: handing out a piece only counts, and parsing it reads its ranges of the files, on any
+//! thread. The rows of a compressed piece are read when it is handed out, and so are members of
+//! archives, which can only be read in sequence. Cost: every byte is read once (`indptr` by one
+//! thread); only the pieces are in memory.
 
 mod rows;
 
@@ -19,7 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::numbers::Numbers;
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes};
+use crate::edges::{
+    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes,
+};
 use crate::read::raw::numbers as decoded;
 use crate::{Error, Result};
 use rows::{Rows, expand};
@@ -116,7 +119,11 @@ impl ArrayEdges {
         match laid_out {
             [2, edges] if !pairs => {
                 let targets = Lane::new(index.clone(), edges, 1, "target");
-                Self::new(EdgeLayout::Coordinates, vec![Lane::new(index, 0, 1, "source"), targets], edges)
+                Self::new(
+                    EdgeLayout::Coordinates,
+                    vec![Lane::new(index, 0, 1, "source"), targets],
+                    edges,
+                )
             }
             [edges, 2] => Self::new(EdgeLayout::Pairs, vec![Lane::new(index, 0, 2, "pair")], edges),
             _ => Err(index.error(format!("shape {:?}: expected (2, E) or (E, 2)", index.shape()))),
@@ -134,7 +141,8 @@ impl ArrayEdges {
         Self::new(EdgeLayout::Coordinates, lanes, edges)
     }
 
-    /// `indptr` of shape (n + 1,) and `indices` of shape (E,). Rows are sources if `by_source`, otherwise targets.
+    /// `indptr` of shape (n + 1,) and `indices` of shape (E,). Rows are sources if `by_source`,
+    /// otherwise targets.
     pub fn compressed(indptr: Numbers, indices: Numbers, by_source: bool) -> Result<Self> {
         let Some(num_rows) = flat(&indptr)?.checked_sub(1) else {
             return Err(indptr.error("no entries: expected one for every vertex and one more"));
@@ -144,35 +152,55 @@ impl ArrayEdges {
         }
         let edges = flat(&indices)?;
         let role = if by_source { "target" } else { "source" };
-        let mut made = Self::new(EdgeLayout::Compressed { by_source }, vec![Lane::new(indices, 0, 1, role)], edges)?
-            .within(num_rows);
-        made.cursor.get_mut().unwrap_or_else(PoisonError::into_inner).rows = Some(Rows::new(indptr, num_rows));
+        let mut made = Self::new(
+            EdgeLayout::Compressed { by_source },
+            vec![Lane::new(indices, 0, 1, role)],
+            edges,
+        )?
+        .within(num_rows);
+        made.cursor.get_mut().unwrap_or_else(PoisonError::into_inner).rows =
+            Some(Rows::new(indptr, num_rows));
         Ok(made)
     }
 
     fn new(layout: EdgeLayout, lanes: Vec<Lane>, num_edges: u64) -> Result<Self> {
         for lane in &lanes {
             if !lane.numbers.dtype().is_integer() {
-                let problem = format!("type {}: expected integer ids", lane.numbers.dtype().descr());
+                let problem =
+                    format!("type {}: expected integer ids", lane.numbers.dtype().descr());
                 return Err(lane.numbers.error(format!("{problem}; save it again as int64")));
             }
         }
         let cursor = Mutex::new(Cursor { edge: 0, rows: None });
         let bytes_done = AtomicU64::new(0);
-        Ok(Self { layout, lanes, columns: Vec::new(), num_edges, num_vertices: None, cursor, bytes_done })
+        Ok(Self {
+            layout,
+            lanes,
+            columns: Vec::new(),
+            num_edges,
+            num_vertices: None,
+            cursor,
+            bytes_done,
+        })
     }
 
     /// Adds the column `name` of values: an array (E,) or (E, d).
     pub fn with_values(mut self, name: &str, numbers: Numbers) -> Result<Self> {
         let (rows, width) = numbers.rows()?;
         if rows != self.num_edges {
-            let problem = format!("{rows} rows for {} edges: expected one each, in their order", self.num_edges);
+            let problem = format!(
+                "{rows} rows for {} edges: expected one each, in their order",
+                self.num_edges
+            );
             return Err(numbers.error(problem));
         }
-        let column = EdgeColumn { name: name.to_string(), value: numbers.dtype().value_type(), width };
+        let column =
+            EdgeColumn { name: name.to_string(), value: numbers.dtype().value_type(), width };
         self.columns.push(column);
         if row_bytes(&self.columns) > MAX_VALUE_BYTES {
-            return Err(numbers.error(format!("more than {MAX_VALUE_BYTES} bytes of values per edge: keep fewer")));
+            return Err(numbers.error(format!(
+                "more than {MAX_VALUE_BYTES} bytes of values per edge: keep fewer"
+            )));
         }
         self.lanes.push(Lane::new(numbers, 0, width, "value"));
         Ok(self)
@@ -205,7 +233,8 @@ impl ArrayEdges {
         EDGES_PER_PIECE.min(most).max(1) as u64
     }
 
-    /// Fails at the first of the `ids` of `lane`, from edge `first_edge` on, that is not below the number of vertices.
+    /// Fails at the first of the `ids` of `lane`, from edge `first_edge` on, that is not below the
+    /// number of vertices.
     fn check_ids(&self, lane: &Lane, first_edge: u64, ids: &[u64]) -> Result<()> {
         let bound = self.num_vertices.unwrap_or(u64::MAX);
         if ids.iter().fold(0, |largest, &id| largest.max(id)) < bound {
@@ -213,14 +242,21 @@ impl ArrayEdges {
         }
         match ids.iter().position(|&id| id >= bound) {
             Some(at) => {
-                let problem = format!("{}: expected ids below the number of vertices, {bound}", ids[at]);
+                let problem =
+                    format!("{}: expected ids below the number of vertices, {bound}", ids[at]);
                 Err(lane.error(first_edge, at as u64, &problem))
             }
             None => Ok(()),
         }
     }
 
-    fn values(&self, first_edge: u64, mut bytes: &[u8], edges: u64, values: &mut Vec<u8>) -> Result<()> {
+    fn values(
+        &self,
+        first_edge: u64,
+        mut bytes: &[u8],
+        edges: u64,
+        values: &mut Vec<u8>,
+    ) -> Result<()> {
         let lanes = &self.lanes[self.lanes.len() - self.columns.len()..];
         let mut each: Vec<Vec<u8>> = Vec::new();
         for lane in lanes {
@@ -233,7 +269,8 @@ impl ArrayEdges {
             each.push(converted);
         }
         if lanes.len() > 1 {
-            let widths: Vec<usize> = self.columns.iter().map(|c| c.value.bytes() * c.width).collect();
+            let widths: Vec<usize> =
+                self.columns.iter().map(|c| c.value.bytes() * c.width).collect();
             for edge in 0..edges as usize {
                 for (column, &width) in each.iter().zip(&widths) {
                     values.extend_from_slice(&column[edge * width..(edge + 1) * width]);

@@ -1,5 +1,5 @@
-//! Binary files: a reader opens arrays (`numbers`, each of one type), recognises their roles by their names
-//! (`catalog`), and makes `edges` of two of them, and columns of the others.
+//! Binary files: a reader opens arrays (`numbers`, each of one type), recognises their roles by
+//! their names (`catalog`), and makes `edges` of two of them, and columns of the others.
 //!
 //! ```text
 //! npy, npz, pt (pickle)                     arrays by name ──▶ catalog ─┐

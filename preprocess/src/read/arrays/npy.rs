@@ -1,10 +1,11 @@
 //! NumPy arrays on disk: one `.npy` file of edges, or a folder of them.
 //!
-//! A file is an integer array of shape (2, E), sources then targets, or (E, 2), one edge per row; (2, 2) is taken as
-//! (2, E). A folder holds arrays under the names that [`catalog`](super::catalog) lists; other files in it are ignored.
+//! A file is an integer array of shape (2, E), sources then targets, or (E, 2), one edge per row;
+//! (2, 2) is taken as (2, E). A folder holds arrays under the names that
+//! [`catalog`](super::catalog) lists; other files in it are ignored.
 //!
-//! `.npy` is NEP 1, version 1 to 3: little-endian bools, integers and floats of up to 8 bytes. Features, labels and
-//! values of edges are stored row by row (C order).
+//! `.npy` is NEP 1, version 1 to 3: little-endian bools, integers and floats of up to 8 bytes.
+//! Features, labels and values of edges are stored row by row (C order).
 
 use std::path::Path;
 
@@ -19,7 +20,8 @@ use crate::read::raw::{Ids, Raw};
 
 /// Whether `path` is a `.npy` file, or a folder with edges in such files.
 pub fn recognises(path: &Path, head: &[u8]) -> bool {
-    head.starts_with(b"\x93NUMPY") || (path.is_dir() && Catalog::Folder(path.to_path_buf()).has_edges())
+    head.starts_with(b"\x93NUMPY")
+        || (path.is_dir() && Catalog::Folder(path.to_path_buf()).has_edges())
 }
 
 /// Opens the file or the folder at `path`.
@@ -48,7 +50,10 @@ mod tests {
     fn values_stay_with_their_edges() {
         let raw = read(&data("npy")).unwrap();
         let column = |name: &str, value, width| EdgeColumn { name: name.into(), value, width };
-        assert_eq!(raw.edges.columns(), [column("weight", ValueType::F32, 1), column("feat", ValueType::I64, 2)]);
+        assert_eq!(
+            raw.edges.columns(),
+            [column("weight", ValueType::F32, 1), column("feat", ValueType::I64, 2)]
+        );
         let (edges, values) = read_edges(&*raw.edges).unwrap();
         assert_eq!(edges, EDGES);
         for (edge, row) in values.chunks(20).enumerate() {
@@ -62,11 +67,17 @@ mod tests {
                 assert_eq!(EDGES[(weight * 2.0) as usize], *edge, "{name}");
             }
         }
-        let chosen = |name: &str| ReadOptions { edge_columns: Some(vec![name.into()]), ..Default::default() };
+        let chosen = |name: &str| ReadOptions {
+            edge_columns: Some(vec![name.into()]),
+            ..Default::default()
+        };
         let raw = open(&data("npy"), &chosen("feat").arrays(), &NoProgress).unwrap();
         assert_eq!(raw.edges.columns(), [column("feat", ValueType::I64, 2)]);
         let message = problem(open(&data("npy"), &chosen("time").arrays(), &NoProgress));
-        assert!(message.contains("--edge-columns time") && message.contains("found none"), "{message}");
+        assert!(
+            message.contains("--edge-columns time") && message.contains("found none"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -76,10 +87,13 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % below
         };
-        // A hub whose edges do not fit a piece, long runs of empty rows, and more edges than some pieces hold.
+        // A hub whose edges do not fit a piece, long runs of empty rows, and more edges than some
+        // pieces hold.
         let n = 3 * EDGES_PER_PIECE as u64;
         let mut edges: Vec<(i64, i64)> = (0..EDGES_PER_PIECE as u64 * 2 + 5)
-            .map(|edge| (if edge % 2 == 0 { n / 2 } else { random(n / 3) } as i64, random(n) as i64))
+            .map(|edge| {
+                (if edge % 2 == 0 { n / 2 } else { random(n / 3) } as i64, random(n) as i64)
+            })
             .collect();
         edges.sort();
         let expected: Vec<(u64, u64)> = edges.iter().map(|&(u, v)| (u as u64, v as u64)).collect();
@@ -105,7 +119,8 @@ mod tests {
         write("f/csc_indptr.npy", false, &format!("({},)", n + 1), &indptr);
         write("f/csc_indices.npy", false, &format!("({m},)"), &targets);
         for name in ["a", "b", "c", "d", "e", "f"] {
-            let (mut edges, _) = read_edges(&*read(&folder.path().join(name)).unwrap().edges).unwrap();
+            let (mut edges, _) =
+                read_edges(&*read(&folder.path().join(name)).unwrap().edges).unwrap();
             if name == "f" {
                 edges.iter_mut().for_each(|edge| *edge = (edge.1, edge.0));
             }
@@ -131,7 +146,13 @@ mod tests {
         let huge = "(2, 1152921504606846976)";
         type LayoutCase<'a> = (&'a str, bool, &'a str, Vec<u8>, &'a [&'a str]);
         let table: &[LayoutCase] = &[
-            ("<i8", false, "(2, 3)", i64s(&[0, 1, 2, 3, 4]), &["shape [2, 3]", "40 bytes follow", "truncated"]),
+            (
+                "<i8",
+                false,
+                "(2, 3)",
+                i64s(&[0, 1, 2, 3, 4]),
+                &["shape [2, 3]", "40 bytes follow", "truncated"],
+            ),
             ("<i8", false, "(2, 2)", i64s(&[0, 1, 2, 3, 4]), &["40 bytes follow"]),
             ("<i8", false, huge, i64s(&[0, 1]), &["16 bytes follow"]),
             ("<i8", false, "(2, 9223372036854775808, 4, 0)", vec![], &["truncated or damaged"]),
@@ -161,16 +182,41 @@ mod tests {
         let three = i64s(&[0, 1, 2]);
         let ptr = |list: &[i64]| npy("<i8", false, &format!("({},)", list.len()), &i64s(list));
         let table: &[(&str, &str, Vec<u8>, &[&str])] = &[
-            ("npy", "feat", npy("<f4", false, "(5, 1)", &[0; 20]), &["labels has 6 rows for 5 vertices"]),
-            ("npy", "feat", npy("<f4", true, "(6, 2)", &[0; 48]), &["column by column", "ascontiguousarray"]),
+            (
+                "npy",
+                "feat",
+                npy("<f4", false, "(5, 1)", &[0; 20]),
+                &["labels has 6 rows for 5 vertices"],
+            ),
+            (
+                "npy",
+                "feat",
+                npy("<f4", true, "(6, 2)", &[0; 48]),
+                &["column by column", "ascontiguousarray"],
+            ),
             ("npy", "feat", npy("<f4", false, "(6, 0)", &[]), &["rows of 0 numbers"]),
             ("npy", "feat", npy("<f4", false, "(6, 1, 1)", &[0; 24]), &["one or two dimensions"]),
             ("npy", "feat", npy("<c8", false, "(6,)", &[0; 48]), &["type <c8"]),
             ("npy", "x", ptr(&[0; 6]), &["feat and x are both names of features"]),
             ("npy", "edge_weight", npy("<i8", false, "(3,)", &three), &["3 rows for 10 edges"]),
-            ("npy", "train_mask", npy("|b1", false, "(5,)", &[1; 5]), &["expected a mask of 6 vertices"]),
-            ("npy", "edge_index", npy("<i8", false, "(2, 1)", &i64s(&[1, 6])), &["10 rows for 1 edges"]),
-            ("npy-pairs", "y", ptr(&[0, 1, 2]), &["edge 4, target 3: expected ids below the number of vertices, 3"]),
+            (
+                "npy",
+                "train_mask",
+                npy("|b1", false, "(5,)", &[1; 5]),
+                &["expected a mask of 6 vertices"],
+            ),
+            (
+                "npy",
+                "edge_index",
+                npy("<i8", false, "(2, 1)", &i64s(&[1, 6])),
+                &["10 rows for 1 edges"],
+            ),
+            (
+                "npy-pairs",
+                "y",
+                ptr(&[0, 1, 2]),
+                &["edge 4, target 3: expected ids below the number of vertices, 3"],
+            ),
             ("npy-coo", "col", ptr(&[1, 2]), &["2 targets for 10 sources"]),
             ("npy-coo", "valid_idx", ptr(&[1, -2]), &["valid_idx.npy: entry 1: -2"]),
             ("npy-csr", "indptr", ptr(&[0, 3, 4, 6, 8, 9, 11]), &["entry 6: 11, expected 9 to 10"]),

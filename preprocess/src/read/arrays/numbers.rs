@@ -1,9 +1,9 @@
-//! Arrays of numbers that stay in their files: a `.npy` file, a file without a header, a member of an `.npz` archive,
-//! or a pickle.
+//! Arrays of numbers that stay in their files: a `.npy` file, a file without a header, a member of
+//! an `.npz` archive, or a pickle.
 //!
-//! Opening an array reads only its header. The file's length must match the header, so sizes can be trusted afterwards.
-//! Files are read at any offset, by any thread. Members of archives are read only from their start, since most are
-//! deflated, and their checksum is compared at the end.
+//! Opening an array reads only its header. The file's length must match the header, so sizes can be
+//! trusted afterwards. Files are read at any offset, by any thread. Members of archives are read
+//! only from their start, since most are deflated, and their checksum is compared at the end.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -86,7 +86,8 @@ impl Numbers {
         let header = NpyHeader::read(&mut file).map_err(|problem| Error::input(path, problem))?;
         let start = file.stream_position().map_err(Error::io(path))?;
         let held = file.metadata().map_err(Error::io(path))?.len().saturating_sub(start);
-        let numbers = Self::described(path, None, header, Place::File { file: Arc::new(file), start })?;
+        let numbers =
+            Self::described(path, None, header, Place::File { file: Arc::new(file), start })?;
         numbers.holds(held)
     }
 
@@ -96,7 +97,10 @@ impl Numbers {
         let bytes = file.metadata().map_err(Error::io(path))?.len();
         let row = width.max(1) * dtype.bytes() as u64;
         if !bytes.is_multiple_of(row) {
-            let problem = format!("{bytes} bytes without a .npy header: expected rows of {width} {}", dtype.descr());
+            let problem = format!(
+                "{bytes} bytes without a .npy header: expected rows of {width} {}",
+                dtype.descr()
+            );
             return Err(Error::input(path, problem));
         }
         let shape = if width == 1 { vec![bytes / row] } else { vec![bytes / row, width] };
@@ -116,8 +120,9 @@ impl Numbers {
         Self::described(path, Some(name.to_string()), header, place)?.holds(held)
     }
 
-    /// The array `name` in a span of packed bytes in the file at `path`. The caller has checked that the span holds the
-    /// given `shape`; `column_major` says whether the first index varies fastest.
+    /// The array `name` in a span of packed bytes in the file at `path`. The caller has checked
+    /// that the span holds the given `shape`; `column_major` says whether the first index varies
+    /// fastest.
     pub fn within(
         path: &Path,
         name: &str,
@@ -127,29 +132,40 @@ impl Numbers {
         shape: Vec<u64>,
         column_major: bool,
     ) -> Self {
-        let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
+        let (path, member, place) =
+            (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
         Self { path, member, dtype, is_bool: false, shape, column_major, place }
     }
 
-    fn described(path: &Path, member: Option<String>, header: NpyHeader, place: Place) -> Result<Self> {
+    fn described(
+        path: &Path,
+        member: Option<String>,
+        header: NpyHeader,
+        place: Place,
+    ) -> Result<Self> {
         let named = |problem: String| match &member {
             Some(name) => Error::input(path, format!("{name}: {problem}")),
             None => Error::input(path, problem),
         };
         let dtype = Dtype::from_descr(&header.descr).map_err(named)?;
         let (shape, is_bool) = (header.shape, header.descr == "|b1");
-        let column_major = header.fortran_order && shape.iter().filter(|&&length| length > 1).count() > 1;
+        let column_major =
+            header.fortran_order && shape.iter().filter(|&&length| length > 1).count() > 1;
         Ok(Self { path: path.to_path_buf(), member, dtype, is_bool, shape, column_major, place })
     }
 
     /// Fails unless the number of bytes after the header, `held`, matches the header.
     fn holds(self, held: u64) -> Result<Self> {
-        let elements = self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length));
-        if elements.and_then(|elements| elements.checked_mul(self.dtype.bytes() as u64)) == Some(held) {
+        let elements =
+            self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length));
+        if elements.and_then(|elements| elements.checked_mul(self.dtype.bytes() as u64))
+            == Some(held)
+        {
             return Ok(self);
         }
         let problem = format!(
-            "its header promises shape {:?} of {}, {held} bytes follow: truncated or damaged, fetch or write it again",
+            "its header promises shape {:?} of {}, {held} bytes follow: truncated or damaged, \
+             fetch or write it again",
             self.shape,
             self.dtype.descr()
         );
@@ -204,11 +220,18 @@ impl Numbers {
         let (rows, width) = match self.shape[..] {
             [rows] => (rows, 1),
             [rows, width] if self.column_major => {
-                let problem = format!("shape ({rows}, {width}) stored column by column, expected row by row");
-                return Err(self.error(format!("{problem}: save it again through np.ascontiguousarray")));
+                let problem =
+                    format!("shape ({rows}, {width}) stored column by column, expected row by row");
+                return Err(
+                    self.error(format!("{problem}: save it again through np.ascontiguousarray"))
+                );
             }
             [rows, width] => (rows, width),
-            _ => return Err(self.error(format!("shape {:?}: expected one or two dimensions", self.shape))),
+            _ => {
+                return Err(
+                    self.error(format!("shape {:?}: expected one or two dimensions", self.shape))
+                );
+            }
         };
         match i32::try_from(width) {
             Ok(width @ 1..) => Ok((rows, width as usize)),
@@ -245,7 +268,8 @@ impl Numbers {
         }
     }
 
-    /// Appends the next `count` numbers of `reader`, returned by [`reader`](Self::reader), to `bytes`.
+    /// Appends the next `count` numbers of `reader`, returned by [`reader`](Self::reader), to
+    /// `bytes`.
     pub fn read_next(&self, reader: &mut dyn Read, count: u64, bytes: &mut Vec<u8>) -> Result<()> {
         let wanted = count * self.dtype.bytes() as u64;
         match reader.take(wanted).read_to_end(bytes) {
@@ -257,7 +281,8 @@ impl Numbers {
         }
     }
 
-    /// Calls `take` with all numbers in sequence, together with the position of the first number of each step.
+    /// Calls `take` with all numbers in sequence, together with the position of the first number of
+    /// each step.
     pub fn for_steps(&self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut reader = self.reader(0)?;
         let (mut first, mut bytes) = (0, Vec::new());
@@ -271,7 +296,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// Appends `count` numbers from number `first` on to `bytes`. Fails unless the array [is in a file](Self::is_file).
+    /// Appends `count` numbers from number `first` on to `bytes`. Fails unless the array [is in a
+    /// file](Self::is_file).
     pub fn read_at(&self, first: u64, count: usize, bytes: &mut Vec<u8>) -> Result<()> {
         let Place::File { file, start } = &self.place else {
             return Err(self.error("is in an archive: expected a separate file"));
@@ -292,7 +318,8 @@ impl Numbers {
 }
 
 impl Packed {
-    /// Whether `packed_bytes` can inflate to `bytes`: sizes must be reliable. Deflate packs at most 1032 bytes into one.
+    /// Whether `packed_bytes` can inflate to `bytes`: sizes must be reliable. Deflate packs at most
+    /// 1032 bytes into one.
     pub fn is_plausible(&self) -> bool {
         match self.packing {
             Packing::Stored => self.bytes <= self.packed_bytes,
@@ -300,7 +327,8 @@ impl Packed {
         }
     }
 
-    /// Opens the inflated bytes, from the archive at `path`. If `checked`, also compares the checksum at their end.
+    /// Opens the inflated bytes, from the archive at `path`. If `checked`, also compares the
+    /// checksum at their end.
     pub fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
         let mut file = open_file(path).map_err(Error::io(path))?;
         file.seek(SeekFrom::Start(self.start)).map_err(Error::io(path))?;
@@ -351,7 +379,9 @@ struct Latin1<R> {
 
 impl<R: Read> Read for Latin1<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let not_latin1 = || std::io::Error::new(std::io::ErrorKind::InvalidData, "characters that are not bytes");
+        let not_latin1 = || {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, "characters that are not bytes")
+        };
         let mut written = 0;
         while written < buffer.len() {
             let text = self.text.fill_buf()?;
@@ -364,8 +394,11 @@ impl<R: Read> Read for Latin1<R> {
                     self.text.consume(1);
                     let mut tail = [0];
                     self.text.read_exact(&mut tail)?;
-                    let tail =
-                        tail.first().copied().filter(|tail| (0x80..0xc0).contains(tail)).ok_or_else(not_latin1)?;
+                    let tail = tail
+                        .first()
+                        .copied()
+                        .filter(|tail| (0x80..0xc0).contains(tail))
+                        .ok_or_else(not_latin1)?;
                     (lead << 6 | tail & 0x3f, 0)
                 }
                 _ => return Err(not_latin1()),
@@ -403,7 +436,11 @@ impl Column for NumbersColumn {
         Some(self.rows)
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let row_bytes = (self.width * self.numbers.dtype.bytes()) as u64;
         let name = match &self.numbers.member {
             Some(member) => format!("reading {}/{member}", name_of(self.path())),

@@ -1,8 +1,9 @@
-//! Tensors saved by torch: a `Data` of PyG, its dict, or the pair `(data, slices)` of a processed dataset; a dict of tensors; or only
-//! `edge_index`.
+//! Tensors saved by torch: a `Data` of PyG, its dict, or the pair `(data, slices)` of a processed
+//! dataset; a dict of tensors; or only `edge_index`.
 //!
-//! Tensors have the names that [`catalog`](super::catalog) lists, e.g. `edge_index`, `x`, `y` and `train_mask`. The file is a program,
-//! which is [read without executing it](super::pickle): PyG's `Data` and the classes in a `Data` of a single graph are known.
+//! Tensors have the names that [`catalog`](super::catalog) lists, e.g. `edge_index`, `x`, `y` and
+//! `train_mask`. The file is a program, which is [read without executing it](super::pickle): PyG's
+//! `Data` and the classes in a `Data` of a single graph are known.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,13 +35,18 @@ pub fn tensors(path: &Path, progress: &dyn Progress) -> Result<(Catalog, Option<
     let pickled = Pickled::open(path)?;
     let root = pickled.root();
     if let Some(index) = root.numbers("edge_index")? {
-        return Ok((Catalog::Named(path.to_path_buf(), BTreeMap::from([("edge_index".to_string(), index)])), None));
+        return Ok((
+            Catalog::Named(path.to_path_buf(), BTreeMap::from([("edge_index".to_string(), index)])),
+            None,
+        ));
     }
     let data = attributes(root).map_err(|problem| Error::input(path, problem))?;
     let (mut arrays, mut left) = (BTreeMap::new(), Vec::new());
     for (name, item) in data.entries().unwrap_or_default() {
         match item.numbers(name)? {
-            Some(numbers) if catalog::is_known(name) => drop(arrays.insert(name.to_string(), numbers)),
+            Some(numbers) if catalog::is_known(name) => {
+                drop(arrays.insert(name.to_string(), numbers))
+            }
             Some(_) => left.push(name.escape_debug().to_string()),
             None => {}
         }
@@ -56,7 +62,8 @@ pub fn tensors(path: &Path, progress: &dyn Progress) -> Result<(Catalog, Option<
 pub fn tensor(path: &Path, name: &str) -> Result<Numbers> {
     let pickled = Pickled::open(path)?;
     let root = pickled.root();
-    root.numbers(name)?.ok_or_else(|| Error::input(path, format!("found {}: expected a tensor", root.what())))
+    root.numbers(name)?
+        .ok_or_else(|| Error::input(path, format!("found {}: expected a tensor", root.what())))
 }
 
 /// The dict of tensors that `root` is, or contains.
@@ -66,9 +73,9 @@ fn attributes(root: Item<'_>) -> Result<Item<'_>, String> {
             let slices = entries.get(1).and_then(|slices| slices.pairs()).unwrap_or_default();
             for (_, slice) in slices {
                 if slice.numbers("slices").ok().flatten().is_some_and(|ends| ends.len() > 2) {
-                    return Err(
-                        "several graphs: expected one; save the one to convert with torch.save(dataset[0], ...)".into(),
-                    );
+                    return Err("several graphs: expected one; save the one to convert with \
+                         torch.save(dataset[0], ...)"
+                        .into());
                 }
             }
             entries.first().copied().unwrap_or(root)
@@ -96,27 +103,42 @@ mod tests {
         for name in ["data", "legacy", "processed"] {
             let path = data(&format!("pt/{name}.pt"));
             assert!(recognises(&path, &std::fs::read(&path).unwrap()), "{name}");
-            let (options, notes) = (ArrayOptions { split: Some("1"), ..Default::default() }, Notes::default());
+            let (options, notes) =
+                (ArrayOptions { split: Some("1"), ..Default::default() }, Notes::default());
             check(&open(&path, &options, &notes).unwrap(), &[Vertices, Features, Labels, Splits]);
-            assert!(notes.lines().join(" ").ends_with("not read: pos"), "{name}: {:?}", notes.lines());
+            assert!(
+                notes.lines().join(" ").ends_with("not read: pos"),
+                "{name}: {:?}",
+                notes.lines()
+            );
             let notes = Notes::default();
             // One mask for the test split, two for the others, the first of which are empty.
             let splits = open(&path, &ArrayOptions::default(), &notes).unwrap().splits.unwrap();
             assert_eq!(splits.map(|split| split.len()), [0, 0, 2]);
-            assert!(notes.lines().join("\n").contains("--split-name 0 is taken, the last is --split-name 1"));
+            assert!(
+                notes
+                    .lines()
+                    .join("\n")
+                    .contains("--split-name 0 is taken, the last is --split-name 1")
+            );
         }
         check(&open(&data("pt/index.pt"), &ArrayOptions::default(), &NoProgress).unwrap(), &[]);
-        let isolated = open(&data("pt/isolated.pt"), &ArrayOptions::default(), &NoProgress).unwrap();
+        let isolated =
+            open(&data("pt/isolated.pt"), &ArrayOptions::default(), &NoProgress).unwrap();
         assert_eq!(isolated.ids, crate::read::raw::Ids::Dense(Some(8)));
-        let folder = Catalog::Folder(data("pt/folder")).graph(&ArrayOptions::default(), &NoProgress).unwrap();
+        let folder = Catalog::Folder(data("pt/folder"))
+            .graph(&ArrayOptions::default(), &NoProgress)
+            .unwrap();
         check(&folder, &[Vertices, Features, Labels]);
         assert!(folder.files.iter().any(|file| file.ends_with("edge_index.pt")));
     }
 
     #[test]
     fn tensors_come_with_the_edges_of_another_file() {
-        let (folder, options) =
-            (tempfile::tempdir().unwrap(), ReadOptions { split: Some("1".into()), ..Default::default() });
+        let (folder, options) = (
+            tempfile::tempdir().unwrap(),
+            ReadOptions { split: Some("1".into()), ..Default::default() },
+        );
         let edges = folder.path().join("edges.txt");
         std::fs::write(&edges, EDGES.map(|(u, v)| format!("{u} {v}\n")).concat()).unwrap();
         let mut raw = crate::read::text::snap::open(&edges, &options.edge_list()).unwrap();
@@ -127,17 +149,25 @@ mod tests {
     #[test]
     fn what_is_no_graph_is_named() {
         let told = |name: &str| problem(open(&data(name), &ArrayOptions::default(), &NoProgress));
-        assert!(told("pt/several.pt").contains("several graphs: expected one; save the one to convert"));
+        assert!(
+            told("pt/several.pt").contains("several graphs: expected one; save the one to convert")
+        );
         assert!(told("pt/folder/x.pt").contains("edge_index: shape [6, 3]: expected (2, E)"));
         assert!(told("ogb-links/zip/valid.pt").contains("expected edges in it"));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pt");
         std::fs::write(&path, b"\x80\x02ctorch_sparse.tensor\nSparseTensor\n)\x81.").unwrap();
         let message = problem(open(&path, &ArrayOptions::default(), &NoProgress));
-        assert!(message.contains("torch_sparse.tensor.SparseTensor, which this reader does not run"), "{message}");
+        assert!(
+            message.contains("torch_sparse.tensor.SparseTensor, which this reader does not run"),
+            "{message}"
+        );
         std::fs::write(&path, b"\x80\x02K\x01.").unwrap();
         let message = problem(open(&path, &ArrayOptions::default(), &NoProgress));
-        assert!(message.contains("found an integer: expected a Data of PyG or a dict of tensors"), "{message}");
+        assert!(
+            message.contains("found an integer: expected a Data of PyG or a dict of tensors"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -153,7 +183,10 @@ mod tests {
                 std::fs::write(&path, &bytes).unwrap();
                 let Ok(raw) = open(&path, &ArrayOptions::default(), &NoProgress) else { continue };
                 let _ = read_edges(&*raw.edges);
-                raw.features.iter().chain(&raw.labels).for_each(|column| drop(read_column(&**column)));
+                raw.features
+                    .iter()
+                    .chain(&raw.labels)
+                    .for_each(|column| drop(read_column(&**column)));
             }
         }
     }

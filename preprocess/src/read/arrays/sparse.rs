@@ -29,31 +29,50 @@ impl SparseColumn {
         let (num_rows, width) = match *shape {
             [rows, width @ 1..=MAX_WIDTH] => (rows, width as usize),
             ref other => {
-                let problem = format!("a shape of {other:?}: expected rows, and columns up to {MAX_WIDTH}");
+                let problem =
+                    format!("a shape of {other:?}: expected rows, and columns up to {MAX_WIDTH}");
                 return Err(indptr.error(problem));
             }
         };
         if num_rows.checked_add(1) != Some(indptr.len()) {
             let found = indptr.len();
-            return Err(indptr.error(format!("{found} numbers for {num_rows} rows: expected one more than rows")));
+            return Err(indptr.error(format!(
+                "{found} numbers for {num_rows} rows: expected one more than rows"
+            )));
         }
         if indices.len() != data.len() {
             let (found, entries) = (data.len(), indices.len());
-            return Err(data.error(format!("{found} numbers for {entries} entries: expected one each")));
+            return Err(
+                data.error(format!("{found} numbers for {entries} entries: expected one each"))
+            );
         }
         Ok(Self { indptr, indices, data, num_rows, width })
     }
 
-    /// Writes the entries of the rows that end at `bounds` to their places in `rows`, which are zero.
-    fn scatter(&self, first_row: u64, bounds: &[u64], places: &[u64], values: &[f32], rows: &mut [f32]) -> Result<()> {
-        for (at, (ends, row)) in bounds.windows(2).zip(rows.chunks_exact_mut(self.width)).enumerate() {
+    /// Writes the entries of the rows that end at `bounds` to their places in `rows`, which are
+    /// zero.
+    fn scatter(
+        &self,
+        first_row: u64,
+        bounds: &[u64],
+        places: &[u64],
+        values: &[f32],
+        rows: &mut [f32],
+    ) -> Result<()> {
+        for (at, (ends, row)) in
+            bounds.windows(2).zip(rows.chunks_exact_mut(self.width)).enumerate()
+        {
             let (from, to) = ((ends[0] - bounds[0]) as usize, (ends[1] - bounds[0]) as usize);
             for (&place, &value) in places[from..to].iter().zip(&values[from..to]) {
                 let wrong = || {
                     let (row, width) = (first_row + at as u64, self.width);
-                    self.indices.error(format!("row {row}: column {place}, expected columns below {width}"))
+                    self.indices
+                        .error(format!("row {row}: column {place}, expected columns below {width}"))
                 };
-                let cell = usize::try_from(place).ok().and_then(|place| row.get_mut(place)).ok_or_else(wrong)?;
+                let cell = usize::try_from(place)
+                    .ok()
+                    .and_then(|place| row.get_mut(place))
+                    .ok_or_else(wrong)?;
                 *cell += value;
             }
         }
@@ -66,9 +85,15 @@ pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
     let mut wide = Vec::new();
     array.dtype().values(bytes, &mut wide).map_err(|(_, problem)| array.error(problem))?;
     Ok(match array.dtype().value_type() {
-        ValueType::F32 => wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect(),
-        ValueType::F64 => wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect(),
-        ValueType::I64 => wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect(),
+        ValueType::F32 => {
+            wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect()
+        }
+        ValueType::F64 => {
+            wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect()
+        }
+        ValueType::I64 => {
+            wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect()
+        }
     })
 }
 
@@ -82,7 +107,11 @@ pub fn floats(numbers: &Numbers) -> Result<Vec<f32>> {
 impl Column for SparseColumn {
     describe_column!(self: self.indptr.path(), "features", "<f4", self.width, Some(self.num_rows));
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let stage = progress.stage("reading features", Some(self.num_rows), Unit::Items("rows"));
         let (mut ends, mut columns, mut numbers) =
             (self.indptr.reader(0)?, self.indices.reader(0)?, self.data.reader(0)?);
@@ -92,12 +121,14 @@ impl Column for SparseColumn {
                 .ids(bytes, into)
                 .map_err(|(at, problem)| -> Error { array.error(format!("entry {at}: {problem}")) })
         };
-        let (mut bytes, mut bounds, mut places, mut rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut bytes, mut bounds, mut places, mut rows) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         self.indptr.read_next(&mut *ends, 1, &mut bytes)?;
         ids(&self.indptr, &bytes, &mut bounds)?;
         let mut row = 0;
         while row < self.num_rows {
-            let count = (self.num_rows - row).min((BYTES_PER_TAKE / (4 * self.width)).max(1) as u64);
+            let count =
+                (self.num_rows - row).min((BYTES_PER_TAKE / (4 * self.width)).max(1) as u64);
             bytes.clear();
             self.indptr.read_next(&mut *ends, count, &mut bytes)?;
             ids(&self.indptr, &bytes, &mut bounds)?;
@@ -106,7 +137,8 @@ impl Column for SparseColumn {
             let wrong = bounds.windows(2).position(|ends| !fits(ends) || ends[1] > entries);
             if let Some(at) = wrong {
                 let (row, from, to) = (row + at as u64, bounds[at], bounds[at + 1]);
-                let problem = format!("row {row}: entries {from} to {to} of {entries}: truncated or damaged");
+                let problem =
+                    format!("row {row}: entries {from} to {to} of {entries}: truncated or damaged");
                 return Err(self.indptr.error(problem));
             }
             let entries = bounds[count as usize] - bounds[0];
@@ -127,7 +159,9 @@ impl Column for SparseColumn {
         }
         match bounds[..] == [self.indices.len()] {
             true => Ok(()),
-            false => Err(self.indptr.error(format!("ends at {bounds:?} of {} entries: damaged", self.indices.len()))),
+            false => Err(self
+                .indptr
+                .error(format!("ends at {bounds:?} of {} entries: damaged", self.indices.len()))),
         }
     }
 }

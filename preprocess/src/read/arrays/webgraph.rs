@@ -5,12 +5,14 @@
 //! NAME.graph        the records of nodes 0, 1, ..., bit after bit: see `bvgraph`
 //! NAME.offsets      where each record starts, and the last one ends: differences in gamma; may be absent
 //! ```
-//! The successors v of node u are the edges u -> v. A path may be any of the files, or a folder with one such graph. Files of the Java implementation (big-endian, all codes except Golomb, skewed Golomb and nibbles)
-//! and of the Rust one in big-endian are read.
+//! The successors v of node u are the edges u -> v. A path may be any of the files, or a folder
+//! with one such graph. Files of the Java implementation (big-endian, all codes except Golomb,
+//! skewed Golomb and nibbles) and of the Rust one in big-endian are read.
 //!
-//! With offsets, handing out a piece reads only the outdegree of a record, and any thread decodes it: lists that the first
-//! records refer to are at most `windowsize` times `maxrefcount` nodes before them. Without offsets, or without a bound on
-//! references, one thread decodes records as they are handed out. Memory holds the lists of a piece, or the longest list.
+//! With offsets, handing out a piece reads only the outdegree of a record, and any thread decodes
+//! it: lists that the first records refer to are at most `windowsize` times `maxrefcount` nodes
+//! before them. Without offsets, or without a bound on references, one thread decodes records as
+//! they are handed out. Memory holds the lists of a piece, or the longest list.
 
 mod bvgraph;
 mod properties;
@@ -28,10 +30,12 @@ use crate::{Error, Result};
 use properties::Properties;
 use records::Records;
 
-/// Maximum number of nodes before a piece that may be decoded again; above it, references count as unbounded.
+/// Maximum number of nodes before a piece that may be decoded again; above it, references count as
+/// unbounded.
 const MAX_LOOK_BACK: u64 = 1 << 16;
 
-/// Whether NAME.graph and NAME.properties exist, for one of the two at `path`, or in the folder `path`.
+/// Whether NAME.graph and NAME.properties exist, for one of the two at `path`, or in the folder
+/// `path`.
 pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     match path.is_dir() {
         true => in_folder(path).is_ok_and(|graphs| !graphs.is_empty()),
@@ -47,7 +51,8 @@ fn is_graph(base: &Path) -> bool {
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut graphs = Vec::new();
     for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
-        if path.extension().is_some_and(|extension| extension == "graph") && is_graph(&base(&path)) {
+        if path.extension().is_some_and(|extension| extension == "graph") && is_graph(&base(&path))
+        {
             graphs.push(base(&path));
         }
     }
@@ -69,14 +74,17 @@ fn only_in(folder: &Path) -> Result<PathBuf> {
 pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     wanted.check(path, &[])?;
     let base = if path.is_dir() { only_in(path)? } else { base(path) };
-    let [properties, graph, offsets] = ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));
+    let [properties, graph, offsets] =
+        ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));
     let properties_of = Properties::read(&properties)?;
     let layout = properties_of.layout;
     let bytes = std::fs::metadata(&graph).map_err(Error::io(&graph))?.len();
     // Every outdegree takes at least one bit, so the number of nodes bounds the claimed lists.
     if layout.num_nodes > bytes.saturating_mul(8) {
-        let problem =
-            format!("{bytes} bytes for the records of {} nodes: truncated, download it again", layout.num_nodes);
+        let problem = format!(
+            "{bytes} bytes for the records of {} nodes: truncated, download it again",
+            layout.num_nodes
+        );
         return Err(Error::input(graph, problem));
     }
     let mut files = vec![properties.clone(), graph.clone()];

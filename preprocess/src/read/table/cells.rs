@@ -2,7 +2,9 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray, downcast_integer_array};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray, downcast_integer_array,
+};
 use arrow_schema::DataType;
 use half::f16;
 use xxhash_rust::xxh3::xxh3_64;
@@ -98,7 +100,8 @@ pub enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// The cell as a number, a string, or a missing value. A written cell is missing if it is one of the words that pandas writes.
+    /// The cell as a number, a string, or a missing value. A written cell is missing if it is one
+    /// of the words that pandas writes.
     #[inline]
     pub fn scalar(self) -> Result<Self, String> {
         match self {
@@ -145,8 +148,8 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Calls `take` with every one of the `rows` and its cell, until it fails: then the row and the problem are returned. The type is
-    /// looked up once.
+    /// Calls `take` with every one of the `rows` and its cell, until it fails: then the row and the
+    /// problem are returned. The type is looked up once.
     #[inline(always)]
     pub fn each(
         &self,
@@ -156,12 +159,14 @@ impl<'a> Cells<'a> {
         match self {
             Self::Integers(numbers) => {
                 for (row, &number) in numbers.iter().enumerate() {
-                    take(row, Cell::Number(Number::Signed(number))).map_err(|problem| (row, problem))?;
+                    take(row, Cell::Number(Number::Signed(number)))
+                        .map_err(|problem| (row, problem))?;
                 }
             }
             Self::Doubles(numbers) => {
                 for (row, &number) in numbers.iter().enumerate() {
-                    take(row, Cell::Number(Number::Double(number))).map_err(|problem| (row, problem))?;
+                    take(row, Cell::Number(Number::Double(number)))
+                        .map_err(|problem| (row, problem))?;
                 }
             }
             Self::Others(cell) => {
@@ -176,7 +181,9 @@ impl<'a> Cells<'a> {
 
 /// The cells of `array`, whose type is looked up once.
 pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
-    fn numbers<T: ArrowPrimitiveType<Native: Into<Number>>>(array: &PrimitiveArray<T>) -> CellOfRow<'_> {
+    fn numbers<T: ArrowPrimitiveType<Native: Into<Number>>>(
+        array: &PrimitiveArray<T>,
+    ) -> CellOfRow<'_> {
         let numbers = array.values();
         Box::new(|row| Cell::Number(numbers[row].into()))
     }
@@ -187,7 +194,9 @@ pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
     }
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
     match array.data_type() {
-        DataType::Int64 if nulls.is_none() => return Ok(Cells::Integers(array.as_primitive::<Int64Type>().values())),
+        DataType::Int64 if nulls.is_none() => {
+            return Ok(Cells::Integers(array.as_primitive::<Int64Type>().values()));
+        }
         DataType::Float64 if nulls.is_none() => {
             return Ok(Cells::Doubles(array.as_primitive::<Float64Type>().values()));
         }
@@ -238,7 +247,9 @@ pub fn cells<'a>(array: &'a dyn Array) -> Result<Cells<'a>, String> {
         other => return Err(format!("is of type {other}: expected numbers or strings")),
     );
     Ok(Cells::Others(match nulls {
-        Some(nulls) => Box::new(move |row| if nulls.is_null(row) { Cell::Missing } else { cells(row) }),
+        Some(nulls) => {
+            Box::new(move |row| if nulls.is_null(row) { Cell::Missing } else { cells(row) })
+        }
         None => cells,
     }))
 }
@@ -264,7 +275,9 @@ pub fn descr(value: &DataType) -> Option<&'static str> {
 /// Type of the items of a list, and its width where the type fixes it.
 pub fn list_of(column: &DataType) -> Option<(&DataType, Option<usize>)> {
     match column {
-        DataType::FixedSizeList(item, width) => Some((item.data_type(), usize::try_from(*width).ok())),
+        DataType::FixedSizeList(item, width) => {
+            Some((item.data_type(), usize::try_from(*width).ok()))
+        }
         DataType::List(item) | DataType::LargeList(item) => Some((item.data_type(), None)),
         _ => None,
     }
@@ -272,7 +285,9 @@ pub fn list_of(column: &DataType) -> Option<(&DataType, Option<usize>)> {
 
 /// The field that a column of type `column` makes for edges; `width` is that of lists.
 pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
-    let text = |value: &DataType| matches!(value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let text = |value: &DataType| {
+        matches!(value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    };
     let id = match column {
         value if text(value) => Some(IdKind::Text),
         DataType::Dictionary(_, value) if text(value) => Some(IdKind::Text),
@@ -316,7 +331,9 @@ pub fn id_with(cell: Cell<'_>, kind: IdKind, mut name: impl FnMut(&str) -> u64) 
             None => Some(name(&exact_id(number.f64())?.to_string())),
         },
         (Cell::Text(text), IdKind::Text) => Some(name(text)),
-        (Cell::Written(cell), IdKind::Text) if !cell.is_empty() => std::str::from_utf8(cell).ok().map(name),
+        (Cell::Written(cell), IdKind::Text) if !cell.is_empty() => {
+            std::str::from_utf8(cell).ok().map(name)
+        }
         _ => None,
     }
 }
@@ -331,16 +348,22 @@ pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
     match cell {
         Cell::Missing | Cell::Written(b"") => "is empty: expected an id in every row".into(),
         Cell::Written(cell) if kind == IdKind::Text => format!("{}: expected UTF-8", shown(cell)),
-        Cell::Written(cell) if cell.starts_with(b"-") => format!("{}: expected ids from 0", shown(cell)),
+        Cell::Written(cell) if cell.starts_with(b"-") => {
+            format!("{}: expected ids from 0", shown(cell))
+        }
         Cell::Written(cell) => format!(
-            "{}: expected a whole number below 2^64, as in other rows: fix or remove the line, or pass --id-type text if ids are strings",
+            "{}: expected a whole number below 2^64, as in other rows: fix or remove the line, or \
+             pass --id-type text if ids are strings",
             shown(cell)
         ),
-        Cell::Number(number) if number.whole().is_some() => format!("is {number}: expected ids from 0"),
+        Cell::Number(number) if number.whole().is_some() => {
+            format!("is {number}: expected ids from 0")
+        }
         Cell::Number(number) => format!("is {number}: expected a whole number from 0 to 2^53"),
         Cell::Text(text) => {
             format!(
-                "is {}: expected a whole number below 2^64, for --id-type number or as in the first file",
+                "is {}: expected a whole number below 2^64, for --id-type number or as in the \
+                 first file",
                 shown(text.as_bytes())
             )
         }
@@ -392,52 +415,81 @@ impl Stored {
 pub struct Numbers {
     /// Their type.
     pub stored: Stored,
-    /// Value of cells that have none. Without it these are NaN among floats, and an error among integers.
+    /// Value of cells that have none. Without it these are NaN among floats, and an error among
+    /// integers.
     pub fill: Option<f64>,
     /// Whether whole numbers may be rounded to floats, as weights are.
     pub rounds: bool,
 }
 
 impl Numbers {
-    /// Writes the number in `cell`, or the numbers of its list, to `out`, which has the bytes of a row.
+    /// Writes the number in `cell`, or the numbers of its list, to `out`, which has the bytes of a
+    /// row.
     #[inline]
     pub fn write(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {
         let size = self.stored.bytes();
         match cell {
             Cell::List(items, first, count) => self.write_list(items, first, count, out),
-            Cell::Missing => out.chunks_exact_mut(size).try_for_each(|out| self.write_one(cell, out)),
+            Cell::Missing => {
+                out.chunks_exact_mut(size).try_for_each(|out| self.write_one(cell, out))
+            }
             cell if out.len() == size => self.write_one(cell, out),
-            _ => Err(format!("holds one number: expected {}, as in the first row", out.len() / size)),
+            _ => {
+                Err(format!("holds one number: expected {}, as in the first row", out.len() / size))
+            }
         }
     }
 
-    fn write_list(&self, items: &ArrayRef, first: usize, count: usize, out: &mut [u8]) -> Result<(), String> {
+    fn write_list(
+        &self,
+        items: &ArrayRef,
+        first: usize,
+        count: usize,
+        out: &mut [u8],
+    ) -> Result<(), String> {
         let size = self.stored.bytes();
         if count * size != out.len() {
-            return Err(format!("holds {count} numbers: expected {}, as in the first row", out.len() / size));
+            return Err(format!(
+                "holds {count} numbers: expected {}, as in the first row",
+                out.len() / size
+            ));
         }
-        if let Some(bytes) = bytes_of(items).filter(|_| descr(items.data_type()) == Some(self.stored.descr())) {
+        if let Some(bytes) =
+            bytes_of(items).filter(|_| descr(items.data_type()) == Some(self.stored.descr()))
+        {
             out.copy_from_slice(&bytes[first * size..][..out.len()]);
             return Ok(());
         }
         let cells = cells(items)?;
-        out.chunks_exact_mut(size).zip(first..).try_for_each(|(out, item)| self.write_one(cells.get(item), out))
+        out.chunks_exact_mut(size)
+            .zip(first..)
+            .try_for_each(|(out, item)| self.write_one(cells.get(item), out))
     }
 
     #[inline]
     fn write_one(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {
         let is_filled = |cell: &[u8]| self.fill.is_some() && is_missing(cell);
         match (cell, self.stored) {
-            (Cell::Written(cell), Stored::Value(value)) if !is_filled(cell) => write_number(cell, value, out),
+            (Cell::Written(cell), Stored::Value(value)) if !is_filled(cell) => {
+                write_number(cell, value, out)
+            }
             (Cell::Missing | Cell::Written(_), _) => self.write_missing(out),
-            (Cell::Number(number), Stored::Value(ValueType::F32)) if !self.rounds && number.whole().is_some() => {
+            (Cell::Number(number), Stored::Value(ValueType::F32))
+                if !self.rounds && number.whole().is_some() =>
+            {
                 Err(format!("is {number}: expected a float, as in the first file"))
             }
             (Cell::Number(number), Stored::Value(value)) => write(number, value, out),
-            (Cell::Number(number), Stored::Other(descr)) => write_other(number, descr, out).ok_or_else(|| {
-                format!("is {number}: expected a number that NumPy's type {descr} holds, as in the first file")
-            }),
-            (Cell::Text(text), _) => Err(format!("is {}: expected a number", shown(text.as_bytes()))),
+            (Cell::Number(number), Stored::Other(descr)) => write_other(number, descr, out)
+                .ok_or_else(|| {
+                    format!(
+                        "is {number}: expected a number that NumPy's type {descr} holds, as in the \
+                         first file"
+                    )
+                }),
+            (Cell::Text(text), _) => {
+                Err(format!("is {}: expected a number", shown(text.as_bytes())))
+            }
             (Cell::List(..), _) => Err("holds lists of lists: expected numbers".into()),
         }
     }
@@ -447,15 +499,20 @@ impl Numbers {
             (Some(fill), Stored::Value(ValueType::I64)) if fill.fract() != 0.0 => {
                 Err(format!("--fill {fill}: the column holds whole numbers, expected one"))
             }
-            (Some(fill), Stored::Value(ValueType::I64)) => write((fill as i64).into(), ValueType::I64, out),
+            (Some(fill), Stored::Value(ValueType::I64)) => {
+                write((fill as i64).into(), ValueType::I64, out)
+            }
             (Some(fill), Stored::Value(value)) => write(fill.into(), value, out),
-            (None, Stored::Value(value @ (ValueType::F32 | ValueType::F64))) => write(f64::NAN.into(), value, out),
+            (None, Stored::Value(value @ (ValueType::F32 | ValueType::F64))) => {
+                write(f64::NAN.into(), value, out)
+            }
             (None, Stored::Other("<f2")) => {
                 out.copy_from_slice(&f16::NAN.to_le_bytes());
                 Ok(())
             }
             (None, _) | (_, Stored::Other(_)) => {
-                Err("is null: expected an integer; pass --fill NUMBER, or leave the column out".into())
+                Err("is null: expected an integer; pass --fill NUMBER, or leave the column out"
+                    .into())
             }
         }
     }
@@ -481,7 +538,10 @@ fn bytes_of(array: &ArrayRef) -> Option<&[u8]> {
 fn write(number: Number, value: ValueType, out: &mut [u8]) -> Result<(), String> {
     match value {
         ValueType::F32 if number.f32().is_infinite() && number.f64().is_finite() => {
-            return Err(format!("is {:e}: expected a number of at most 3.4e38, the largest f32", number.f64()));
+            return Err(format!(
+                "is {:e}: expected a number of at most 3.4e38, the largest f32",
+                number.f64()
+            ));
         }
         ValueType::F32 => out.copy_from_slice(&number.f32().to_le_bytes()),
         ValueType::F64 if number.whole().is_some_and(|whole| number.f64() as i128 != whole) => {
@@ -490,7 +550,8 @@ fn write(number: Number, value: ValueType, out: &mut [u8]) -> Result<(), String>
         ValueType::F64 => out.copy_from_slice(&number.f64().to_le_bytes()),
         ValueType::I64 => {
             let whole = number.whole().and_then(|whole| i64::try_from(whole).ok());
-            let whole = whole.ok_or_else(|| format!("is {number}: expected a signed 64-bit integer"))?;
+            let whole =
+                whole.ok_or_else(|| format!("is {number}: expected a signed 64-bit integer"))?;
             out.copy_from_slice(&whole.to_le_bytes());
         }
     }
@@ -514,7 +575,8 @@ fn write_other(number: Number, descr: &str, out: &mut [u8]) -> Option<()> {
         "<i4" => put!(i32),
         _ => {
             let half = f16::from_f64(number.f64());
-            let is_exact = number.whole().is_none() && (half.to_f64() == number.f64() || half.is_nan());
+            let is_exact =
+                number.whole().is_none() && (half.to_f64() == number.f64() || half.is_nan());
             out.copy_from_slice(&is_exact.then_some(half)?.to_le_bytes());
         }
     }

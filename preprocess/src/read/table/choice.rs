@@ -1,6 +1,7 @@
 //! Chooses the id columns and the value columns of a table of edges.
 //!
-//! Ids: see [`super::ends`]. Values: the columns named by `--edge-columns`, or else all further numeric columns.
+//! Ids: see [`super::ends`]. Values: the columns named by `--edge-columns`, or else all further
+//! numeric columns.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -46,7 +47,9 @@ pub struct Field {
 impl Field {
     /// Whether it is the index that pandas writes: a first column without a name.
     pub fn is_index(&self) -> bool {
-        self.name.is_empty() || self.name.starts_with("Unnamed: 0") || self.name == "__index_level_0__"
+        self.name.is_empty()
+            || self.name.starts_with("Unnamed: 0")
+            || self.name == "__index_level_0__"
     }
 }
 
@@ -55,13 +58,17 @@ pub fn note_index(path: &Path, fields: &[Field], used: Option<usize>, progress: 
     let index = fields.iter().enumerate().find(|(at, field)| field.is_index() && Some(*at) != used);
     if let Some((_, field)) = index {
         let name = if field.name.is_empty() { "without a name" } else { &field.name };
-        progress.decide(&format!("{}: left out the column {name}: the index that pandas writes", path.display()));
+        progress.decide(&format!(
+            "{}: left out the column {name}: the index that pandas writes",
+            path.display()
+        ));
     }
 }
 
 /// Whether `name` matches `pattern`, in which `*` is any text and `?` any character.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     // Position of the last star, and the character that it has reached.
     let (mut at, mut in_name, mut star) = (0, 0, None);
     while in_name < name.len() {
@@ -98,21 +105,34 @@ pub struct Choice {
     pub fill: Option<f64>,
 }
 
-/// Chooses the columns of the table of edges at `path`. `unnamed` columns are called by their numbers.
-pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableOptions<'_>) -> Result<Choice> {
+/// Chooses the columns of the table of edges at `path`. `unnamed` columns are called by their
+/// numbers.
+pub fn choose(
+    path: &Path,
+    fields: &[Field],
+    unnamed: bool,
+    options: &EdgeTableOptions<'_>,
+) -> Result<Choice> {
     let source = named(path, fields, options.source_column, "--source-column")?;
     let target = named(path, fields, options.target_column, "--target-column")?;
     for at in [source, target].into_iter().flatten() {
         id_kind(path, &fields[at])?;
     }
-    let convention = || ends::first_two(fields).filter(|_| unnamed && source.is_none() && target.is_none());
-    let [source, target] =
-        convention().map_or_else(|| ends::choose(fields, source, target), Ok).map_err(|question| {
-            Error::input(path, format!("{question}: name them with --source-column and --target-column"))
+    let convention =
+        || ends::first_two(fields).filter(|_| unnamed && source.is_none() && target.is_none());
+    let [source, target] = convention()
+        .map_or_else(|| ends::choose(fields, source, target), Ok)
+        .map_err(|question| {
+            Error::input(
+                path,
+                format!("{question}: name them with --source-column and --target-column"),
+            )
         })?;
     if source == target {
         let name = &fields[source].name;
-        return Err(Error::Option(format!("--source-column and --target-column are both `{name}`: expected two")));
+        return Err(Error::Option(format!(
+            "--source-column and --target-column are both `{name}`: expected two"
+        )));
     }
     let kinds = [source, target].map(|at| id_kind(path, &fields[at]));
     let [kind, other] = kinds;
@@ -124,7 +144,8 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
     } else if kind != other {
         let (source, target) = (&fields[source].name, &fields[target].name);
         let problem = format!(
-            "`{source}` and `{target}`: one holds integers, the other strings: pass --id-type text if both are ids"
+            "`{source}` and `{target}`: one holds integers, the other strings: pass --id-type text \
+             if both are ids"
         );
         return Err(Error::input(path, problem));
     }
@@ -134,14 +155,19 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
     };
     if let Some(at) = named(path, fields, options.edge_weights, "--edge-weights")? {
         if [source, target].contains(&at) {
-            let problem = format!("--edge-weights: `{}` is an end of the edges: expected another", fields[at].name);
+            let problem = format!(
+                "--edge-weights: `{}` is an end of the edges: expected another",
+                fields[at].name
+            );
             return Err(Error::Option(problem));
         }
         check_numbers(path, &fields[at], "--edge-weights")?;
         values.retain(|&(taken, _)| taken != at);
         values.push((at, WEIGHT.into()));
     }
-    let column = |(at, name): &(usize, String)| edge_column(&Field { name: name.clone(), ..fields[*at].clone() });
+    let column = |(at, name): &(usize, String)| {
+        edge_column(&Field { name: name.clone(), ..fields[*at].clone() })
+    };
     let columns: Vec<EdgeColumn> = values.iter().filter_map(column).collect();
     let values = values.into_iter().map(|(at, _)| at).collect();
     check_distinct(path, columns.iter().map(|column| column.name.as_str()))?;
@@ -175,17 +201,26 @@ pub fn check_names(names: &[String]) -> Result<(), String> {
 }
 
 /// The column that `option` names.
-pub fn named(path: &Path, fields: &[Field], name: Option<&str>, option: &str) -> Result<Option<usize>> {
+pub fn named(
+    path: &Path,
+    fields: &[Field],
+    name: Option<&str>,
+    option: &str,
+) -> Result<Option<usize>> {
     let Some(name) = name else { return Ok(None) };
     if let Some(exact) = fields.iter().position(|field| field.name == name) {
         return Ok(Some(exact));
     }
-    let alike: Vec<usize> = (0..fields.len()).filter(|&at| fields[at].name.eq_ignore_ascii_case(name)).collect();
+    let alike: Vec<usize> =
+        (0..fields.len()).filter(|&at| fields[at].name.eq_ignore_ascii_case(name)).collect();
     let problem = match alike[..] {
         [found] => return Ok(Some(found)),
         [] => format!("has no column `{name}` for {option}. There are {}", names(fields)),
         [one, other, ..] => {
-            format!("has `{}` and `{}`: which of them is {option} {name}?", fields[one].name, fields[other].name)
+            format!(
+                "has `{}` and `{}`: which of them is {option} {name}?",
+                fields[one].name, fields[other].name
+            )
         }
     };
     Err(Error::input(path, problem))
@@ -205,18 +240,27 @@ fn values(
 ) -> Result<Vec<(usize, String)>> {
     let Some(wanted) = options.edge_columns else {
         let numeric = |at: &usize| fields[*at].value.is_some() && !ids.contains(at);
-        return Ok((0..fields.len()).filter(numeric).map(|at| (at, fields[at].name.clone())).collect());
+        return Ok((0..fields.len())
+            .filter(numeric)
+            .map(|at| (at, fields[at].name.clone()))
+            .collect());
     };
     let mut values: Vec<(usize, String)> = Vec::new();
     for wanted in wanted {
         let is_name = fields.iter().any(|field| field.name == *wanted);
-        let (name, renamed) = wanted.split_once('=').filter(|_| !is_name).unwrap_or((wanted, wanted));
+        let (name, renamed) =
+            wanted.split_once('=').filter(|_| !is_name).unwrap_or((wanted, wanted));
         let Some(at) = named(path, fields, Some(name), "--edge-columns")? else { continue };
         if ids.contains(&at) || values.iter().any(|(taken, _)| *taken == at) {
-            return Err(Error::Option(format!("--edge-columns: `{name}` is taken already: expected further columns")));
+            return Err(Error::Option(format!(
+                "--edge-columns: `{name}` is taken already: expected further columns"
+            )));
         }
         check_numbers(path, &fields[at], "--edge-columns")?;
-        values.push((at, if renamed == name { fields[at].name.clone() } else { renamed.to_string() }));
+        values.push((
+            at,
+            if renamed == name { fields[at].name.clone() } else { renamed.to_string() },
+        ));
     }
     Ok(values)
 }
@@ -231,8 +275,12 @@ fn unnamed_values(
     let names = options.edge_columns.unwrap_or_default();
     let others: Vec<usize> = (0..fields.len()).filter(|at| !ids.contains(at)).collect();
     if names.len() > others.len() {
-        let problem =
-            format!("--edge-columns names {}, {} has {} beside the ids", names.len(), path.display(), others.len());
+        let problem = format!(
+            "--edge-columns names {}, {} has {} beside the ids",
+            names.len(),
+            path.display(),
+            others.len()
+        );
         return Err(Error::Option(problem));
     }
     let values: Vec<(usize, String)> = others.into_iter().zip(names.iter().cloned()).collect();
@@ -248,10 +296,15 @@ pub fn check_numbers(path: &Path, field: &Field, option: &str) -> Result<()> {
     }
 }
 
-/// The edge column that the numbers in `field` become: `weight` whatever its case, and then single precision.
+/// The edge column that the numbers in `field` become: `weight` whatever its case, and then single
+/// precision.
 fn edge_column(field: &Field) -> Option<EdgeColumn> {
     let (value, width) = field.value?;
-    let name = if field.name.eq_ignore_ascii_case(WEIGHT) { WEIGHT.into() } else { file_name(&field.name) };
+    let name = if field.name.eq_ignore_ascii_case(WEIGHT) {
+        WEIGHT.into()
+    } else {
+        file_name(&field.name)
+    };
     Some(EdgeColumn::of(name, value, width))
 }
 
@@ -265,12 +318,23 @@ pub fn file_name(name: &str) -> String {
     }
 }
 
-/// Prints the columns that are neither ids nor kept: columns without numbers, with the hint `encode`, and empty ones.
-pub fn note_left_out(path: &Path, fields: &[Field], used: &[usize], encode: &str, progress: &dyn Progress) {
+/// Prints the columns that are neither ids nor kept: columns without numbers, with the hint
+/// `encode`, and empty ones.
+pub fn note_left_out(
+    path: &Path,
+    fields: &[Field],
+    used: &[usize],
+    encode: &str,
+    progress: &dyn Progress,
+) {
     let unused = fields.iter().enumerate();
-    let unused = unused.filter(|(at, field)| !used.contains(at) && field.value.is_none() && !field.is_index());
-    let (empty, others): (Vec<&Field>, Vec<&Field>) = unused.map(|(_, field)| field).partition(|field| field.is_empty);
-    let names = |fields: Vec<&Field>| fields.into_iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    let unused = unused
+        .filter(|(at, field)| !used.contains(at) && field.value.is_none() && !field.is_index());
+    let (empty, others): (Vec<&Field>, Vec<&Field>) =
+        unused.map(|(_, field)| field).partition(|field| field.is_empty);
+    let names = |fields: Vec<&Field>| {
+        fields.into_iter().map(|field| field.name.clone()).collect::<Vec<_>>()
+    };
     super::note_left_out(path, &names(others), &format!("which hold no numbers{encode}"), progress);
     super::note_left_out(path, &names(empty), "which are empty in every row", progress);
 }
@@ -278,7 +342,8 @@ pub fn note_left_out(path: &Path, fields: &[Field], used: &[usize], encode: &str
 /// Names of columns for messages, the first of them where there are many.
 pub fn names(fields: &[Field]) -> String {
     const SHOWN: usize = 12;
-    let names: Vec<String> = fields.iter().take(SHOWN).map(|field| format!("`{}`", field.name)).collect();
+    let names: Vec<String> =
+        fields.iter().take(SHOWN).map(|field| format!("`{}`", field.name)).collect();
     let more = if fields.len() > SHOWN { ", ..." } else { "" };
     if names.is_empty() { "none".into() } else { format!("{}{more}", names.join(", ")) }
 }
@@ -312,12 +377,23 @@ mod tests {
                 "d" => (None, None),
                 _ => (Some(IdKind::Number), Some((ValueType::I64, 1))),
             };
-            Field { name: name.into(), id, value, list: false, is_fractional: false, is_empty: false }
+            Field {
+                name: name.into(),
+                id,
+                value,
+                list: false,
+                is_fractional: false,
+                is_empty: false,
+            }
         };
         names.iter().map(field).collect()
     }
 
-    fn options(source: Option<&str>, target: Option<&str>, columns: Option<&[&str]>) -> ReadOptions {
+    fn options(
+        source: Option<&str>,
+        target: Option<&str>,
+        columns: Option<&[&str]>,
+    ) -> ReadOptions {
         ReadOptions {
             source_column: source.map(Into::into),
             target_column: target.map(Into::into),
@@ -335,11 +411,20 @@ mod tests {
     fn ends_are_found_by_option_by_name_and_by_place() {
         let none = ReadOptions::default();
         assert_eq!(chosen(&["w", "DST", "Src"], &none).unwrap(), (vec![2, 1], vec![0]));
-        assert_eq!(chosen(&["Target_ID:s", "day:d", "Source-ID:s", "w:f"], &none).unwrap(), (vec![2, 0], vec![3]));
+        assert_eq!(
+            chosen(&["Target_ID:s", "day:d", "Source-ID:s", "w:f"], &none).unwrap(),
+            (vec![2, 0], vec![3])
+        );
         assert_eq!(chosen(&["w:f", "a", "b"], &none).unwrap(), (vec![1, 2], vec![0]));
         assert_eq!(chosen(&["src:f", "dst", "u", "v"], &none).unwrap(), (vec![2, 3], vec![0, 1]));
-        assert_eq!(chosen(&["a", "time", "c"], &options(Some("C"), None, None)).unwrap(), (vec![2, 0], vec![1]));
-        assert_eq!(chosen(&["a", "from", "to"], &options(None, Some("to"), None)).unwrap(), (vec![1, 2], vec![0]));
+        assert_eq!(
+            chosen(&["a", "time", "c"], &options(Some("C"), None, None)).unwrap(),
+            (vec![2, 0], vec![1])
+        );
+        assert_eq!(
+            chosen(&["a", "from", "to"], &options(None, Some("to"), None)).unwrap(),
+            (vec![1, 2], vec![0])
+        );
         let both = options(Some("b"), Some("a"), Some(&["d", "c"]));
         assert_eq!(chosen(&["a", "b", "c", "d", "e"], &both).unwrap(), (vec![1, 0], vec![3, 2]));
     }
@@ -354,9 +439,17 @@ mod tests {
                 "which columns are the ends of an edge? `a`, `b`, `c` can be: name",
             ),
             (&["a", "b", "c"], options(Some("c"), None, None), "which columns"),
-            (&["a", "b"], options(Some("x"), None, None), "no column `x` for --source-column. There are `a`, `b`"),
+            (
+                &["a", "b"],
+                options(Some("x"), None, None),
+                "no column `x` for --source-column. There are `a`, `b`",
+            ),
             (&["a", "b"], options(Some("a"), Some("a"), None), "both `a`"),
-            (&["a", "b:f"], options(Some("a"), Some("b"), None), "`b`: expected integers or strings"),
+            (
+                &["a", "b:f"],
+                options(Some("a"), Some("b"), None),
+                "`b`: expected integers or strings",
+            ),
             (&["a", "b:s"], options(None, None, None), "one holds integers"),
             (&["src", "dst", "c:s"], options(None, None, Some(&["c"])), "`c`: expected numbers"),
             (&["u", "v", "c"], options(None, None, Some(&["u"])), "taken already"),
@@ -370,17 +463,27 @@ mod tests {
     fn columns_of_values_get_the_names_that_are_given() {
         let columns = |names: &[&str], unnamed, options: &ReadOptions| {
             choose(Path::new("t"), &fields(names), unnamed, &options.edge_table())
-                .map(|choice| choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>())
+                .map(|choice| {
+                    choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
+                })
                 .map_err(|error| error.to_string())
         };
         let renamed = options(None, None, Some(&["amount=weight", "Day"]));
-        assert_eq!(columns(&["src", "dst", "amount:f", "day"], false, &renamed).unwrap(), ["weight", "day"]);
+        assert_eq!(
+            columns(&["src", "dst", "amount:f", "day"], false, &renamed).unwrap(),
+            ["weight", "day"]
+        );
         let given = options(None, None, Some(&["weight", "t"]));
         assert_eq!(columns(&["1", "2", "3:f", "4"], true, &given).unwrap(), ["weight", "t"]);
-        assert!(columns(&["1", "2", "3:f"], true, &given).unwrap_err().contains("has 1 beside the ids"));
+        assert!(
+            columns(&["1", "2", "3:f"], true, &given).unwrap_err().contains("has 1 beside the ids")
+        );
         assert!(columns(&["1", "2", "3:f"], true, &ReadOptions::default()).unwrap().is_empty());
         let question = columns(&["1:s", "2:s", "3:s"], true, &ReadOptions::default()).unwrap_err();
-        assert!(question.contains("`1`, `2`, `3` can be: name them with --source-column"), "{question}");
+        assert!(
+            question.contains("`1`, `2`, `3` can be: name them with --source-column"),
+            "{question}"
+        );
     }
 
     #[test]

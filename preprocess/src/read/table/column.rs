@@ -22,15 +22,24 @@ pub struct TableColumn {
 }
 
 impl TableColumn {
-    /// Column `at` of `table` in its own type. A label of one class is a 64-bit integer, -1 where it is missing.
+    /// Column `at` of `table` in its own type. A label of one class is a 64-bit integer, -1 where
+    /// it is missing.
     pub fn new(table: &Table, at: usize, name: &str, is_label: bool) -> Self {
         let field = &table.fields[at];
         let (value, width) = field.value.unwrap_or((ValueType::F32, 1));
-        let own = table.data_type(at).and_then(|own| descr(list_of(own).map_or(own, |(item, _)| item)));
+        let own =
+            table.data_type(at).and_then(|own| descr(list_of(own).map_or(own, |(item, _)| item)));
         let is_class = is_label && !field.list && value == ValueType::I64;
         let stored = own.filter(|_| !is_class).map_or(Stored::Value(value), Stored::of);
         let numbers = Numbers { stored, fill: is_class.then_some(-1.0), rounds: false };
-        Self { table: table.clone(), at, name: name.into(), width, numbers, are_sets: is_label && field.list }
+        Self {
+            table: table.clone(),
+            at,
+            name: name.into(),
+            width,
+            numbers,
+            are_sets: is_label && field.list,
+        }
     }
 
     /// Column `at` of `table`, one number per row, as doubles.
@@ -61,8 +70,13 @@ impl Column for TableColumn {
         self.table.num_rows()
     }
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let stage = progress.stage(&format!("reading {}", self.name), Some(self.table.bytes), Unit::Bytes);
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let stage =
+            progress.stage(&format!("reading {}", self.name), Some(self.table.bytes), Unit::Bytes);
         let row_bytes = self.width * self.numbers.stored.bytes();
         let append = |out: &mut Vec<u8>, _: usize, _: usize, cell: Cell<'_>| {
             let at = out.len();

@@ -1,4 +1,5 @@
-//! Columns of a table as feature rows and as labels: numbers scaled, categories as codes or one-hot, by a recipe.
+//! Columns of a table as feature rows and as labels: numbers scaled, categories as codes or
+//! one-hot, by a recipe.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,7 +32,8 @@ pub enum Encoding {
     Number(f64, f64),
     /// The place of its category.
     Code(HashMap<String, u32>),
-    /// 1 at the category's place, otherwise 0, with a number per place. If `other`, the last place is for all other categories.
+    /// 1 at the category's place, otherwise 0, with a number per place. If `other`, the last place
+    /// is for all other categories.
     OneHot {
         /// Places of the categories.
         places: HashMap<String, u32>,
@@ -92,7 +94,8 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The column at `at` with `encoding`; missing values are unlabelled, which is the number `unlabelled`.
+    /// The column at `at` with `encoding`; missing values are unlabelled, which is the number
+    /// `unlabelled`.
     pub fn label(at: usize, field: &Field, encoding: Encoding, unlabelled: f32) -> Self {
         Self {
             at,
@@ -106,9 +109,14 @@ impl Encoded {
         }
     }
 
-    /// The column at `at` converted by `recipe`; it does not hold lists. `unseen` is given if the recipe is another
-    /// table's, for categories that it does not have.
-    pub fn feature(at: usize, field: &Field, recipe: &FeatureRecipe, unseen: Option<Unseen>) -> Self {
+    /// The column at `at` converted by `recipe`; it does not hold lists. `unseen` is given if the
+    /// recipe is another table's, for categories that it does not have.
+    pub fn feature(
+        at: usize,
+        field: &Field,
+        recipe: &FeatureRecipe,
+        unseen: Option<Unseen>,
+    ) -> Self {
         let places = |categories: &[String]| Encoding::places(categories.to_vec());
         let encoding = match &recipe.encoding {
             FeatureEncoding::Number { shift, scale } => Encoding::Number(*shift, *scale),
@@ -120,7 +128,9 @@ impl Encoded {
         };
         let remedy = match unseen {
             Some(_) => "pass --fill NUMBER",
-            None => "pass --fill NUMBER or --fill mean, or leave the column out with --feature-columns",
+            None => {
+                "pass --fill NUMBER or --fill mean, or leave the column out with --feature-columns"
+            }
         };
         let missing = recipe.fill.map_or(IfMissing::Refuse(remedy), IfMissing::Take);
         let (indicator, takes_unseen) = (recipe.indicator, unseen == Some(Unseen::Other));
@@ -131,8 +141,12 @@ impl Encoded {
     /// If it `folds`, treats categories that differ only in case or blanks as one.
     pub fn folding(mut self, folds: bool) -> Self {
         self.folds = folds && !self.is_number;
-        if let (true, Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }) =
-            (self.folds, &mut self.encoding)
+        if let (
+            true,
+            Encoding::Code(places)
+            | Encoding::OneHot { places, .. }
+            | Encoding::Class { places, .. },
+        ) = (self.folds, &mut self.encoding)
         {
             *places = places.drain().map(|(category, place)| (folded(&category), place)).collect();
         }
@@ -153,21 +167,32 @@ impl Encoded {
             (_, Cell::Missing) => return missing(),
             (Encoding::Number(..), cell) if cell.is_missing() => return missing(),
             (Encoding::Number(..), _) => return self.number(cell),
-            (Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }, _) => places,
+            (
+                Encoding::Code(places)
+                | Encoding::OneHot { places, .. }
+                | Encoding::Class { places, .. },
+                _,
+            ) => places,
         };
         let key = key(cell, self.is_number);
         let known = if self.folds { Cow::Owned(folded(&key)) } else { key.clone() };
-        let is_unlabelled = |unlabelled: &String| *unlabelled == key || (self.folds && folded(unlabelled) == known);
+        let is_unlabelled =
+            |unlabelled: &String| *unlabelled == key || (self.folds && folded(unlabelled) == known);
         match (places.get(known.as_ref()), &self.encoding) {
             (Some(&place), _) => Ok(place as f32),
-            (None, Encoding::Class { unlabelled: Some(unlabelled), .. }) if is_unlabelled(unlabelled) => Ok(f32::NAN),
+            (None, Encoding::Class { unlabelled: Some(unlabelled), .. })
+                if is_unlabelled(unlabelled) =>
+            {
+                Ok(f32::NAN)
+            }
             (None, Encoding::Class { .. }) if !self.takes_unseen => {
                 Err(format!("{}: was not there a moment ago: run it again", shown(key.as_bytes())))
             }
             (None, Encoding::OneHot { places, other: true }) => Ok(places.len() as f32),
             (None, _) if self.takes_unseen => Ok(f32::NAN),
             (None, _) => Err(format!(
-                "{}: not a category that training saw: pass --unseen other to take it for none of them",
+                "{}: not a category that training saw: pass --unseen other to take it for none of \
+                 them",
                 shown(key.as_bytes())
             )),
         }
@@ -179,9 +204,11 @@ impl Encoded {
             Cell::Number(number) => format!("is {}", number.f64()),
             _ => "nothing".into(),
         };
-        let number =
-            as_f64(cell).ok_or_else(|| format!("{}: expected a number or a date, as in other rows", found(cell)))?;
-        let scaled = Some(self.scaled(number)).filter(|scaled| scaled.is_finite() && is_moderate(number));
+        let number = as_f64(cell).ok_or_else(|| {
+            format!("{}: expected a number or a date, as in other rows", found(cell))
+        })?;
+        let scaled =
+            Some(self.scaled(number)).filter(|scaled| scaled.is_finite() && is_moderate(number));
         scaled.ok_or_else(|| format!("{}: {FINITE}", found(cell)))
     }
 
@@ -206,7 +233,9 @@ impl Encoded {
                     out[start + 4 * code as usize..][..4].copy_from_slice(&1f32.to_le_bytes());
                 }
             }
-            Encoding::Code(_) | Encoding::Class { .. } if code.is_nan() => out.extend((-1f32).to_le_bytes()),
+            Encoding::Code(_) | Encoding::Class { .. } if code.is_nan() => {
+                out.extend((-1f32).to_le_bytes())
+            }
             _ => out.extend(value.to_le_bytes()),
         }
         if self.indicator {
@@ -260,7 +289,11 @@ impl Column for EncodedColumn {
         self.table.num_rows()
     }
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let width = self.columns.len();
         let put = |codes: &mut Vec<f32>, row: usize, slot: usize, cell: Cell<'_>| {
             let at = row * width + slot;
@@ -275,7 +308,10 @@ impl Column for EncodedColumn {
         self.table.for_columns(&self.places, progress, put, &mut |codes: Vec<f32>, rows| {
             for row in codes.chunks_exact(width).take(rows) {
                 self.slots.iter().zip(row).for_each(|(&slot, &code)| codes_in_order[slot] = code);
-                self.columns.iter().zip(&codes_in_order).for_each(|(column, &code)| column.append(code, &mut out));
+                self.columns
+                    .iter()
+                    .zip(&codes_in_order)
+                    .for_each(|(column, &code)| column.append(code, &mut out));
                 if out.len() >= BYTES_PER_TAKE {
                     take(&out)?;
                     out.clear();
@@ -290,7 +326,10 @@ impl Column for EncodedColumn {
         let mut out = Vec::new();
         for column in &self.columns {
             let code = column.code(Cell::Missing).map_err(|problem| {
-                Error::input(&self.path, format!("--missing-rows fill: column `{}`: {problem}", column.name))
+                Error::input(
+                    &self.path,
+                    format!("--missing-rows fill: column `{}`: {problem}", column.name),
+                )
             })?;
             column.append(code, &mut out);
         }

@@ -1,8 +1,10 @@
-//! Detects columns that give the label away: each of their values has one class, or their numbers separate the classes, or they are
-//! filled for one class only. For labels that are numbers: columns in a straight line with the label.
+//! Detects columns that give the label away: each of their values has one class, or their numbers
+//! separate the classes, or they are filled for one class only. For labels that are numbers:
+//! columns in a straight line with the label.
 //!
-//! Such a column is often a code of the label, or known only after it. At most one value per five rows may occur, each with one class,
-//! so that chance produces no such column. The rows are read until no column is left: most columns are refuted by the first few.
+//! Such a column is often a code of the label, or known only after it. At most one value per five
+//! rows may occur, each with one class, so that chance produces no such column. The rows are read
+//! until no column is left: most columns are refuted by the first few.
 
 use std::collections::HashMap;
 
@@ -64,10 +66,13 @@ pub fn find(
     let look = |rows: &mut LabelledRows, slot: usize, cell: Cell<'_>| {
         let holds_numbers = table.fields[places[slot]].value.is_some();
         let key = || folded(&key(cell, holds_numbers));
-        let is_unlabelled = slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
+        let is_unlabelled =
+            slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
         rows.0.push(match cell {
             cell if cell.is_missing() || is_unlabelled => Compared::Missing,
-            _ => match as_f64(cell).filter(|_| holds_numbers && (slot != of_label || !label.is_class)) {
+            _ => match as_f64(cell)
+                .filter(|_| holds_numbers && (slot != of_label || !label.is_class))
+            {
                 Some(number) => Compared::Number(number),
                 None => Compared::Text(xxh3_64(key().as_bytes())),
             },
@@ -80,7 +85,8 @@ pub fn find(
             let others = (0..width).filter(|&slot| slot != of_label);
             others.for_each(|slot| found[slot].add(row[slot], row[of_label]));
         }
-        let is_open = |(slot, found): (usize, &Evidence)| slot != of_label && found.how(false).is_some();
+        let is_open =
+            |(slot, found): (usize, &Evidence)| slot != of_label && found.how(false).is_some();
         // Stop reading: the rest does not matter.
         if found.iter().enumerate().any(is_open) {
             Ok(())
@@ -125,7 +131,8 @@ impl Evidence {
             (_, Compared::Number(_)) => return,
             (_, Compared::Text(class)) => class,
         };
-        let none = ClassRows { missing: 0, values: 0, least: f64::INFINITY, most: f64::NEG_INFINITY };
+        let none =
+            ClassRows { missing: 0, values: 0, least: f64::INFINITY, most: f64::NEG_INFINITY };
         let rows = self.rows.entry(class).or_insert(none);
         let value = match value {
             Compared::Missing => return rows.missing += 1,
@@ -164,7 +171,10 @@ impl Evidence {
         if rows.len() > MOST_CLASSES {
             return None;
         }
-        if is_enough && !self.is_mixed && (!end || ROWS_PER_VALUE * self.classes.len() as u64 <= values) {
+        if is_enough
+            && !self.is_mixed
+            && (!end || ROWS_PER_VALUE * self.classes.len() as u64 <= values)
+        {
             return Some("each of its values has one class".into());
         }
         if is_enough && !self.is_text && are_apart(&rows) {
@@ -232,20 +242,34 @@ mod tests {
     fn columns_that_give_the_label_away_are_told_from_others() {
         use Compared::{Missing, Number, Text};
         let class = |row: u64| Text(row % 3 % 2);
-        let rows = |count: u64, value: fn(u64) -> Compared| move || how((0..count).map(|row| (value(row), class(row))));
+        let rows = |count: u64, value: fn(u64) -> Compared| {
+            move || how((0..count).map(|row| (value(row), class(row))))
+        };
         for (found, expected) in [
             (rows(400, |row| Text(100 + row % 3 % 2))(), Some("each of its values has one class")),
             (rows(400, |row| Number((row % 6) as f64))(), Some("each of its values has one class")),
-            (rows(400, |row| Number((row % 3 % 2) as f64 * 500.0 + row as f64))(), Some("separate the classes")),
-            (rows(400, |row| if row % 3 % 2 == 1 { Number(row as f64) } else { Missing })(), Some("one class only")),
-            (rows(400, |row| if row % 7 == 0 { Missing } else { Text(row % 3) })(), Some("each of its values")),
+            (
+                rows(400, |row| Number((row % 3 % 2) as f64 * 500.0 + row as f64))(),
+                Some("separate the classes"),
+            ),
+            (
+                rows(400, |row| if row % 3 % 2 == 1 { Number(row as f64) } else { Missing })(),
+                Some("one class only"),
+            ),
+            (
+                rows(400, |row| if row % 7 == 0 { Missing } else { Text(row % 3) })(),
+                Some("each of its values"),
+            ),
             (rows(20, |row| Text(row % 3 % 2))(), None),
             (rows(400, Text)(), None),
             (rows(400, |row| Text(row % 5))(), None),
             (rows(400, |row| Number(row as f64))(), None),
             (rows(400, |row| if row % 5 == 0 { Number(1.0) } else { Missing })(), None),
             (rows(400, |_| Text(1))(), None),
-            (how((0..400).map(|row| (Number(3.0 * row as f64), Number(7.0 - row as f64)))), Some("in a straight line")),
+            (
+                how((0..400).map(|row| (Number(3.0 * row as f64), Number(7.0 - row as f64)))),
+                Some("in a straight line"),
+            ),
             (how((0..400u32).map(|row| (Number(row.into()), Number(row.pow(2).into())))), None),
             (how((0..400u32).map(|row| (Text(row.into()), Number(row.into())))), None),
         ] {

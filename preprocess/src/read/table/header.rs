@@ -1,7 +1,8 @@
 //! Whether the first line of a text table names its columns, or is a row.
 //!
-//! A line names the columns if its words are known names of ends, if it has words where all rows have numbers, or if its
-//! words are not ids of any row below. A number where all rows have numbers is a row. In all other cases the user is asked.
+//! A line names the columns if its words are known names of ends, if it has words where all rows
+//! have numbers, or if its words are not ids of any row below. A number where all rows have numbers
+//! is a row. In all other cases the user is asked.
 
 use super::ends;
 use crate::read::options::Answer;
@@ -23,19 +24,22 @@ pub struct Header {
     pub is_certain: bool,
 }
 
-/// Finds the header of the table in `sketch`, `given` by the user or detected from the lines. The error is the question.
+/// Finds the header of the table in `sketch`, `given` by the user or detected from the lines. The
+/// error is the question.
 pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>, String> {
     let comment = of_comment(sketch);
     let Some((number, first)) = sketch.rows.first() else {
         return Ok(comment.filter(|(_, known)| *known).map(|(header, _)| header));
     };
-    let header = |is_certain| Some(Header { line: *number, text: sketch.first.to_vec(), is_certain });
+    let header =
+        |is_certain| Some(Header { line: *number, text: sketch.first.to_vec(), is_certain });
     match given {
         Some(Answer::No) => return Ok(None),
         Some(Answer::Yes) => return Ok(header(true)),
         None => {}
     }
-    let names: Vec<String> = first.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned()).collect();
+    let names: Vec<String> =
+        first.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let rows: Vec<&Fields<'_>> = sketch.rows[1..].iter().map(|(_, row)| row).collect();
     // The index that pandas writes has no name.
@@ -45,7 +49,8 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
     if let Some((header, true)) = comment {
         return Ok(Some(header));
     }
-    let is_number = |kind: CellKind| matches!(kind, CellKind::Integer | CellKind::Whole | CellKind::Float);
+    let is_number =
+        |kind: CellKind| matches!(kind, CellKind::Integer | CellKind::Whole | CellKind::Float);
     let kinds = |at: usize| {
         let below = rows.iter().filter_map(|row| row.get(at));
         let first = Some(names[at]).filter(|name| !is_missing(name.as_bytes()));
@@ -53,32 +58,42 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
         first.map(|name| (is_number(widened(CellKind::Empty, name.as_bytes())), kind))
     };
     let kinds: Vec<(bool, CellKind)> = (0..names.len()).filter_map(kinds).collect();
-    if kinds.iter().any(|&(is_number_above, below)| is_number_above && (is_number(below) || rows.is_empty())) {
+    if kinds
+        .iter()
+        .any(|&(is_number_above, below)| is_number_above && (is_number(below) || rows.is_empty()))
+    {
         return Ok(comment.map(|(header, _)| header));
     }
     if kinds.iter().any(|&(is_number_above, below)| !is_number_above && is_number(below)) {
         return Ok(header(true));
     }
     let below = |name: &&str| {
-        rows.iter().flat_map(|row| row.iter().take(ID_COLUMNS)).any(|cell| cell.trim_ascii() == name.as_bytes())
+        rows.iter()
+            .flat_map(|row| row.iter().take(ID_COLUMNS))
+            .any(|cell| cell.trim_ascii() == name.as_bytes())
     };
     let problem = match names.iter().take(ID_COLUMNS).copied().find(|name| below(name)) {
         Some(name) => return Err(question(name, *number)),
         None if rows.is_empty() => format!("line {number} is the only one"),
         None => return Ok(header(false)),
     };
-    Err(format!("{problem}: pass --header no if line {number} is a row, or --header yes if it names the columns"))
+    Err(format!(
+        "{problem}: pass --header no if line {number} is a row, or --header yes if it names the \
+         columns"
+    ))
 }
 
 /// Question for the case that a word of line `number` is also an id of a row.
 pub fn question(name: &str, number: u64) -> String {
     format!(
-        "`{name}` of line {number} is an id of a line below: pass --header no if line {number} is a row, or --header yes if it names the \
+        "`{name}` of line {number} is an id of a line below: pass --header no if line {number} is \
+         a row, or --header yes if it names the \
          columns"
     )
 }
 
-/// The comment before the first row, if it has as many fields, and whether these are known names of ends.
+/// The comment before the first row, if it has as many fields, and whether these are known names of
+/// ends.
 fn of_comment(sketch: &Sketch<'_>) -> Option<(Header, bool)> {
     let (line, text) = sketch.comment?;
     let words = names_in(text, sketch.delimiter).ok()?;
@@ -103,7 +118,10 @@ mod tests {
         for (text, expected) in [
             ("src,dst\nalice,bob\n", Ok(Some(1))),
             ("src,dst\n", Ok(Some(1))),
-            ("alice,bob\nbob,carol\n", Err("`bob` of line 1 is an id of a line below: pass --header no")),
+            (
+                "alice,bob\nbob,carol\n",
+                Err("`bob` of line 1 is an id of a line below: pass --header no"),
+            ),
             ("alice,bob\n", Err("line 1 is the only one")),
             ("gene_a,gene_b\nTP53,MDM2\n", Ok(Some(1))),
             ("a,b\nb,c\n", Err("--header no")),
@@ -121,8 +139,12 @@ mod tests {
         ] {
             let found = find(&Sketch::of(text.as_bytes(), None), None);
             match (found, expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found.map(|header| header.line), expected, "{text:?}"),
-                (Err(found), Err(expected)) => assert!(found.contains(expected), "{text:?}: {found}"),
+                (Ok(found), Ok(expected)) => {
+                    assert_eq!(found.map(|header| header.line), expected, "{text:?}")
+                }
+                (Err(found), Err(expected)) => {
+                    assert!(found.contains(expected), "{text:?}: {found}")
+                }
                 (found, _) => panic!("{text:?}: {found:?}"),
             }
         }

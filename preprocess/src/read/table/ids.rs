@@ -26,9 +26,9 @@ pub struct IdColumn {
     pub kind: IdKind,
 }
 
-/// The column that holds the ids of the first `edges`, each in one row: a column with a known name if it does, or if no
-/// other does; or the `given` one. Ids are of the kind `id_type`, if it is given; otherwise of the kind of the edges,
-/// if a column holds their ids as numbers or as strings.
+/// The column that holds the ids of the first `edges`, each in one row: a column with a known name
+/// if it does, or if no other does; or the `given` one. Ids are of the kind `id_type`, if it is
+/// given; otherwise of the kind of the edges, if a column holds their ids as numbers or as strings.
 ///
 /// # Errors
 /// [`Error::Input`] if no column holds the ids, or several do in different rows.
@@ -40,8 +40,11 @@ pub fn find_ids(
     let (path, fields, options) = (on.path, on.fields, on.options);
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
-    let own = |at: usize| Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? });
-    if let Some(at) = given.filter(|at| id_type.is_some() || suits(at) || fields[*at].id.is_none()) {
+    let own = |at: usize| {
+        Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? })
+    };
+    if let Some(at) = given.filter(|at| id_type.is_some() || suits(at) || fields[*at].id.is_none())
+    {
         return own(at);
     }
     let sample = IdSample::of(edges)?;
@@ -58,8 +61,12 @@ pub fn find_ids(
     let used = roles.taken();
     if let Some(id) = roles.id.filter(suits) {
         // If several columns have names of ids, the ids of the edges decide among them.
-        let is_named = |at: &usize| *at == id || (suits(at) && roles::is_id(&fields[*at]) && !used.contains(at));
-        if let Some(at) = search.column((0..fields.len()).filter(is_named).collect(), |cell| id_of(cell, kind))? {
+        let is_named = |at: &usize| {
+            *at == id || (suits(at) && roles::is_id(&fields[*at]) && !used.contains(at))
+        };
+        if let Some(at) =
+            search.column((0..fields.len()).filter(is_named).collect(), |cell| id_of(cell, kind))?
+        {
             return Ok(IdColumn { at, kind });
         }
     }
@@ -68,9 +75,12 @@ pub fn find_ids(
     {
         return Ok(IdColumn { at, kind });
     }
-    let is_free = |at: &usize| fields[*at].id.is_some() && (Some(*at) == roles.id || !used.contains(at));
-    if let Some(at) =
-        search.column((0..fields.len()).filter(|at| suits(at) && is_free(at)).collect(), |cell| id_of(cell, kind))?
+    let is_free =
+        |at: &usize| fields[*at].id.is_some() && (Some(*at) == roles.id || !used.contains(at));
+    if let Some(at) = search
+        .column((0..fields.len()).filter(|at| suits(at) && is_free(at)).collect(), |cell| {
+            id_of(cell, kind)
+        })?
     {
         return Ok(IdColumn { at, kind });
     }
@@ -78,7 +88,8 @@ pub fn find_ids(
     if let Some(at) = search.column(free.clone(), any)? {
         return Ok(IdColumn { at, kind });
     }
-    // A column of a known name may hold few of the ids: the rows that are missing are counted later.
+    // A column of a known name may hold few of the ids: the rows that are missing are counted
+    // later.
     if let Some(at) = roles.id.filter(|at| suits(at) || options.missing_rows.is_some())
         && (options.missing_rows.is_some() || !search.places(&[at], any)?[0].is_empty())
     {
@@ -87,10 +98,13 @@ pub fn find_ids(
     let labels = roles.labels.iter().copied().filter(|&at| fields[at].id.is_some()).collect();
     if let Some(at) = search.column(labels, any)? {
         let name = &fields[at].name;
-        let problem = format!("column `{name}` holds the ids of the edges: name another with --label-column, or none");
+        let problem = format!(
+            "column `{name}` holds the ids of the edges: name another with --label-column, or none"
+        );
         return Err(on.wrong(problem));
     }
-    let problem = search.one_end(&free, any)?.map_or_else(|| search.nothing_found(&free, roles.id), Ok)?;
+    let problem =
+        search.one_end(&free, any)?.map_or_else(|| search.nothing_found(&free, roles.id), Ok)?;
     Err(on.wrong(problem))
 }
 
@@ -116,7 +130,8 @@ impl IdSample {
         let mut ids: Vec<u64> = ends.take(SAMPLE).collect();
         ids.sort_unstable();
         ids.dedup();
-        let ends = [&batch.sources, &batch.targets].map(|ids| ids.iter().copied().take(SAMPLE / 2).collect());
+        let ends = [&batch.sources, &batch.targets]
+            .map(|ids| ids.iter().copied().take(SAMPLE / 2).collect());
         Ok(Self { ids, ends, names: batch.names.into_iter().collect() })
     }
 
@@ -135,7 +150,11 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Places of the sampled ids in each of `columns`, whose cells are ids by `id`.
-    fn places(&self, columns: &[usize], id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Vec<IdPlaces>> {
+    fn places(
+        &self,
+        columns: &[usize],
+        id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
+    ) -> Result<Vec<IdPlaces>> {
         let wanted: HashSet<u64> = self.sample.ids.iter().copied().collect();
         // The rows so far, and those that hold an id: slot, id, row.
         type FoundIds = (usize, Vec<(usize, u64, usize)>);
@@ -145,7 +164,8 @@ impl Search<'_> {
             found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id, *rows)));
             Ok(())
         };
-        let (mut rows, mut piece): (Vec<IdPlaces>, usize) = (vec![IdPlaces::new(); columns.len()], 0);
+        let (mut rows, mut piece): (Vec<IdPlaces>, usize) =
+            (vec![IdPlaces::new(); columns.len()], 0);
         self.on.table.for_rows(columns, self.on.progress, find, &mut |(_, found): FoundIds| {
             for (slot, id, row) in found {
                 let of_id = rows[slot].entry(id).or_default();
@@ -165,21 +185,28 @@ impl Search<'_> {
     }
 
     /// The column among `columns` that holds all of the sampled ids, or else most of them.
-    fn column(&self, columns: Vec<usize>, id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Option<usize>> {
+    fn column(
+        &self,
+        columns: Vec<usize>,
+        id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
+    ) -> Result<Option<usize>> {
         if columns.is_empty() {
             return Ok(None);
         }
         let rows = self.places(&columns, id)?;
-        let holds =
-            |slot: &usize| self.sample.ids.iter().all(|id| rows[*slot].get(id).is_some_and(|rows| rows.len() == 1));
+        let holds = |slot: &usize| {
+            self.sample.ids.iter().all(|id| rows[*slot].get(id).is_some_and(|rows| rows.len() == 1))
+        };
         let all: Vec<usize> = (0..columns.len()).filter(holds).collect();
         // The index that pandas writes counts rows: it is the last guess.
         let (index, holding): (Vec<usize>, Vec<usize>) =
             all.into_iter().partition(|&slot| self.on.fields[columns[slot]].is_index());
         if let Some(&other) = holding.iter().find(|&&slot| rows[slot] != rows[holding[0]]) {
             let [one, other] = [holding[0], other].map(|slot| &self.on.fields[columns[slot]].name);
-            let problem =
-                format!("`{one}` and `{other}` both hold the ids of the edges, in different rows: pass --id-column");
+            let problem = format!(
+                "`{one}` and `{other}` both hold the ids of the edges, in different rows: pass \
+                 --id-column"
+            );
             return Err(self.on.wrong(problem));
         }
         // Some ids may have no row, or several: then the column that holds most of them is it.
@@ -188,22 +215,36 @@ impl Search<'_> {
         Ok(holding.first().or(index.first()).copied().or_else(most).map(|slot| columns[slot]))
     }
 
-    /// The problem that one of `columns` holds most ids of the sources but none of the targets, or vice versa.
-    fn one_end(&self, columns: &[usize], id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Option<String>> {
+    /// The problem that one of `columns` holds most ids of the sources but none of the targets, or
+    /// vice versa.
+    fn one_end(
+        &self,
+        columns: &[usize],
+        id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
+    ) -> Result<Option<String>> {
         if columns.is_empty() {
             return Ok(None);
         }
         for (rows, &at) in self.places(columns, id)?.iter().zip(columns) {
-            let found = |end: usize| self.sample.ends[end].iter().filter(|id| rows.contains_key(id)).count();
-            for (end, other, names) in [(0, 1, ["sources", "targets"]), (1, 0, ["targets", "sources"])] {
+            let found = |end: usize| {
+                self.sample.ends[end].iter().filter(|id| rows.contains_key(id)).count()
+            };
+            for (end, other, names) in
+                [(0, 1, ["sources", "targets"]), (1, 0, ["targets", "sources"])]
+            {
                 if 2 * found(end) <= self.sample.ends[end].len() || found(other) > 0 {
                     continue;
                 }
                 let name = &self.on.fields[at].name;
-                let missing = self.sample.ends[other].iter().min().map_or(String::new(), |&id| self.sample.text(id));
+                let missing = self.sample.ends[other]
+                    .iter()
+                    .min()
+                    .map_or(String::new(), |&id| self.sample.text(id));
                 return Ok(Some(format!(
-                    "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: these are two kinds of vertices, and \
-                     gsplit reads one table of one kind: add their rows to it, or pass --id-column {name} --missing-rows fill",
+                    "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: \
+                     these are two kinds of vertices, and \
+                     gsplit reads one table of one kind: add their rows to it, or pass --id-column \
+                     {name} --missing-rows fill",
                     names[0],
                     names[1],
                     shown(missing.as_bytes())
@@ -217,9 +258,15 @@ impl Search<'_> {
     fn nothing_found(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
         let examples = |texts: Vec<String>| {
-            texts.iter().take(2).map(|text| shown(text.as_bytes())).collect::<Vec<_>>().join(" and ")
+            texts
+                .iter()
+                .take(2)
+                .map(|text| shown(text.as_bytes()))
+                .collect::<Vec<_>>()
+                .join(" and ")
         };
-        let of_edges = examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
+        let of_edges =
+            examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
         let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.on.fields[**at]);
         let of_table = match columns.iter().find(likely).or(columns.first()) {
             Some(&at) => {
@@ -228,7 +275,9 @@ impl Search<'_> {
                     Ok(())
                 };
                 let mut all = Vec::new();
-                self.on.table.for_rows(&[at], self.on.progress, first, &mut |cells: Vec<String>| {
+                self.on.table.for_rows(&[at], self.on.progress, first, &mut |cells: Vec<
+                    String,
+                >| {
                     all.extend(cells);
                     Ok(())
                 })?;
@@ -236,10 +285,16 @@ impl Search<'_> {
             }
             None => String::new(),
         };
-        let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
+        let few = if named.is_some() {
+            ", or pass --missing-rows if only few vertices have rows"
+        } else {
+            ""
+        };
         Ok(format!(
-            "no column holds most ids of the edges, which are {kind}, such as {of_edges}{of_table}: write them alike in both tables \
-             (--id-type number takes 0010 for 10), pass --id-column COLUMN if another holds them, and check that both tables are of one \
+            "no column holds most ids of the edges, which are {kind}, such as \
+             {of_edges}{of_table}: write them alike in both tables \
+             (--id-type number takes 0010 for 10), pass --id-column COLUMN if another holds them, \
+             and check that both tables are of one \
              graph and not exchanged{few}. There are {}",
             choice::names(self.on.fields)
         ))

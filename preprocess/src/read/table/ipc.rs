@@ -1,8 +1,9 @@
-//! One Arrow IPC file: Feather version 2, or a stream. It is mapped; its record batches are located at once, and
-//! decoded when they are needed.
+//! One Arrow IPC file: Feather version 2, or a stream. It is mapped; its record batches are located
+//! at once, and decoded when they are needed.
 //!
-//! Uncompressed columns are read from the mapped file. A compressed batch is decoded as a whole, so it has to fit in
-//! memory; the last two that are read in ranges are kept. Dictionaries are in memory as long as the file is open.
+//! Uncompressed columns are read from the mapped file. A compressed batch is decoded as a whole, so
+//! it has to fit in memory; the last two that are read in ranges are kept. Dictionaries are in
+//! memory as long as the file is open.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -60,7 +61,11 @@ impl IpcFile {
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
         let map = Buffer::from(bytes::Bytes::from_owner(MappedFile::open(path)?));
         guard(path, || {
-            let messages = if map.starts_with(b"ARROW1") { messages_of_file(&map) } else { messages_of_stream(&map) };
+            let messages = if map.starts_with(b"ARROW1") {
+                messages_of_file(&map)
+            } else {
+                messages_of_stream(&map)
+            };
             messages
                 .and_then(|messages| Self::index(path, map, messages, budget))
                 .map_err(|problem| damaged(path, problem))
@@ -87,19 +92,31 @@ impl IpcFile {
             let message = message_at(&file.map, &place)?;
             if let Some(batch) = message.header_as_record_batch() {
                 check_buffers(&file.map[place.body.clone()], batch)?;
-                file.rows.push(u64::try_from(batch.length()).map_err(|_| "a batch of fewer than 0 rows")?);
+                file.rows.push(
+                    u64::try_from(batch.length()).map_err(|_| "a batch of fewer than 0 rows")?,
+                );
                 file.batches.push(place);
             } else if let Some(batch) = message.header_as_dictionary_batch() {
                 let replaced = file.dictionaries.contains_key(&batch.id()) && !batch.isDelta();
                 if replaced {
                     return Err("a dictionary is replaced on the way: write it as a file with one dictionary".into());
                 }
-                let claim =
-                    check_buffers(&file.map[place.body.clone()], batch.data().ok_or("a dictionary without values")?)?;
-                budget.refusal(claim).map_or(Ok(()), |problem| Err(format!("an inflated dictionary {problem}")))?;
+                let claim = check_buffers(
+                    &file.map[place.body.clone()],
+                    batch.data().ok_or("a dictionary without values")?,
+                )?;
+                budget
+                    .refusal(claim)
+                    .map_or(Ok(()), |problem| Err(format!("an inflated dictionary {problem}")))?;
                 let body = file.map.slice_with_length(place.body.start, place.body.len());
-                read_dictionary(&body, batch, &file.schema, &mut file.dictionaries, &message.version())
-                    .map_err(|error| error.to_string())?;
+                read_dictionary(
+                    &body,
+                    batch,
+                    &file.schema,
+                    &mut file.dictionaries,
+                    &message.version(),
+                )
+                .map_err(|error| error.to_string())?;
             }
         }
         Ok(file)
@@ -110,21 +127,35 @@ impl IpcFile {
         let message = message_at(&self.map, place)?;
         let batch = message.header_as_record_batch().ok_or("no record batch")?;
         let claim = check_buffers(&self.map[place.body.clone()], batch)?;
-        self.budget.refusal(claim).map_or(Ok(()), |problem| Err(format!("inflated record batch {group} {problem}")))?;
+        self.budget
+            .refusal(claim)
+            .map_or(Ok(()), |problem| Err(format!("inflated record batch {group} {problem}")))?;
         let body = self.map.slice_with_length(place.body.start, place.body.len());
         let version = message.version();
         let decode = || -> Result<RecordBatch, ArrowError> {
-            RecordBatchDecoder::try_new(&body, batch, self.schema.clone(), &self.dictionaries, &version)?
-                .with_projection(Some(columns))
-                .read_record_batch()
+            RecordBatchDecoder::try_new(
+                &body,
+                batch,
+                self.schema.clone(),
+                &self.dictionaries,
+                &version,
+            )?
+            .with_projection(Some(columns))
+            .read_record_batch()
         };
         decode().map_err(|error| error.to_string())
     }
 
     /// The place of a batch among the recent ones, decoded or not.
-    fn recent(&self, group: usize, columns: &[usize]) -> Arc<OnceLock<Result<RecordBatch, String>>> {
+    fn recent(
+        &self,
+        group: usize,
+        columns: &[usize],
+    ) -> Arc<OnceLock<Result<RecordBatch, String>>> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = recent.iter().find(|entry| entry.group == group && entry.columns == columns) {
+        if let Some(found) =
+            recent.iter().find(|entry| entry.group == group && entry.columns == columns)
+        {
             return found.batch.clone();
         }
         if recent.len() == KEPT {
@@ -149,9 +180,18 @@ impl Frames for IpcFile {
         &self.rows
     }
 
-    fn read(&self, group: usize, rows: Range<u64>, columns: &[usize], take: Take<'_>) -> Result<()> {
-        let decode =
-            || guard(&self.path, || self.decode(group, columns).map_err(|problem| damaged(&self.path, problem)));
+    fn read(
+        &self,
+        group: usize,
+        rows: Range<u64>,
+        columns: &[usize],
+        take: Take<'_>,
+    ) -> Result<()> {
+        let decode = || {
+            guard(&self.path, || {
+                self.decode(group, columns).map_err(|problem| damaged(&self.path, problem))
+            })
+        };
         let whole = rows == (0..self.rows[group]);
         let batch = if whole {
             decode()?
@@ -185,16 +225,24 @@ fn message_at<'a>(map: &'a Buffer, place: &MessagePlace) -> Result<Message<'a>, 
     root_as_message(metadata).map_err(|error| format!("damaged message: {error}"))
 }
 
-/// Checks that the buffers of a batch are in its `body`, and do not claim to be larger than they can be: the decoder
-/// trusts both. Returns the claimed total size of the compressed buffers after decompression.
+/// Checks that the buffers of a batch are in its `body`, and do not claim to be larger than they
+/// can be: the decoder trusts both. Returns the claimed total size of the compressed buffers after
+/// decompression.
 fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<u64, String> {
     let mut claims = 0u64;
     for buffer in batch.buffers().iter().flatten() {
-        let (Ok(start), Ok(length)) = (usize::try_from(buffer.offset()), usize::try_from(buffer.length())) else {
+        let (Ok(start), Ok(length)) =
+            (usize::try_from(buffer.offset()), usize::try_from(buffer.length()))
+        else {
             return Err("a buffer of fewer than 0 bytes".into());
         };
-        let end = start.checked_add(length).filter(|&end| end <= body.len()).ok_or("a buffer outside of its batch")?;
-        let Some(claim) = body[start..end].first_chunk::<8>().filter(|_| batch.compression().is_some()) else {
+        let end = start
+            .checked_add(length)
+            .filter(|&end| end <= body.len())
+            .ok_or("a buffer outside of its batch")?;
+        let Some(claim) =
+            body[start..end].first_chunk::<8>().filter(|_| batch.compression().is_some())
+        else {
             continue;
         };
         let claim = i64::from_le_bytes(*claim);
@@ -207,22 +255,31 @@ fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<u64, Stri
     Ok(claims)
 }
 
-/// The schema of an Arrow file, and the positions of its messages according to its footer: dictionaries first.
+/// The schema of an Arrow file, and the positions of its messages according to its footer:
+/// dictionaries first.
 fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), String> {
     let short = || "too short, or its end is cut off".to_string();
     let trailer_at = map.len().checked_sub(10).ok_or_else(short)?;
     let trailer = map[trailer_at..].try_into().map_err(|_| short())?;
     let length = read_footer_length(trailer).map_err(|error| error.to_string())?;
     let footer_at = trailer_at.checked_sub(length).ok_or_else(short)?;
-    let footer = root_as_footer(&map[footer_at..trailer_at]).map_err(|error| format!("damaged footer: {error}"))?;
-    let schema = try_fb_to_schema(footer.schema().ok_or("no schema")?).map_err(|error| error.to_string())?;
+    let footer = root_as_footer(&map[footer_at..trailer_at])
+        .map_err(|error| format!("damaged footer: {error}"))?;
+    let schema =
+        try_fb_to_schema(footer.schema().ok_or("no schema")?).map_err(|error| error.to_string())?;
     let place = |block: &arrow_ipc::Block| {
         let start = usize::try_from(block.offset()).ok()?;
         let body = start.checked_add(usize::try_from(block.metaDataLength()).ok()?)?;
-        let end = body.checked_add(usize::try_from(block.bodyLength()).ok()?).filter(|&end| end <= map.len())?;
+        let end = body
+            .checked_add(usize::try_from(block.bodyLength()).ok()?)
+            .filter(|&end| end <= map.len())?;
         Some(MessagePlace { metadata: start..body, body: body..end })
     };
-    let blocks = footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
+    let blocks = footer
+        .dictionaries()
+        .into_iter()
+        .flatten()
+        .chain(footer.recordBatches().into_iter().flatten());
     let places = blocks.map(place).collect::<Option<_>>().ok_or("a batch outside of the file")?;
     Ok((Arc::new(schema), places))
 }
@@ -230,8 +287,11 @@ fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), Stri
 /// The schema of a stream, and the positions of its other messages.
 fn messages_of_stream(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), String> {
     let (mut at, mut schema, mut places) = (0, None, Vec::new());
-    let number =
-        |at: usize| map.get(at..at.checked_add(4)?).and_then(|bytes| bytes.try_into().ok()).map(i32::from_le_bytes);
+    let number = |at: usize| {
+        map.get(at..at.checked_add(4)?)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(i32::from_le_bytes)
+    };
     loop {
         if at >= map.len() {
             return Err("the stream has no end mark: it is cut off".into());
@@ -244,10 +304,14 @@ fn messages_of_stream(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), St
         if metadata == 0 {
             break;
         }
-        let body = usize::try_from(metadata).ok().and_then(|length| (at + 8).checked_add(length)).ok_or_else(cut)?;
+        let body = usize::try_from(metadata)
+            .ok()
+            .and_then(|length| (at + 8).checked_add(length))
+            .ok_or_else(cut)?;
         let mut place = MessagePlace { metadata: at..body.min(map.len()), body: body..body };
         let message = message_at(map, &place)?;
-        let end = usize::try_from(message.bodyLength()).ok().and_then(|length| body.checked_add(length));
+        let end =
+            usize::try_from(message.bodyLength()).ok().and_then(|length| body.checked_add(length));
         let end = end.filter(|&end| end <= map.len()).ok_or_else(cut)?;
         place.body.end = end;
         match (message.header_type(), message.header_as_schema()) {

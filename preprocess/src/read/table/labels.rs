@@ -1,4 +1,5 @@
-//! Labels of a table of vertices: classes by number or by name, sets of classes, or numbers to learn.
+//! Labels of a table of vertices: classes by number or by name, sets of classes, or numbers to
+//! learn.
 
 use gsplit_store::{LabelShape, Recipe};
 
@@ -18,7 +19,8 @@ use crate::{Error, Result};
 const UNLABELLED: &str = "-1";
 /// Number of different strings from which on a label may be a name, if most of them have one row.
 const MANY_NAMES: usize = 8;
-/// Number of different whole numbers from which on a label may be a quantity, if they are at least a tenth of the values.
+/// Number of different whole numbers from which on a label may be a quantity, if they are at least
+/// a tenth of the values.
 const MANY_CLASSES: usize = 20;
 
 /// Labels of a table of vertices.
@@ -57,8 +59,12 @@ impl TableLabels {
 pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     let trained = on.trained.filter(|_| on.options.label_column.is_none());
     let shape = trained.map_or(on.options.label_shape, |trained| trained.label_shape);
-    let encoded = |columns| Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>);
-    let number = |at: usize, unlabelled| Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), unlabelled);
+    let encoded = |columns| {
+        Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>)
+    };
+    let number = |at: usize, unlabelled| {
+        Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), unlabelled)
+    };
     let no_classes = |what: &str| {
         let problem = format!("--unlabelled is for one column of classes; {what}");
         if on.options.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
@@ -71,7 +77,12 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         [at] => at,
         _ => {
             no_classes("the label is several of zeros and ones")?;
-            return several(on, roles, shape, encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect()));
+            return several(
+                on,
+                roles,
+                shape,
+                encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect()),
+            );
         }
     };
     let as_classes = |unlabelled| {
@@ -82,7 +93,9 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     let Some(seen) = on.seen.get(&at) else {
         no_classes("the label is a list")?;
         return Ok(TableLabels {
-            class_names: trained.map(|trained| trained.classes.clone()).filter(|names| !names.is_empty()),
+            class_names: trained
+                .map(|trained| trained.classes.clone())
+                .filter(|names| !names.is_empty()),
             ..as_classes(None)?
         });
     };
@@ -94,25 +107,33 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     };
     let names_of_recipe = trained.is_some_and(|trained| !trained.classes.is_empty());
     if shape.is_some() && kind.is_none() && !is_number && !names_of_recipe {
-        let problem = format!("column `{}`: expected numbers, as in the table of the recipe", field.name);
+        let problem =
+            format!("column `{}`: expected numbers, as in the table of the recipe", field.name);
         return Err(on.wrong(problem));
     }
     if numeric && !is_number {
-        let problem = format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
+        let problem =
+            format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
         return Err(on.wrong(problem));
     }
     if numeric {
         no_classes("the label is a number to learn")?;
         let column = encoded(vec![number(at, f32::NAN)]);
-        return Ok(TableLabels { column, shape: Some(LabelShape::Number), ..TableLabels::default() });
+        return Ok(TableLabels {
+            column,
+            shape: Some(LabelShape::Number),
+            ..TableLabels::default()
+        });
     }
     let mut names = seen.categories();
     if is_number && trained.is_none() && kind.is_none() {
         let count = names.iter().filter(|name| *name != UNLABELLED).count();
         if seen.many || (count > MANY_CLASSES && 10 * count as u64 > seen.values) {
-            let (count, values) = (if seen.many { "many".into() } else { count.to_string() }, seen.values);
+            let (count, values) =
+                (if seen.many { "many".into() } else { count.to_string() }, seen.values);
             let problem = format!(
-                "column `{}` holds {count} different numbers in {values} rows: pass --label-kind class, or number for a quantity to learn",
+                "column `{}` holds {count} different numbers in {values} rows: pass --label-kind \
+                 class, or number for a quantity to learn",
                 field.name
             );
             return Err(on.wrong(problem));
@@ -123,16 +144,19 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         if let Some(stray) = seen.strays(false).into_iter().find(is_stray) {
             let (column, stray) = (&field.name, shown(stray.as_bytes()));
             let problem = format!(
-                "column `{column}` holds numbers for the most part, and {stray}: fix it, pass --unlabelled VALUE if it stands for no label, \
+                "column `{column}` holds numbers for the most part, and {stray}: fix it, pass \
+                 --unlabelled VALUE if it stands for no label, \
                  or --label-kind class for classes by name"
             );
             return Err(on.wrong(problem));
         }
         let alone = seen.keys.values().filter(|&&rows| rows == 1).count();
         if seen.many || (names.len() > MANY_NAMES && 2 * alone > names.len()) {
-            let (count, values) = (if seen.many { "many".into() } else { names.len().to_string() }, seen.values);
+            let (count, values) =
+                (if seen.many { "many".into() } else { names.len().to_string() }, seen.values);
             let problem = format!(
-                "column `{}` has {count} different strings in {values} rows: a name and not a class? Pass another column with \
+                "column `{}` has {count} different strings in {values} rows: a name and not a \
+                 class? Pass another column with \
                  --label-column, or --label-kind class if each is a class",
                 field.name
             );
@@ -146,7 +170,8 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         notes.extend(new_classes(on, field, seen, &names, trained)?);
         names.clone_from(&trained.classes);
     } else if shape.is_some() && is_number {
-        // Classes by number: the recipe has their count, and each number is checked where it is read.
+        // Classes by number: the recipe has their count, and each number is checked where it is
+        // read.
         return as_classes(unlabelled);
     } else if is_number {
         // Text becomes numbers in the order of numbers, so the last is the largest.
@@ -154,7 +179,9 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         let first_and_last = numbers.as_ref().and_then(|all| Some((*all.first()?, *all.last()?)));
         let is_usual = unlabelled.as_ref().is_none_or(|value| value == UNLABELLED);
         are_names = match first_and_last {
-            Some((0.., last)) if last < 2 * names.len() as i64 && is_usual => return as_classes(unlabelled),
+            Some((0.., last)) if last < 2 * names.len() as i64 && is_usual => {
+                return as_classes(unlabelled);
+            }
             Some(_) if trained.is_some() && is_usual => return as_classes(unlabelled),
             Some((0, last)) => last >= names.len() as i64,
             Some(_) if !seen.many => true,
@@ -163,12 +190,14 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         };
     } else if seen.many {
         let problem = format!(
-            "column `{}` has more than {MOST_CODES} different strings: expected names of classes; pass --label-column",
+            "column `{}` has more than {MOST_CODES} different strings: expected names of classes; \
+             pass --label-column",
             field.name
         );
         return Err(on.wrong(problem));
     }
-    let places = Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
+    let places =
+        Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
     let folds = on.options.folds_case(on.trained);
     let mut label = Encoded::label(at, field, places, -1.0).folding(folds);
     label.takes_unseen = trained.is_some() && on.options.unseen == Some(Unseen::Other);
@@ -183,12 +212,15 @@ pub fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     if commas != [at] {
         return Ok(());
     }
-    let Some(number) = on.seen.get(&at).and_then(|seen| seen.keys.keys().find(|name| name.contains('.'))) else {
+    let Some(number) =
+        on.seen.get(&at).and_then(|seen| seen.keys.keys().find(|name| name.contains('.')))
+    else {
         return Ok(());
     };
     let (column, cell) = (&on.fields[at].name, number.replace('.', ","));
     let problem = format!(
-        "column `{column}`: `{cell}` may be a number or two classes: pass --label-kind number if it is {number}; several classes of a vertex \
+        "column `{column}`: `{cell}` may be a number or two classes: pass --label-kind number if \
+         it is {number}; several classes of a vertex \
          are columns of 0 and 1, for --label-column"
     );
     Err(on.wrong(problem))
@@ -203,12 +235,14 @@ fn several(
 ) -> Result<TableLabels> {
     let is_wrong = |at: &&usize| !on.seen.get(at).is_some_and(ColumnStatistics::are_flags);
     if let Some(&at) = roles.labels.iter().find(is_wrong) {
-        let problem = format!("--label-column: `{}` of several: expected zeros and ones", on.fields[at].name);
+        let problem =
+            format!("--label-column: `{}` of several: expected zeros and ones", on.fields[at].name);
         return Err(on.wrong(problem));
     }
     let class_names = Some(roles.labels.iter().map(|&at| on.fields[at].name.clone()).collect());
     let missing = |at: &&usize| on.seen.get(at).is_some_and(|seen| seen.missing > 0);
-    let lacking: Vec<Field> = roles.labels.iter().filter(missing).map(|&at| on.fields[at].clone()).collect();
+    let lacking: Vec<Field> =
+        roles.labels.iter().filter(missing).map(|&at| on.fields[at].clone()).collect();
     let cells: u64 = roles.labels.iter().filter_map(|at| Some(on.seen.get(at)?.missing)).sum();
     let note = format!(
         "{}: labels: {cells} cells without a value in {} count as 0, not of the class",
@@ -219,7 +253,8 @@ fn several(
     Ok(TableLabels { column, class_names, shape, notes, ..TableLabels::default() })
 }
 
-/// The value that means unlabelled: from the option or the recipe; otherwise -1 among class numbers from 0.
+/// The value that means unlabelled: from the option or the recipe; otherwise -1 among class numbers
+/// from 0.
 fn unlabelled(
     on: &Surveyed<'_>,
     field: &Field,
@@ -234,13 +269,20 @@ fn unlabelled(
             return match seen.keys.contains_key(&value) || trained.is_some() || seen.many {
                 true => Ok(Some(value)),
                 false => {
-                    let problem = format!("--unlabelled: column `{name}` has no value {}", shown(value.as_bytes()));
+                    let problem = format!(
+                        "--unlabelled: column `{name}` has no value {}",
+                        shown(value.as_bytes())
+                    );
                     Err(on.wrong(problem))
                 }
             };
         }
-        (None, Some(trained)) if trained.unlabelled.is_some() => return Ok(trained.unlabelled.clone()),
-        (None, Some(trained)) if trained.classes.iter().any(|class| class == UNLABELLED) => return Ok(None),
+        (None, Some(trained)) if trained.unlabelled.is_some() => {
+            return Ok(trained.unlabelled.clone());
+        }
+        (None, Some(trained)) if trained.classes.iter().any(|class| class == UNLABELLED) => {
+            return Ok(None);
+        }
         _ => {}
     }
     let others = || seen.keys.keys().filter(|name| *name != UNLABELLED);
@@ -250,11 +292,13 @@ fn unlabelled(
             .map_or(Ok(None), Err);
     };
     // One of two classes is often called -1, and so is one of several around 0.
-    let may_be_class = others().all(|name| name == "0" || name == "1") || others().any(|name| name.starts_with('-'));
+    let may_be_class = others().all(|name| name == "0" || name == "1")
+        || others().any(|name| name.starts_with('-'));
     if trained.is_none() && may_be_class && others().count() > 0 {
         let found: Vec<&str> = others().take(5).map(String::as_str).collect();
         let problem = format!(
-            "column `{name}` holds -1 in {count} rows, beside {}: pass --unlabelled none if -1 is a class, or --unlabelled -1 if it \
+            "column `{name}` holds -1 in {count} rows, beside {}: pass --unlabelled none if -1 is \
+             a class, or --unlabelled -1 if it \
              stands for no label",
             found.join(", ")
         );
@@ -265,23 +309,29 @@ fn unlabelled(
 
 /// The question for the only negative number among class numbers from 0, which may mean unlabelled.
 fn negative(on: &Surveyed<'_>, field: &Field, seen: &ColumnStatistics) -> Option<Error> {
-    let mut negative = seen.keys.iter().filter(|(name, _)| name.starts_with('-') && field.value.is_some());
+    let mut negative =
+        seen.keys.iter().filter(|(name, _)| name.starts_with('-') && field.value.is_some());
     let (value, rows) = negative.next().filter(|_| seen.keys.len() > 2)?;
     let most = 2 * seen.keys.len() as u64;
-    let are_classes =
-        seen.keys.keys().filter(|name| *name != value).all(|name| name.parse().is_ok_and(|class: u64| class < most));
+    let are_classes = seen
+        .keys
+        .keys()
+        .filter(|name| *name != value)
+        .all(|name| name.parse().is_ok_and(|class: u64| class < most));
     if !are_classes {
         return None;
     }
     let problem = format!(
-        "column `{}` holds {value} in {rows} rows, and no other negative number: pass --unlabelled {value} if it stands for no label, or \
+        "column `{}` holds {value} in {rows} rows, and no other negative number: pass --unlabelled \
+         {value} if it stands for no label, or \
          --unlabelled none if it is a class",
         field.name
     );
     Some(on.wrong(problem))
 }
 
-/// A line on the classes among `names` that the recipe does not have, where they count as unlabelled.
+/// A line on the classes among `names` that the recipe does not have, where they count as
+/// unlabelled.
 fn new_classes(
     on: &Surveyed<'_>,
     field: &Field,
@@ -294,14 +344,16 @@ fn new_classes(
     let (column, first) = (&field.name, shown(first.as_bytes()));
     if on.options.unseen != Some(Unseen::Other) {
         let problem = format!(
-            "column `{column}`: {first} is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out \
+            "column `{column}`: {first} is not a class of the recipe: pass --unseen other to count \
+             it as unlabelled, or leave the column out \
              of the table"
         );
         return Err(on.wrong(problem));
     }
     let rows: u64 = new.iter().filter_map(|&name| seen.keys.get(name)).sum();
     Ok(Some(format!(
-        "note: {}: column `{column}`: {rows} rows are of classes that the recipe does not have, as {first}: they count as unlabelled",
+        "note: {}: column `{column}`: {rows} rows are of classes that the recipe does not have, as \
+         {first}: they count as unlabelled",
         on.path.display()
     )))
 }

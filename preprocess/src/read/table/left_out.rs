@@ -1,4 +1,5 @@
-//! Columns that are not used as features though they could be: identifiers, codes, and columns that give the label away.
+//! Columns that are not used as features though they could be: identifiers, codes, and columns that
+//! give the label away.
 
 use super::choice::{self, Field};
 use super::ends::{has, words};
@@ -10,7 +11,8 @@ const IDENTIFIERS: &str = "id ids no nr number key uuid guid hash zip zipcode po
     iban ssn account";
 /// Words of the names of times, whose values may all be distinct.
 const TIMES: &str = "time date timestamp day year age";
-/// Most different values of a column whose name is an identifier's that make it a number or a category all the same.
+/// Most different values of a column whose name is an identifier's that make it a number or a
+/// category all the same.
 const FEW_IDENTIFIERS: f64 = 20.0;
 /// Number of values from which on it is significant that all are distinct.
 const MANY: u64 = 50;

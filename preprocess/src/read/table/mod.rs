@@ -1,5 +1,5 @@
-//! Tables of edges and of vertices: Parquet, Arrow IPC, and CSV with a header line; a file, or a folder of parts as Spark,
-//! DuckDB and Dask write it.
+//! Tables of edges and of vertices: Parquet, Arrow IPC, and CSV with a header line; a file, or a
+//! folder of parts as Spark, DuckDB and Dask write it.
 //!
 //! ```text
 //! parts    which files, and their format
@@ -12,12 +12,12 @@
 //!          ──▶ features (the numbers), column (one column as it is)
 //! ```
 //!
-//! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
-//! become f32 and doubles f64; integers and booleans become i64; lists of one length become wide columns. Strings, dates and
-//! the like are left out, with a note.
+//! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and
+//! Arrow's types, floats become f32 and doubles f64; integers and booleans become i64; lists of one
+//! length become wide columns. Strings, dates and the like are left out, with a note.
 //!
-//! In memory are the footers of all parts, and for each thread one piece: at most 2^17 rows of the columns that are read, or
-//! 1 MiB of text. A compressed Arrow batch is decoded as a whole.
+//! In memory are the footers of all parts, and for each thread one piece: at most 2^17 rows of the
+//! columns that are read, or 1 MiB of text. A compressed Arrow batch is decoded as a whole.
 
 use std::path::{Path, PathBuf};
 
@@ -63,8 +63,9 @@ use rows::Table;
 use sheet::Sheet;
 use source::TableSource;
 
-/// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables, `edges` and, where there is
-/// one, `nodes`, each a file or a folder; or `NAME_edges.csv` and `NAME_nodes.csv`. `--nodes` is for the caller, and wins over the table in the folder.
+/// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables,
+/// `edges` and, where there is one, `nodes`, each a file or a folder; or `NAME_edges.csv` and
+/// `NAME_nodes.csv`. `--nodes` is for the caller, and wins over the table in the folder.
 pub fn open(path: &Path, options: &EdgeTableOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
     open_as(path, None, options, progress)
 }
@@ -76,21 +77,32 @@ pub fn open_as(
     options: &EdgeTableOptions<'_>,
     progress: &dyn Progress,
 ) -> Result<Raw> {
-    let Some(edges) = member(path, &["edges"])? else { return open_edges(path, unnamed, options, progress) };
+    let Some(edges) = member(path, &["edges"])? else {
+        return open_edges(path, unnamed, options, progress);
+    };
     let documents = gsplit_store::entries(path).map_err(Error::io(path))?;
-    let documents = documents.iter().filter(|file| is_document(file)).map(|file| name_of(file)).collect::<Vec<_>>();
+    let documents = documents
+        .iter()
+        .filter(|file| is_document(file))
+        .map(|file| name_of(file))
+        .collect::<Vec<_>>();
     if !documents.is_empty() {
-        progress.decide(&format!("{}: passed over {} (not tables, by their names)", path.display(), some(&documents)));
+        progress.decide(&format!(
+            "{}: passed over {} (not tables, by their names)",
+            path.display(),
+            some(&documents)
+        ));
     }
     let mut raw = open_edges(&edges, unnamed, options, progress)?;
     if let (Some(of_nodes), Some(table)) = (options.nodes, member(path, &["nodes", "target"])?) {
-        nodes(&table, Some(raw.edges.as_ref()), of_nodes, options.text, options.memory, progress)?.attach(&mut raw)?;
+        nodes(&table, Some(raw.edges.as_ref()), of_nodes, options.text, options.memory, progress)?
+            .attach(&mut raw)?;
     }
     Ok(raw)
 }
 
-/// The table in the folder at `path` with one of these `names`: `edges`, or `edges.parquet`, `edges.csv.gz` and the like, or
-/// `NAME_edges.csv`.
+/// The table in the folder at `path` with one of these `names`: `edges`, or `edges.parquet`,
+/// `edges.csv.gz` and the like, or `NAME_edges.csv`.
 fn member(path: &Path, names: &[&str]) -> Result<Option<PathBuf>> {
     if !path.is_dir() {
         return Ok(None);
@@ -101,14 +113,19 @@ fn member(path: &Path, names: &[&str]) -> Result<Option<PathBuf>> {
         let (stem, ending) = file.split_once('.').unwrap_or((&file, ""));
         let is_named = |name: &&str| {
             let is_table = stem == *name && (entry.is_dir() || file.contains('.'));
-            is_table || stem.strip_suffix(name).is_some_and(|stem| stem.ends_with('_')) && by_name(entry).is_some()
+            is_table
+                || stem.strip_suffix(name).is_some_and(|stem| stem.ends_with('_'))
+                    && by_name(entry).is_some()
         };
         ending != "json" && names.iter().any(is_named)
     });
     match found.len() {
         0 | 1 => Ok(found.pop()),
         count => {
-            let problem = format!("holds {count} tables `{}`: expected one; name its path", names.join("` or `"));
+            let problem = format!(
+                "holds {count} tables `{}`: expected one; name its path",
+                names.join("` or `")
+            );
             Err(Error::input(path, problem))
         }
     }
@@ -122,16 +139,18 @@ fn open_edges(
 ) -> Result<Raw> {
     let (files, format) = parts::parts(path, unnamed, progress)?;
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
-    let table = Table::of(path, &files, format, options.text, options.memory, options.na, progress)?;
+    let table =
+        Table::of(path, &files, format, options.text, options.memory, options.na, progress)?;
     let fields = with_ids_of(&table, options.text.id_type);
     check_strays(&table, &fields, options, None)?;
-    let choice = choose(path, &fields, table.is_unnamed(), options).map_err(|error| match error {
-        Error::Input { path, line, problem } if problem.contains("integers or strings") => {
-            let fraction = table.sheet().and_then(Sheet::fraction).unwrap_or_default();
-            Error::Input { path, line, problem: problem + &fraction }
-        }
-        error => error,
-    })?;
+    let choice =
+        choose(path, &fields, table.is_unnamed(), options).map_err(|error| match error {
+            Error::Input { path, line, problem } if problem.contains("integers or strings") => {
+                let fraction = table.sheet().and_then(Sheet::fraction).unwrap_or_default();
+                Error::Input { path, line, problem: problem + &fraction }
+            }
+            error => error,
+        })?;
     check_strays(&table, &fields, options, Some(&choice))?;
     ask_for_kinds(path, &fields, &choice, options)?;
     match table.is_unnamed() {
@@ -143,19 +162,27 @@ fn open_edges(
     Ok(Raw::of(TableSource::new(table, &choice.ids, &choice), ids, files))
 }
 
-/// The columns with ids of the type requested by the user. The index that pandas writes can be nothing.
+/// The columns with ids of the type requested by the user. The index that pandas writes can be
+/// nothing.
 fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
     let mut fields = table.fields.clone();
-    fields.iter_mut().filter(|field| field.is_index()).for_each(|field| (field.id, field.value) = (None, None));
+    fields
+        .iter_mut()
+        .filter(|field| field.is_index())
+        .for_each(|field| (field.id, field.value) = (None, None));
     // The line of a stray among ids is found where it is read.
     for at in table.sheet().into_iter().flat_map(Sheet::mostly_numbers) {
         fields[at].id = Some(IdKind::Number);
     }
-    fields.iter_mut().filter(|field| field.id.is_some()).for_each(|field| field.id = id_type.or(field.id));
+    fields
+        .iter_mut()
+        .filter(|field| field.id.is_some())
+        .for_each(|field| field.id = id_type.or(field.id));
     fields
 }
 
-/// Refuses a stray string among the numbers of a column that the options name, or, once ends and values are chosen, of another.
+/// Refuses a stray string among the numbers of a column that the options name, or, once ends and
+/// values are chosen, of another.
 fn check_strays(
     table: &Table,
     fields: &[Field],
@@ -163,12 +190,14 @@ fn check_strays(
     choice: Option<&Choice>,
 ) -> Result<()> {
     let Some(sheet) = table.sheet() else { return Ok(()) };
-    let names = options.edge_columns.into_iter().flatten().map(String::as_str).chain(options.edge_weights);
+    let names =
+        options.edge_columns.into_iter().flatten().map(String::as_str).chain(options.edge_weights);
     let names = names.map(|name| name.split_once('=').map_or(name, |(name, _)| name));
     let is_checked = |at: &usize| match choice {
         None => names.clone().any(|name| fields[*at].name.eq_ignore_ascii_case(name)),
         Some(choice) => {
-            let is_read = choice.ids.contains(at) || choice.values.contains(at) || fields[*at].is_index();
+            let is_read =
+                choice.ids.contains(at) || choice.values.contains(at) || fields[*at].is_index();
             !is_read && options.edge_columns.is_none() && !table.is_unnamed()
         }
     };
@@ -187,14 +216,24 @@ fn ids_of(path: &Path, kind: IdKind, options: &EdgeTableOptions<'_>) -> Result<I
     }
 }
 
-/// Asks whether ids are of two kinds, where the names of their columns say so and the numbers do not.
-fn ask_for_kinds(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTableOptions<'_>) -> Result<()> {
+/// Asks whether ids are of two kinds, where the names of their columns say so and the numbers do
+/// not.
+fn ask_for_kinds(
+    path: &Path,
+    fields: &[Field],
+    choice: &Choice,
+    options: &EdgeTableOptions<'_>,
+) -> Result<()> {
     let [source, target] = choice.ids.map(|at| fields[at].name.as_str());
-    match choice.kind == IdKind::Number && options.bipartite.is_none() && are_two_kinds(source, target) {
+    match choice.kind == IdKind::Number
+        && options.bipartite.is_none()
+        && are_two_kinds(source, target)
+    {
         false => Ok(()),
         true => {
             let problem = format!(
-                "`{source}` and `{target}` name two kinds of vertices, whose numbers may be the same: pass --bipartite to keep them apart, \
+                "`{source}` and `{target}` name two kinds of vertices, whose numbers may be the \
+                 same: pass --bipartite to keep them apart, \
                  or --bipartite=no if they are of one kind"
             );
             Err(Error::input(path, problem))
@@ -203,7 +242,13 @@ fn ask_for_kinds(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeT
 }
 
 /// Reports which columns are the edges, and which were left out because of their values.
-fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTableOptions<'_>, progress: &dyn Progress) {
+fn say_choice(
+    path: &Path,
+    fields: &[Field],
+    choice: &Choice,
+    options: &EdgeTableOptions<'_>,
+    progress: &dyn Progress,
+) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.decide(&format!("{}: edges from `{source}` to `{target}`", path.display()));
     choice::note_index(path, fields, None, progress);
@@ -215,10 +260,14 @@ fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTabl
 /// Like [`say_choice`], for a list without a header.
 fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
-    progress.decide(&format!("{}: no header; edges from column {source} to column {target}", path.display()));
+    progress.decide(&format!(
+        "{}: no header; edges from column {source} to column {target}",
+        path.display()
+    ));
     if fields.len() > 2 + choice.values.len() {
         progress.decide(&format!(
-            "note: {}: more than two columns; the others are ignored: name them with --edge-columns to keep them",
+            "note: {}: more than two columns; the others are ignored: name them with \
+             --edge-columns to keep them",
             path.display()
         ));
     }
@@ -233,7 +282,11 @@ fn note_readings(path: &Path, readings: &[(&'static str, Vec<String>)], progress
 
 fn note_left_out(path: &Path, columns: &[String], why: &str, progress: &dyn Progress) {
     if !columns.is_empty() {
-        progress.decide(&format!("{}: left out the columns {}, {why}", path.display(), columns.join(", ")));
+        progress.decide(&format!(
+            "{}: left out the columns {}, {why}",
+            path.display(),
+            columns.join(", ")
+        ));
     }
 }
 

@@ -1,19 +1,24 @@
 //! Tables of vertices: the id of every row, and its features, labels, splits and other numbers.
 //!
-//! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ... if it holds the ids of the first
-//!   edges, each once; else the one that does
-//! * labels: the columns that `--label-column` names; else `label`, `class`, `target` or `y`; else zeros and ones called `churned`,
-//!   `fraud` ...; else the user is asked, where a column may be the label. Class numbers from 0 (nothing or -1 for unlabelled), a list
-//!   of zeros and ones, strings and other numbers, which become the places of their classes in ascending order; or numbers to learn
-//! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`, `val_mask`, `test_mask`, or in `train`,
-//!   `valid`, `test`; a single one of the latter is asked about
-//! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`, `x` or `embedding`; else
-//!   all other numbers, scaled, and categories, one-hot, except identifiers
+//! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ... if
+//!   it holds the ids of the first edges, each once; else the one that does
+//! * labels: the columns that `--label-column` names; else `label`, `class`, `target` or `y`; else
+//!   zeros and ones called `churned`, `fraud` ...; else the user is asked, where a column may be
+//!   the label. Class numbers from 0 (nothing or -1 for unlabelled), a list of zeros and ones,
+//!   strings and other numbers, which become the places of their classes in ascending order; or
+//!   numbers to learn
+//! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`,
+//!   `val_mask`, `test_mask`, or in `train`, `valid`, `test`; a single one of the latter is asked
+//!   about
+//! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`,
+//!   `x` or `embedding`; else all other numbers, scaled, and categories, one-hot, except
+//!   identifiers
 //! * all other numbers: columns
 //!
-//! Rows stay in the file's order. A first pass over all columns but lists gathers their statistics; then each column is a pass over
-//! the table that reads no other column (text has to be read whole), and so are all features together. In memory are the ids of the
-//! splits, categories, and else a few thousand rows.
+//! Rows stay in the file's order. A first pass over all columns but lists gathers their statistics;
+//! then each column is a pass over the table that reads no other column (text has to be read
+//! whole), and so are all features together. In memory are the ids of the splits, categories, and
+//! else a few thousand rows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -65,18 +70,21 @@ pub struct NodeTable {
 }
 
 impl NodeTable {
-    /// Adds the columns of the table to `raw`. Fails if the ids of one are integers and of the other strings.
+    /// Adds the columns of the table to `raw`. Fails if the ids of one are integers and of the
+    /// other strings.
     pub fn attach(self, raw: &mut Raw) -> Result<()> {
         if self.ids.has_string_ids() != raw.edges.has_string_ids() {
             let kind = |strings| if strings { "strings" } else { "integers" };
             let (of, edges) = (kind(self.ids.has_string_ids()), kind(raw.edges.has_string_ids()));
             let path = self.files.first().cloned().unwrap_or_default();
-            return Err(Error::input(path, format!("ids are {of}, the ids of the edges {edges}: pass --id-type text")));
+            return Err(Error::input(
+                path,
+                format!("ids are {of}, the ids of the edges {edges}: pass --id-type text"),
+            ));
         }
         if raw.features.is_some() || raw.labels.is_some() || !raw.columns.is_empty() {
             // Its rows are in the order of the ids, these in one of their own.
-            let problem =
-                "--nodes: the input has features, labels or columns of its own: leave --nodes out, or add to them";
+            let problem = "--nodes: the input has features, labels or columns of its own: leave --nodes out, or add to them";
             return Err(Error::Option(problem.into()));
         }
         raw.node_ids = Some(self.ids);
@@ -92,7 +100,8 @@ impl NodeTable {
     }
 }
 
-/// Opens the table of vertices at `path`, a file or a folder of parts, for a graph of these `edges`, or of none.
+/// Opens the table of vertices at `path`, a file or a folder of parts, for a graph of these
+/// `edges`, or of none.
 pub fn nodes(
     path: &Path,
     edges: Option<&dyn EdgeSource>,
@@ -112,17 +121,23 @@ pub fn nodes(
     }
     let fields = &table.fields[..];
     let trained = trained.as_ref();
-    let mut on = Surveyed { path, table: &table, fields, options, trained, seen: HashMap::new(), progress };
+    let mut on =
+        Surveyed { path, table: &table, fields, options, trained, seen: HashMap::new(), progress };
     edges.map_or(Ok(()), |edges| check_na(&on, na, edges))?;
     let mut roles = roles::of(&on)?;
     let is_trained = |id: &usize| trained.is_some_and(|trained| trained.id == fields[*id].name);
     let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
     let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
         (Some(edges), _) => find_ids(&on, (&roles, given), (edges, text.id_type))?,
-        (None, Some(at)) => IdColumn { at, kind: text.id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? },
+        (None, Some(at)) => IdColumn {
+            at,
+            kind: text.id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)?,
+        },
         (None, None) => {
             let name = trained.map_or("id", |trained| &trained.id);
-            return Err(on.lacks(&format!("has no column `{name}` of ids: rename its column of ids")));
+            return Err(
+                on.lacks(&format!("has no column `{name}` of ids: rename its column of ids"))
+            );
         }
     };
     roles.take_id(id);
@@ -169,13 +184,20 @@ pub fn nodes(
             let encode = |(at, recipe): &(usize, FeatureRecipe)| {
                 Encoded::feature(*at, &fields[*at], recipe, unseen).folding(folds)
             };
-            Some(Box::new(EncodedColumn::new(&table, path, "feat", recipes.iter().map(encode).collect())))
+            Some(Box::new(EncodedColumn::new(
+                &table,
+                path,
+                "feat",
+                recipes.iter().map(encode).collect(),
+            )))
         }
     };
     let columns = roles.columns(fields);
-    let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
+    let columns: Vec<_> =
+        columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
-    // Whole numbers have no way to say that one is missing: of a column that nobody asked for they become doubles.
+    // Whole numbers have no way to say that one is missing: of a column that nobody asked for they
+    // become doubles.
     let lacks = |at: &usize| on.seen.get(at).is_some_and(|seen| seen.missing > 0);
     let is_whole = |at: usize| fields[at].value == Some((ValueType::I64, 1));
     let column = |(at, name): &(usize, String)| match is_whole(*at) && lacks(at) {
@@ -193,14 +215,22 @@ pub fn nodes(
     super::note_readings(path, &table.readings(), progress);
     // Columns that the table lacks stay as in the recipe: the next table may have them.
     let trained = trained.filter(|_| options.label_column.is_none()).cloned().unwrap_or_default();
-    let or_trained = |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
+    let or_trained =
+        |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
     let recipe = Recipe {
         id: fields[id].name.clone(),
-        label: or_trained(roles.labels.iter().map(|&at| fields[at].name.clone()).collect(), trained.label),
+        label: or_trained(
+            roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
+            trained.label,
+        ),
         classes: or_trained(labels.class_names.clone().unwrap_or_default(), trained.classes),
         label_shape: labels.shape.or(trained.label_shape),
         unlabelled: labels.unlabelled.clone().or(trained.unlabelled),
-        dates: table.sheet().and_then(Sheet::date_order).or(text.date_order).map(|order| order.name().to_string()),
+        dates: table
+            .sheet()
+            .and_then(Sheet::date_order)
+            .or(text.date_order)
+            .map(|order| order.name().to_string()),
         na: na.to_vec(),
         folds_case: folds,
         splits: or_trained(roles.split_names(fields), trained.splits),
@@ -222,10 +252,13 @@ pub fn nodes(
 /// Refuses a missing value of a column that neither the table nor its edges have.
 fn check_na(on: &Surveyed<'_>, na: &[String], edges: &dyn EdgeSource) -> Result<()> {
     let has = |column: &str| {
-        on.fields.iter().any(|field| field.name == column) || edges.columns().iter().any(|edge| edge.name == column)
+        on.fields.iter().any(|field| field.name == column)
+            || edges.columns().iter().any(|edge| edge.name == column)
     };
     match na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column)) {
-        Some((column, word)) => Err(on.lacks(&format!("--na {column}={word}: there is no column `{column}`"))),
+        Some((column, word)) => {
+            Err(on.lacks(&format!("--na {column}={word}: there is no column `{column}`")))
+        }
         None => Ok(()),
     }
 }
@@ -234,15 +267,18 @@ fn check_na(on: &Surveyed<'_>, na: &[String], edges: &dyn EdgeSource) -> Result<
 fn ask_for_case(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     let alike = |at: usize| {
         let spellings = on.seen.get(&at).filter(|_| roles::is_text(&on.fields[at]))?.alike()?;
-        let spellings: Vec<String> = spellings.into_iter().take(4).map(|text| shown(text.as_bytes())).collect();
+        let spellings: Vec<String> =
+            spellings.into_iter().take(4).map(|text| shown(text.as_bytes())).collect();
         Some(format!("column `{}` has {}", on.fields[at].name, spellings.join(" and ")))
     };
-    let found: Vec<String> = roles.classes_and_categories().into_iter().filter_map(alike).take(4).collect();
+    let found: Vec<String> =
+        roles.classes_and_categories().into_iter().filter_map(alike).take(4).collect();
     match found.is_empty() {
         true => Ok(()),
         false => {
             let problem = format!(
-                "{}, which differ only in case or blanks: pass --case fold to take such strings for one, or --case keep for several",
+                "{}, which differ only in case or blanks: pass --case fold to take such strings \
+                 for one, or --case keep for several",
                 found.join(", ")
             );
             Err(on.wrong(problem))
@@ -253,16 +289,23 @@ fn ask_for_case(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
 /// Notes numbers that look like missing values, and a label whose largest numbers dominate.
 fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
     let labels = roles.labels.iter().filter(|_| labels.are_numbers()).copied();
-    let numbers = roles.classes_and_categories().into_iter().filter(|at| !roles.labels.contains(at));
+    let numbers =
+        roles.classes_and_categories().into_iter().filter(|at| !roles.labels.contains(at));
     for at in numbers.chain(labels.clone()).filter(|&at| on.fields[at].value.is_some()) {
         let Some(seen) = on.seen.get(&at) else { continue };
         if let Some((number, rows)) = seen.sentinel() {
-            let (name, (least, most), all) = (&on.fields[at].name, seen.others(number), seen.numbers.count);
+            let (name, (least, most), all) =
+                (&on.fields[at].name, seen.others(number), seen.numbers.count);
             let given = on.options.na.iter().flatten().map(String::as_str);
             let word = format!("{name}={number}");
-            let fill = if on.options.fill.is_none() && !roles.labels.contains(&at) { " --fill mean" } else { "" };
+            let fill = if on.options.fill.is_none() && !roles.labels.contains(&at) {
+                " --fill mean"
+            } else {
+                ""
+            };
             on.note(&format!(
-                "column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} in the others: if {number} means that the value is missing, pass {}{fill}",
+                "column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} \
+                 in the others: if {number} means that the value is missing, pass {}{fill}",
                 na::remedy(given.chain([word.as_str()]))
             ));
         }
@@ -271,7 +314,8 @@ fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
         let Some(numbers) = on.seen.get(&at).map(|seen| &seen.numbers) else { continue };
         if numbers.least > 0.0 && numbers.skewness() > SKEWED {
             on.note(&format!(
-                "the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large numbers dominate the loss: consider a column of its logarithm as the label",
+                "the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large \
+                 numbers dominate the loss: consider a column of its logarithm as the label",
                 on.fields[at].name, numbers.mean, numbers.most
             ));
         }
@@ -280,17 +324,23 @@ fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
 
 /// Notes columns that give the label away.
 fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Result<()> {
-    let (&[label], Features::Scalars(columns)) = (&roles.labels[..], &roles.features) else { return Ok(()) };
+    let (&[label], Features::Scalars(columns)) = (&roles.labels[..], &roles.features) else {
+        return Ok(());
+    };
     if on.fields[label].list {
         return Ok(());
     }
     let columns: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
-    let label_of =
-        giveaway::Label { at: label, is_class: !labels.are_numbers(), unlabelled: labels.unlabelled.as_deref() };
+    let label_of = giveaway::Label {
+        at: label,
+        is_class: !labels.are_numbers(),
+        unlabelled: labels.unlabelled.as_deref(),
+    };
     for (at, how) in giveaway::find(on.table, label_of, &columns, on.progress)? {
         let name = &on.fields[at].name;
         on.note(&format!(
-            "column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, leave it out with --encode {name}=none",
+            "column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, \
+             leave it out with --encode {name}=none",
             on.fields[label].name
         ));
     }
@@ -314,7 +364,8 @@ fn say_others(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
         if let FeatureEncoding::OneHot { categories, other: true } = &feature.encoding {
             let (column, most) = (&feature.column, categories.len());
             on.say(&format!(
-                "`{column}` is one-hot by its {most} most frequent values, the rest is one more (--encode {column}=onehot, or code, has them all)"
+                "`{column}` is one-hot by its {most} most frequent values, the rest is one more \
+                 (--encode {column}=onehot, or code, has them all)"
             ));
         }
     }

@@ -1,8 +1,9 @@
 //! One Parquet file: its row groups, read by columns and by ranges of rows.
 //!
-//! Only the footer stays in memory. A range of rows decodes its own pages; those before it are stepped over by their
-//! headers, so a row group of any size is read with the pages of one range in memory, and the dictionary of each column. A page is
-//! asked by its header how long it will be before it is inflated, and strings stay in its dictionary however often they are meant.
+//! Only the footer stays in memory. A range of rows decodes its own pages; those before it are
+//! stepped over by their headers, so a row group of any size is read with the pages of one range in
+//! memory, and the dictionary of each column. A page is asked by its header how long it will be
+//! before it is inflated, and strings stay in its dictionary however often they are meant.
 
 use std::fs::File;
 use std::ops::Range;
@@ -15,7 +16,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    RowSelector,
 };
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
@@ -47,9 +49,16 @@ impl ParquetFile {
             ArrowReaderMetadata::try_new(found.metadata().clone(), options)
         };
         let metadata = guard(path, || load().map_err(|error| because(path, error)))?;
-        let rows = |rows: i64| u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"));
+        let rows = |rows: i64| {
+            u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"))
+        };
         let groups = metadata.metadata().row_groups().iter().map(|group| rows(group.num_rows()));
-        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata, budget })
+        Ok(Self {
+            path: path.to_path_buf(),
+            groups: groups.collect::<Result<_>>()?,
+            metadata,
+            budget,
+        })
     }
 }
 
@@ -66,15 +75,26 @@ impl Frames for ParquetFile {
         &self.groups
     }
 
-    fn read(&self, group: usize, rows: Range<u64>, columns: &[usize], take: Take<'_>) -> Result<()> {
-        let length = |rows: u64| usize::try_from(rows).map_err(|_| damaged(&self.path, "too many rows"));
+    fn read(
+        &self,
+        group: usize,
+        rows: Range<u64>,
+        columns: &[usize],
+        take: Take<'_>,
+    ) -> Result<()> {
+        let length =
+            |rows: u64| usize::try_from(rows).map_err(|_| damaged(&self.path, "too many rows"));
         let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
         let reader = guard(&self.path, || {
-            let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            let (file, metadata) = (CheckedFile::open(&self.path, self.budget)?, self.metadata.clone());
+            let mask =
+                ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+            let (file, metadata) =
+                (CheckedFile::open(&self.path, self.budget)?, self.metadata.clone());
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
-            let mut builder =
-                builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
+            let mut builder = builder
+                .with_row_groups(vec![group])
+                .with_projection(mask)
+                .with_batch_size(ROWS_PER_BATCH);
             if (skip, rows.end) != (0, self.groups[group]) {
                 let selection = vec![RowSelector::skip(skip), RowSelector::select(select)];
                 builder = builder.with_row_selection(RowSelection::from(selection));
@@ -92,7 +112,8 @@ impl Frames for ParquetFile {
             take(start, &batch)?;
         }
         if row != rows.end {
-            let problem = format!("row group {group} ends after {row} rows, expected {}", self.groups[group]);
+            let problem =
+                format!("row group {group} ends after {row} rows, expected {}", self.groups[group]);
             return Err(damaged(&self.path, problem));
         }
         Ok(())
@@ -100,13 +121,15 @@ impl Frames for ParquetFile {
 
     fn largest(&self, column: usize) -> Option<u64> {
         let schema = self.metadata.parquet_schema();
-        let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == column)?;
+        let leaf =
+            (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == column)?;
         let largest = |statistics: &Statistics| match statistics {
             Statistics::Int32(values) => u64::try_from(*values.max_opt()?).ok(),
             Statistics::Int64(values) => u64::try_from(*values.max_opt()?).ok(),
             _ => None,
         };
-        let groups = self.metadata.metadata().row_groups().iter().filter(|group| group.num_rows() > 0);
+        let groups =
+            self.metadata.metadata().row_groups().iter().filter(|group| group.num_rows() > 0);
         groups
             .map(|group| largest(group.columns().get(leaf)?.statistics()?))
             .try_fold(0, |all, next| Some(all.max(next?)))
@@ -116,7 +139,9 @@ impl Frames for ParquetFile {
 /// The schema with views in place of strings, whose bytes are copied for no row.
 fn with_views(schema: &Schema) -> SchemaRef {
     let viewed = |field: &Arc<Field>| match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
+        DataType::Utf8 | DataType::LargeUtf8 => {
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View))
+        }
         _ => field.clone(),
     };
     Arc::new(Schema::new_with_metadata(
@@ -125,8 +150,9 @@ fn with_views(schema: &Schema) -> SchemaRef {
     ))
 }
 
-/// Inflated bytes of the page whose header is `head`; `None` if it is not a page header. A header starts with the
-/// fields 1 to 3 of a struct in Thrift's compact protocol, of i32 in zigzag: type, inflated bytes, bytes in the file.
+/// Inflated bytes of the page whose header is `head`; `None` if it is not a page header. A header
+/// starts with the fields 1 to 3 of a struct in Thrift's compact protocol, of i32 in zigzag: type,
+/// inflated bytes, bytes in the file.
 fn inflated(head: &[u8]) -> Option<u64> {
     let mut rest = head;
     let mut field = || -> Option<u64> {
@@ -134,7 +160,9 @@ fn inflated(head: &[u8]) -> Option<u64> {
         let end = rest.iter().take(5).position(|byte| byte & 0x80 == 0)?;
         let (digits, left) = rest.split_at(end + 1);
         rest = left;
-        Some(digits.iter().rev().fold(0, |number, digit| number << 7 | u64::from(digit & 0x7f)) >> 1)
+        Some(
+            digits.iter().rev().fold(0, |number, digit| number << 7 | u64::from(digit & 0x7f)) >> 1,
+        )
     };
     let [_kind, inflated, _packed] = [field()?, field()?, field()?];
     Some(inflated)
@@ -169,8 +197,11 @@ impl ChunkReader for CheckedFile {
         // Readers start at this position for the header of a page, and for the footer.
         let mut head = [0; 18];
         let read = self.file.read_at(&mut head, start)?;
-        if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
-            return Err(ParquetError::General(format!("the page at byte {start}, inflated, {problem}")));
+        if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes))
+        {
+            return Err(ParquetError::General(format!(
+                "the page at byte {start}, inflated, {problem}"
+            )));
         }
         self.file.get_read(start)
     }
@@ -178,7 +209,10 @@ impl ChunkReader for CheckedFile {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         // The length is claimed by the file: checked before it is allocated.
         if start.checked_add(length as u64).is_none_or(|end| end > self.len()) {
-            return Err(ParquetError::EOF(format!("{length} bytes at byte {start}, the file has {}", self.len())));
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at byte {start}, the file has {}",
+                self.len()
+            )));
         }
         self.file.get_bytes(start, length)
     }

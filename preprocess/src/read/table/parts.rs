@@ -34,7 +34,8 @@ impl std::fmt::Display for TableFormat {
 /// Maximum depth of nested folders that are searched.
 const MAX_DEPTH: usize = 16;
 
-/// Format of the file at `path`, by its first bytes, or else by its name. `None` if it is not a table.
+/// Format of the file at `path`, by its first bytes, or else by its name. `None` if it is not a
+/// table.
 pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
     let mut head = [0u8; 6];
     let mut file = open_file(path).map_err(Error::io(path))?;
@@ -47,14 +48,23 @@ pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
     }
     let head = &head[..filled];
     if head.starts_with(b"FEA1") {
-        return Err(Error::input(path, "Feather version 1: write it as version 2, Arrow or Parquet"));
+        return Err(Error::input(
+            path,
+            "Feather version 1: write it as version 2, Arrow or Parquet",
+        ));
     }
     let by_name = by_name(path);
     match (head, by_name) {
         (head, _) if head.starts_with(b"PAR1") => Ok(Some(TableFormat::Parquet)),
-        (head, _) if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => Ok(Some(TableFormat::Arrow)),
-        (_, Some(TableFormat::Parquet)) => Err(Error::input(path, "expected a Parquet file, which starts with PAR1")),
-        (_, Some(TableFormat::Arrow)) => Err(Error::input(path, "expected an Arrow file, which starts with ARROW1")),
+        (head, _) if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => {
+            Ok(Some(TableFormat::Arrow))
+        }
+        (_, Some(TableFormat::Parquet)) => {
+            Err(Error::input(path, "expected a Parquet file, which starts with PAR1"))
+        }
+        (_, Some(TableFormat::Arrow)) => {
+            Err(Error::input(path, "expected an Arrow file, which starts with ARROW1"))
+        }
         (_, by_name) => Ok(by_name),
     }
 }
@@ -72,12 +82,14 @@ pub fn by_name(path: &Path) -> Option<TableFormat> {
 
 /// Whether a file in a folder of parts only describes the table, by its name.
 pub fn is_document(path: &Path) -> bool {
-    by_name(path).is_none() && (describes(path) || path.extension().is_some_and(|ending| ending == "json"))
+    by_name(path).is_none()
+        && (describes(path) || path.extension().is_some_and(|ending| ending == "json"))
 }
 
-/// The parts of the table at `path`, sorted by name, and their format: the file itself, or all files below the folder,
-/// except documents, which are listed, and names that start with `_` or `.`. A file whose content and name do not show
-/// its format is `unnamed`. Fails if there are no files, or if they differ in format.
+/// The parts of the table at `path`, sorted by name, and their format: the file itself, or all
+/// files below the folder, except documents, which are listed, and names that start with `_` or
+/// `.`. A file whose content and name do not show its format is `unnamed`. Fails if there are no
+/// files, or if they differ in format.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,
@@ -90,7 +102,11 @@ pub fn parts(
         let documents: Vec<PathBuf> = files.extract_if(.., |file| is_document(file)).collect();
         if !documents.is_empty() {
             let names: Vec<String> = documents.iter().map(|file| name_of(file)).collect();
-            progress.decide(&format!("{}: passed over {} (not tables, by their names)", path.display(), some(&names)));
+            progress.decide(&format!(
+                "{}: passed over {} (not tables, by their names)",
+                path.display(),
+                some(&names)
+            ));
         }
     } else {
         files.push(path.to_path_buf());
@@ -99,22 +115,34 @@ pub fn parts(
     for file in &files {
         let found = format_of(file)?.or(unnamed).ok_or_else(|| no_table(file))?;
         if *format.get_or_insert(found) != found {
-            return Err(Error::input(path, "holds parts of several formats: expected one, Parquet, Arrow or CSV"));
+            return Err(Error::input(
+                path,
+                "holds parts of several formats: expected one, Parquet, Arrow or CSV",
+            ));
         }
     }
     match format {
         Some(format) => Ok((files, format)),
-        None => Err(Error::input(path, "holds no part files: expected Parquet, Arrow or CSV files with a header line")),
+        None => Err(Error::input(
+            path,
+            "holds no part files: expected Parquet, Arrow or CSV files with a header line",
+        )),
     }
 }
 
 fn no_table(path: &Path) -> Error {
-    Error::input(path, "expected a table: Parquet, Arrow, or a .csv or .tsv file (.gz, .zst, .bz2 and .xz too)")
+    Error::input(
+        path,
+        "expected a table: Parquet, Arrow, or a .csv or .tsv file (.gz, .zst, .bz2 and .xz too)",
+    )
 }
 
 fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     if depth > MAX_DEPTH {
-        return Err(Error::input(folder, format!("more than {MAX_DEPTH} folders below one another: expected a table")));
+        return Err(Error::input(
+            folder,
+            format!("more than {MAX_DEPTH} folders below one another: expected a table"),
+        ));
     }
     for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
         let hidden = |name: &OsStr| matches!(name.as_encoded_bytes(), [b'.' | b'_', ..]);
@@ -129,7 +157,8 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
     Ok(())
 }
 
-/// The first of `files` for each word that their names begin with: parts of one table mostly differ in numbers only.
+/// The first of `files` for each word that their names begin with: parts of one table mostly differ
+/// in numbers only.
 fn names_by_word(files: &[PathBuf]) -> BTreeMap<String, usize> {
     let mut of_word = BTreeMap::new();
     for (at, file) in files.iter().enumerate() {
@@ -139,8 +168,9 @@ fn names_by_word(files: &[PathBuf]) -> BTreeMap<String, usize> {
     of_word
 }
 
-/// Refuses `files` whose names begin with different words and whose columns differ: they are several tables. Where only their names
-/// differ, it prints that they are read as one. `columns` reads the names of the columns of a file.
+/// Refuses `files` whose names begin with different words and whose columns differ: they are
+/// several tables. Where only their names differ, it prints that they are read as one. `columns`
+/// reads the names of the columns of a file.
 pub fn check_one_table(
     path: &Path,
     files: &[PathBuf],
@@ -168,7 +198,8 @@ pub fn check_one_table(
         format!("{} has {}", name_of(&files[*at]), names.join(", "))
     });
     let problem = format!(
-        "its files have different columns, so they are several tables and not parts of one ({}): name a table of edges as INPUT and one of \
+        "its files have different columns, so they are several tables and not parts of one ({}): \
+         name a table of edges as INPUT and one of \
          vertices with --nodes; gsplit has no types of vertices or edges yet (docs/reference.md)",
         shown.collect::<Vec<_>>().join("; ")
     );
@@ -200,14 +231,20 @@ mod tests {
     fn folders_of_parts_are_read_in_order_and_without_what_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let table = folder.path().join("edges.parquet");
-        for name in ["part-10.parquet", "year=2/part-0.parquet", "part-02.parquet", "_SUCCESS", ".part-10.parquet.crc"]
-        {
+        for name in [
+            "part-10.parquet",
+            "year=2/part-0.parquet",
+            "part-02.parquet",
+            "_SUCCESS",
+            ".part-10.parquet.crc",
+        ] {
             let file = table.join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, b"PAR1").unwrap();
         }
         let (files, format) = parts(&table, None, &NoProgress).unwrap();
-        let names: Vec<_> = files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
+        let names: Vec<_> =
+            files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
         assert_eq!(format, TableFormat::Parquet);
         assert_eq!(folder_columns(&table, &files), ["year"]);
@@ -237,6 +274,9 @@ mod tests {
             let message = parts(&path(name), None, &NoProgress).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains(expected), "{message}");
         }
-        assert_eq!(parts(&path("notes.md"), Some(TableFormat::Csv), &NoProgress).unwrap().1, TableFormat::Csv);
+        assert_eq!(
+            parts(&path("notes.md"), Some(TableFormat::Csv), &NoProgress).unwrap().1,
+            TableFormat::Csv
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Recipe of the features of a table: how each column becomes numbers, by its statistics and the options, or as an earlier table
-//! was converted.
+//! Recipe of the features of a table: how each column becomes numbers, by its statistics and the
+//! options, or as an earlier table was converted.
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Recipe};
 
@@ -12,13 +12,18 @@ use crate::{Error, Result};
 
 /// Maximum number of categories of a column that an option makes one-hot.
 const MOST_ONE_HOT: usize = 1 << 10;
-/// Maximum number of categories of a column that is one-hot by default; only the most frequent are kept.
+/// Maximum number of categories of a column that is one-hot by default; only the most frequent are
+/// kept.
 const MOST_AUTO: usize = 64;
-/// Number of deviations between the means of the new and the old table from which on a note is printed.
+/// Number of deviations between the means of the new and the old table from which on a note is
+/// printed.
 const FAR: f64 = 5.0;
 
 /// Recipe of `columns`, which are in the order of the feature row, according to their statistics.
-pub fn of(on: &Surveyed<'_>, columns: &[(usize, Option<Categories>)]) -> Result<Vec<(usize, FeatureRecipe)>> {
+pub fn of(
+    on: &Surveyed<'_>,
+    columns: &[(usize, Option<Categories>)],
+) -> Result<Vec<(usize, FeatureRecipe)>> {
     let recipe = |&(at, how): &(usize, Option<Categories>)| {
         let nothing = ColumnStatistics::default();
         let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
@@ -46,12 +51,17 @@ fn encoding(
     let all = |most: usize, remedy: &str| match seen.many || seen.keys.len() > most {
         false => Ok(seen.categories()),
         true => {
-            let problem = format!("--encode: column `{}` has more than {most} different values: {remedy}", field.name);
+            let problem = format!(
+                "--encode: column `{}` has more than {most} different values: {remedy}",
+                field.name
+            );
             Err(on.wrong(problem))
         }
     };
     Ok(match how {
-        Some(Categories::Code) => FeatureEncoding::Code { categories: all(MOST_CODES, "leave it out")? },
+        Some(Categories::Code) => {
+            FeatureEncoding::Code { categories: all(MOST_CODES, "leave it out")? }
+        }
         Some(Categories::OneHot) => {
             let categories = all(MOST_ONE_HOT, "encode it as code, or leave it out")?;
             FeatureEncoding::OneHot { categories, other: false }
@@ -74,7 +84,8 @@ fn encoding(
     })
 }
 
-/// The columns that held strings in the table of the recipe `trained`: in this table they may look like numbers by chance (007 and A1).
+/// The columns that held strings in the table of the recipe `trained`: in this table they may look
+/// like numbers by chance (007 and A1).
 pub fn strings(trained: &Recipe) -> impl Iterator<Item = &str> {
     let is_string = |name: &String| *key(Cell::Text(name), true) != **name;
     let features = trained.features.iter().filter(move |feature| match &feature.encoding {
@@ -83,7 +94,8 @@ pub fn strings(trained: &Recipe) -> impl Iterator<Item = &str> {
         }
         FeatureEncoding::Number { .. } | FeatureEncoding::List { .. } => false,
     });
-    let is_class = matches!(trained.label_shape, Some(LabelShape::Class(_))) && trained.classes.iter().any(is_string);
+    let is_class = matches!(trained.label_shape, Some(LabelShape::Class(_)))
+        && trained.classes.iter().any(is_string);
     let label = trained.label.first().filter(|_| is_class);
     features.map(|feature| feature.column.as_str()).chain(label.map(String::as_str))
 }
@@ -96,16 +108,24 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
     let find = |feature: &FeatureRecipe| {
         let column = &feature.column;
         let Some(at) = on.fields.iter().position(|field| field.name == *column) else {
-            return Err(on.lacks(&format!("has no column `{column}`, which is a feature of the recipe")));
+            return Err(
+                on.lacks(&format!("has no column `{column}`, which is a feature of the recipe"))
+            );
         };
         let (field, wrong) = (&on.fields[at], |expected: &str| {
-            on.wrong(format!("column `{column}`: expected {expected}, as in the table of the recipe"))
+            on.wrong(format!(
+                "column `{column}`: expected {expected}, as in the table of the recipe"
+            ))
         });
         match feature.encoding {
             // All values of an empty column are missing.
             FeatureEncoding::Number { .. } if field.is_empty => {}
-            FeatureEncoding::Number { .. } if field.value.is_none() || field.list => return Err(wrong("numbers")),
-            FeatureEncoding::List { width } if field.value.is_none_or(|(_, found)| found != width as usize) => {
+            FeatureEncoding::Number { .. } if field.value.is_none() || field.list => {
+                return Err(wrong("numbers"));
+            }
+            FeatureEncoding::List { width }
+                if field.value.is_none_or(|(_, found)| found != width as usize) =>
+            {
                 return Err(wrong(&format!("lists of {width} numbers")));
             }
             FeatureEncoding::Code { .. } | FeatureEncoding::OneHot { .. } if field.list => {
@@ -117,7 +137,8 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
         match (on.options.fill, feature.fill) {
             (Some(Fill::Value(value)), None) => feature.fill = Some(value),
             (Some(Fill::Mean), None) => {
-                let problem = "--fill mean: the recipe has no means of missing values: pass a number";
+                let problem =
+                    "--fill mean: the recipe has no means of missing values: pass a number";
                 return Err(Error::Option(problem.into()));
             }
             _ => {}
@@ -130,13 +151,19 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
 /// Notes the numbers of a new table that are far from the numbers of the recipe's table.
 pub fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
     for (at, feature) in features {
-        let (FeatureEncoding::Number { shift, scale }, Some(seen)) = (&feature.encoding, on.seen.get(at)) else {
+        let (FeatureEncoding::Number { shift, scale }, Some(seen)) =
+            (&feature.encoding, on.seen.get(at))
+        else {
             continue;
         };
         let mean = seen.numbers.mean;
-        if (*shift, *scale) != (0.0, 1.0) && seen.numbers.count > 0 && ((mean - shift) / scale).abs() > FAR {
+        if (*shift, *scale) != (0.0, 1.0)
+            && seen.numbers.count > 0
+            && ((mean - shift) / scale).abs() > FAR
+        {
             on.progress.note(&format!(
-                "note: {}: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give or take {scale:.6}, in the table of \
+                "note: {}: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give \
+                 or take {scale:.6}, in the table of \
                  the recipe: is it the same quantity, in the same unit?",
                 on.path.display(),
                 feature.column

@@ -1,8 +1,8 @@
 //! Roles of the columns of a table of vertices: ids, labels, splits, features, or left out.
 //!
-//! Names and options decide first ([`of`]); the rest is decided by the values seen in a survey ([`Roles::decide`]), or
-//! by asking. The columns of splits have a [file of their own](splits). The rest is one file, because each role depends
-//! on which columns the others leave.
+//! Names and options decide first ([`of`]); the rest is decided by the values seen in a survey
+//! ([`Roles::decide`]), or by asking. The columns of splits have a [file of their own](splits). The
+//! rest is one file, because each role depends on which columns the others leave.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,12 +21,14 @@ use crate::{Error, Result};
 
 mod splits;
 
-const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
+const ID_NAMES: [&str; 8] =
+    ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
 const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "embedding", "emb"];
 /// Names of labels.
 pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
 /// Beginnings of names of labels, of columns of zeros and ones.
-const OUTCOMES: [&str; 8] = ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
+const OUTCOMES: [&str; 8] =
+    ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
 /// Most values of a column of strings that may be the label; each is in two rows on average.
 const FEW: usize = 256;
 /// Candidates for the label that are named.
@@ -49,7 +51,8 @@ pub struct Roles {
     pub features: Features,
     /// Columns that might have had one of these roles but do not, and the reason as a clause.
     left_out: Vec<(usize, String)>,
-    /// Columns among them that are left out for their values or names: `--feature-columns` takes them.
+    /// Columns among them that are left out for their values or names: `--feature-columns` takes
+    /// them.
     judged: Vec<usize>,
     /// Columns among them that `--encode COLUMN=none` names: they are not kept as columns either.
     dropped: Vec<usize>,
@@ -98,19 +101,27 @@ pub fn is_id(field: &Field) -> bool {
     ID_NAMES.contains(&plain.as_str()) || plain.ends_with("id")
 }
 
-/// Determines the roles by the options and the names; `trained` is a recipe that names the features and the label.
+/// Determines the roles by the options and the names; `trained` is a recipe that names the features
+/// and the label.
 pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let trained = on.trained;
     let plain: Vec<String> = on.fields.iter().map(|field| choice::plain(&field.name)).collect();
     let find = |names: &[&str], suits: &dyn Fn(usize) -> bool| {
-        names.iter().find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
+        names
+            .iter()
+            .find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
     let id = choice::named(on.path, on.fields, on.options.id_column.as_deref(), "--id-column")?;
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
-    let is_label =
-        |at: usize| on.options.label_column.iter().flatten().any(|name| on.fields[at].name.eq_ignore_ascii_case(name));
+    let is_label = |at: usize| {
+        on.options
+            .label_column
+            .iter()
+            .flatten()
+            .any(|name| on.fields[at].name.eq_ignore_ascii_case(name))
+    };
     let id = id.or_else(|| find(&ID_NAMES, &|at| on.fields[at].id.is_some() && !is_label(at)));
     if on.fields.iter().all(|field| field.id.is_none()) {
         return Err(on.lacks("expected a column of ids, integers or strings"));
@@ -119,7 +130,11 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         // New vertices may have no label, or not yet.
         Some(trained) => {
             let found: Option<Vec<usize>> = trained.label.iter().map(in_recipe).collect();
-            Some(found.filter(|found| !found.iter().all(|&at| on.fields[at].is_empty)).unwrap_or_default())
+            Some(
+                found
+                    .filter(|found| !found.iter().all(|&at| on.fields[at].is_empty))
+                    .unwrap_or_default(),
+            )
         }
         None => labels(on, &plain, id)?,
     };
@@ -161,7 +176,8 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     Ok(roles)
 }
 
-/// The labels, by the option or by a name; empty if the option says so. `None` if the values have to decide.
+/// The labels, by the option or by a name; empty if the option says so. `None` if the values have
+/// to decide.
 fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Option<Vec<usize>>> {
     let can = |at: &usize| on.fields[*at].value.is_some() || is_text(&on.fields[*at]);
     let Some(patterns) = on.options.label_column.as_deref() else {
@@ -172,7 +188,10 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
         return match found[..] {
             [] => Ok(None),
             [_] => Ok(Some(found)),
-            _ => Err(which_label(on.path, found.iter().map(|&at| format!("`{}`", on.fields[at].name)).collect())),
+            _ => Err(which_label(
+                on.path,
+                found.iter().map(|&at| format!("`{}`", on.fields[at].name)).collect(),
+            )),
         };
     };
     if patterns == [NONE] {
@@ -183,25 +202,35 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
         let like = |at: &usize| Some(*at) != id && matches(pattern, &on.fields[*at].name);
         let named: Vec<usize> = match (0..on.fields.len()).filter(like).collect::<Vec<_>>() {
             none if none.is_empty() => {
-                choice::named(on.path, on.fields, Some(pattern), "--label-column")?.into_iter().collect()
+                choice::named(on.path, on.fields, Some(pattern), "--label-column")?
+                    .into_iter()
+                    .collect()
             }
             some => some,
         };
         if let Some(at) = named.iter().find(|at| !can(at)) {
-            return Err(choice::unlike(on.path, &on.fields[*at], "numbers or strings, for --label-column"));
+            return Err(choice::unlike(
+                on.path,
+                &on.fields[*at],
+                "numbers or strings, for --label-column",
+            ));
         }
         found.extend(named);
     }
     if let Some(id) = id.filter(|id| found.contains(id)) {
-        let problem =
-            format!("column `{}` holds the ids: name another with --label-column, or none", on.fields[id].name);
+        let problem = format!(
+            "column `{}` holds the ids: name another with --label-column, or none",
+            on.fields[id].name
+        );
         return Err(on.wrong(problem));
     }
     found.sort_unstable();
     found.dedup();
     if let Some(at) = found.iter().find(|&&at| found.len() > 1 && on.fields[at].value.is_none()) {
-        let problem =
-            format!("--label-column: `{}` holds strings: several columns hold 0 and 1 each", on.fields[*at].name);
+        let problem = format!(
+            "--label-column: `{}` holds strings: several columns hold 0 and 1 each",
+            on.fields[*at].name
+        );
         return Err(on.wrong(problem));
     }
     Ok(Some(found))
@@ -235,8 +264,9 @@ fn features_of(found: &[(usize, FeatureRecipe)]) -> Features {
 
 fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Features> {
     let taken = roles.taken();
-    let free: Vec<usize> =
-        (0..on.fields.len()).filter(|at| !taken.contains(at) && !on.fields[*at].is_index()).collect();
+    let free: Vec<usize> = (0..on.fields.len())
+        .filter(|at| !taken.contains(at) && !on.fields[*at].is_index())
+        .collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
     let (mut is_auto, mut are_named) = (true, false);
     for encode in on.options.encode.iter().flatten() {
@@ -251,12 +281,15 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
         are_named = true;
         let can = |at: &&usize| {
             let field = &on.fields[**at];
-            matches(pattern, &field.name) && !field.list && (field.id.is_some() || field.value.is_some())
+            matches(pattern, &field.name)
+                && !field.list
+                && (field.id.is_some() || field.value.is_some())
         };
         let found: Vec<usize> = free.iter().filter(can).copied().collect();
         if found.is_empty() {
             return Err(on.lacks(&format!(
-                "has no column `{pattern}` of strings or numbers for --encode, except ids, labels and splits"
+                "has no column `{pattern}` of strings or numbers for --encode, except ids, labels \
+                 and splits"
             )));
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
@@ -267,11 +300,17 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
             || (is_auto && is_text(&on.fields[at]) && !on.fields[at].list)
     };
     let scalars = |places: Vec<usize>| {
-        let columns: Vec<_> = places.into_iter().map(|at| (at, encoded.get(&at).copied())).collect();
+        let columns: Vec<_> =
+            places.into_iter().map(|at| (at, encoded.get(&at).copied())).collect();
         if columns.is_empty() { Features::None } else { Features::Scalars(columns) }
     };
-    let Some(patterns) = on.options.feature_columns.as_deref().filter(|patterns| *patterns != [NONE]) else {
-        let list = free.iter().copied().find(|&at| on.fields[at].list && FEATURE_NAMES.contains(&plain[at].as_str()));
+    let Some(patterns) =
+        on.options.feature_columns.as_deref().filter(|patterns| *patterns != [NONE])
+    else {
+        let list = free
+            .iter()
+            .copied()
+            .find(|&at| on.fields[at].list && FEATURE_NAMES.contains(&plain[at].as_str()));
         let wanted = |&at: &usize| match on.options.feature_columns {
             None => usable(at) && !on.fields[at].list,
             Some(_) => encoded.contains_key(&at),
@@ -283,19 +322,26 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
     };
     let mut chosen: Vec<usize> = encoded.keys().copied().collect();
     for pattern in patterns {
-        let named: Vec<usize> = free.iter().copied().filter(|&at| matches(pattern, &on.fields[at].name)).collect();
+        let named: Vec<usize> =
+            free.iter().copied().filter(|&at| matches(pattern, &on.fields[at].name)).collect();
         let found: Vec<usize> = named.iter().copied().filter(|&at| usable(at)).collect();
         if found.is_empty() {
             let problem = match named.first() {
                 Some(&at) if on.fields[at].is_empty => {
-                    return Err(choice::unlike(on.path, &on.fields[at], "numbers, for --feature-columns"));
+                    return Err(choice::unlike(
+                        on.path,
+                        &on.fields[at],
+                        "numbers, for --feature-columns",
+                    ));
                 }
                 Some(&at) => format!(
-                    "--feature-columns: column `{0}` does not hold numbers: pass --encode {0}=onehot or {0}=code",
+                    "--feature-columns: column `{0}` does not hold numbers: pass --encode \
+                     {0}=onehot or {0}=code",
                     on.fields[at].name
                 ),
                 None => format!(
-                    "has no column `{pattern}` for --feature-columns, except ids, labels and splits. There are {}",
+                    "has no column `{pattern}` for --feature-columns, except ids, labels and \
+                     splits. There are {}",
                     choice::names(on.fields)
                 ),
             };
@@ -322,8 +368,9 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
 
 /// Whether the table is called by its label, as MUSAE's are.
 fn is_target(path: &Path) -> bool {
-    path.file_stem()
-        .is_some_and(|stem| stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target")))
+    path.file_stem().is_some_and(|stem| {
+        stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target"))
+    })
 }
 
 impl Roles {
@@ -353,10 +400,15 @@ impl Roles {
     /// Keeps the weights of vertices from being features.
     fn leave_out_weights(&mut self, on: &Surveyed<'_>) -> Result<()> {
         for name in on.options.vertex_weights.iter().flatten() {
-            let Some(at) = choice::named(on.path, on.fields, Some(name), "--vertex-weights")? else { continue };
+            let Some(at) = choice::named(on.path, on.fields, Some(name), "--vertex-weights")?
+            else {
+                continue;
+            };
             choice::check_numbers(on.path, &on.fields[at], "--vertex-weights")?;
             if self.taken().contains(&at) {
-                let problem = format!("`{name}` is an id, a label, a split or named twice: expected another column");
+                let problem = format!(
+                    "`{name}` is an id, a label, a split or named twice: expected another column"
+                );
                 return Err(on.wrong(format!("--vertex-weights: {problem}")));
             }
             self.left_out.push((at, "it is a weight of vertices".into()));
@@ -372,10 +424,14 @@ impl Roles {
             let like = |at: &usize| matches(pattern, &on.fields[*at].name) && !taken.contains(at);
             let found: Vec<usize> = (0..on.fields.len()).filter(like).collect();
             if found.is_empty() {
-                return Err(on.lacks(&format!("has no column `{pattern}` for --encode, except ids, labels and splits")));
+                return Err(on.lacks(&format!(
+                    "has no column `{pattern}` for --encode, except ids, labels and splits"
+                )));
             }
             self.dropped.extend(&found);
-            self.left_out.extend(found.into_iter().map(|at| (at, format!("--encode {pattern}=none leaves it out"))));
+            self.left_out.extend(
+                found.into_iter().map(|at| (at, format!("--encode {pattern}=none leaves it out"))),
+            );
         }
         Ok(())
     }
@@ -396,7 +452,8 @@ impl Roles {
         }
     }
 
-    /// The columns to survey before they are read, in ascending order; and whether their categories are needed.
+    /// The columns to survey before they are read, in ascending order; and whether their categories
+    /// are needed.
     pub fn to_survey(&self, table: &Table) -> Vec<(usize, bool)> {
         let fields = &table.fields[..];
         let mut all: Vec<(usize, bool)> = Vec::new();
@@ -411,12 +468,17 @@ impl Roles {
             // Types that are neither numbers nor strings have no values to look at.
             let has_values = |at: usize| fields[at].value.is_some() || fields[at].id.is_some();
             let taken = self.taken();
-            let free =
-                |at: &usize| !features.contains(at) && !taken.contains(at) && !fields[*at].list && has_values(*at);
+            let free = |at: &usize| {
+                !features.contains(at)
+                    && !taken.contains(at)
+                    && !fields[*at].list
+                    && has_values(*at)
+            };
             all.extend((0..fields.len()).filter(free).map(|at| (at, false)));
         }
         let is_left_out = |at| self.left_out.iter().any(|&(out, _)| out == at);
-        let kept = self.columns(fields).into_iter().filter(|&at| table.may_lack(at) || is_left_out(at));
+        let kept =
+            self.columns(fields).into_iter().filter(|&at| table.may_lack(at) || is_left_out(at));
         for at in self.flags.iter().map(|&(at, _)| at).chain(kept) {
             if all.iter().all(|&(other, _)| other != at) {
                 all.push((at, false));
@@ -444,8 +506,10 @@ impl Roles {
         }
         if let Features::Scalars(columns) = &self.features {
             let open = columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-            let labels: Vec<&str> = self.labels.iter().map(|&at| on.fields[at].name.as_str()).collect();
-            let reason = |at: usize| Some((at, why_left_out(&on.fields[at], on.seen.get(&at)?, &labels)?));
+            let labels: Vec<&str> =
+                self.labels.iter().map(|&at| on.fields[at].name.as_str()).collect();
+            let reason =
+                |at: usize| Some((at, why_left_out(&on.fields[at], on.seen.get(&at)?, &labels)?));
             let out: Vec<(usize, String)> = open.filter_map(reason).collect();
             out.iter().for_each(|&(at, _)| self.drop_feature(at));
             self.judged.extend(out.iter().map(|&(at, _)| at));
@@ -458,12 +522,18 @@ impl Roles {
     fn find_stray(&self, on: &Surveyed<'_>) -> Option<Stray> {
         let Features::Scalars(columns) = &self.features else { return None };
         let open = || columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-        let strays = |at: usize| on.seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&on.fields[at])));
-        let others =
-            |name: &str| format!("--encode {name}=onehot for categories, or --encode {name}=none to leave it out");
+        let strays = |at: usize| {
+            on.seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&on.fields[at])))
+        };
+        let others = |name: &str| {
+            format!(
+                "--encode {name}=onehot for categories, or --encode {name}=none to leave it out"
+            )
+        };
         if let Some(at) = open().find(|&at| !strays(at).is_empty()) {
             // A comma separates words, and a column is before an equals sign.
-            let mut words: Vec<&str> = open().flat_map(strays).filter(|word| !word.contains([',', '='])).collect();
+            let mut words: Vec<&str> =
+                open().flat_map(strays).filter(|word| !word.contains([',', '='])).collect();
             words.sort_unstable();
             words.dedup();
             let fill = if on.options.fill.is_none() { " --fill mean" } else { "" };
@@ -476,14 +546,23 @@ impl Roles {
                     format!("pass {words}{fill} if it means that a value is missing, or fix it")
                 }
             };
-            let problem = format!("expected a number or a date, as in most rows: {remedy}, or pass {}", others(name));
+            let problem = format!(
+                "expected a number or a date, as in most rows: {remedy}, or pass {}",
+                others(name)
+            );
             let problem = match on.options.recipe {
                 None => problem,
                 Some(_) => {
-                    "expected a number or a date, as in the table of the recipe: fix it, or leave the cell empty".into()
+                    "expected a number or a date, as in the table of the recipe: fix it, or leave \
+                     the cell empty"
+                        .into()
                 }
             };
-            return Some(Stray { at, cells: cells.into_iter().map(String::from).collect(), problem });
+            return Some(Stray {
+                at,
+                cells: cells.into_iter().map(String::from).collect(),
+                problem,
+            });
         }
         let mut texts = open().filter(|&at| is_text(&on.fields[at]));
         texts.find_map(|at| {
@@ -492,33 +571,44 @@ impl Roles {
                 (Some((cell, order)), _) => {
                     (cell, format!("expected a date ({}), as in most rows: fix it", order.name()))
                 }
-                (None, Some(cell)) => {
-                    (cell, "its time or time zone is unknown: write it like 2020-01-31 10:00+01:00".to_string())
-                }
+                (None, Some(cell)) => (
+                    cell,
+                    "its time or time zone is unknown: write it like 2020-01-31 10:00+01:00"
+                        .to_string(),
+                ),
                 (None, None) => return None,
             };
-            Some(Stray { at, cells: vec![cell.to_string()], problem: format!("{problem}, or pass {}", others(name)) })
+            Some(Stray {
+                at,
+                cells: vec![cell.to_string()],
+                problem: format!("{problem}, or pass {}", others(name)),
+            })
         })
     }
 
-    /// Chooses the label by the values: an outcome by its name, or, in a table named after its label, its only column
-    /// of few strings.
+    /// Chooses the label by the values: an outcome by its name, or, in a table named after its
+    /// label, its only column of few strings.
     fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
         let is_target = is_target(on.path);
         let taken = self.taken();
         let seen = |at: &usize| on.seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
-            (2..=FEW).contains(&seen.keys.len()) && 2 * seen.keys.len() as u64 <= seen.values && !seen.many
+            (2..=FEW).contains(&seen.keys.len())
+                && 2 * seen.keys.len() as u64 <= seen.values
+                && !seen.many
         };
         let binary = |at: &usize| seen(at).is_some_and(ColumnStatistics::is_binary);
         let strings = |at: &usize| is_text(&on.fields[*at]) && seen(at).is_some_and(is_few);
-        let two = |at: &usize| binary(at) || (strings(at) && seen(at).is_some_and(|seen| seen.keys.len() == 2));
+        let two = |at: &usize| {
+            binary(at) || (strings(at) && seen(at).is_some_and(|seen| seen.keys.len() == 2))
+        };
         let is_outcome = |at: &usize| {
             let name = choice::plain(&on.fields[*at].name);
             OUTCOMES.iter().any(|outcome| name.starts_with(outcome))
         };
         let all: Vec<usize> = (0..on.fields.len()).filter(|at| binary(at) || strings(at)).collect();
-        let outcomes: Vec<usize> = all.iter().copied().filter(|at| is_outcome(at) && two(at)).collect();
+        let outcomes: Vec<usize> =
+            all.iter().copied().filter(|at| is_outcome(at) && two(at)).collect();
         let few: Vec<usize> = all.iter().copied().filter(strings).collect();
         match (&outcomes[..], &few[..], &all[..]) {
             ([at], _, _) => self.labels = vec![*at],
@@ -528,15 +618,22 @@ impl Roles {
                 let shown = |&at: &usize| match binary(&at) {
                     true => format!("`{}` (0 and 1)", on.fields[at].name),
                     false => {
-                        format!("`{}` ({} strings)", on.fields[at].name, seen(&at).map_or(0, |seen| seen.keys.len()))
+                        format!(
+                            "`{}` ({} strings)",
+                            on.fields[at].name,
+                            seen(&at).map_or(0, |seen| seen.keys.len())
+                        )
                     }
                 };
                 let labels: Vec<&str> = Vec::new();
                 let is_number = |at: &usize| {
-                    let is_open = |seen: &ColumnStatistics| why_left_out(&on.fields[*at], seen, &labels).is_none();
+                    let is_open = |seen: &ColumnStatistics| {
+                        why_left_out(&on.fields[*at], seen, &labels).is_none()
+                    };
                     on.fields[*at].value.is_some() && !binary(at) && seen(at).is_some_and(is_open)
                 };
-                let numbers = (0..on.fields.len()).filter(|at| !on.fields[*at].list && is_number(at));
+                let numbers =
+                    (0..on.fields.len()).filter(|at| !on.fields[*at].list && is_number(at));
                 let numbers = numbers.map(|at| format!("`{}` (numbers)", on.fields[at].name));
                 return Err(which_label(on.path, all.iter().map(shown).chain(numbers).collect()));
             }
@@ -549,7 +646,9 @@ impl Roles {
         let splits = [self.id, self.split].into_iter().chain(self.masks).flatten();
         let others = self.labels.iter().chain(&self.dropped).copied();
         let used: Vec<usize> = splits.chain(others).chain(self.feature_places()).collect();
-        let free = |at: &usize| fields[*at].value.is_some() && !fields[*at].is_index() && !used.contains(at);
+        let free = |at: &usize| {
+            fields[*at].value.is_some() && !fields[*at].is_index() && !used.contains(at)
+        };
         (0..fields.len()).filter(free).collect()
     }
 
@@ -581,23 +680,30 @@ impl Roles {
             Features::None => {}
             Features::List(at) => said.push(format!("features from {}", name(*at))),
             Features::Scalars(columns) => {
-                let used: Vec<Field> = columns.iter().map(|&(at, _)| on.fields[at].clone()).collect();
+                let used: Vec<Field> =
+                    columns.iter().map(|&(at, _)| on.fields[at].clone()).collect();
                 let (count, s) = (used.len(), if used.len() == 1 { "" } else { "s" });
                 said.push(format!("features from {count} column{s}, {}", choice::names(&used)));
             }
         }
         let used: Vec<Field> = self.labels.iter().map(|&at| on.fields[at].clone()).collect();
         said.extend(labels.map(|what| format!("labels from {}{what}", choice::names(&used))));
-        let splits: Vec<String> = self.split_names(on.fields).iter().map(|name| format!("`{name}`")).collect();
+        let splits: Vec<String> =
+            self.split_names(on.fields).iter().map(|name| format!("`{name}`")).collect();
         said.extend((!splits.is_empty()).then(|| format!("splits from {}", splits.join(", "))));
         on.say(&said.join("; "));
         choice::note_index(on.path, on.fields, self.id, on.progress);
         for (at, why) in &self.left_out {
-            let remedy = if self.judged.contains(at) { ". Use it with --feature-columns" } else { "" };
+            let remedy =
+                if self.judged.contains(at) { ". Use it with --feature-columns" } else { "" };
             on.say(&format!("`{}` is not used for training: {why}{remedy}", on.fields[*at].name));
         }
         let used = [self.taken(), self.feature_places()].concat();
-        let encode = if self.are_chosen { "" } else { " (--encode COLUMN=onehot makes features of strings)" };
+        let encode = if self.are_chosen {
+            ""
+        } else {
+            " (--encode COLUMN=onehot makes features of strings)"
+        };
         choice::note_left_out(on.path, on.fields, &used, encode, on.progress);
     }
 }

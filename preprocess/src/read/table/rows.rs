@@ -1,7 +1,8 @@
 //! A table of any format: its columns, and its rows, cell by cell.
 //!
-//! It is read in pieces: 1 MiB of text, or at most [`ROWS_PER_PIECE`] rows of one row group or record batch. Memory does not grow with
-//! the size of a group; see [`super::parquet`] and [`super::ipc`] for the memory of their decoders.
+//! It is read in pieces: 1 MiB of text, or at most [`ROWS_PER_PIECE`] rows of one row group or
+//! record batch. Memory does not grow with the size of a group; see [`super::parquet`] and
+//! [`super::ipc`] for the memory of their decoders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,21 +80,32 @@ pub struct Cursor {
 }
 
 impl Typed {
-    fn open(path: &Path, files: &[PathBuf], format: TableFormat, memory: Memory, missing: &[String]) -> Result<Self> {
-        let parts = files.iter().map(|file| frames::open(file, format, memory)).collect::<Result<Vec<_>>>()?;
+    fn open(
+        path: &Path,
+        files: &[PathBuf],
+        format: TableFormat,
+        memory: Memory,
+        missing: &[String],
+    ) -> Result<Self> {
+        let parts = files
+            .iter()
+            .map(|file| frames::open(file, format, memory))
+            .collect::<Result<Vec<_>>>()?;
         let (mut groups, mut num_rows) = (Vec::new(), 0u64);
         for (part, frames) in parts.iter().enumerate() {
             let mut in_file = 0u64;
             for (group, &rows) in frames.groups().iter().enumerate() {
                 groups.push(Group { part, group, in_file, start: num_rows, rows });
                 let next = num_rows.checked_add(rows).filter(|&rows| rows < 1 << 62);
-                num_rows = next.ok_or_else(|| Error::input(frames.path(), "claims more than 2^62 rows"))?;
+                num_rows =
+                    next.ok_or_else(|| Error::input(frames.path(), "claims more than 2^62 rows"))?;
                 in_file += rows;
             }
         }
         groups.retain(|group| group.rows > 0);
         let names = parts.first().map(|first| frames::names(first.as_ref())).unwrap_or_default();
-        check_names(&names).map_err(|problem| Error::input(files.first().map_or(path, |file| file), problem))?;
+        check_names(&names)
+            .map_err(|problem| Error::input(files.first().map_or(path, |file| file), problem))?;
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let missing = all.iter().map(|name| MissingValues::of(missing, name, &all)).collect();
         Ok(Self { parts, groups, num_rows, missing })
@@ -109,7 +121,11 @@ impl Typed {
             .map(|column| {
                 let read = plain::converted(column.data_type());
                 let width = frames::list_width(&self.parts, column)?;
-                Ok(super::cells::field(column.name(), read.as_ref().unwrap_or(column.data_type()), width))
+                Ok(super::cells::field(
+                    column.name(),
+                    read.as_ref().unwrap_or(column.data_type()),
+                    width,
+                ))
             })
             .collect()
     }
@@ -123,8 +139,8 @@ impl Typed {
 }
 
 impl Table {
-    /// Opens the table at `path`, whose parts are `files` in `format` and are inflated within `memory`; `missing` are words for missing
-    /// values.
+    /// Opens the table at `path`, whose parts are `files` in `format` and are inflated within
+    /// `memory`; `missing` are words for missing values.
     pub fn of(
         path: &Path,
         files: &[PathBuf],
@@ -141,7 +157,9 @@ impl Table {
             return Ok(Self { fields: sheet.fields(), content: Content::Text(sheet), bytes });
         }
         let typed = Typed::open(path, files, format, memory, missing)?;
-        parts::check_one_table(path, files, progress, |at| Ok(frames::names(typed.parts[at].as_ref())))?;
+        parts::check_one_table(path, files, progress, |at| {
+            Ok(frames::names(typed.parts[at].as_ref()))
+        })?;
         Ok(Self { fields: typed.fields()?, content: Content::Typed(Arc::new(typed)), bytes })
     }
 
@@ -187,7 +205,8 @@ impl Table {
         }
     }
 
-    /// Reads the cells of the columns called `names` as they are written, if the table is text: as strings.
+    /// Reads the cells of the columns called `names` as they are written, if the table is text: as
+    /// strings.
     pub fn take_as_strings<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         if let Content::Text(sheet) = &mut self.content {
             names.for_each(|name| sheet.take_as_strings(name));
@@ -195,8 +214,15 @@ impl Table {
         }
     }
 
-    /// The problem with the first cell of column `at` that is one of the strings `texts`, with its place.
-    pub fn problem_of(&self, at: usize, texts: &[String], problem: &str, progress: &dyn Progress) -> Result<()> {
+    /// The problem with the first cell of column `at` that is one of the strings `texts`, with its
+    /// place.
+    pub fn problem_of(
+        &self,
+        at: usize,
+        texts: &[String],
+        problem: &str,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell {
             Cell::Text(text) if texts.iter().any(|known| known == text) => {
                 let is = if self.sheet().is_some() { "" } else { "is " };
@@ -275,7 +301,8 @@ impl Table {
                 let end = group.start + group.rows;
                 (piece.start, piece.end) = (cursor.row, end.min(cursor.row + ROWS_PER_PIECE));
                 (cursor.at, cursor.row) = (cursor.at + usize::from(piece.end == end), piece.end);
-                let share = u128::from(cursor.row) * u128::from(self.bytes) / u128::from(typed.num_rows.max(1));
+                let share = u128::from(cursor.row) * u128::from(self.bytes)
+                    / u128::from(typed.num_rows.max(1));
                 cursor.done = (share as u64).min(self.bytes);
                 Ok(true)
             }
@@ -302,11 +329,16 @@ impl Table {
     pub fn last_piece(&self) -> Option<Piece> {
         let Content::Typed(typed) = &self.content else { return None };
         let group = typed.groups.last()?;
-        Some(Piece { start: group.start, end: group.start + group.rows.min(ROWS_PER_PIECE), bytes: Vec::new() })
+        Some(Piece {
+            start: group.start,
+            end: group.start + group.rows.min(ROWS_PER_PIECE),
+            bytes: Vec::new(),
+        })
     }
 
-    /// Reads the rows of `piece`, some at a time. `cell` adds the cell in a row, from 0 among these, of `columns[slot]` to `made`; columns
-    /// ascend, and their cells come in any order in which the first column is ahead. `end` is called after these rows, with their number.
+    /// Reads the rows of `piece`, some at a time. `cell` adds the cell in a row, from 0 among
+    /// these, of `columns[slot]` to `made`; columns ascend, and their cells come in any order in
+    /// which the first column is ahead. `end` is called after these rows, with their number.
     pub fn read<T>(
         &self,
         piece: &Piece,
@@ -316,17 +348,21 @@ impl Table {
         mut end: impl FnMut(&mut T, usize) -> Result<()>,
     ) -> Result<()> {
         match &self.content {
-            Content::Typed(typed) => self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
-                for (slot, cells) in batch.iter().enumerate() {
-                    let missing = &typed.missing[columns[slot]];
-                    let added = match missing.is_empty() {
-                        true => cells.each(rows, |row, found| cell(made, row, slot, found)),
-                        false => cells.each(rows, |row, found| cell(made, row, slot, named(found, missing))),
-                    };
-                    added.map_err(|(row, problem)| wrong(row, slot, problem))?;
-                }
-                end(made, rows)
-            }),
+            Content::Typed(typed) => {
+                self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
+                    for (slot, cells) in batch.iter().enumerate() {
+                        let missing = &typed.missing[columns[slot]];
+                        let added = match missing.is_empty() {
+                            true => cells.each(rows, |row, found| cell(made, row, slot, found)),
+                            false => cells.each(rows, |row, found| {
+                                cell(made, row, slot, named(found, missing))
+                            }),
+                        };
+                        added.map_err(|(row, problem)| wrong(row, slot, problem))?;
+                    }
+                    end(made, rows)
+                })
+            }
             Content::Text(sheet) => {
                 let mut rows = 0;
                 self.read_text(sheet, piece, columns, |slot, found| {
@@ -348,15 +384,17 @@ impl Table {
         mut end: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<()> {
         match &self.content {
-            Content::Typed(typed) => self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
-                for row in 0..rows {
-                    for (slot, cells) in batch.iter().enumerate() {
-                        let found = named(cells.get(row), &typed.missing[columns[slot]]);
-                        cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
+            Content::Typed(typed) => {
+                self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
+                    for row in 0..rows {
+                        for (slot, cells) in batch.iter().enumerate() {
+                            let found = named(cells.get(row), &typed.missing[columns[slot]]);
+                            cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
+                        }
                     }
-                }
-                end(made)
-            }),
+                    end(made)
+                })
+            }
             Content::Text(sheet) => {
                 self.read_text(sheet, piece, columns, |slot, found| cell(made, slot, found))?;
                 end(made)
@@ -374,11 +412,19 @@ impl Table {
     ) -> Result<()> {
         let part = (piece.start / LINES_PER_FILE) as usize;
         let lines = lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line));
-        sheet.read(part, lines, columns, |_, slot, found| cell(slot, Cell::Written(found))).map(drop)
+        sheet
+            .read(part, lines, columns, |_, slot, found| cell(slot, Cell::Written(found)))
+            .map(drop)
     }
 
     /// Reads `columns` of the rows of `piece`, and hands them over in batches.
-    fn read_batches(&self, typed: &Typed, piece: &Piece, columns: &[usize], take: TakeCells<'_>) -> Result<()> {
+    fn read_batches(
+        &self,
+        typed: &Typed,
+        piece: &Piece,
+        columns: &[usize],
+        take: TakeCells<'_>,
+    ) -> Result<()> {
         let at = typed.groups.partition_point(|group| group.start <= piece.start);
         let Some(group) = at.checked_sub(1).map(|at| &typed.groups[at]) else { return Ok(()) };
         let part = &typed.parts[group.part];
@@ -388,10 +434,13 @@ impl Table {
         in_order.sort_unstable();
         let rows = piece.start - group.start..piece.end - group.start;
         part.read(group.group, rows, &in_order, &mut |first, batch| {
-            let array = |place: &usize| plain(batch.column(in_order.partition_point(|other| other < place)));
+            let array = |place: &usize| {
+                plain(batch.column(in_order.partition_point(|other| other < place)))
+            };
             let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
             let wrong = |row: usize, slot: usize, problem: String| {
-                let (row, name) = (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
+                let (row, name) =
+                    (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
                 Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
             };
             let mut columns_of_cells = Vec::new();
@@ -402,8 +451,9 @@ impl Table {
         })
     }
 
-    /// Reads all rows, several at a time. `cell` adds the cell of `columns[slot]` to the result of these rows, in the
-    /// order of `columns`, which ascend; `take` gets the results of all rows, in their order.
+    /// Reads all rows, several at a time. `cell` adds the cell of `columns[slot]` to the result of
+    /// these rows, in the order of `columns`, which ascend; `take` gets the results of all rows, in
+    /// their order.
     pub fn for_cells<T: Default + Send>(
         &self,
         columns: &[usize],
@@ -420,7 +470,8 @@ impl Table {
         self.for_pieces(progress, parse, take)
     }
 
-    /// Like [`for_rows`](Self::for_rows), but in the order of [`read`](Self::read): `cell` also gets the row, and `take` the number of rows.
+    /// Like [`for_rows`](Self::for_rows), but in the order of [`read`](Self::read): `cell` also
+    /// gets the row, and `take` the number of rows.
     pub fn for_columns<T: Default + Send>(
         &self,
         columns: &[usize],
@@ -429,8 +480,9 @@ impl Table {
         take: &mut dyn FnMut(T, usize) -> Result<()>,
     ) -> Result<()> {
         let parse = |piece: &Piece, all: &mut Vec<(T, usize)>| {
-            let scalar =
-                |made: &mut T, row: usize, slot: usize, found: Cell<'_>| cell(made, row, slot, found.scalar()?);
+            let scalar = |made: &mut T, row: usize, slot: usize, found: Cell<'_>| {
+                cell(made, row, slot, found.scalar()?)
+            };
             self.read(piece, columns, &mut T::default(), scalar, |made, rows| {
                 all.push((std::mem::take(made), rows));
                 Ok(())
@@ -468,12 +520,19 @@ impl Table {
         cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
         take: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        self.for_cells(columns, progress, |made, slot, found| cell(made, slot, found.scalar()?), take)
+        self.for_cells(
+            columns,
+            progress,
+            |made, slot, found| cell(made, slot, found.scalar()?),
+            take,
+        )
     }
 }
 
-/// Takes a batch: the cells of each column, the number of rows, and how the problem with a row of a column becomes an error.
-type TakeCells<'t> = &'t mut dyn FnMut(&[Cells<'_>], usize, &dyn Fn(usize, usize, String) -> Error) -> Result<()>;
+/// Takes a batch: the cells of each column, the number of rows, and how the problem with a row of a
+/// column becomes an error.
+type TakeCells<'t> =
+    &'t mut dyn FnMut(&[Cells<'_>], usize, &dyn Fn(usize, usize, String) -> Error) -> Result<()>;
 
 /// `cell`, or a missing one if it is one of the values that the user takes for `missing`.
 #[inline]

@@ -1,4 +1,5 @@
-//! Text tables: their delimiter, their header if they have one, and what their columns hold, by the first rows.
+//! Text tables: their delimiter, their header if they have one, and what their columns hold, by the
+//! first rows.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ type Line = (usize, u64);
 /// A cell of a column, and its line.
 type Value<'a> = (Line, Cow<'a, [u8]>);
 
-/// The first values of a column: from the first rows, or, if these have none, the first values below them.
+/// The first values of a column: from the first rows, or, if these have none, the first values
+/// below them.
 #[derive(Clone, Debug, Default)]
 struct ColumnSample {
     /// Whether one is another number by its style.
@@ -71,7 +73,8 @@ pub struct Sheet {
     pub files: Vec<PathBuf>,
     /// Between fields.
     pub delimiter: Delimiter,
-    /// The line of every part that names the columns. `None`: each line that is not a comment is a row.
+    /// The line of every part that names the columns. `None`: each line that is not a comment is a
+    /// row.
     pub header: Option<Header>,
     /// The lines above it that are titles.
     titles: Vec<(u64, Vec<u8>)>,
@@ -91,7 +94,8 @@ pub struct Sheet {
     pub num_rows: u64,
 }
 
-/// The text of a cell that may be a name, without the byte order mark and the quotes of a joined file.
+/// The text of a cell that may be a name, without the byte order mark and the quotes of a joined
+/// file.
 fn as_name(cell: &[u8]) -> &[u8] {
     let cell = cell.trim_ascii();
     let cell = cell.strip_prefix(BYTE_ORDER_MARK).unwrap_or(cell);
@@ -100,10 +104,11 @@ fn as_name(cell: &[u8]) -> &[u8] {
 }
 
 impl Sheet {
-    /// Reads the header and the first rows of the table whose parts are `files`. Columns without names are called 1, 2, 3 ...; `missing`
-    /// are words for missing values.
+    /// Reads the header and the first rows of the table whose parts are `files`. Columns without
+    /// names are called 1, 2, 3 ...; `missing` are words for missing values.
     ///
-    /// The type of a column is that of its first values. Where the first rows have none, all files are read for them once.
+    /// The type of a column is that of its first values. Where the first rows have none, all files
+    /// are read for them once.
     pub fn open(
         path: &Path,
         files: &[PathBuf],
@@ -121,13 +126,16 @@ impl Sheet {
             let given = found.as_ref().map_or(options.delimiter, |sheet| Some(sheet.delimiter));
             let sketch = match Sketch::of(&piece.bytes, given) {
                 // A mark that is given for the edges need not be that of the vertices.
-                sketch if options.must_have_header && sketch.lengths()[1] < 2 => Sketch::of(&piece.bytes, None),
+                sketch if options.must_have_header && sketch.lengths()[1] < 2 => {
+                    Sketch::of(&piece.bytes, None)
+                }
                 sketch => sketch,
             };
             let sheet = match &mut found {
                 Some(sheet) => sheet,
                 None => {
-                    let sheet = found.insert(Self::of_sketch(file, &sketch, options, files, missing)?);
+                    let sheet =
+                        found.insert(Self::of_sketch(file, &sketch, options, files, missing)?);
                     sheet.note_titles(file, progress);
                     parts::check_one_table(path, files, progress, |at| sheet.names_of(&files[at]))?;
                     sheet
@@ -135,8 +143,11 @@ impl Sheet {
             };
             // Lines after one that cannot be cut belong to it.
             let end = sketch.problem.as_ref().map_or(u64::MAX, |(number, _)| *number);
-            let rows: Vec<&(u64, Fields<'_>)> =
-                sketch.rows.iter().filter(|(number, _)| (sheet.first_row()..end).contains(number)).collect();
+            let rows: Vec<&(u64, Fields<'_>)> = sketch
+                .rows
+                .iter()
+                .filter(|(number, _)| (sheet.first_row()..end).contains(number))
+                .collect();
             for (number, row) in &rows {
                 let checked = sheet.check_repeated(row).and_then(|()| sheet.check_count(row.len()));
                 checked.map_err(|problem| Error::line(file, *number, problem))?;
@@ -145,7 +156,10 @@ impl Sheet {
                 let missing = &sheet.missing[at];
                 let cells = rows.iter().map(|(number, row)| {
                     let cell = row[at].trim_ascii();
-                    ((part, *number), Cow::Borrowed(if missing.has(cell) { &b""[..] } else { cell }))
+                    (
+                        (part, *number),
+                        Cow::Borrowed(if missing.has(cell) { &b""[..] } else { cell }),
+                    )
                 });
                 cells.collect()
             };
@@ -164,12 +178,15 @@ impl Sheet {
             }
             if sheet.sample > 0 {
                 // Assumes as many rows per byte of the file as in the first piece.
-                let rows = memchr::memchr_iter(b'\n', &piece.bytes).count() as u128 * u128::from(bytes);
+                let rows =
+                    memchr::memchr_iter(b'\n', &piece.bytes).count() as u128 * u128::from(bytes);
                 sheet.num_rows = (rows / u128::from(stream.bytes_done().max(1))) as u64;
                 break;
             }
         }
-        found.ok_or_else(|| Error::input(path, "empty: expected a header line with the names of the columns"))
+        found.ok_or_else(|| {
+            Error::input(path, "empty: expected a header line with the names of the columns")
+        })
     }
 
     fn of_sketch(
@@ -196,9 +213,8 @@ impl Sheet {
             None => {}
         }
         let names = match &header {
-            Some(Header { line, text, .. }) => {
-                header::names_in(text, delimiter).map_err(|problem| Error::line(file, *line, problem))?
-            }
+            Some(Header { line, text, .. }) => header::names_in(text, delimiter)
+                .map_err(|problem| Error::line(file, *line, problem))?,
             None => {
                 let count = sketch.rows.first().map_or(0, |(_, row)| row.len());
                 (1..=count).map(|column| column.to_string()).collect()
@@ -246,8 +262,13 @@ impl Sheet {
         Ok(())
     }
 
-    /// The first values of the columns at `blank`, of which the first rows have none, by one pass over all files.
-    fn late_values(&self, blank: &[usize], progress: &dyn Progress) -> Result<Vec<Vec<Value<'static>>>> {
+    /// The first values of the columns at `blank`, of which the first rows have none, by one pass
+    /// over all files.
+    fn late_values(
+        &self,
+        blank: &[usize],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Vec<Value<'static>>>> {
         let mut all: Vec<Vec<Value<'static>>> = vec![Vec::new(); blank.len()];
         for (part, file) in self.files.iter().enumerate() {
             let parse = |piece: &Piece| {
@@ -274,8 +295,9 @@ impl Sheet {
         Ok(all)
     }
 
-    /// Calls `take` with every cell of the `lines` of a part that is in one of `columns`: the number of its line, its place among
-    /// `columns`, which ascend, and the cell in plain notation. Returns the number of rows.
+    /// Calls `take` with every cell of the `lines` of a part that is in one of `columns`: the
+    /// number of its line, its place among `columns`, which ascend, and the cell in plain notation.
+    /// Returns the number of rows.
     pub fn read<'l>(
         &self,
         part: usize,
@@ -291,7 +313,9 @@ impl Sheet {
                 count = at + 1;
                 if let Some(slot) = slots.get(at).copied().flatten() {
                     let taken = self.cell(at, &cell).and_then(|cell| take(number, slot, &cell));
-                    wrong = taken.err().map(|problem| format!("column `{}`: {problem}", self.columns[at].0));
+                    wrong = taken
+                        .err()
+                        .map(|problem| format!("column `{}`: {problem}", self.columns[at].0));
                 }
                 wrong.is_none()
             })?;
@@ -311,7 +335,9 @@ impl Sheet {
     fn note_titles(&self, file: &Path, progress: &dyn Progress) {
         if let (Some((_, first)), Some(header)) = (self.titles.first(), &self.header) {
             let (file, first, line) = (file.display(), shown(first.trim_ascii()), header.line);
-            progress.decide(&format!("{file}: the header is line {line}: skipped the lines above it, such as {first}"));
+            progress.decide(&format!(
+                "{file}: the header is line {line}: skipped the lines above it, such as {first}"
+            ));
         }
     }
 
@@ -320,8 +346,11 @@ impl Sheet {
         let Some(header) = &self.header else { return Ok(Vec::new()) };
         let mut piece = Piece::default();
         TextStream::open(file)?.next(&mut piece)?;
-        let line = lines(&piece).find(|(number, line)| *number >= header.line && !line.trim_ascii().is_empty());
-        Ok(line.and_then(|(_, line)| header::names_in(line, self.delimiter).ok()).unwrap_or_default())
+        let line = lines(&piece)
+            .find(|(number, line)| *number >= header.line && !line.trim_ascii().is_empty());
+        Ok(line
+            .and_then(|(_, line)| header::names_in(line, self.delimiter).ok())
+            .unwrap_or_default())
     }
 
     /// Whether there are no rows.
@@ -332,7 +361,9 @@ impl Sheet {
     /// The columns of numbers among which a few strings are: ids, if the strings are strays.
     pub fn mostly_numbers(&self) -> impl Iterator<Item = usize> {
         let mostly = |sample: &ColumnSample| {
-            sample.strings > 0 && sample.fractions == 0 && sample.numbers >= NUMBERS_PER_STRAY * sample.strings
+            sample.strings > 0
+                && sample.fractions == 0
+                && sample.numbers >= NUMBERS_PER_STRAY * sample.strings
         };
         (0..self.samples.len()).filter(move |&at| mostly(&self.samples[at]))
     }
@@ -343,7 +374,8 @@ impl Sheet {
         match &sample.stray {
             Some(((part, line), cell)) if sample.numbers > sample.strings => {
                 let problem = format!(
-                    "column `{name}` holds numbers for the most part, and {cell}: fix it, pass --na if it means that a value is missing, or name the columns to keep with \
+                    "column `{name}` holds numbers for the most part, and {cell}: fix it, pass \
+                     --na if it means that a value is missing, or name the columns to keep with \
                      --edge-columns, or none"
                 );
                 Err(Error::line(&self.files[*part], *line, problem))
@@ -352,11 +384,13 @@ impl Sheet {
         }
     }
 
-    /// The first fraction in a column whose first rows hold whole numbers for the most part, for a question about ids.
+    /// The first fraction in a column whose first rows hold whole numbers for the most part, for a
+    /// question about ids.
     pub fn fraction(&self) -> Option<String> {
         let mut columns = self.columns.iter().zip(&self.samples);
         columns.find_map(|((name, _), sample)| {
-            let ((_, line), cell) = sample.fraction.as_ref().filter(|_| 2 * sample.fractions <= sample.numbers)?;
+            let ((_, line), cell) =
+                sample.fraction.as_ref().filter(|_| 2 * sample.fractions <= sample.numbers)?;
             Some(format!("; `{name}` has {cell} in line {line}"))
         })
     }
@@ -377,7 +411,11 @@ impl Sheet {
                         continue;
                     }
                     if left == 0 {
-                        let of = if self.files.len() > 1 { format!("{}, ", name_of(file)) } else { String::new() };
+                        let of = if self.files.len() > 1 {
+                            format!("{}, ", name_of(file))
+                        } else {
+                            String::new()
+                        };
                         return format!("{of}line {number}");
                     }
                     left -= 1;
@@ -396,8 +434,8 @@ impl Sheet {
         }
     }
 
-    /// The cell of column `at` in plain notation, without blanks around it; empty if it is a missing value. Fails if
-    /// the cell has another style.
+    /// The cell of column `at` in plain notation, without blanks around it; empty if it is a
+    /// missing value. Fails if the cell has another style.
     pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
         let (cell, missing) = (cell.trim_ascii(), &self.missing[at]);
         let plain = || self.styles.get(at).copied().unwrap_or_default().plain(cell);
@@ -406,7 +444,8 @@ impl Sheet {
         }
         match missing.has(cell) {
             true => Ok(Cow::Borrowed(b"")),
-            false => plain().map(|plain| if missing.has(&plain) { Cow::Borrowed(&b""[..]) } else { plain }),
+            false => plain()
+                .map(|plain| if missing.has(&plain) { Cow::Borrowed(&b""[..]) } else { plain }),
         }
     }
 
@@ -414,17 +453,23 @@ impl Sheet {
     pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
         let reading = |style: &Style| match style {
             Style::Plain => None,
-            Style::Marks(Decimal::Point) => Some("commas between thousands (else pass --decimal comma)"),
-            Style::Marks(Decimal::Comma) => {
-                Some("commas before fractions, points between thousands (else pass --decimal point)")
+            Style::Marks(Decimal::Point) => {
+                Some("commas between thousands (else pass --decimal comma)")
             }
+            Style::Marks(Decimal::Comma) => Some(
+                "commas before fractions, points between thousands (else pass --decimal point)",
+            ),
             Style::Percent => Some("percents, read as hundredths"),
             Style::Money(..) => Some("amounts of money, read without their sign"),
             Style::Date(_) => Some(DATES),
         };
         let mut found: Vec<(&'static str, Vec<String>)> = Vec::new();
-        for (((name, _), style), _) in
-            self.columns.iter().zip(&self.styles).zip(&self.samples).filter(|(_, sample)| sample.is_restyled)
+        for (((name, _), style), _) in self
+            .columns
+            .iter()
+            .zip(&self.styles)
+            .zip(&self.samples)
+            .filter(|(_, sample)| sample.is_restyled)
         {
             let Some(reading) = reading(style) else { continue };
             let name = match style {
@@ -443,7 +488,9 @@ impl Sheet {
 
     /// The columns whose numbers have commas before their fractions.
     pub fn decimal_commas(&self) -> Vec<usize> {
-        let has = |at: &usize| self.samples[*at].is_restyled && self.styles[*at] == Style::Marks(Decimal::Comma);
+        let has = |at: &usize| {
+            self.samples[*at].is_restyled && self.styles[*at] == Style::Marks(Decimal::Comma)
+        };
         (0..self.columns.len()).filter(has).collect()
     }
 
@@ -497,12 +544,17 @@ impl Sheet {
         fields
     }
 
-    /// The row in line `number` of a part; `None` for a header, a comment or an empty line. Fails if a header is wrong.
+    /// The row in line `number` of a part; `None` for a header, a comment or an empty line. Fails
+    /// if a header is wrong.
     pub fn row<'l>(&self, number: u64, line: &'l [u8]) -> Result<Option<&'l [u8]>, String> {
         let text = line.trim_ascii();
         match &self.header {
             _ if text.is_empty() => Ok(None),
-            Some(header) if number < header.line && (is_comment(text) || self.is_title(number, line)) => Ok(None),
+            Some(header)
+                if number < header.line && (is_comment(text) || self.is_title(number, line)) =>
+            {
+                Ok(None)
+            }
             Some(header) if number <= header.line => match text == header.text.trim_ascii() {
                 true => Ok(None),
                 false => Err(format!(
@@ -524,12 +576,15 @@ impl Sheet {
         self.titles.iter().any(|(of, title)| *of == number && title == line)
     }
 
-    /// Whether `text` begins as the header does. Few rows do, and those are cut into cells and compared.
+    /// Whether `text` begins as the header does. Few rows do, and those are cut into cells and
+    /// compared.
     fn may_repeat(&self, header: &Header, text: &[u8]) -> bool {
         let first = self.columns.first().map_or(&b""[..], |(name, _)| name.as_bytes());
         match first.is_empty() {
             true => text == header.text.trim_ascii(),
-            false => as_name(text).get(..first.len()).is_some_and(|start| start.eq_ignore_ascii_case(first)),
+            false => as_name(text)
+                .get(..first.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(first)),
         }
     }
 
@@ -543,7 +598,8 @@ impl Sheet {
             false => Ok(()),
             true if !header.is_certain => Err(header::question(&self.columns[0].0, header.line)),
             true => Err(format!(
-                "repeats the header of line {}, as files do that were joined with their headers: remove this line",
+                "repeats the header of line {}, as files do that were joined with their headers: \
+                 remove this line",
                 header.line
             )),
         }

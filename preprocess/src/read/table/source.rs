@@ -54,13 +54,17 @@ struct Rows<'b> {
 impl TableSource {
     /// Reads the columns at `ids`, and the values of `choice`.
     pub fn new(table: Table, ids: &[usize], choice: &Choice) -> Self {
-        let mut roles: Vec<(usize, Role)> = ids.iter().enumerate().map(|(which, &at)| (at, Role::Id(which))).collect();
+        let mut roles: Vec<(usize, Role)> =
+            ids.iter().enumerate().map(|(which, &at)| (at, Role::Id(which))).collect();
         let mut offset = 0;
         for (&at, column) in choice.values.iter().zip(&choice.columns) {
             let start = offset;
             offset += column.width * column.value.bytes();
             let (stored, rounds) = (Stored::Value(column.value), column.name == WEIGHT);
-            roles.push((at, Role::Value(start, offset, Numbers { stored, fill: choice.fill, rounds })));
+            roles.push((
+                at,
+                Role::Value(start, offset, Numbers { stored, fill: choice.fill, rounds }),
+            ));
         }
         roles.sort_by_key(|(at, _)| *at);
         let (places, roles) = roles.into_iter().unzip();
@@ -85,7 +89,8 @@ impl TableSource {
 
     /// The ids of a table of vertices in the column `at`.
     pub fn ids(table: &Table, at: usize, kind: IdKind) -> Self {
-        let choice = Choice { ids: [at; 2], kind, values: Vec::new(), columns: Vec::new(), fill: None };
+        let choice =
+            Choice { ids: [at; 2], kind, values: Vec::new(), columns: Vec::new(), fill: None };
         Self::new(table.clone(), &[at], &choice)
     }
 
@@ -99,7 +104,13 @@ impl TableSource {
     }
 
     #[inline]
-    fn add(&self, rows: &mut Rows<'_>, row: usize, slot: usize, cell: Cell<'_>) -> Result<(), String> {
+    fn add(
+        &self,
+        rows: &mut Rows<'_>,
+        row: usize,
+        slot: usize,
+        cell: Cell<'_>,
+    ) -> Result<(), String> {
         let row = rows.before + row;
         if row >= rows.batch.sources.len() {
             self.resize(rows.batch, row + ROWS_AHEAD);
@@ -119,18 +130,22 @@ impl TableSource {
 
     #[inline]
     fn id(&self, cell: Cell<'_>, names: &mut TextNames) -> Result<u64, String> {
-        if let (Cell::Written(cell), IdKind::Number, Some(sheet)) = (cell, self.kind, self.table.sheet())
+        if let (Cell::Written(cell), IdKind::Number, Some(sheet)) =
+            (cell, self.kind, self.table.sheet())
             && is_padded(cell)
             && sheet.id_type.is_none()
         {
             return Err(format!(
-                "id {} has leading zeros, which numbers do not keep: pass --id-type text to keep ids as they are written, or \
+                "id {} has leading zeros, which numbers do not keep: pass --id-type text to keep \
+                 ids as they are written, or \
                  --id-type number",
                 shown(cell)
             ));
         }
-        let id = id_with(cell, self.kind, |text| names.id(text)).ok_or_else(|| no_id(cell, self.kind))?;
-        if let (Cell::Written(word), Some(header)) = (cell, self.table.sheet().and_then(|sheet| sheet.header.as_ref()))
+        let id = id_with(cell, self.kind, |text| names.id(text))
+            .ok_or_else(|| no_id(cell, self.kind))?;
+        if let (Cell::Written(word), Some(header)) =
+            (cell, self.table.sheet().and_then(|sheet| sheet.header.as_ref()))
             && self.doubtful.contains(&id)
         {
             return Err(header::question(&String::from_utf8_lossy(word), header.line));
@@ -151,7 +166,11 @@ impl TableSource {
         for mut piece in has_first.then_some(first).into_iter().chain(self.table.last_piece()) {
             let mut batch = EdgeBatch::default();
             self.parse(&mut piece, &mut batch)?;
-            largest = batch.sources.iter().chain(&batch.targets).fold(largest, |largest, &id| largest.max(id));
+            largest = batch
+                .sources
+                .iter()
+                .chain(&batch.targets)
+                .fold(largest, |largest, &id| largest.max(id));
         }
         Ok(largest)
     }
@@ -162,7 +181,10 @@ fn with_remedy(problem: String, cell: Cell<'_>) -> String {
     match cell {
         Cell::Written(cell) if !value::is_number(cell) && !value::is_missing(cell) => {
             let word = String::from_utf8_lossy(cell);
-            format!("{problem}; pass {} if it means that the value is missing", na::remedy(std::iter::once(&*word)))
+            format!(
+                "{problem}; pass {} if it means that the value is missing",
+                na::remedy(std::iter::once(&*word))
+            )
         }
         _ => problem,
     }

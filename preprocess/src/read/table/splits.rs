@@ -1,4 +1,5 @@
-//! Splits of a table of vertices: a column of the words train, valid and test, or a column of flags for each split.
+//! Splits of a table of vertices: a column of the words train, valid and test, or a column of flags
+//! for each split.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -56,7 +57,8 @@ impl<'a> SplitIds<'a> {
     fn check(&self, more: usize) -> Result<()> {
         let full = self.ids.iter().filter(|split| split.capacity() - split.len() < more);
         let bytes: u64 = full.map(|split| 16 * (split.len() + more) as u64).sum();
-        let seen = if self.on_duplicate.is_some() { 32 * (self.seen.len() + more) as u64 } else { 0 };
+        let seen =
+            if self.on_duplicate.is_some() { 32 * (self.seen.len() + more) as u64 } else { 0 };
         self.budget.check(self.path, "its splits", bytes + seen)
     }
 
@@ -65,13 +67,17 @@ impl<'a> SplitIds<'a> {
         match self.on_duplicate {
             Some(OnDuplicate::First) => drop(self.seen.entry(id).or_insert(splits)),
             Some(OnDuplicate::Last) => drop(self.seen.insert(id, splits)),
-            None => (0..3).filter(|split| splits >> split & 1 == 1).for_each(|split| self.ids[split].push(id)),
+            None => (0..3)
+                .filter(|split| splits >> split & 1 == 1)
+                .for_each(|split| self.ids[split].push(id)),
         }
     }
 
     fn finish(mut self) -> [Vec<u64>; 3] {
         for (id, splits) in std::mem::take(&mut self.seen) {
-            (0..3).filter(|split| splits >> split & 1 == 1).for_each(|split| self.ids[split].push(id));
+            (0..3)
+                .filter(|split| splits >> split & 1 == 1)
+                .for_each(|split| self.ids[split].push(id));
         }
         self.ids
     }
@@ -109,7 +115,10 @@ pub fn splits(
             let is_set = as_f64(cell.scalar()?) == Some(1.0);
             if is_set && *splits > 0 {
                 let remedy = "fix it, or pass --split-column none if they are not splits";
-                return Err(format!("several of `{}` are set, and splits must not overlap: {remedy}", names()));
+                return Err(format!(
+                    "several of `{}` are set, and splits must not overlap: {remedy}",
+                    names()
+                ));
             }
             *splits |= u8::from(is_set) << split;
         } else if roles.split == Some(at) {
@@ -117,7 +126,9 @@ pub fn splits(
                 Cell::Missing => 0,
                 Cell::Written(word) => split_of(word)?,
                 Cell::Text(word) => split_of(word.as_bytes())?,
-                Cell::Number(_) | Cell::List(..) => return Err("expected train, valid, val, test or nothing".into()),
+                Cell::Number(_) | Cell::List(..) => {
+                    return Err("expected train, valid, val, test or nothing".into());
+                }
             };
         }
         Ok(())

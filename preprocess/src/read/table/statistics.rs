@@ -1,8 +1,8 @@
-//! Statistics of the columns of a table, from one pass over their values: they distinguish numbers from categories,
-//! labels and identifiers, and scale numbers.
+//! Statistics of the columns of a table, from one pass over their values: they distinguish numbers
+//! from categories, labels and identifiers, and scale numbers.
 //!
-//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB per column of whole
-//! numbers; with `--on-duplicate` also the rows of vertices that have several.
+//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB per
+//! column of whole numbers; with `--on-duplicate` also the rows of vertices that have several.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -31,7 +31,8 @@ pub const MOST_STRAYS: usize = 8;
 /// Statistics of a column.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnStatistics {
-    /// The distinct values and how often each is there; of numbers, in their shortest form. Empty where they were not asked for.
+    /// The distinct values and how often each is there; of numbers, in their shortest form. Empty
+    /// where they were not asked for.
     pub keys: BTreeMap<String, u64>,
     /// Whether there are more than [`MOST_CODES`].
     pub many: bool,
@@ -43,7 +44,8 @@ pub struct ColumnStatistics {
     pub numbers: Moments,
     /// The smallest finite number and, negated, the largest.
     ends: [End; 2],
-    /// Strings that are not numbers, the first in alphabetical order, and how many others are numbers.
+    /// Strings that are not numbers, the first in alphabetical order, and how many others are
+    /// numbers.
     strays: BTreeSet<String>,
     texts_of_numbers: u64,
     /// Whether some number is not whole.
@@ -69,7 +71,8 @@ impl ColumnStatistics {
 
     /// The `most` categories that are there most often, in their order.
     pub fn frequent(&self, most: usize) -> Vec<String> {
-        let mut counts: Vec<(&String, u64)> = self.keys.iter().map(|(key, &count)| (key, count)).collect();
+        let mut counts: Vec<(&String, u64)> =
+            self.keys.iter().map(|(key, &count)| (key, count)).collect();
         counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         counts.truncate(most);
         let mut kept = self.categories();
@@ -85,15 +88,16 @@ impl ColumnStatistics {
     /// Whether all values are zeros or ones, or their words.
     pub fn are_flags(&self) -> bool {
         let Moments { count, least, most, .. } = self.numbers;
-        let are_words = || !self.keys.is_empty() && self.keys.keys().all(|key| flag(key.as_bytes()).is_some());
+        let are_words =
+            || !self.keys.is_empty() && self.keys.keys().all(|key| flag(key.as_bytes()).is_some());
         match count == self.values {
             true => !self.is_fractional && (count == 0 || (least >= 0.0 && most <= 1.0)),
             false => are_words(),
         }
     }
 
-    /// Strings that are not numbers, where most of the categories are numbers, or `all` are taken for numbers. Of more than
-    /// [`MOST_STRAYS`] these are the first.
+    /// Strings that are not numbers, where most of the categories are numbers, or `all` are taken
+    /// for numbers. Of more than [`MOST_STRAYS`] these are the first.
     pub fn strays(&self, all: bool) -> Vec<&str> {
         let is_number = |key: &&String| real::<f64>(key.as_bytes()).is_some();
         let are_most = match self.keys.is_empty() {
@@ -104,7 +108,8 @@ impl ColumnStatistics {
         strays.map(String::as_str).collect()
     }
 
-    /// A string that begins with a date whose time or zone is not known, where most of the categories are so.
+    /// A string that begins with a date whose time or zone is not known, where most of the
+    /// categories are so.
     pub fn unknown_time(&self) -> Option<&str> {
         unknown_time(self.keys.keys().map(String::as_str))
     }
@@ -118,7 +123,8 @@ impl ColumnStatistics {
         spellings.into_values().find(|spellings| spellings.len() > 1)
     }
 
-    /// Merges strings that differ only in case or blanks: spelled as one of `known`, or else as in most rows.
+    /// Merges strings that differ only in case or blanks: spelled as one of `known`, or else as in
+    /// most rows.
     pub fn fold(&mut self, known: &[String]) {
         let mut spellings: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
         for (key, count) in std::mem::take(&mut self.keys) {
@@ -133,18 +139,27 @@ impl ColumnStatistics {
         }
     }
 
-    /// A number that looks like a missing value, and its frequency: the smallest or the largest, in every hundredth row
-    /// or more, and further from the next number than that is from the other end; or the only negative one.
+    /// A number that looks like a missing value, and its frequency: the smallest or the largest, in
+    /// every hundredth row or more, and further from the next number than that is from the other
+    /// end; or the only negative one.
     pub fn sentinel(&self) -> Option<(f64, u64)> {
         const LEAST_ROWS: u64 = 3;
         let [low, high] = &self.ends;
-        let is_frequent = |end: &End| end.rows >= LEAST_ROWS && 100 * end.rows >= self.numbers.count;
+        let is_frequent =
+            |end: &End| end.rows >= LEAST_ROWS && 100 * end.rows >= self.numbers.count;
         let has = |distinct: f64| self.is_fractional || self.distinct() > distinct + 0.5;
         let is_far = |end: &&End, other: &End| {
-            is_frequent(end) && end.next - end.number > -other.number - end.next && -other.number > end.next && has(3.0)
+            is_frequent(end)
+                && end.next - end.number > -other.number - end.next
+                && -other.number > end.next
+                && has(3.0)
         };
-        let is_only_negative = low.number < 0.0 && low.number.fract() == 0.0 && low.next >= 0.0 && low.next.is_finite();
-        let found = Some(low).filter(|low| is_far(low, high) || (is_only_negative && is_frequent(low) && has(10.0)));
+        let is_only_negative = low.number < 0.0
+            && low.number.fract() == 0.0
+            && low.next >= 0.0
+            && low.next.is_finite();
+        let found = Some(low)
+            .filter(|low| is_far(low, high) || (is_only_negative && is_frequent(low) && has(10.0)));
         let found = found.map(|low| (low.number, low.rows));
         found.or(Some(high).filter(|high| is_far(high, low)).map(|high| (-high.number, high.rows)))
     }
@@ -174,16 +189,19 @@ impl ColumnStatistics {
             return;
         }
         self.values += 1;
-        let number = if is_number { as_f64(cell).filter(|&number| is_moderate(number)) } else { None };
+        let number =
+            if is_number { as_f64(cell).filter(|&number| is_moderate(number)) } else { None };
         if let Some(number) = number {
             self.numbers.add(number);
-            self.ends.iter_mut().zip([number, -number]).for_each(|(end, number)| end.add(number, 1, f64::INFINITY));
+            self.ends
+                .iter_mut()
+                .zip([number, -number])
+                .for_each(|(end, number)| end.add(number, 1, f64::INFINITY));
             match number.fract() == 0.0 {
                 true => self.sketch.add(number),
                 false => self.is_fractional = true,
             }
-            self.is_padded |=
-                matches!(cell, Cell::Text(text) if text.len() > 1 && text.starts_with('0') && !text.contains('.'));
+            self.is_padded |= matches!(cell, Cell::Text(text) if text.len() > 1 && text.starts_with('0') && !text.contains('.'));
         }
         if let Cell::Text(text) = cell {
             let is_other = if is_number {
@@ -209,7 +227,8 @@ impl ColumnStatistics {
     }
 
     fn add_stray(&mut self, text: &str) {
-        let is_first = self.strays.len() < MOST_STRAYS || self.strays.last().is_some_and(|last| text < last.as_str());
+        let is_first = self.strays.len() < MOST_STRAYS
+            || self.strays.last().is_some_and(|last| text < last.as_str());
         if is_first && !self.strays.contains(text) {
             self.strays.insert(text.to_string());
             if self.strays.len() > MOST_STRAYS {
@@ -221,7 +240,10 @@ impl ColumnStatistics {
     fn merge(&mut self, other: Self) {
         other.strays.iter().for_each(|text| self.add_stray(text));
         self.texts_of_numbers += other.texts_of_numbers;
-        self.ends.iter_mut().zip(other.ends).for_each(|(end, other)| end.add(other.number, other.rows, other.next));
+        self.ends
+            .iter_mut()
+            .zip(other.ends)
+            .for_each(|(end, other)| end.add(other.number, other.rows, other.next));
         for (key, count) in other.keys {
             *self.keys.entry(key).or_default() += count;
         }
@@ -238,7 +260,8 @@ impl ColumnStatistics {
     }
 }
 
-/// Moments of numbers, added with the formulas of Chan, Golub and LeVeque (1983), the third with Pébay's (2008).
+/// Moments of numbers, added with the formulas of Chan, Golub and LeVeque (1983), the third with
+/// Pébay's (2008).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     /// How many there are.
@@ -257,7 +280,14 @@ pub struct Moments {
 impl Moments {
     /// Adds a number.
     pub fn add(&mut self, number: f64) {
-        self.merge(&Self { count: 1, mean: number, squares: 0.0, cubes: 0.0, least: number, most: number });
+        self.merge(&Self {
+            count: 1,
+            mean: number,
+            squares: 0.0,
+            cubes: 0.0,
+            least: number,
+            most: number,
+        });
     }
 
     /// Adds the numbers of `other`.
@@ -334,7 +364,8 @@ fn or_one(scale: f64) -> f64 {
     if scale > 0.0 && scale.is_finite() { scale } else { 1.0 }
 }
 
-/// Estimate of the number of distinct values (HyperLogLog: Flajolet et al., 2007), in 4096 registers.
+/// Estimate of the number of distinct values (HyperLogLog: Flajolet et al., 2007), in 4096
+/// registers.
 #[derive(Clone, Debug, Default)]
 struct DistinctCount(Vec<u8>);
 
@@ -345,7 +376,8 @@ impl DistinctCount {
         self.0.resize(1 << Self::BITS, 0);
         let hash = xxh3_64(&number.to_bits().to_le_bytes());
         let register = &mut self.0[(hash >> (64 - Self::BITS)) as usize];
-        *register = (*register).max((hash << Self::BITS).leading_zeros().min(64 - Self::BITS) as u8 + 1);
+        *register =
+            (*register).max((hash << Self::BITS).leading_zeros().min(64 - Self::BITS) as u8 + 1);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -361,12 +393,16 @@ impl DistinctCount {
         let sum: f64 = self.0.iter().map(|&zeros| 0.5f64.powi(i32::from(zeros))).sum();
         let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
         let empty = self.0.iter().filter(|&&zeros| zeros == 0).count() as f64;
-        if raw <= 2.5 * registers && empty > 0.0 { registers * (registers / empty).ln() } else { raw }
+        if raw <= 2.5 * registers && empty > 0.0 {
+            registers * (registers / empty).ln()
+        } else {
+            raw
+        }
     }
 }
 
-/// Surveys every value of `columns`, which ascend, and the categories of columns of strings and of columns whose flag
-/// is set. Only one row counts among rows that are `repeated`.
+/// Surveys every value of `columns`, which ascend, and the categories of columns of strings and of
+/// columns whose flag is set. Only one row counts among rows that are `repeated`.
 pub fn survey(
     table: &Table,
     columns: &[(usize, bool)],
@@ -412,11 +448,14 @@ pub fn survey(
             return Ok(());
         }
         let row = std::mem::take(&mut rows.row);
-        match id_of(row[slot_of(repeated.id)].cell(), repeated.kind).filter(|id| repeated.ids.contains(id)) {
+        match id_of(row[slot_of(repeated.id)].cell(), repeated.kind)
+            .filter(|id| repeated.ids.contains(id))
+        {
             Some(id) => rows.repeated.push((id, row)),
-            None => {
-                places.iter().enumerate().for_each(|(slot, &at)| look(&mut rows.seen, slot, row[slot_of(at)].cell()))
-            }
+            None => places
+                .iter()
+                .enumerate()
+                .for_each(|(slot, &at)| look(&mut rows.seen, slot, row[slot_of(at)].cell())),
         }
         Ok(())
     };
@@ -433,7 +472,10 @@ pub fn survey(
         Ok(())
     })?;
     for row in kept.values() {
-        places.iter().enumerate().for_each(|(slot, &at)| look(&mut all, slot, row[slot_of(at)].cell()));
+        places
+            .iter()
+            .enumerate()
+            .for_each(|(slot, &at)| look(&mut all, slot, row[slot_of(at)].cell()));
     }
     Ok(places.into_iter().zip(all).collect())
 }
@@ -448,8 +490,15 @@ pub struct RepeatedRows {
 }
 
 impl RepeatedRows {
-    /// The vertices that `source` lists several times, by the column of ids at `id`. In memory are all ids meanwhile, 16 bytes each.
-    pub fn of(path: &Path, source: &dyn EdgeSource, id: usize, keep: OnDuplicate, memory: Memory) -> Result<Self> {
+    /// The vertices that `source` lists several times, by the column of ids at `id`. In memory are
+    /// all ids meanwhile, 16 bytes each.
+    pub fn of(
+        path: &Path,
+        source: &dyn EdgeSource,
+        id: usize,
+        keep: OnDuplicate,
+        memory: Memory,
+    ) -> Result<Self> {
         let (mut seen, mut ids) = (HashSet::new(), HashSet::new());
         for_each_batch(source, |batch| {
             memory.check(path, "its ids", 16 * (seen.len() + batch.sources.len()) as u64)?;
@@ -504,7 +553,8 @@ pub fn as_f64(cell: Cell<'_>) -> Option<f64> {
     }
 }
 
-/// Whether a number is at most the largest f32. A larger one is refused as a feature; in the mean it would leave nothing of the others.
+/// Whether a number is at most the largest f32. A larger one is refused as a feature; in the mean
+/// it would leave nothing of the others.
 pub fn is_moderate(number: f64) -> bool {
     number.abs() <= f32::MAX.into()
 }
@@ -533,7 +583,8 @@ mod tests {
 
     #[test]
     fn numbers_are_counted_in_any_order() {
-        let numbers: Vec<f64> = (0..10_000).map(|number| f64::from(number % 5000) * 0.5 - 100.0).collect();
+        let numbers: Vec<f64> =
+            (0..10_000).map(|number| f64::from(number % 5000) * 0.5 - 100.0).collect();
         let mut seen = [ColumnStatistics::default(), ColumnStatistics::default()];
         for (at, &number) in numbers.iter().enumerate() {
             seen[at % 2].look(Cell::Number(number.into()), true, false);
@@ -541,9 +592,16 @@ mod tests {
         let [mut all, other] = seen;
         all.merge(other);
         let mean = numbers.iter().sum::<f64>() / 1e4;
-        let deviation = (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / 1e4).sqrt();
-        assert!((all.numbers.mean - mean).abs() < 1e-9 && (all.numbers.deviation() - deviation).abs() < 1e-9);
-        assert_eq!((all.numbers.least, all.numbers.range(), all.is_fractional), (-100.0, 2499.5, true));
+        let deviation =
+            (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / 1e4).sqrt();
+        assert!(
+            (all.numbers.mean - mean).abs() < 1e-9
+                && (all.numbers.deviation() - deviation).abs() < 1e-9
+        );
+        assert_eq!(
+            (all.numbers.least, all.numbers.range(), all.is_fractional),
+            (-100.0, 2499.5, true)
+        );
         // Every second is whole.
         assert!((all.distinct() / 2500.0 - 1.0).abs() < 0.06, "{}", all.distinct());
         assert_eq!(Moments::default().deviation(), 1.0);
@@ -567,7 +625,8 @@ mod tests {
     fn numbers_that_stand_for_missing_values_are_told_by_their_place_and_frequency() {
         let sentinel = |odd: &str, times: usize, others: std::ops::Range<i32>| {
             let others = others.map(|number| number.to_string());
-            let cells: Vec<String> = std::iter::repeat_n(odd.to_string(), times).chain(others).collect();
+            let cells: Vec<String> =
+                std::iter::repeat_n(odd.to_string(), times).chain(others).collect();
             seen(&cells.iter().map(String::as_str).collect::<Vec<_>>(), true).sentinel()
         };
         assert_eq!(sentinel("-9999", 50, 0..200), Some((-9999.0, 50)));
@@ -582,7 +641,11 @@ mod tests {
             ("100", 50, 0..1),
             ("-1", 50, 0..2),
         ] {
-            assert_eq!(sentinel(odd, times, others.clone()), None, "{odd} {times} times beside {others:?}");
+            assert_eq!(
+                sentinel(odd, times, others.clone()),
+                None,
+                "{odd} {times} times beside {others:?}"
+            );
         }
         assert_eq!(seen(&["5", "5", "5"], true).sentinel(), None);
     }

@@ -1,4 +1,5 @@
-//! A table of vertices on the way to its recipe, as the functions that decide on its columns are given it.
+//! A table of vertices on the way to its recipe, as the functions that decide on its columns are
+//! given it.
 
 use std::collections::HashMap;
 use std::path::Path;

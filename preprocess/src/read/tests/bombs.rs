@@ -26,7 +26,10 @@ fn refusal(path: &Path, format: Format, nodes: Option<PathBuf>) -> String {
             attach_nodes(nodes, &mut raw, &options, &NoProgress)?;
         }
         read_edges(&*raw.edges)?;
-        raw.features.iter().chain(&raw.labels).try_for_each(|column| read_column(&**column).map(drop))
+        raw.features
+            .iter()
+            .chain(&raw.labels)
+            .try_for_each(|column| read_column(&**column).map(drop))
     };
     let message = read().unwrap_err().to_string();
     assert_eq!(message.lines().count(), 1, "{message}");
@@ -37,7 +40,8 @@ fn refusal(path: &Path, format: Format, nodes: Option<PathBuf>) -> String {
 /// Asserts that the file called `name` is refused for the memory that it asks for.
 #[track_caller]
 fn assert_too_much(message: &str, name: &str) {
-    let said = [name, "would take", "of memory", "of the budget of 1 B are left: pass a larger --memory"];
+    let said =
+        [name, "would take", "of memory", "of the budget of 1 B are left: pass a larger --memory"];
     assert!(said.iter().all(|words| message.contains(words)), "{message}");
 }
 
@@ -54,7 +58,8 @@ fn zip(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
 /// A file of NumPy.
 fn npy(descr: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
-    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), bytes].concat()
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), bytes]
+        .concat()
 }
 
 /// A file called `name` with `bytes` in a folder.
@@ -68,7 +73,10 @@ fn written(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 
 /// `torch.save`'s archive of a pickle.
 fn pt(pickle: &[&[u8]]) -> Vec<u8> {
-    zip(&[("x/data.pkl", [&b"\x80\x02"[..], &pickle.concat(), b"."].concat()), ("x/byteorder", b"little".to_vec())])
+    zip(&[
+        ("x/data.pkl", [&b"\x80\x02"[..], &pickle.concat(), b"."].concat()),
+        ("x/byteorder", b"little".to_vec()),
+    ])
 }
 
 #[test]
@@ -76,38 +84,57 @@ fn pickles_whose_values_grow() {
     let folder = tempfile::tempdir().unwrap();
     let csr = b"cscipy.sparse.csr\ncsr_matrix\n)\x81";
     // A dict that is copied into object after object.
-    let copies = pt(&[b"}q\0(", &b"NN".repeat(20_000), b"u0(", &[&csr[..], b"h\0b"].concat().repeat(500), b"t"]);
+    let copies = pt(&[
+        b"}q\0(",
+        &b"NN".repeat(20_000),
+        b"u0(",
+        &[&csr[..], b"h\0b"].concat().repeat(500),
+        b"t",
+    ]);
     // More lists than may be.
     let lists = pt(&[b"](", &b"]".repeat(1_100_000), b"e"]);
     for bytes in [copies, lists] {
         let message = refusal(&written(&folder, "x.pt", &bytes), Format::Pt, None);
-        assert!(message.contains("x.pt: ") && message.contains("expected a few arrays"), "{message}");
+        assert!(
+            message.contains("x.pt: ") && message.contains("expected a few arrays"),
+            "{message}"
+        );
     }
     // Names that are referenced repeatedly are held once, and types have short names.
     let name = [&b"X\x00\x04\0\0"[..], &[b'k'; 1024], b"q\x01"].concat();
     let storages = [&b"X\x07\0\0\0storageq\x02ctorch\nLongStorage\nq\x03("[..], &name].concat();
     let storages = pt(&[&storages, &b"(h\x02h\x03h\x01NK\x01tQ".repeat(20_000), b"t"]);
-    assert!(refusal(&written(&folder, "x.pt", &storages), Format::Pt, None).contains("expected a Data of PyG"));
+    assert!(
+        refusal(&written(&folder, "x.pt", &storages), Format::Pt, None)
+            .contains("expected a Data of PyG")
+    );
     let types = pt(&[&name, b"cnumpy\ndtype\nq\x02(", &b"h\x02h\x01\x85R".repeat(20_000), b"t"]);
-    assert!(refusal(&written(&folder, "x.pt", &types), Format::Pt, None).contains("a dtype without a name"));
+    assert!(
+        refusal(&written(&folder, "x.pt", &types), Format::Pt, None)
+            .contains("a dtype without a name")
+    );
 }
 
 #[test]
 fn dicts_with_one_key_again_and_again() {
-    // Half of a dict's entries have the key `a`, which a search from the end passes the other half for: minutes, were it
-    // done for every one of them.
+    // Half of a dict's entries have the key `a`, which a search from the end passes the other half
+    // for: minutes, were it done for every one of them.
     let folder = tempfile::tempdir().unwrap();
-    let pickle = pt(&[b"X\x01\0\0\0aq\0}(", &b"h\0N".repeat(200_000), &b"NN".repeat(200_000), b"u"]);
+    let pickle =
+        pt(&[b"X\x01\0\0\0aq\0}(", &b"h\0N".repeat(200_000), &b"NN".repeat(200_000), b"u"]);
     let path = folder.path().join("x.pt");
     fs::write(&path, pickle).unwrap();
-    let read = |options: &ReadOptions| open(&path, Format::Pt, options, true, &NoProgress).err().unwrap().to_string();
+    let read = |options: &ReadOptions| {
+        open(&path, Format::Pt, options, true, &NoProgress).err().unwrap().to_string()
+    };
     assert!(read(&ReadOptions::default()).contains("x.pt: expected edges in it"));
     let links = folder.path().join("split");
     fs::create_dir(&links).unwrap();
     for name in ["train.pt", "valid.pt", "test.pt"] {
         fs::copy(&path, links.join(name)).unwrap();
     }
-    let message = arrays::folders::ogb::RawLinks::open(&links, &NoProgress).err().unwrap().to_string();
+    let message =
+        arrays::folders::ogb::RawLinks::open(&links, &NoProgress).err().unwrap().to_string();
     assert!(message.contains("a split of a: expected edge"), "{message}");
 }
 
@@ -154,14 +181,20 @@ fn pages_and_batches_of_tables() {
         .set_write_batch_size(1 << 30)
         .set_max_row_group_row_count(None)
         .set_compression(Compression::ZSTD(ZstdLevel::default()));
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build())).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build())).unwrap();
     writer.write(&batch).unwrap();
     let path = written(&folder, "x.parquet", &writer.into_inner().unwrap());
-    assert_too_much(&refusal(&path, Format::Parquet, None), "the page at byte 4, inflated, would take 19.1 MiB");
+    assert_too_much(
+        &refusal(&path, Format::Parquet, None),
+        "the page at byte 4, inflated, would take 19.1 MiB",
+    );
 
     let zstd = Some(arrow_ipc::CompressionType::ZSTD);
     let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(zstd).unwrap();
-    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+    let mut writer =
+        arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options)
+            .unwrap();
     writer.write(&batch).unwrap();
     writer.finish().unwrap();
     let path = written(&folder, "x.arrow", &writer.into_inner().unwrap());
@@ -185,5 +218,8 @@ fn labels_of_graphsaint() {
     ];
     written(&folder, "adj_full.npz", &zip(&matrix));
     written(&folder, "class_map.json", format!("{{\"0\": [{}0]}}", "0,".repeat(2047)).as_bytes());
-    assert_too_much(&refusal(folder.path(), Format::Graphsaint, None), "class_map.json: labels of 131072 vertices");
+    assert_too_much(
+        &refusal(folder.path(), Format::Graphsaint, None),
+        "class_map.json: labels of 131072 vertices",
+    );
 }

@@ -1,4 +1,5 @@
-//! The graph of 6 vertices that `tests/data/make.py` writes in every format, and ways to read all of a [`Raw`].
+//! The graph of 6 vertices that `tests/data/make.py` writes in every format, and ways to read all
+//! of a [`Raw`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,7 +10,8 @@ use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece, Seen};
 use crate::read::raw::{self, Column, Ids, Raw};
 
-pub const EDGES: [(u64, u64); 10] = [(0, 1), (0, 2), (1, 2), (2, 0), (2, 3), (3, 3), (3, 4), (4, 5), (5, 4), (0, 1)];
+pub const EDGES: [(u64, u64); 10] =
+    [(0, 1), (0, 2), (1, 2), (2, 0), (2, 3), (3, 3), (3, 4), (4, 5), (5, 4), (0, 1)];
 
 /// The tiny inputs.
 pub fn data(name: &str) -> PathBuf {
@@ -18,8 +20,8 @@ pub fn data(name: &str) -> PathBuf {
 
 /// A real input, if the real inputs are there.
 pub fn real(name: &str) -> Option<PathBuf> {
-    let roots =
-        ["/../../shared/data", "/../../../shared/data"].map(|root| format!("{}{root}", env!("CARGO_MANIFEST_DIR")));
+    let roots = ["/../../shared/data", "/../../../shared/data"]
+        .map(|root| format!("{}{root}", env!("CARGO_MANIFEST_DIR")));
     let found = roots.iter().map(|root| Path::new(root).join(name)).find(|path| path.exists());
     if found.is_none() {
         println!("skipped: no {name}");
@@ -30,8 +32,8 @@ pub fn real(name: &str) -> Option<PathBuf> {
 /// Sources and targets, and the bytes of all values.
 type EdgesAndValues = (Vec<(u64, u64)>, Vec<u8>);
 
-/// All edges in the input's order, and their values, read as the engine does. Every piece is parsed twice over two
-/// passes, and pieces of the second pass in another order.
+/// All edges in the input's order, and their values, read as the engine does. Every piece is parsed
+/// twice over two passes, and pieces of the second pass in another order.
 pub fn read_edges(source: &dyn EdgeSource) -> Result<EdgesAndValues> {
     let mut first = None;
     for reversed in [false, true] {
@@ -55,11 +57,18 @@ pub fn read_edges(source: &dyn EdgeSource) -> Result<EdgesAndValues> {
         }
         let mut batches = batches.into_inner().unwrap();
         batches.sort_by_key(|(at, _)| *at);
-        let edges: Vec<(u64, u64)> =
-            batches.iter().flat_map(|(_, b)| b.sources.iter().copied().zip(b.targets.iter().copied())).collect();
+        let edges: Vec<(u64, u64)> = batches
+            .iter()
+            .flat_map(|(_, b)| b.sources.iter().copied().zip(b.targets.iter().copied()))
+            .collect();
         let values = batches.iter().flat_map(|(_, b)| b.values.clone()).collect::<Vec<u8>>();
         let largest = edges.iter().map(|&(u, v)| u.max(v)).max();
-        source.finish(&Seen { edges: edges.len() as u64, largest, distinct: None, has_zero: true })?;
+        source.finish(&Seen {
+            edges: edges.len() as u64,
+            largest,
+            distinct: None,
+            has_zero: true,
+        })?;
         match &first {
             None => first = Some((edges, values)),
             Some(before) => assert!(*before == (edges, values), "another pass reads the same"),
@@ -77,7 +86,11 @@ pub fn read_column(column: &dyn Column) -> Result<Vec<u8>> {
         all.extend_from_slice(rows);
         Ok(())
     })?;
-    assert!(column.num_rows().is_none_or(|rows| rows * (column.width() * size) as u64 == all.len() as u64));
+    assert!(
+        column
+            .num_rows()
+            .is_none_or(|rows| rows * (column.width() * size) as u64 == all.len() as u64)
+    );
     Ok(all)
 }
 
@@ -122,15 +135,21 @@ pub fn check(raw: &Raw, parts: &[Part]) {
     edges.sort();
     expected.sort();
     assert_eq!(edges, expected);
-    assert!(raw.ids != Ids::Sparse && raw.ids.num_vertices() == has(Part::Vertices).then_some(6), "{:?}", raw.ids);
+    assert!(
+        raw.ids != Ids::Sparse && raw.ids.num_vertices() == has(Part::Vertices).then_some(6),
+        "{:?}",
+        raw.ids
+    );
     assert_eq!(raw.features.is_some(), has(Part::Features));
     if let Some(features) = &raw.features {
-        let expected: Vec<f64> = (0..18).map(|at| f64::from(at / 3) + f64::from(at % 3) / 4.0).collect();
+        let expected: Vec<f64> =
+            (0..18).map(|at| f64::from(at / 3) + f64::from(at % 3) / 4.0).collect();
         assert_eq!((numbers(&**features), features.width()), (expected, 3));
     }
     assert_eq!(raw.labels.is_some(), has(Part::Labels));
     if let Some(labels) = &raw.labels {
-        let found: Vec<f64> = numbers(&**labels).iter().map(|x| if x.is_nan() { -1.0 } else { *x }).collect();
+        let found: Vec<f64> =
+            numbers(&**labels).iter().map(|x| if x.is_nan() { -1.0 } else { *x }).collect();
         assert_eq!(found, [0.0, 1.0, -1.0, 2.0, 1.0, 0.0]);
     }
     let splits = raw.splits.clone().map(|mut splits| {
@@ -138,7 +157,11 @@ pub fn check(raw: &Raw, parts: &[Part]) {
         splits
     });
     assert_eq!(splits, has(Part::Splits).then(|| [vec![0, 3], vec![1], vec![4, 5]]));
-    assert!(!raw.files.is_empty() && raw.files.iter().all(|path| path.is_file()), "{:?}", raw.files);
+    assert!(
+        !raw.files.is_empty() && raw.files.iter().all(|path| path.is_file()),
+        "{:?}",
+        raw.files
+    );
 }
 
 /// Message of the error, found at opening the input or at reading all of it.
@@ -165,7 +188,11 @@ pub fn copy(name: &str) -> tempfile::TempDir {
         for entry in std::fs::read_dir(from).unwrap() {
             let path = entry.unwrap().path();
             let target = to.join(path.file_name().unwrap());
-            if path.is_dir() { copy_into(&path, &target) } else { std::fs::copy(&path, &target).map(drop).unwrap() }
+            if path.is_dir() {
+                copy_into(&path, &target)
+            } else {
+                std::fs::copy(&path, &target).map(drop).unwrap()
+            }
         }
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Adjacency lists (networkx `write_adjlist`): one line per vertex, with its id and the ids of its out-neighbours.
+//! Adjacency lists (networkx `write_adjlist`): one line per vertex, with its id and the ids of its
+//! out-neighbours.
 //!
 //! ```text
 //! # comment lines anywhere
@@ -6,8 +7,9 @@
 //! 2: 3         2 -> 3; a colon may follow the first id
 //! 4            a vertex without edges
 //! ```
-//! Plain or compressed. Ids are unsigned numbers, or strings where one of the first lines has something else. Each edge is as often in
-//! the graph as it is listed: undirected graphs whose lists name each edge once need `--symmetrise`.
+//! Plain or compressed. Ids are unsigned numbers, or strings where one of the first lines has
+//! something else. Each edge is as often in the graph as it is listed: undirected graphs whose
+//! lists name each edge once need `--symmetrise`.
 
 use std::path::{Path, PathBuf};
 
@@ -36,8 +38,7 @@ pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
     let is_id = |cell: &[u8]| unsigned(cell.strip_suffix(b":").unwrap_or(cell)).is_some();
     let strings = sketch.rows.iter().flat_map(|(_, row)| row).any(|cell| !is_id(cell.trim_ascii()));
     if strings && options.keep_ids {
-        let problem =
-            "the ids are strings, which --keep-ids cannot keep: leave it out, and nodes/original_id keeps them";
+        let problem = "the ids are strings, which --keep-ids cannot keep: leave it out, and nodes/original_id keeps them";
         return Err(Error::Option(format!("{}: {problem}", path.display())));
     }
     let edges: usize = sketch.rows.iter().map(|(_, row)| row.len() - 1).sum();
@@ -77,17 +78,24 @@ struct AdjacencyLines {
 impl AdjacencyLines {
     fn id(&self, cell: &[u8], names: &mut TextNames) -> Result<u64, String> {
         match self.strings {
-            false => unsigned(cell)
-                .ok_or_else(|| format!("expected a vertex id, a number from 0 to 2^64-1, found {}", shown(cell))),
+            false => unsigned(cell).ok_or_else(|| {
+                format!("expected a vertex id, a number from 0 to 2^64-1, found {}", shown(cell))
+            }),
             true => {
-                let text = std::str::from_utf8(cell).map_err(|_| format!("{}: expected UTF-8", shown(cell)))?;
+                let text = std::str::from_utf8(cell)
+                    .map_err(|_| format!("{}: expected UTF-8", shown(cell)))?;
                 Ok(names.id(text))
             }
         }
     }
 
     /// Appends the edges of a line, or its vertex if it has none.
-    fn line(&self, line: &[u8], names: &mut TextNames, batch: &mut EdgeBatch) -> Result<(), String> {
+    fn line(
+        &self,
+        line: &[u8],
+        names: &mut TextNames,
+        batch: &mut EdgeBatch,
+    ) -> Result<(), String> {
         let (mut head, mut wrong, mut degree) = (0, None, 0);
         fields(line, self.delimiter, |place, cell| {
             let cell = cell.trim_ascii();
@@ -123,7 +131,8 @@ impl EdgeSource for AdjacencyLines {
         for (number, line) in lines(piece) {
             let text = line.trim_ascii();
             if !text.is_empty() && !is_comment(text) {
-                self.line(text, &mut names, batch).map_err(|problem| Error::line(&self.path, number, problem))?;
+                self.line(text, &mut names, batch)
+                    .map_err(|problem| Error::line(&self.path, number, problem))?;
             }
         }
         names.append_to(&mut batch.names);

@@ -1,5 +1,6 @@
-//! DIMACS graphs in text, plain or compressed: from the challenge on shortest paths (Demetrescu, Goldberg & Johnson,
-//! 2006), and from the challenge on colouring and cliques (Johnson & Trick, 1993).
+//! DIMACS graphs in text, plain or compressed: from the challenge on shortest paths (Demetrescu,
+//! Goldberg & Johnson, 2006), and from the challenge on colouring and cliques (Johnson & Trick,
+//! 1993).
 //!
 //! ```text
 //! c COMMENT                anywhere
@@ -17,7 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::field::{counted, shown, unsigned};
 use super::value::integer;
 use super::{TextPieces, TextStream, lines};
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT};
+use crate::edges::{
+    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT,
+};
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
@@ -27,7 +30,8 @@ const MIN_LINE_BYTES: u64 = 6;
 
 /// Whether the first line of the file that is not a comment is a header.
 pub fn recognises(_path: &Path, head: &[u8]) -> bool {
-    let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_comment(line));
+    let mut lines =
+        head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_comment(line));
     lines.next().is_some_and(|line| DimacsHeader::parse(line, 0).is_ok())
 }
 
@@ -69,10 +73,14 @@ impl DimacsHeader {
         while text.next(&mut piece)? {
             let mut all = lines(&piece).map(|(number, line)| (number, line.trim_ascii()));
             if let Some((number, line)) = all.find(|(_, line)| !is_comment(line)) {
-                let header = Self::parse(line, number).map_err(|problem| Error::line(path, number, problem))?;
+                let header = Self::parse(line, number)
+                    .map_err(|problem| Error::line(path, number, problem))?;
                 let each = if header.is_directed { 1 } else { 2 };
                 let edges = each * header.num_lines.min(text.text_len() / MIN_LINE_BYTES);
-                return Ok((header, Estimate { edges, vertices: header.num_vertices, bytes: text.len() }));
+                return Ok((
+                    header,
+                    Estimate { edges, vertices: header.num_vertices, bytes: text.len() },
+                ));
             }
         }
         Err(Error::input(path, "expected a line `p sp VERTICES ARCS`, found the end of the file"))
@@ -86,7 +94,12 @@ impl DimacsHeader {
             }
             _ => None,
         };
-        let expected = || format!("expected `p sp VERTICES ARCS` or `p edge VERTICES EDGES`, found {}", shown(text));
+        let expected = || {
+            format!(
+                "expected `p sp VERTICES ARCS` or `p edge VERTICES EDGES`, found {}",
+                shown(text)
+            )
+        };
         let (is_directed, (num_vertices, num_lines)) = header.ok_or_else(expected)?;
         Ok(Self { is_directed, num_vertices, num_lines, line })
     }
@@ -129,7 +142,8 @@ impl Arcs {
                     let expected = || {
                         let found = shown(weight);
                         format!(
-                            "expected a whole number of 64 bits, found {found}; --edge-columns none leaves weights out"
+                            "expected a whole number of 64 bits, found {found}; --edge-columns \
+                             none leaves weights out"
                         )
                     };
                     batch.values.extend(integer(weight).ok_or_else(expected)?.to_le_bytes());
@@ -166,7 +180,9 @@ impl EdgeSource for Arcs {
         for (number, line) in lines(piece) {
             let line = line.trim_ascii();
             if number > self.header.line && !is_comment(line) {
-                let is_arc = self.arc(line, batch).map_err(|problem| Error::line(&self.path, number, problem))?;
+                let is_arc = self
+                    .arc(line, batch)
+                    .map_err(|problem| Error::line(&self.path, number, problem))?;
                 arcs += u64::from(is_arc);
             }
         }
@@ -178,7 +194,8 @@ impl EdgeSource for Arcs {
         let (promised, found) = (self.header.num_lines, self.arcs.load(Relaxed));
         if promised != found && !self.ignore_header {
             let problem = format!(
-                "promises {}, {found} follow: truncated or damaged, download it again or pass --ignore-header",
+                "promises {}, {found} follow: truncated or damaged, download it again or pass \
+                 --ignore-header",
                 counted(promised, "edge")
             );
             return Err(Error::line(&self.path, self.header.line, problem));
@@ -214,7 +231,10 @@ mod tests {
     #[test]
     fn golden_input() {
         let path = data("dimacs/arcs.gr");
-        assert!(recognises(&path, &std::fs::read(&path).unwrap()) && !recognises(&path, b"c x\na 1 2 3\n"));
+        assert!(
+            recognises(&path, &std::fs::read(&path).unwrap())
+                && !recognises(&path, b"c x\na 1 2 3\n")
+        );
         let raw = open(&path, WantedColumns::default(), false).unwrap();
         check(&raw, &[Vertices]);
         let weights: Vec<i64> = (0..10).collect();
@@ -225,7 +245,10 @@ mod tests {
     fn edges_of_colouring_have_both_directions() {
         let raw = read("c x\r\n\r\np edge 3 2\r\nn 1 7\r\ne 1 2\r\ne 3 3\r\n", false).unwrap();
         let (edges, values) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((edges, values.len(), raw.ids), (vec![(1, 2), (2, 1), (3, 3)], 0, Ids::FromOne(3)));
+        assert_eq!(
+            (edges, values.len(), raw.ids),
+            (vec![(1, 2), (2, 1), (3, 3)], 0, Ids::FromOne(3))
+        );
     }
 
     #[test]
@@ -235,7 +258,10 @@ mod tests {
             ("p sp 3\n", "line 1: expected `p sp VERTICES ARCS`"),
             ("p max 3 1\na 1 2 3\n", "line 1: expected `p sp VERTICES ARCS`"),
             ("p sp 3 2\na 1 2 3\n", "line 1: promises 2 edges, 1 follow"),
-            ("p sp 3 18446744073709551615\na 1 2 3\n", "line 1: promises 18446744073709551615 edges, 1 follow"),
+            (
+                "p sp 3 18446744073709551615\na 1 2 3\n",
+                "line 1: promises 18446744073709551615 edges, 1 follow",
+            ),
             ("p sp 3 1\na 1 2 3\na 1 3 3\n", "line 1: promises 1 edge, 2 follow"),
             ("p sp 3 1\nc x\na 0 2 3\n", "line 3: expected a vertex from 1 to 3, found `0`"),
             ("p sp 3 1\na 1 4 3\n", "line 2: expected a vertex from 1 to 3, found `4`"),

@@ -6,12 +6,14 @@ use half::{bf16, f16};
 /// An unsigned decimal number, `None` for anything else.
 pub fn unsigned(field: &[u8]) -> Option<u64> {
     let digit = |byte: u8| Some(byte.wrapping_sub(b'0')).filter(|&digit| digit < 10);
-    let add = |number: u64, &byte: &u8| number.checked_mul(10)?.checked_add(u64::from(digit(byte)?));
+    let add =
+        |number: u64, &byte: &u8| number.checked_mul(10)?.checked_add(u64::from(digit(byte)?));
     if field.is_empty() { None } else { field.iter().try_fold(0, add) }
 }
 
-/// The unsigned decimal number at the start of `text`, and where it ends. Eight digits at a time, so 8 bytes must follow its
-/// start, and it has at most 16 digits; `None` for anything else, which [`unsigned`] may still understand.
+/// The unsigned decimal number at the start of `text`, and where it ends. Eight digits at a time,
+/// so 8 bytes must follow its start, and it has at most 16 digits; `None` for anything else, which
+/// [`unsigned`] may still understand.
 pub fn leading_unsigned(text: &[u8]) -> Option<(u64, usize)> {
     let (first, digits) = up_to_eight(text)?;
     if digits < 8 {
@@ -25,11 +27,13 @@ pub fn leading_unsigned(text: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// The number that the first digits of `text` make, at least one and at most eight, and how many they are.
+/// The number that the first digits of `text` make, at least one and at most eight, and how many
+/// they are.
 fn up_to_eight(text: &[u8]) -> Option<(u64, usize)> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let bytes = u64::from_le_bytes(*text.first_chunk()?) ^ (ONES * u64::from(b'0'));
-    // The high bit of every byte that is not a digit; carries reach only bytes behind the first of them.
+    // The high bit of every byte that is not a digit; carries reach only bytes behind the first of
+    // them.
     let others = (bytes.wrapping_add(ONES * 0x76) | bytes) & (ONES * 0x80);
     let digits = (others.trailing_zeros() / 8) as usize;
     if digits == 0 {
@@ -65,7 +69,8 @@ pub fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A class at or above this and the number of vertices is a mistake: the model would get an output for each class below.
+/// A class at or above this and the number of vertices is a mistake: the model would get an output
+/// for each class below.
 const PLAUSIBLE_CLASSES: usize = 1_000_000;
 
 /// Converts a number to a class; -1 and NaN are unlabelled. Fails for other numbers.
@@ -75,13 +80,20 @@ pub fn class(number: f64, num_vertices: usize) -> Result<i32, String> {
     }
     let class = number as i32;
     if f64::from(class) != number || !(-1..i32::MAX).contains(&class) {
-        let kind = if number.fract() == 0.0 { "" } else { "; pass --label-kind number for a number to learn" };
-        return Err(format!("label {number}: expected a class number from 0, or NaN or nothing for unlabelled{kind}"));
+        let kind = if number.fract() == 0.0 {
+            ""
+        } else {
+            "; pass --label-kind number for a number to learn"
+        };
+        return Err(format!(
+            "label {number}: expected a class number from 0, or NaN or nothing for unlabelled{kind}"
+        ));
     }
     let limit = num_vertices.max(PLAUSIBLE_CLASSES);
     match usize::try_from(class) {
         Ok(class) if class >= limit => Err(format!(
-            "label {number}: expected a class number below {limit}, for every class up to the largest counts"
+            "label {number}: expected a class number below {limit}, for every class up to the \
+             largest counts"
         )),
         _ => Ok(class),
     }
@@ -96,10 +108,13 @@ pub fn check_feature(value: f32, dtype: FeatureDtype) -> Result<(), String> {
     };
     match (value.is_finite(), fits) {
         (false, _) if value.is_nan() => Err(format!(
-            "feature {value}: expected a finite 32-bit number: pass --fill NUMBER or --fill mean for missing values"
+            "feature {value}: expected a finite 32-bit number: pass --fill NUMBER or --fill mean \
+             for missing values"
         )),
         (false, _) => Err(format!("feature {value}: expected a finite 32-bit number")),
-        (true, false) => Err(format!("feature {value} is too large for {dtype}: pass --feature-dtype f32 or bf16")),
+        (true, false) => Err(format!(
+            "feature {value} is too large for {dtype}: pass --feature-dtype f32 or bf16"
+        )),
         (true, true) => Ok(()),
     }
 }
@@ -113,26 +128,45 @@ mod tests {
         for (text, number) in [("0", 0), ("007", 7), ("18446744073709551615", u64::MAX)] {
             assert_eq!(unsigned(text.as_bytes()), Some(number));
         }
-        for text in ["", "-1", "+1", "1.0", "x", "18446744073709551616", " 1", "99999999999999999999999"] {
+        for text in
+            ["", "-1", "+1", "1.0", "x", "18446744073709551616", " 1", "99999999999999999999999"]
+        {
             assert_eq!(unsigned(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
     fn differential_leading_numbers() {
-        for text in
-            ["0\t", "7 8", "12345678,", "123456789\n", "1234567812345678", "12345678123456789", "x1", "", "00012 "]
-        {
+        for text in [
+            "0\t",
+            "7 8",
+            "12345678,",
+            "123456789\n",
+            "1234567812345678",
+            "12345678123456789",
+            "x1",
+            "",
+            "00012 ",
+        ] {
             let text = text.to_string();
             let padded = format!("{text}{}", " ".repeat(16));
             let digits = padded.bytes().take_while(u8::is_ascii_digit).count();
-            let expected = (1..16).contains(&digits).then(|| (unsigned(&padded.as_bytes()[..digits]).unwrap(), digits));
+            let expected = (1..16)
+                .contains(&digits)
+                .then(|| (unsigned(&padded.as_bytes()[..digits]).unwrap(), digits));
             assert_eq!(leading_unsigned(padded.as_bytes()), expected, "{text}");
         }
         for digits in 1..16 {
-            for number in [10u64.pow(digits) - 1, 10u64.pow(digits - 1), 123_456_789_012_345 % 10u64.pow(digits)] {
+            for number in [
+                10u64.pow(digits) - 1,
+                10u64.pow(digits - 1),
+                123_456_789_012_345 % 10u64.pow(digits),
+            ] {
                 let text = format!("{number}\t{number}\nmore");
-                assert_eq!(leading_unsigned(text.as_bytes()), Some((number, number.to_string().len())));
+                assert_eq!(
+                    leading_unsigned(text.as_bytes()),
+                    Some((number, number.to_string().len()))
+                );
             }
         }
         assert_eq!(leading_unsigned(b"1234567"), None); // too short to load eight bytes

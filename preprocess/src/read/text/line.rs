@@ -21,8 +21,14 @@ pub enum Delimiter {
 
 impl Delimiter {
     /// Delimiters to try, the most specific first.
-    pub const ALL: [Self; 6] =
-        [Self::Byte(b'\t'), Self::Byte(b';'), Self::Byte(b'|'), Self::Byte(b','), Self::Colons, Self::Blanks];
+    pub const ALL: [Self; 6] = [
+        Self::Byte(b'\t'),
+        Self::Byte(b';'),
+        Self::Byte(b'|'),
+        Self::Byte(b','),
+        Self::Colons,
+        Self::Blanks,
+    ];
     /// Names on the command line, in the same order.
     const NAMES: [&str; 6] = ["tab", ";", "|", ",", "::", "blank"];
 
@@ -64,7 +70,9 @@ impl FromStr for Delimiter {
             (None, b"\t" | b"\\t") => Ok(Self::Byte(b'\t')),
             (None, b" ") => Ok(Self::Blanks),
             (None, &[byte]) if byte.is_ascii_punctuation() && byte != b'"' => Ok(Self::Byte(byte)),
-            _ => Err(format!("`{text}`: expected tab, blank, :: or one mark, as `,` or `;` or `|`")),
+            _ => {
+                Err(format!("`{text}`: expected tab, blank, :: or one mark, as `,` or `;` or `|`"))
+            }
         }
     }
 }
@@ -75,13 +83,15 @@ impl Serialize for Delimiter {
     }
 }
 
-/// Calls `take` with the position and the bytes of every field of `line`, until it returns false. Fails if quotes are wrong.
+/// Calls `take` with the position and the bytes of every field of `line`, until it returns false.
+/// Fails if quotes are wrong.
 pub fn fields<'a>(
     line: &'a [u8],
     delimiter: Delimiter,
     mut take: impl FnMut(usize, Cow<'a, [u8]>) -> bool,
 ) -> Result<(), String> {
-    let (mut rest, mut place) = (if delimiter == Delimiter::Blanks { line.trim_ascii() } else { line }, 0);
+    let (mut rest, mut place) =
+        (if delimiter == Delimiter::Blanks { line.trim_ascii() } else { line }, 0);
     loop {
         let field;
         let next;
@@ -92,7 +102,9 @@ pub fn fields<'a>(
                 Some((0, bytes)) => Some(&after[bytes..]),
                 _ => {
                     return Err(
-                        "text after a closing quote: expected the delimiter; write a quote inside quotes twice".into(),
+                        "text after a closing quote: expected the delimiter; write a quote inside \
+                         quotes twice"
+                            .into(),
                     );
                 }
             };
@@ -129,12 +141,16 @@ fn unquote(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), String> {
     let mut rest = text;
     loop {
         let end = memchr::memchr(b'"', rest).ok_or(
-            "a quote is not closed on its line: line breaks inside quotes are not read; write the table without them, or as Parquet",
+            "a quote is not closed on its line: line breaks inside quotes are not read; write the \
+             table without them, or as Parquet",
         )?;
         let (part, after) = (&rest[..end], &rest[end + 1..]);
         if after.first() != Some(&b'"') {
-            let text =
-                if whole.is_empty() { Cow::Borrowed(part) } else { Cow::Owned([whole.as_slice(), part].concat()) };
+            let text = if whole.is_empty() {
+                Cow::Borrowed(part)
+            } else {
+                Cow::Owned([whole.as_slice(), part].concat())
+            };
             return Ok((text, after));
         }
         whole.extend_from_slice(&rest[..end + 1]);

@@ -1,6 +1,6 @@
-//! Text files: `stream` cuts a file, plain or compressed, into pieces of whole lines; `line` cuts lines into fields;
-//! `sketch` detects the kind of a file by its first lines; a reader converts each line to edges, by `field` (ids and
-//! numbers) and `value` (numbers of a column's type).
+//! Text files: `stream` cuts a file, plain or compressed, into pieces of whole lines; `line` cuts
+//! lines into fields; `sketch` detects the kind of a file by its first lines; a reader converts
+//! each line to edges, by `field` (ids and numbers) and `value` (numbers of a column's type).
 
 pub mod adjlist;
 pub mod dimacs;
@@ -17,6 +17,7 @@ pub mod style;
 pub mod value;
 
 pub use stream::{
-    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, first_line_of_data, is_compressed, lines,
-    listed_numbers, name_of, parse_pieces, read_pieces, some, uncompressed, words,
+    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, first_line_of_data,
+    is_compressed, lines, listed_numbers, name_of, parse_pieces, read_pieces, some, uncompressed,
+    words,
 };

@@ -6,10 +6,11 @@
 //! ROWS COLUMNS ENTRIES
 //! I J [VALUE]                                          ENTRIES times, from 1, in any order
 //! ```
-//! Entry (i, j) of the square matrix is the edge i -> j: ids count from 1. A symmetric file holds one triangle: an entry off the
-//! diagonal is the edge in the other direction as well, with the same value.
-//! Values become the edge column `weight`, double precision, or 64-bit integers of an `integer` file. The vertices are the
-//! rows; of a matrix of two kinds of vertices, rows and columns. Dense (`array`), complex and skew-symmetric matrices are refused, and others that are
+//! Entry (i, j) of the square matrix is the edge i -> j: ids count from 1. A symmetric file holds
+//! one triangle: an entry off the diagonal is the edge in the other direction as well, with the
+//! same value. Values become the edge column `weight`, double precision, or 64-bit integers of an
+//! `integer` file. The vertices are the rows; of a matrix of two kinds of vertices, rows and
+//! columns. Dense (`array`), complex and skew-symmetric matrices are refused, and others that are
 //! not square.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::field::{real, shown, unsigned};
 use super::value::integer;
 use super::{TextPieces, TextStream, first_line, first_line_of_data, lines, words};
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on};
+use crate::edges::{
+    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on,
+};
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
@@ -33,25 +36,39 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`. Rows and columns may be of `two_kinds`, and then differ in number.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, two_kinds: bool, ignore_header: bool) -> Result<Raw> {
+pub fn open(
+    path: &Path,
+    wanted: WantedColumns<'_>,
+    two_kinds: bool,
+    ignore_header: bool,
+) -> Result<Raw> {
     let first = first_line(path)?.unwrap_or_default();
     let banner = banner(first.trim_ascii()).map_err(|problem| Error::line(path, 1, problem))?;
     let Some((header, line)) = first_line_of_data(path, is_comment)? else {
-        return Err(Error::input(path, "expected a line `ROWS COLUMNS ENTRIES`, found the end of the file"));
+        return Err(Error::input(
+            path,
+            "expected a line `ROWS COLUMNS ENTRIES`, found the end of the file",
+        ));
     };
     let numbers: Vec<Option<u64>> = words(&line).map(unsigned).collect();
     let [Some(rows), Some(columns), Some(promised)] = numbers[..] else {
-        return Err(Error::line(path, header, format!("expected `ROWS COLUMNS ENTRIES`, found {}", shown(&line))));
+        return Err(Error::line(
+            path,
+            header,
+            format!("expected `ROWS COLUMNS ENTRIES`, found {}", shown(&line)),
+        ));
     };
     if rows != columns && !two_kinds {
         let problem = format!(
-            "a matrix of {rows} rows and {columns} columns: expected a square one, of a graph's edges; if rows and columns are two kinds of \
+            "a matrix of {rows} rows and {columns} columns: expected a square one, of a graph's \
+             edges; if rows and columns are two kinds of \
              vertices, pass --bipartite"
         );
         return Err(Error::line(path, header, problem));
     }
     let value = banner.value.map(|value| EdgeColumn { name: WEIGHT.into(), value, width: 1 });
-    let kept: Vec<EdgeColumn> = value.into_iter().filter(|column| wanted.keeps(&column.name)).collect();
+    let kept: Vec<EdgeColumn> =
+        value.into_iter().filter(|column| wanted.keeps(&column.name)).collect();
     wanted.check(path, &kept)?;
     let entries = MatrixEntries {
         path: path.to_path_buf(),
@@ -92,7 +109,8 @@ fn banner(line: &[u8]) -> Result<Banner, String> {
             Ok(Banner { value, is_symmetric: symmetry == b"symmetric" })
         }
         _ => {
-            let expected = "expected %%MatrixMarket matrix coordinate pattern|real|integer general|symmetric";
+            let expected =
+                "expected %%MatrixMarket matrix coordinate pattern|real|integer general|symmetric";
             Err(format!("{}: {expected}", shown(line)))
         }
     }
@@ -135,7 +153,11 @@ impl MatrixEntries {
         let (source, target) = (id(self.sides[0])?, id(self.sides[1])?);
         let value = words.next();
         if value.is_some() != self.banner.value.is_some() || words.next().is_some() {
-            let value = if self.banner.value.is_some() { "a row, a column and a value" } else { "a row and a column" };
+            let value = if self.banner.value.is_some() {
+                "a row, a column and a value"
+            } else {
+                "a row and a column"
+            };
             return Err(format!("expected {value}, found {}", shown(line)));
         }
         let bytes = match (self.banner.value, value) {
@@ -144,9 +166,17 @@ impl MatrixEntries {
                     ValueType::I64 => integer(value).map(i64::to_le_bytes),
                     _ => real(value).map(f64::to_le_bytes),
                 };
-                let kind = if kind == ValueType::I64 { "a whole number of 64 bits with its sign" } else { "a number" };
-                let expected =
-                    || format!("expected {kind}, found {}; --edge-columns none leaves the values out", shown(value));
+                let kind = if kind == ValueType::I64 {
+                    "a whole number of 64 bits with its sign"
+                } else {
+                    "a number"
+                };
+                let expected = || {
+                    format!(
+                        "expected {kind}, found {}; --edge-columns none leaves the values out",
+                        shown(value)
+                    )
+                };
                 Some(bytes.ok_or_else(expected)?)
             }
             _ => None,
@@ -173,7 +203,8 @@ impl EdgeSource for MatrixEntries {
         let mut found = 0;
         for (number, line) in lines(piece).map(|(number, line)| (number, line.trim_ascii())) {
             if number > self.header && !is_comment(line) {
-                self.entry(line, batch).map_err(|problem| Error::line(&self.path, number, problem))?;
+                self.entry(line, batch)
+                    .map_err(|problem| Error::line(&self.path, number, problem))?;
                 found += 1;
             }
         }
@@ -227,7 +258,10 @@ mod tests {
         let raw = read(&path).unwrap();
         check(&raw, &[Vertices]);
         let (edges, values) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((edges, f64s(&values)), (from_one(&EDGES), (0..10).map(|edge| f64::from(edge) / 2.0).collect()));
+        assert_eq!(
+            (edges, f64s(&values)),
+            (from_one(&EDGES), (0..10).map(|edge| f64::from(edge) / 2.0).collect())
+        );
         let raw = read(&data("mtx/symmetric.mtx")).unwrap();
         let expected = from_one(&[(1, 0), (0, 1), (2, 0), (0, 2), (2, 2), (5, 4), (4, 5)]);
         assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.edges.columns().len()), (expected, 0));
@@ -235,8 +269,9 @@ mod tests {
 
     #[test]
     fn signs_integers_and_chosen_columns() {
-        let (_folder, path) =
-            text("%%matrixmarket MATRIX Coordinate integer symmetric\r\n3 3 2\r\n2 1 5\r\n3 1 -7\r\n");
+        let (_folder, path) = text(
+            "%%matrixmarket MATRIX Coordinate integer symmetric\r\n3 3 2\r\n2 1 5\r\n3 1 -7\r\n",
+        );
         let (edges, values) = read_edges(&*read(&path).unwrap().edges).unwrap();
         assert_eq!((edges, values), (vec![(2, 1), (1, 2), (3, 1), (1, 3)], i64s(&[5, 5, -7, -7])));
         let none = ReadOptions { edge_columns: Some(vec![]), ..Default::default() };
@@ -265,8 +300,14 @@ mod tests {
             ("".into(), &["line 1", "expected %%MatrixMarket"]),
             (format!("{general}% x\n3 4 1\n"), &["line 3", "3 rows and 4 columns", "square"]),
             (format!("{general}3 3\n"), &["line 2", "expected `ROWS COLUMNS ENTRIES`"]),
-            (format!("{general}3 3 2\n1 1 1\n"), &["line 2", "promises 2 lines of edges, 1 follow"]),
-            (format!("{general}3 3 1\n1 1 1\n1 2 1\n"), &["line 2", "promises 1 lines of edges, 2 follow"]),
+            (
+                format!("{general}3 3 2\n1 1 1\n"),
+                &["line 2", "promises 2 lines of edges, 1 follow"],
+            ),
+            (
+                format!("{general}3 3 1\n1 1 1\n1 2 1\n"),
+                &["line 2", "promises 1 lines of edges, 2 follow"],
+            ),
             (format!("{general}3 3 1\n\n0 1 1\n"), &["line 4", "from 1 to 3, found `0 1 1`"]),
             (format!("{general}3 3 1\n4 1 1\n"), &["line 3", "from 1 to 3, found `4 1 1`"]),
             (format!("{general}3 3 1\n1 -1 1\n"), &["found `1 -1 1`"]),

@@ -11,7 +11,8 @@ pub struct MissingValues {
 }
 
 impl MissingValues {
-    /// The words of `--na` that are for the column `name` of a table of `columns`: `WORD`, or `COLUMN=WORD` for one column.
+    /// The words of `--na` that are for the column `name` of a table of `columns`: `WORD`, or
+    /// `COLUMN=WORD` for one column.
     pub fn of(words: &[String], name: &str, columns: &[&str]) -> Self {
         let of_column = |word: &String| match word.split_once('=') {
             Some((column, word)) if column == name => Some(word.to_string()),
@@ -31,7 +32,8 @@ impl MissingValues {
     /// Whether `cell`, without blanks around it, is one of them.
     pub fn has(&self, cell: &[u8]) -> bool {
         self.words.iter().any(|word| word.as_bytes() == cell)
-            || (!self.numbers.is_empty() && real(cell).is_some_and(|number| self.has_number(number)))
+            || (!self.numbers.is_empty()
+                && real(cell).is_some_and(|number| self.has_number(number)))
     }
 
     /// Whether `number` is one of them.
@@ -43,7 +45,8 @@ impl MissingValues {
 /// The option that takes `words` for missing values, quoted for a shell.
 pub fn remedy<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let words = words.collect::<Vec<_>>().join(",");
-    let is_plain = words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",._-+=/".contains(&byte));
+    let is_plain =
+        words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",._-+=/".contains(&byte));
     match is_plain {
         true => format!("--na {words}"),
         false => format!("--na '{}'", words.replace('\'', "'\\''")),

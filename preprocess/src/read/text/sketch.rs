@@ -103,15 +103,20 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Kind of the file, which is `named` a table; `None` if the lines are not a graph. The error is the problem, or the question.
+    /// Kind of the file, which is `named` a table; `None` if the lines are not a graph. The error
+    /// is the problem, or the question.
     pub fn shape(&self, named: bool) -> Result<Option<Shape>, String> {
         let Some((_, first)) = self.rows.first() else { return Ok(None) };
         let fields = first.len();
-        let all =
-            |is: &dyn Fn(&[u8]) -> bool| self.rows.iter().flat_map(|(_, row)| row).all(|cell| is(cell.trim_ascii()));
+        let all = |is: &dyn Fn(&[u8]) -> bool| {
+            self.rows.iter().flat_map(|(_, row)| row).all(|cell| is(cell.trim_ascii()))
+        };
         let are_ids = all(&|cell| unsigned(cell).is_some());
-        let plain = !self.is_quoted && !matches!(self.delimiter, Delimiter::Colons | Delimiter::Byte(b';' | b'|'));
-        let starts = |is: &dyn Fn(&[u8]) -> bool| fields >= 2 && first[..2].iter().all(|cell| is(cell.trim_ascii()));
+        let plain = !self.is_quoted
+            && !matches!(self.delimiter, Delimiter::Colons | Delimiter::Byte(b';' | b'|'));
+        let starts = |is: &dyn Fn(&[u8]) -> bool| {
+            fields >= 2 && first[..2].iter().all(|cell| is(cell.trim_ascii()))
+        };
         if self.rows.iter().all(|(_, row)| row[0].ends_with(b":")) {
             return Ok(Some(Shape::AdjacencyList));
         }
@@ -126,7 +131,8 @@ impl<'a> Sketch<'a> {
         }
         match starts(&|cell| unsigned(cell).is_some()) {
             true if plain && self.is_even && fields > MAX_EDGE_FIELDS => Err(format!(
-                "lines of {fields} fields: features of vertices? pass --format snap if the first two are the ends of an edge"
+                "lines of {fields} fields: features of vertices? pass --format snap if the first \
+                 two are the ends of an edge"
             )),
             // The reader of tables asks about their zeros.
             true if plain && named && self.has_padded_ids() => Ok(Some(Shape::Table)),
@@ -143,14 +149,16 @@ impl<'a> Sketch<'a> {
 
     /// Kind of unsigned numbers in lines of unequal length.
     fn uneven_numbers(&self) -> Result<Option<Shape>, String> {
-        let heads: HashSet<&[u8]> = self.rows.iter().filter_map(|(_, row)| row.first().map(AsRef::as_ref)).collect();
+        let heads: HashSet<&[u8]> =
+            self.rows.iter().filter_map(|(_, row)| row.first().map(AsRef::as_ref)).collect();
         let [least, most] = self.lengths();
         let two_or_three = least == 2 && most == 3;
         match heads.len() == self.rows.len() {
             true if !two_or_three || self.rows.len() >= FEW_LINES => Ok(Some(Shape::AdjacencyList)),
             false if two_or_three => Ok(Some(Shape::EdgeList)),
             _ => Err(format!(
-                "lines of {least} to {most} numbers: pass --format adjlist if a line is a vertex and its neighbours, or --format snap if \
+                "lines of {least} to {most} numbers: pass --format adjlist if a line is a vertex \
+                 and its neighbours, or --format snap if \
                  it is an edge and further numbers"
             )),
         }
@@ -164,8 +172,9 @@ impl<'a> Sketch<'a> {
 
     /// Refuses lines of `fields` numbers each that are known to be something else than edges.
     fn refuse_numbers(&self, fields: usize, are_ids: bool) -> Result<(), String> {
-        let is =
-            |cell: &[u8], wanted: &[f64]| real::<f64>(cell.trim_ascii()).is_some_and(|value| wanted.contains(&value));
+        let is = |cell: &[u8], wanted: &[f64]| {
+            real::<f64>(cell.trim_ascii()).is_some_and(|value| wanted.contains(&value))
+        };
         let bits = self.rows.iter().all(|(_, row)| row.iter().all(|cell| is(cell, &[0.0, 1.0])));
         if bits && fields > 2 && (self.rows.len() == fields || fields > 3) {
             return Err(format!(
@@ -173,17 +182,23 @@ impl<'a> Sketch<'a> {
                  `numpy.savetxt('edges.txt', numpy.argwhere(numpy.loadtxt(FILE)), fmt='%d')`"
             ));
         }
-        let has_fraction = |cell: &&Cow<[u8]>| real::<f64>(cell.trim_ascii()).is_some_and(|value| value.fract() != 0.0);
-        let fraction = |(line, row): &(u64, Fields<'a>)| Some((*line, row.iter().take(2).find(has_fraction)?.clone()));
+        let has_fraction = |cell: &&Cow<[u8]>| {
+            real::<f64>(cell.trim_ascii()).is_some_and(|value| value.fract() != 0.0)
+        };
+        let fraction = |(line, row): &(u64, Fields<'a>)| {
+            Some((*line, row.iter().take(2).find(has_fraction)?.clone()))
+        };
         if let Some((line, cell)) = self.rows.iter().find_map(fraction) {
             return Err(format!(
-                "{} in line {line}, in the first two columns: points or features? expected the ids of edges",
+                "{} in line {line}, in the first two columns: points or features? expected the ids \
+                 of edges",
                 shown(cell.trim_ascii())
             ));
         }
         if fields == 2 && are_ids && self.is_numbered() {
             return Err(
-                "the first column counts the lines, the second has few values: labels of vertices? they come with --nodes; pass \
+                "the first column counts the lines, the second has few values: labels of vertices? \
+                 they come with --nodes; pass \
                  --format snap if the lines are edges"
                     .into(),
             );
@@ -195,47 +210,74 @@ impl<'a> Sketch<'a> {
     fn is_numbered(&self) -> bool {
         let number = |row: &Fields<'_>, at: usize| unsigned(row[at].trim_ascii()).unwrap_or(0);
         let start = number(&self.rows[0].1, 0);
-        let counts = (start..).zip(&self.rows).all(|(expected, (_, row))| number(row, 0) == expected);
+        let counts =
+            (start..).zip(&self.rows).all(|(expected, (_, row))| number(row, 0) == expected);
         let values: HashSet<u64> = self.rows.iter().map(|(_, row)| number(row, 1)).collect();
         start <= 1 && counts && self.rows.len() >= FEW_LINES && values.len() * 4 <= self.rows.len()
     }
 }
 
-/// The delimiter that cuts all `lines` into as many fields, at least two; else the one that comes most often.
+/// The delimiter that cuts all `lines` into as many fields, at least two; else the one that comes
+/// most often.
 fn suiting(lines: &[(u64, &[u8])]) -> Delimiter {
-    let counts =
-        |delimiter: Delimiter| lines.iter().map(move |(_, line)| cells(line, delimiter).map_or(0, |cells| cells.len()));
+    let counts = |delimiter: Delimiter| {
+        lines.iter().map(move |(_, line)| cells(line, delimiter).map_or(0, |cells| cells.len()))
+    };
     let is_even = |&delimiter: &Delimiter| {
         let first = counts(delimiter).next().unwrap_or(0);
         first > 1 && counts(delimiter).all(|count| count == first)
     };
-    let below_titles = || Delimiter::ALL.into_iter().find(|&delimiter| titles(lines, delimiter) > 0);
-    let most = || Delimiter::ALL.into_iter().max_by_key(|&delimiter| counts(delimiter).sum::<usize>());
-    Delimiter::ALL.into_iter().find(is_even).or_else(below_titles).or_else(most).unwrap_or(Delimiter::Blanks)
+    let below_titles =
+        || Delimiter::ALL.into_iter().find(|&delimiter| titles(lines, delimiter) > 0);
+    let most =
+        || Delimiter::ALL.into_iter().max_by_key(|&delimiter| counts(delimiter).sum::<usize>());
+    Delimiter::ALL
+        .into_iter()
+        .find(is_even)
+        .or_else(below_titles)
+        .or_else(most)
+        .unwrap_or(Delimiter::Blanks)
 }
 
-/// Number of `lines` above the header that are titles: text in at most half of the fields that all lines from the header on have. The
-/// header has words in all of its fields.
+/// Number of `lines` above the header that are titles: text in at most half of the fields that all
+/// lines from the header on have. The header has words in all of its fields.
 fn titles(lines: &[(u64, &[u8])], delimiter: Delimiter) -> usize {
     const MAX_TITLES: usize = 10;
     let cut = |(_, line): &(u64, &'_ [u8])| -> Option<Vec<String>> {
         let cells = cells(line, delimiter).ok()?;
-        Some(cells.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned()).collect())
+        Some(
+            cells
+                .iter()
+                .map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned())
+                .collect(),
+        )
     };
-    let filled = |cells: &[String]| cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
-    let Some(fields) = lines.last().and_then(cut).map(|cells| cells.len()).filter(|&fields| fields >= 2) else {
+    let filled = |cells: &[String]| {
+        cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1)
+    };
+    let Some(fields) =
+        lines.last().and_then(cut).map(|cells| cells.len()).filter(|&fields| fields >= 2)
+    else {
         return 0;
     };
-    let is_title = |line: &&(u64, &[u8])| cut(line).is_some_and(|cells| 2 * filled(&cells) <= fields);
+    let is_title =
+        |line: &&(u64, &[u8])| cut(line).is_some_and(|cells| 2 * filled(&cells) <= fields);
     let count = lines.iter().take(MAX_TITLES + 1).take_while(is_title).count();
     let is_number = |cell: &String| real::<f64>(cell.as_bytes()).is_some();
-    let has_title = || lines.first().and_then(cut).is_some_and(|cells| !cells[0].is_empty() && !is_number(&cells[0]));
+    let has_title = || {
+        lines
+            .first()
+            .and_then(cut)
+            .is_some_and(|cells| !cells[0].is_empty() && !is_number(&cells[0]))
+    };
     if count == 0 || count > MAX_TITLES || count + 1 >= lines.len() || !has_title() {
         return 0;
     }
-    let is_even = || lines[count..].iter().all(|line| cut(line).is_some_and(|cells| cells.len() == fields));
-    let is_header = cut(&lines[count])
-        .is_some_and(|cells| cells[..filled(&cells)].iter().all(|cell| !cell.is_empty() && !is_number(cell)));
+    let is_even =
+        || lines[count..].iter().all(|line| cut(line).is_some_and(|cells| cells.len() == fields));
+    let is_header = cut(&lines[count]).is_some_and(|cells| {
+        cells[..filled(&cells)].iter().all(|cell| !cell.is_empty() && !is_number(cell))
+    });
     if is_header && is_even() { count } else { 0 }
 }
 
@@ -258,7 +300,11 @@ mod tests {
             ("id\n", "blank"),
             ("1,2\n3\n4,5,6\n", ","),
         ] {
-            assert_eq!(Sketch::of(text.as_bytes(), None).delimiter.to_string(), expected, "{text:?}");
+            assert_eq!(
+                Sketch::of(text.as_bytes(), None).delimiter.to_string(),
+                expected,
+                "{text:?}"
+            );
         }
     }
 
@@ -308,7 +354,11 @@ mod tests {
             ("1\n2\n", false, Ok(None)),
             ("0 1 1\n1 0 0\n1 0 0\n", false, Err("a matrix of zeros and ones, 3 columns")),
             ("0 1\n1 0\n", false, Ok(Some(EdgeList))),
-            ("0.5 1.5\n0.25 2\n", false, Err("`0.5` in line 1, in the first two columns: points or features")),
+            (
+                "0.5 1.5\n0.25 2\n",
+                false,
+                Err("`0.5` in line 1, in the first two columns: points or features"),
+            ),
             ("1.0,2.0\n2.0,3.0\n", true, Ok(Some(Table))),
             (&labels, false, Err("labels of vertices?")),
             (&path, false, Ok(Some(EdgeList))),
@@ -317,8 +367,12 @@ mod tests {
         ] {
             let found = Sketch::of(text.as_bytes(), None).shape(named);
             match (&found, expected) {
-                (Err(found), Err(expected)) => assert!(found.contains(expected), "{text:?}: {found}"),
-                (found, expected) => assert_eq!(found.clone(), expected.map_err(String::from), "{text:?}"),
+                (Err(found), Err(expected)) => {
+                    assert!(found.contains(expected), "{text:?}: {found}")
+                }
+                (found, expected) => {
+                    assert_eq!(found.clone(), expected.map_err(String::from), "{text:?}")
+                }
             }
         }
     }

@@ -1,21 +1,25 @@
 //! SNAP edge lists: one edge per line, `u v` for u -> v, so that u is an in-neighbour of v.
 //!
-//! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas. Further columns (weights, times)
-//! are ignored, unless `--edge-columns` names them: whole numbers are kept as i64, others as f64, decided by the first piece.
-//! `#` and `%` start comments; line ends may be CRLF. Ids are compacted in ascending order, unless `--keep-ids`.
+//! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas.
+//! Further columns (weights, times) are ignored, unless `--edge-columns` names them: whole numbers
+//! are kept as i64, others as f64, decided by the first piece. `#` and `%` start comments; line
+//! ends may be CRLF. Ids are compacted in ascending order, unless `--keep-ids`.
 //!
 //! Three kinds of header are checked against the edges:
 //! * a comment `# Nodes: N Edges: M`: M lines must follow with N distinct ids;
 //! * KONECT's second comment `% EDGES SOURCES TARGETS`: EDGES lines must follow;
-//! * a bare first line `n m`: a header exactly if m lines follow and all their ids are below n, or from 1 to n and m is
-//!   larger; n is then the number of vertices. If ids are from 1 to n and m is one of them, it may also be an edge: the
-//!   user is asked. If it names two ids above all others, the smaller first, it is taken as a wrong header.
+//! * a bare first line `n m`: a header exactly if m lines follow and all their ids are below n, or
+//!   from 1 to n and m is larger; n is then the number of vertices. If ids are from 1 to n and m is
+//!   one of them, it may also be an edge: the user is asked. If it names two ids above all others,
+//!   the smaller first, it is taken as a wrong header.
 
 use std::path::{Path, PathBuf};
 
 use super::field::{counted, leading_unsigned, shown, unsigned};
 use super::value::{CellKind, widened, write_number};
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on};
+use crate::edges::{
+    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on,
+};
 use crate::read::options::{Answer, EdgeListOptions};
 use crate::read::raw::{Ids, Raw, check_size};
 use crate::read::text::{TextPieces, TextStream, lines, words};
@@ -31,7 +35,11 @@ pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
 /// The lines `source,target` of the file at `path`, which are `num_edges` by another file.
 pub fn open_counted(path: &Path, num_edges: u64) -> Result<impl EdgeSource + use<>> {
     let header = PromisedCounts { line: None, nodes: None, edges: Some(num_edges) };
-    SnapEdges::open(path, &EdgeListOptions { keep_ids: true, ..EdgeListOptions::default() }, Some(header))
+    SnapEdges::open(
+        path,
+        &EdgeListOptions { keep_ids: true, ..EdgeListOptions::default() },
+        Some(header),
+    )
 }
 
 /// An edge list on disk.
@@ -65,7 +73,11 @@ struct PromisedCounts {
 }
 
 impl SnapEdges {
-    fn open(path: &Path, options: &EdgeListOptions<'_>, header: Option<PromisedCounts>) -> Result<Self> {
+    fn open(
+        path: &Path,
+        options: &EdgeListOptions<'_>,
+        header: Option<PromisedCounts>,
+    ) -> Result<Self> {
         let mut source = Self {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
@@ -90,26 +102,33 @@ impl SnapEdges {
             for (number, line) in lines(&piece) {
                 let line = line.trim_ascii();
                 if line.starts_with(b"%%MatrixMarket") {
-                    return Err(Error::line(&self.path, number, "a Matrix Market file, expected an edge list"));
+                    return Err(Error::line(
+                        &self.path,
+                        number,
+                        "a Matrix Market file, expected an edge list",
+                    ));
                 }
                 if is_edge(line) {
                     let mut batch = EdgeBatch::default();
-                    self.edge(line, &mut batch).map_err(|problem| Error::line(&self.path, number, problem))?;
+                    self.edge(line, &mut batch)
+                        .map_err(|problem| Error::line(&self.path, number, problem))?;
                     let has_more = self.columns.is_empty() && fields(line).nth(2).is_some();
                     self.more_columns = has_more.then_some(number);
                     self.head.first = Some((number, batch));
                     self.estimate(&piece, stream.text_len())?;
                     break;
                 }
-                self.head.header = self.head.header.or_else(|| header(number, line)).or_else(|| {
-                    let promised = konect.then(|| konect_counts(number, line)).flatten();
-                    konect = false;
-                    promised
-                });
+                self.head.header =
+                    self.head.header.or_else(|| header(number, line)).or_else(|| {
+                        let promised = konect.then(|| konect_counts(number, line)).flatten();
+                        konect = false;
+                        promised
+                    });
                 konect |= is_konect(line);
                 if self.bipartite.is_none() && line.starts_with(b"% bip") {
                     let problem = "`% bip` says that sources and targets are two kinds of vertices, whose numbers may be the same: pass \
-                                   --bipartite to keep them apart, or --bipartite=no if they are of one kind";
+                                   --bipartite to keep them apart, or --bipartite=no if they are \
+                                   of one kind";
                     return Err(Error::line(&self.path, number, problem));
                 }
             }
@@ -128,7 +147,11 @@ impl SnapEdges {
             Some(PromisedCounts { line: Some(line), nodes: Some(nodes), .. })
                 if self.keep_ids && nodes > u32::MAX.into() =>
             {
-                Err(Error::line(&self.path, line, format!("{nodes} vertices: at most {} are supported", u32::MAX)))
+                Err(Error::line(
+                    &self.path,
+                    line,
+                    format!("{nodes} vertices: at most {} are supported", u32::MAX),
+                ))
             }
             _ => Ok(()),
         }
@@ -140,7 +163,8 @@ impl SnapEdges {
         self.edges(&piece.bytes, from, piece.start + 1, &mut batch)?;
         let line_bytes = (piece.bytes.len() / batch.len().max(1)).max(1) as u64;
         let promised = self.head.header;
-        self.estimate.edges = promised.and_then(|header| header.edges).unwrap_or(text_len / line_bytes).min(text_len);
+        self.estimate.edges =
+            promised.and_then(|header| header.edges).unwrap_or(text_len / line_bytes).min(text_len);
         let largest = batch.sources.iter().chain(&batch.targets).max().copied().unwrap_or(0);
         let named = promised.and_then(|header| header.nodes).unwrap_or(0);
         self.estimate.vertices = named.max(largest).saturating_add(1).min(1 << 32);
@@ -160,7 +184,8 @@ impl SnapEdges {
             let trimmed = text[at..end].trim_ascii();
             if is_edge(trimmed) {
                 let number = || line + memchr::memchr_iter(b'\n', &text[first..at]).count() as u64;
-                self.edge(trimmed, batch).map_err(|problem| Error::line(&self.path, number(), problem))?;
+                self.edge(trimmed, batch)
+                    .map_err(|problem| Error::line(&self.path, number(), problem))?;
             }
             at = end + 1;
         }
@@ -171,13 +196,18 @@ impl SnapEdges {
     fn edge(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         let mut fields = fields(line);
         let mut id = || {
-            let field = fields.next().ok_or("expected two vertex ids, found less: truncated or damaged?")?;
-            unsigned(field)
-                .ok_or_else(|| format!("expected a vertex id, a number from 0 to 2^64-1, found {}", shown(field)))
+            let field = fields
+                .next()
+                .ok_or("expected two vertex ids, found less: truncated or damaged?")?;
+            unsigned(field).ok_or_else(|| {
+                format!("expected a vertex id, a number from 0 to 2^64-1, found {}", shown(field))
+            })
         };
         let (source, target) = (id()?, id()?);
         for column in &self.columns {
-            let field = fields.next().ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
+            let field = fields
+                .next()
+                .ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
             let at = batch.values.len();
             batch.values.resize(at + column.value.bytes(), 0);
             write_number(field, column.value, &mut batch.values[at..])
@@ -190,14 +220,21 @@ impl SnapEdges {
     /// The error of a header that promises other counts than follow.
     fn wrong_header(&self, line: Option<u64>, promised: &str, found: &str, remedy: &str) -> Error {
         let problem = format!(
-            "the header promises {promised}, {found}: the file is truncated or damaged (download it again), or pass {remedy}"
+            "the header promises {promised}, {found}: the file is truncated or damaged (download \
+             it again), or pass {remedy}"
         );
         Error::Input { path: self.path.clone(), line, problem }
     }
 
-    /// Compares the number of nodes in the header with the ids. Returns it if ids are kept: because the user asks for it,
-    /// or because all are below it and some have no edges, which a list with a checked number of edges allows.
-    fn check_nodes(&self, header: PromisedCounts, promised: u64, seen: &Seen) -> Result<Option<u64>> {
+    /// Compares the number of nodes in the header with the ids. Returns it if ids are kept: because
+    /// the user asks for it, or because all are below it and some have no edges, which a list with
+    /// a checked number of edges allows.
+    fn check_nodes(
+        &self,
+        header: PromisedCounts,
+        promised: u64,
+        seen: &Seen,
+    ) -> Result<Option<u64>> {
         let found = seen.distinct.unwrap_or(promised);
         let end = seen.largest.map_or(0, |largest| largest.saturating_add(1));
         let isolated = found < promised && end <= promised;
@@ -207,8 +244,11 @@ impl SnapEdges {
         if promised == found {
             return Ok(self.keep_ids.then(|| promised.max(end)));
         }
-        let remedy =
-            if isolated { "--keep-ids if the others have no edges, or --ignore-header" } else { "--ignore-header" };
+        let remedy = if isolated {
+            "--keep-ids if the others have no edges, or --ignore-header"
+        } else {
+            "--ignore-header"
+        };
         let found = format!("the edges name {found}");
         Err(self.wrong_header(header.line, &counted(promised, "node"), &found, remedy))
     }
@@ -221,21 +261,31 @@ impl SnapEdges {
         let counts = format!("{n} vertices and {}", counted(m, "edge"));
         if m == found && from_one && m <= n {
             let problem = format!(
-                "may be a header of {counts}, or an edge: pass --ignore-header if it is an edge, or begin the line with # if it is not"
+                "may be a header of {counts}, or an edge: pass --ignore-header if it is an edge, \
+                 or begin the line with # if it is not"
             );
             return Err(Error::line(&self.path, number, problem));
         }
         if m == found && (below || from_one) {
             let place = format!("{}, line {number}", self.path.display());
             let ids = if from_one { ", whose ids count from 1" } else { "" };
-            let note =
-                format!("note: {place}: taken for a header, {counts}{ids}; pass --ignore-header if it is an edge");
-            let [num_vertices, last_id] = [(below, n), (from_one, n)].map(|(is, n)| is.then_some(n));
-            return Ok(Ending { num_vertices, last_id, decisions: vec![note], ..Ending::default() });
+            let note = format!(
+                "note: {place}: taken for a header, {counts}{ids}; pass --ignore-header if it is \
+                 an edge"
+            );
+            let [num_vertices, last_id] =
+                [(below, n), (from_one, n)].map(|(is, n)| is.then_some(n));
+            return Ok(Ending {
+                num_vertices,
+                last_id,
+                decisions: vec![note],
+                ..Ending::default()
+            });
         }
         if below && n < m {
             let problem = format!(
-                "looks like a header of {counts}, but {} follow: the file is truncated or damaged (download it again), or pass \
+                "looks like a header of {counts}, but {} follow: the file is truncated or damaged \
+                 (download it again), or pass \
                  --ignore-header if this line is an edge",
                 counted(found, "edge")
             );
@@ -247,18 +297,27 @@ impl SnapEdges {
     }
 }
 
-/// The columns called `names` after the two ids, with the types found in the first piece with edges.
+/// The columns called `names` after the two ids, with the types found in the first piece with
+/// edges.
 fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
     let mut kinds = vec![CellKind::Empty; names.len()];
-    let (mut stream, mut piece, mut found) = (TextStream::open(path)?, Piece::default(), names.is_empty());
+    let (mut stream, mut piece, mut found) =
+        (TextStream::open(path)?, Piece::default(), names.is_empty());
     while !found && stream.next(&mut piece)? {
         for (_, line) in lines(&piece).filter(|(_, line)| is_edge(line.trim_ascii())) {
             found = true;
-            kinds.iter_mut().zip(fields(line).skip(2)).for_each(|(kind, cell)| *kind = widened(*kind, cell));
+            kinds
+                .iter_mut()
+                .zip(fields(line).skip(2))
+                .for_each(|(kind, cell)| *kind = widened(*kind, cell));
         }
     }
     let value = |kind: CellKind| kind.value().unwrap_or(ValueType::F64);
-    Ok(names.iter().zip(kinds).map(|(name, kind)| EdgeColumn::of(name.clone(), value(kind), 1)).collect())
+    Ok(names
+        .iter()
+        .zip(kinds)
+        .map(|(name, kind)| EdgeColumn::of(name.clone(), value(kind), 1))
+        .collect())
 }
 
 /// Whether a line is neither empty nor a comment.
@@ -275,7 +334,8 @@ fn is_separator(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b',')
 }
 
-/// The edge at byte `at`, if its line is two numbers with one separator between them, and the start of the next line.
+/// The edge at byte `at`, if its line is two numbers with one separator between them, and the start
+/// of the next line.
 fn plain_edge(text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
     let (source, digits) = leading_unsigned(&text[at..])?;
     let at = at + digits;
@@ -299,8 +359,9 @@ impl EdgeSource for SnapEdges {
             Some((first, _)) if (piece.start..piece.end.max(piece.start + 1)).contains(first) => {
                 // The first edge is handed out at the end.
                 let skipped = (first - piece.start) as usize;
-                let from =
-                    memchr::memchr_iter(b'\n', &piece.bytes).nth(skipped).map_or(piece.bytes.len(), |end| end + 1);
+                let from = memchr::memchr_iter(b'\n', &piece.bytes)
+                    .nth(skipped)
+                    .map_or(piece.bytes.len(), |end| end + 1);
                 self.edges(&piece.bytes, from, first + 1, batch)
             }
             _ => self.edges(&piece.bytes, 0, piece.start, batch),
@@ -311,14 +372,16 @@ impl EdgeSource for SnapEdges {
         let mut ending = Ending::default();
         if let Some(header) = self.head.header {
             if let Some(promised) = header.edges.filter(|&promised| promised != seen.edges) {
-                let (promised, found) = (counted(promised, "edge"), format!("{} follow", seen.edges));
+                let (promised, found) =
+                    (counted(promised, "edge"), format!("{} follow", seen.edges));
                 return Err(self.wrong_header(header.line, &promised, &found, "--ignore-header"));
             }
             if let Some(promised) = header.nodes {
                 ending.num_vertices = self.check_nodes(header, promised, seen)?;
                 if !self.keep_ids && ending.num_vertices.is_some() {
                     ending.decisions.push(format!(
-                        "note: {}, line {}: {promised} nodes, of which some have no edges: ids are taken as they are",
+                        "note: {}, line {}: {promised} nodes, of which some have no edges: ids are \
+                         taken as they are",
                         self.path.display(),
                         header.line.unwrap_or(0)
                     ));
@@ -336,7 +399,8 @@ impl EdgeSource for SnapEdges {
         }
         if let Some(line) = self.more_columns {
             ending.decisions.push(format!(
-                "note: {}, line {line}: more than two columns; those after the second are ignored: name them with \
+                "note: {}, line {line}: more than two columns; those after the second are ignored: \
+                 name them with \
                  --edge-columns to keep them",
                 self.path.display()
             ));
@@ -356,7 +420,8 @@ impl EdgeSource for SnapEdges {
 /// Parses the comment `# Nodes: N Edges: M`, in either order, or with only one of the two.
 fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
     let comment = std::str::from_utf8(comment).ok()?;
-    let mut words = comment.split([' ', '\t', '#', '%', ',']).filter(|word| !word.is_empty()).peekable();
+    let mut words =
+        comment.split([' ', '\t', '#', '%', ',']).filter(|word| !word.is_empty()).peekable();
     let mut header = PromisedCounts { line: Some(line), nodes: None, edges: None };
     while let Some(word) = words.next() {
         let count = words.peek().and_then(|word| unsigned(word.as_bytes()));

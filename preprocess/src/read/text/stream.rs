@@ -1,9 +1,9 @@
-//! Text files, plain or compressed (gzip, zstd, bzip2, xz: detected by their magic bytes; several members too), as
-//! pieces of whole lines.
+//! Text files, plain or compressed (gzip, zstd, bzip2, xz: detected by their magic bytes; several
+//! members too), as pieces of whole lines.
 //!
-//! [`TextStream`] reads, inflates and cuts in sequence; lines are parsed piece by piece, by any thread. Memory holds
-//! only the pieces and the start of one line. [`read_pieces`] is the loop for a small table, which takes the pieces in
-//! sequence but parses them in parallel.
+//! [`TextStream`] reads, inflates and cuts in sequence; lines are parsed piece by piece, by any
+//! thread. Memory holds only the pieces and the start of one line. [`read_pieces`] is the loop for
+//! a small table, which takes the pieces in sequence but parses them in parallel.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -78,7 +78,10 @@ pub fn is_compressed(head: &[u8]) -> bool {
 
 /// `name` without the ending of a compression.
 pub fn uncompressed(name: &str) -> &str {
-    Compression::ALL.into_iter().find_map(|compression| name.strip_suffix(compression.described().1)).unwrap_or(name)
+    Compression::ALL
+        .into_iter()
+        .find_map(|compression| name.strip_suffix(compression.described().1))
+        .unwrap_or(name)
 }
 
 impl TextStream {
@@ -98,19 +101,26 @@ impl TextStream {
         }
         let done = Arc::new(AtomicU64::new(head.len() as u64));
         let file = Watched { file, done: done.clone() };
-        let compressed = |file| BufReader::with_capacity(COMPRESSED_BUFFER, std::io::Cursor::new(head).chain(file));
+        let compressed = |file| {
+            BufReader::with_capacity(COMPRESSED_BUFFER, std::io::Cursor::new(head).chain(file))
+        };
         let text: Box<dyn Read + Send> = match compression {
             None => Box::new(file),
             Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(compressed(file))),
-            Some(Compression::Bzip2) => Box::new(bzip2::bufread::MultiBzDecoder::new(compressed(file))),
+            Some(Compression::Bzip2) => {
+                Box::new(bzip2::bufread::MultiBzDecoder::new(compressed(file)))
+            }
             Some(Compression::Xz) => Box::new(XzDecoder::new_multi_decoder(compressed(file))),
-            Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(compressed(file)).map_err(Error::io(path))?),
+            Some(Compression::Zstd) => {
+                Box::new(zstd::Decoder::with_buffer(compressed(file)).map_err(Error::io(path))?)
+            }
         };
         Ok(Self { path: path.to_path_buf(), text, compression, length, done, rest, next_line: 1 })
     }
 
-    /// Fills `piece.bytes` with the next whole lines, about [`TEXT_PER_PIECE`] bytes of them; `piece.start` becomes the
-    /// number of the first, counted from 1. Returns false, and no bytes, at the end.
+    /// Fills `piece.bytes` with the next whole lines, about [`TEXT_PER_PIECE`] bytes of them;
+    /// `piece.start` becomes the number of the first, counted from 1. Returns false, and no bytes,
+    /// at the end.
     pub fn next(&mut self, piece: &mut Piece) -> Result<bool> {
         piece.bytes.clear();
         piece.bytes.append(&mut self.rest);
@@ -128,7 +138,8 @@ impl TextStream {
             self.rest.extend_from_slice(&piece.bytes[end..]);
             piece.bytes.truncate(end);
             if end == 0 {
-                let problem = format!("longer than {MAX_LINE_BYTES} bytes: expected a text file of numbers");
+                let problem =
+                    format!("longer than {MAX_LINE_BYTES} bytes: expected a text file of numbers");
                 return Err(Error::line(&self.path, self.next_line, problem));
             }
         }
@@ -204,13 +215,15 @@ impl TextPieces {
         Ok(more)
     }
 
-    /// Bytes of the file before the end of the pieces so far, without waiting for a piece that is being read.
+    /// Bytes of the file before the end of the pieces so far, without waiting for a piece that is
+    /// being read.
     pub fn bytes_done(&self) -> u64 {
         self.bytes_done.load(Relaxed)
     }
 }
 
-/// Refuses text in UTF-16 or UTF-32, whose first bytes are `head`: by its byte order mark, or by the zeros in every ASCII letter.
+/// Refuses text in UTF-16 or UTF-32, whose first bytes are `head`: by its byte order mark, or by
+/// the zeros in every ASCII letter.
 pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
     let encoding = match *head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "UTF-32",
@@ -225,7 +238,8 @@ pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
         file => (file, "unpack it, and "),
     };
     let problem = format!(
-        "text in {encoding}: expected UTF-8: {unpack}`iconv -f {encoding} -t UTF-8 {file} > utf8-{file}` writes it"
+        "text in {encoding}: expected UTF-8: {unpack}`iconv -f {encoding} -t UTF-8 {file} > \
+         utf8-{file}` writes it"
     );
     Err(Error::input(path, problem))
 }
@@ -238,8 +252,8 @@ pub fn lines(piece: &Piece) -> impl Iterator<Item = (u64, &[u8])> {
     (piece.start..).zip(lines)
 }
 
-/// Parses the file at `path` piece by piece, as many at a time as there are threads, and takes the results in the
-/// file's order. Stops at the first error in that order.
+/// Parses the file at `path` piece by piece, as many at a time as there are threads, and takes the
+/// results in the file's order. Stops at the first error in that order.
 pub fn read_pieces<T: Send>(
     path: &Path,
     progress: &dyn Progress,
@@ -247,7 +261,8 @@ pub fn read_pieces<T: Send>(
     take: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
     let mut stream = TextStream::open(path)?;
-    let stage = progress.stage(&format!("reading {}", name_of(path)), Some(stream.len()), Unit::Bytes);
+    let stage =
+        progress.stage(&format!("reading {}", name_of(path)), Some(stream.len()), Unit::Bytes);
     let mut done = 0;
     let next = |piece: &mut Piece| {
         let more = stream.next(piece)?;
@@ -263,7 +278,8 @@ pub fn parse_pieces<T: Send>(
     parse: impl Fn(&Piece) -> Result<T> + Sync,
     mut take: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
-    let mut pieces: Vec<Piece> = (0..rayon::current_num_threads()).map(|_| Piece::default()).collect();
+    let mut pieces: Vec<Piece> =
+        (0..rayon::current_num_threads()).map(|_| Piece::default()).collect();
     loop {
         let (mut filled, mut failure) = (0, None);
         for piece in &mut pieces {
@@ -291,18 +307,24 @@ pub fn parse_pieces<T: Send>(
 /// The numbers in the file at `path`, one per line, at most `most`. Empty lines are skipped.
 pub fn listed_numbers(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64>> {
     let number = |(line, text): (u64, &[u8])| {
-        let expected = || Error::line(path, line, format!("expected a number from 0, found {}", shown(text)));
+        let expected =
+            || Error::line(path, line, format!("expected a number from 0, found {}", shown(text)));
         unsigned(text).ok_or_else(expected)
     };
     let mut all = Vec::new();
     let parse = |piece: &Piece| {
-        let lines = lines(piece).map(|(line, text)| (line, text.trim_ascii())).filter(|(_, text)| !text.is_empty());
+        let lines = lines(piece)
+            .map(|(line, text)| (line, text.trim_ascii()))
+            .filter(|(_, text)| !text.is_empty());
         lines.map(number).collect::<Result<Vec<_>>>()
     };
     read_pieces(path, progress, parse, |numbers| {
         all.extend(numbers);
         match all.len() as u64 > most {
-            true => Err(Error::input(path, format!("more than {most} lines of numbers: expected {most} at most"))),
+            true => Err(Error::input(
+                path,
+                format!("more than {most} lines of numbers: expected {most} at most"),
+            )),
             false => Ok(()),
         }
     })?;
@@ -317,10 +339,14 @@ pub fn first_line(path: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 /// The first line of data in the file at `path`, after comments, and its number.
-pub fn first_line_of_data(path: &Path, is_comment: impl Fn(&[u8]) -> bool) -> Result<Option<(u64, Vec<u8>)>> {
+pub fn first_line_of_data(
+    path: &Path,
+    is_comment: impl Fn(&[u8]) -> bool,
+) -> Result<Option<(u64, Vec<u8>)>> {
     let (mut text, mut piece) = (TextStream::open(path)?, Piece::default());
     while text.next(&mut piece)? {
-        if let Some((number, line)) = lines(&piece).find(|(_, line)| !is_comment(line.trim_ascii())) {
+        if let Some((number, line)) = lines(&piece).find(|(_, line)| !is_comment(line.trim_ascii()))
+        {
             return Ok(Some((number, line.trim_ascii().to_vec())));
         }
     }
@@ -359,8 +385,12 @@ impl Read for Watched {
 }
 
 fn damaged(path: &Path, compression: Compression) -> Error {
-    let remedy = "download it again, or unpack it first if it was packed with a window of more than 128 MiB";
-    Error::input(path, format!("truncated or damaged {} stream: {remedy}", compression.described().0))
+    let remedy =
+        "download it again, or unpack it first if it was packed with a window of more than 128 MiB";
+    Error::input(
+        path,
+        format!("truncated or damaged {} stream: {remedy}", compression.described().0),
+    )
 }
 
 #[cfg(test)]
@@ -374,7 +404,9 @@ mod tests {
     fn all_lines(path: &Path) -> Result<Vec<(u64, String)>> {
         let mut all = Vec::new();
         let parse = |piece: &Piece| {
-            Ok(lines(piece).map(|(n, line)| (n, String::from_utf8(line.to_vec()).unwrap())).collect::<Vec<_>>())
+            Ok(lines(piece)
+                .map(|(n, line)| (n, String::from_utf8(line.to_vec()).unwrap()))
+                .collect::<Vec<_>>())
         };
         read_pieces(path, &NoProgress, parse, |lines| {
             all.extend(lines);
@@ -386,13 +418,15 @@ mod tests {
     fn compressed(compression: Compression, text: &[u8]) -> Vec<u8> {
         match compression {
             Compression::Gzip => {
-                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                let mut encoder =
+                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
                 encoder.write_all(text).unwrap();
                 encoder.finish().unwrap()
             }
             Compression::Zstd => zstd::encode_all(text, 1).unwrap(),
             Compression::Bzip2 => {
-                let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+                let mut encoder =
+                    bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
                 encoder.write_all(text).unwrap();
                 encoder.finish().unwrap()
             }
@@ -410,7 +444,8 @@ mod tests {
         let text: String = (1..=300_000).map(|n| format!("{n} {}\r\n", n * 7)).collect();
         assert!(text.len() > 3 * TEXT_PER_PIECE);
         let (half, rest) = text.split_at(text.len() / 2);
-        let two = |how| [compressed(how, half.as_bytes()), compressed(how, rest.as_bytes())].concat();
+        let two =
+            |how| [compressed(how, half.as_bytes()), compressed(how, rest.as_bytes())].concat();
         let contents = [text.as_bytes().to_vec()].into_iter().chain(Compression::ALL.map(two));
         for (i, bytes) in contents.enumerate() {
             let path = folder.path().join(format!("{i}.txt"));
@@ -435,8 +470,15 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             let found = all_lines(&path).unwrap();
-            assert_eq!(found.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>(), expected, "{text:?}");
-            assert_eq!(first_line(&path).unwrap().as_deref(), expected.first().map(|line| line.as_bytes()));
+            assert_eq!(
+                found.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>(),
+                expected,
+                "{text:?}"
+            );
+            assert_eq!(
+                first_line(&path).unwrap().as_deref(),
+                expected.first().map(|line| line.as_bytes())
+            );
         }
     }
 
@@ -454,7 +496,10 @@ mod tests {
             for bytes in cuts.into_iter().chain((!zstd_without_checksum).then_some(flipped)) {
                 std::fs::write(&path, &bytes).unwrap();
                 let message = all_lines(&path).unwrap_err().to_string();
-                let expected = format!("{name}: truncated or damaged {} stream: download it again", how.described().0);
+                let expected = format!(
+                    "{name}: truncated or damaged {} stream: download it again",
+                    how.described().0
+                );
                 assert!(message.contains(&expected), "{} bytes: {message}", bytes.len());
             }
         }

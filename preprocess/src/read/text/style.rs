@@ -1,8 +1,10 @@
-//! Numbers as spreadsheets write them: decimal commas, thousands, percents, amounts of money, and dates.
+//! Numbers as spreadsheets write them: decimal commas, thousands, percents, amounts of money, and
+//! dates.
 //!
-//! A column is written in one style, decided by its first rows; its cells are then read as plain numbers. Cells of no
-//! style, such as `#N/A`, do not hide the style of most others: the caller refuses them. If a comma may be either mark,
-//! the user is asked, unless another column of the table answers it.
+//! A column is written in one style, decided by its first rows; its cells are then read as plain
+//! numbers. Cells of no style, such as `#N/A`, do not hide the style of most others: the caller
+//! refuses them. If a comma may be either mark, the user is asked, unless another column of the
+//! table answers it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -77,11 +79,16 @@ impl DateOrder {
 }
 
 /// The first of `cells` that is not a date, if most are, and the order of most dates.
-pub fn stray_date<'c>(cells: impl Iterator<Item = &'c str> + Clone) -> Option<(&'c str, DateOrder)> {
+pub fn stray_date<'c>(
+    cells: impl Iterator<Item = &'c str> + Clone,
+) -> Option<(&'c str, DateOrder)> {
     let orders = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear];
     let is_date = |cell: &str, order| days(cell.as_bytes(), order).is_some();
-    let dates = cells.clone().filter(|cell| orders.iter().any(|&order| is_date(cell, order))).count();
-    let order = orders.into_iter().max_by_key(|&order| cells.clone().filter(|cell| is_date(cell, order)).count())?;
+    let dates =
+        cells.clone().filter(|cell| orders.iter().any(|&order| is_date(cell, order))).count();
+    let order = orders
+        .into_iter()
+        .max_by_key(|&order| cells.clone().filter(|cell| is_date(cell, order)).count())?;
     let mut strays = cells.clone().filter(|cell| !is_date(cell, order));
     strays.next().filter(|_| 2 * dates > cells.count()).map(|stray| (stray, order))
 }
@@ -89,7 +96,8 @@ pub fn stray_date<'c>(cells: impl Iterator<Item = &'c str> + Clone) -> Option<(&
 /// Number whose fraction begins with `decimal`, without marks between thousands.
 fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let (mark, between) = if decimal == Decimal::Point { (b'.', b',') } else { (b',', b'.') };
-    let (cell, exponent) = cell.split_at(cell.iter().position(|byte| b"eE".contains(byte)).unwrap_or(cell.len()));
+    let (cell, exponent) =
+        cell.split_at(cell.iter().position(|byte| b"eE".contains(byte)).unwrap_or(cell.len()));
     let digits = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
     let (whole, fraction) = match digits.iter().position(|&byte| byte == mark) {
         Some(at) => (&digits[..at], Some(&digits[at + 1..])),
@@ -101,11 +109,14 @@ fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let rest: Vec<&[u8]> = groups.collect();
     // Nobody writes `0,500` for five hundred, or `1,234e5`.
     let starts = (1..=3).contains(&first.len()) && !first.starts_with(b"0");
-    let grouped = rest.is_empty() || (exponent.is_empty() && starts && rest.iter().all(|group| group.len() == 3));
+    let grouped = rest.is_empty()
+        || (exponent.is_empty() && starts && rest.iter().all(|group| group.len() == 3));
     if !grouped || !is_number(first) || !rest.iter().all(|group| is_number(group)) {
         return None;
     }
-    if !fraction.is_none_or(is_number) || !(exponent.is_empty() || integer(&exponent[1..]).is_some()) {
+    if !fraction.is_none_or(is_number)
+        || !(exponent.is_empty() || integer(&exponent[1..]).is_some())
+    {
         return None;
     }
     let sign = &cell[..cell.len() - digits.len()];
@@ -131,7 +142,8 @@ fn without_sign(cell: &[u8]) -> Option<(char, String)> {
     ))
 }
 
-/// The first of `cells` that begins with a date but is not one, if most cells do so: its time or its zone is unknown.
+/// The first of `cells` that begins with a date but is not one, if most cells do so: its time or
+/// its zone is unknown.
 pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Option<&'c str> {
     let orders = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear];
     let is_date = |text: &str| orders.iter().any(|&order| days(text.as_bytes(), order).is_some());
@@ -144,7 +156,8 @@ pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Opt
     cells.find(is_unknown).filter(|_| are_most)
 }
 
-/// Hours that zones are ahead of UTC: Europe's, and the zones of RFC 5322, section 4.3. Ambiguous names, such as IST, are left out.
+/// Hours that zones are ahead of UTC: Europe's, and the zones of RFC 5322, section 4.3. Ambiguous
+/// names, such as IST, are left out.
 const ZONES: [(&str, f64); 9] = [
     ("UTC GMT WET", 0.0),
     ("WEST CET", 1.0),
@@ -173,25 +186,29 @@ fn days(cell: &[u8], order: DateOrder) -> Option<f64> {
         DateOrder::MonthDayYear => (c, a, b),
     };
     let number = |text: &str, digits: usize| {
-        (text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<u32>().ok())?
+        (text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| text.parse::<u32>().ok())?
     };
     let year = number(year, 4).filter(|_| year.len() == 4)?;
     let (month, day) = (number(month, 2)?, number(day, 2)?);
     const DAYS_BEFORE_1970: i32 = 719_163;
-    let whole = NaiveDate::from_ymd_opt(year as i32, month, day)?.num_days_from_ce() - DAYS_BEFORE_1970;
+    let whole =
+        NaiveDate::from_ymd_opt(year as i32, month, day)?.num_days_from_ce() - DAYS_BEFORE_1970;
     Some(f64::from(whole) + time.map_or(Some(0.0), time_of_day)?)
 }
 
-/// Fraction of a day of `10:00`, `10:00:00.5`, `10:00:00Z`, `10:00+02:00`, `10:00 CET` or `10:00 PM`.
+/// Fraction of a day of `10:00`, `10:00:00.5`, `10:00:00Z`, `10:00+02:00`, `10:00 CET` or `10:00
+/// PM`.
 fn time_of_day(text: &str) -> Option<f64> {
     let text = text.trim();
-    let zone_at = text.find(|c: char| c.is_ascii_alphabetic() || "+-".contains(c)).unwrap_or(text.len());
+    let zone_at =
+        text.find(|c: char| c.is_ascii_alphabetic() || "+-".contains(c)).unwrap_or(text.len());
     let (time, zone) = (text[..zone_at].trim_end(), &text[zone_at..]);
     let hours = |time: &str| {
         let (hours, minutes) = time.split_once(':')?;
         let (minutes, seconds) = minutes.split_once(':').unwrap_or((minutes, "0"));
-        let [hours, minutes, seconds] =
-            [hours, minutes, seconds].map(|part| part.parse::<f64>().ok().filter(|&part| (0.0..60.0).contains(&part)));
+        let [hours, minutes, seconds] = [hours, minutes, seconds]
+            .map(|part| part.parse::<f64>().ok().filter(|&part| (0.0..60.0).contains(&part)));
         Some(hours? + minutes? / 60.0 + seconds? / 3600.0)
     };
     let offset = |offset: &str| match offset.split_at_checked(2) {
@@ -206,7 +223,10 @@ fn time_of_day(text: &str) -> Option<f64> {
         "" | "Z" => hour,
         "AM" | "am" if (1.0..13.0).contains(&hour) => hour % 12.0,
         "PM" | "pm" if (1.0..13.0).contains(&hour) => hour % 12.0 + 12.0,
-        _ => match (ZONES.iter().find(|(names, _)| names.split(' ').any(|name| name == zone)), zone.split_at(1)) {
+        _ => match (
+            ZONES.iter().find(|(names, _)| names.split(' ').any(|name| name == zone)),
+            zone.split_at(1),
+        ) {
             (Some((_, ahead)), _) => hour - ahead,
             (None, ("+", ahead)) => hour - offset(ahead)?,
             (None, ("-", behind)) => hour + offset(behind)?,
@@ -226,7 +246,9 @@ impl Style {
             Self::Plain => return Ok(Cow::Borrowed(cell)),
             // Without a mark it is a plain number.
             Self::Marks(Decimal::Point) if !cell.contains(&b',') => None,
-            Self::Marks(Decimal::Comma) if !cell.iter().any(|byte| matches!(byte, b',' | b'.')) => None,
+            Self::Marks(Decimal::Comma) if !cell.iter().any(|byte| matches!(byte, b',' | b'.')) => {
+                None
+            }
             Self::Marks(decimal) => without_marks(cell, decimal),
             Self::Percent => percent(cell).map(|number| number.to_string().into_bytes()),
             Self::Money(sign, decimal) => without_sign(cell)
@@ -252,7 +274,9 @@ impl Style {
             _ => None,
         };
         match expected {
-            Some(expected) => Err(format!("{}: expected {expected}, as in other rows", shown(cell))),
+            Some(expected) => {
+                Err(format!("{}: expected {expected}, as in other rows", shown(cell)))
+            }
             None => Ok(number.map_or(Cow::Borrowed(cell), Cow::Owned)),
         }
     }
@@ -263,19 +287,27 @@ impl Style {
         let signs: BTreeSet<char> = amounts.clone().map(|(sign, _)| sign).collect();
         let has_mark = amounts.clone().any(|(_, amount)| amount.contains(['.', ',']));
         // Without a mark both are the same.
-        let marks = if has_mark { &[Decimal::Point, Decimal::Comma][..] } else { &[Decimal::Point] };
-        let dates = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear].map(Self::Date);
-        let money = signs.iter().flat_map(|&sign| marks.iter().map(move |&mark| Self::Money(sign, mark)));
+        let marks =
+            if has_mark { &[Decimal::Point, Decimal::Comma][..] } else { &[Decimal::Point] };
+        let dates = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear]
+            .map(Self::Date);
+        let money =
+            signs.iter().flat_map(|&sign| marks.iter().map(move |&mark| Self::Money(sign, mark)));
         let marks = [Self::Percent, Self::Marks(Decimal::Point), Self::Marks(Decimal::Comma)];
         marks.into_iter().chain(dates).chain(money).collect()
     }
 
-    /// Styles that match all `cells`, except missing ones and plain numbers; only the plain style if no other is needed.
+    /// Styles that match all `cells`, except missing ones and plain numbers; only the plain style
+    /// if no other is needed.
     fn possible(cells: &[&[u8]]) -> Vec<Self> {
-        let special: Vec<&[u8]> =
-            cells.iter().copied().filter(|cell| !is_missing(cell) && real::<f64>(cell).is_none()).collect();
+        let special: Vec<&[u8]> = cells
+            .iter()
+            .copied()
+            .filter(|cell| !is_missing(cell) && real::<f64>(cell).is_none())
+            .collect();
         let fits = |style: &Self| match style {
-            // With commas a point may be either mark; without, it is plain, unless commas are known to precede fractions.
+            // With commas a point may be either mark; without, it is plain, unless commas are known
+            // to precede fractions.
             Self::Marks(decimal) => are_numbers(cells, *decimal),
             Self::Percent => special.iter().all(|cell| percent(cell).is_some()),
             style => special.iter().all(|cell| matches!(style.plain(cell), Ok(Cow::Owned(_)))),
@@ -294,10 +326,11 @@ fn has_fraction(cell: &[u8], decimal: Decimal) -> bool {
     marks.next() == Some(&mark) && marks.next().is_none() && without_marks(cell, decimal).is_some()
 }
 
-/// The mark before most fractions of `cells`, if some have a point and others a comma. The reader of the column refuses the others.
+/// The mark before most fractions of `cells`, if some have a point and others a comma. The reader
+/// of the column refuses the others.
 fn mixed(cells: &[&[u8]]) -> Option<Decimal> {
-    let [points, commas] =
-        [Decimal::Point, Decimal::Comma].map(|decimal| cells.iter().filter(|cell| has_fraction(cell, decimal)).count());
+    let [points, commas] = [Decimal::Point, Decimal::Comma]
+        .map(|decimal| cells.iter().filter(|cell| has_fraction(cell, decimal)).count());
     let whole = cells.iter().filter(|cell| is_missing(cell) || integer(cell).is_some()).count();
     let is_mixed = points > 0 && commas > 0 && points + commas + whole == cells.len();
     is_mixed.then_some(if points > commas { Decimal::Point } else { Decimal::Comma })
@@ -330,7 +363,8 @@ fn percent(cell: &[u8]) -> Option<f64> {
     real::<f64>(cell.strip_suffix(b"%")?.trim_ascii_end()).map(|number| number / 100.0)
 }
 
-/// The style of each of `columns`, given by their names and first cells. The error is the question if a column is ambiguous.
+/// The style of each of `columns`, given by their names and first cells. The error is the question
+/// if a column is ambiguous.
 pub fn styles(
     columns: &[(&str, Vec<&[u8]>)],
     given: Option<Decimal>,
@@ -353,26 +387,36 @@ pub fn styles(
     let order = order.or_else(|| possible.iter().find_map(order_of));
     let chosen = columns.iter().zip(possible).map(|((name, cells), possible)| match possible[..] {
         [] => Ok(mixed(cells).map_or(Style::Plain, |most| Style::Marks(given.unwrap_or(most)))),
-        // Points without commas may separate thousands; and with an option, later cells may need it.
+        // Points without commas may separate thousands; and with an option, later cells may need
+        // it.
         [Style::Plain] => Ok(match decimal {
-            Some(decimal) if are_numbers(cells, decimal) && (given.is_some() || decimal == Decimal::Comma) => Style::Marks(decimal),
+            Some(decimal)
+                if are_numbers(cells, decimal)
+                    && (given.is_some() || decimal == Decimal::Comma) =>
+            {
+                Style::Marks(decimal)
+            }
             _ => Style::Plain,
         }),
         [Style::Marks(found)] if given.is_some_and(|given| given != found) => Ok(Style::Plain),
         [style] => Ok(style),
         _ => {
-            let is_special = |cell: &&&[u8]| real::<f64>(cell).is_none() && matches!(possible[0].plain(cell), Ok(Cow::Owned(_)));
+            let is_special = |cell: &&&[u8]| {
+                real::<f64>(cell).is_none() && matches!(possible[0].plain(cell), Ok(Cow::Owned(_)))
+            };
             let first = cells.iter().find(is_special).copied().unwrap_or_default();
             match (possible[0], decimal) {
                 (Style::Marks(_), Some(decimal)) => Ok(Style::Marks(decimal)),
                 (Style::Money(sign, _), Some(decimal)) => Ok(Style::Money(sign, decimal)),
                 (Style::Marks(_) | Style::Money(..), None) => Err(format!(
-                    "column `{name}`: {} may be a thousand or more, or a fraction: pass --decimal point or --decimal comma",
+                    "column `{name}`: {} may be a thousand or more, or a fraction: pass --decimal \
+                     point or --decimal comma",
                     shown(first)
                 )),
                 _ => order.map(Style::Date).ok_or_else(|| {
                     format!(
-                        "column `{name}`: {} may begin with its day or its month: pass --date-order dmy or --date-order mdy",
+                        "column `{name}`: {} may begin with its day or its month: pass \
+                         --date-order dmy or --date-order mdy",
                         shown(first)
                     )
                 }),
@@ -430,37 +474,69 @@ mod tests {
         ] {
             assert_eq!(style(cells, None), Ok(expected), "{cells:?}");
         }
-        assert!(style(&["€ 41,318", "€ 7"], None).unwrap_err().contains("--decimal point or --decimal comma"));
-        assert_eq!(style(&["€ 41,318", "€ 7"], Some(Decimal::Point)), Ok(Money('€', Decimal::Point)));
+        assert!(
+            style(&["€ 41,318", "€ 7"], None)
+                .unwrap_err()
+                .contains("--decimal point or --decimal comma")
+        );
+        assert_eq!(
+            style(&["€ 41,318", "€ 7"], Some(Decimal::Point)),
+            Ok(Money('€', Decimal::Point))
+        );
         assert_eq!(style(&["1.5", "2.5", "1,5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
-        assert!(style(&["1,234", "5"], None).unwrap_err().contains("`1,234` may be a thousand or more"));
+        assert!(
+            style(&["1,234", "5"], None).unwrap_err().contains("`1,234` may be a thousand or more")
+        );
         assert_eq!(style(&["1,234", "5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         let [one, other]: [Vec<&[u8]>; 2] = [vec![b"1,234"], vec![b"0,5"]];
-        assert_eq!(styles(&[("x", one), ("y", other)], None, None), Ok(vec![Marks(Decimal::Comma); 2]));
+        assert_eq!(
+            styles(&[("x", one), ("y", other)], None, None),
+            Ok(vec![Marks(Decimal::Comma); 2])
+        );
         let both = |one: &'static [u8], other: &'static [u8]| {
             styles(&[("x", vec![one]), ("y", vec![other])], None, None).unwrap()
         };
-        assert_eq!(both(b"1.234", b"0,5"), [Marks(Decimal::Comma); 2], "a neighbour proves the comma");
+        assert_eq!(
+            both(b"1.234", b"0,5"),
+            [Marks(Decimal::Comma); 2],
+            "a neighbour proves the comma"
+        );
         assert_eq!(both(b"1.5", b"0,5"), [Plain, Marks(Decimal::Comma)], "no group has one digit");
-        assert_eq!(both(b"0.500", b"0,5"), [Plain, Marks(Decimal::Comma)], "no group is led by a zero");
+        assert_eq!(
+            both(b"0.500", b"0,5"),
+            [Plain, Marks(Decimal::Comma)],
+            "no group is led by a zero"
+        );
         assert_eq!(style(&["1.234", "5.678"], None), Ok(Plain), "nothing decides");
         assert_eq!(style(&["1.234", "5.678"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
-        assert_eq!(style(&["12", ""], Some(Decimal::Point)), Ok(Marks(Decimal::Point)), "later cells may have marks");
+        assert_eq!(
+            style(&["12", ""], Some(Decimal::Point)),
+            Ok(Marks(Decimal::Point)),
+            "later cells may have marks"
+        );
         assert_eq!(style(&["0,500"], None), Ok(Marks(Decimal::Comma)));
         // Only another column, or the user, can distinguish days from months.
-        let question =
-            "column `x`: `01/02/2020` may begin with its day or its month: pass --date-order dmy or --date-order mdy";
+        let question = "column `x`: `01/02/2020` may begin with its day or its month: pass --date-order dmy or --date-order mdy";
         assert_eq!(style(&["01/02/2020"], None), Err(question.into()));
         let [one, other]: [Vec<&[u8]>; 2] = [vec![b"01/02/2020"], vec![b"31/12/2020"]];
-        assert_eq!(styles(&[("x", one.clone()), ("y", other)], None, None), Ok(vec![Date(DayMonthYear); 2]));
+        assert_eq!(
+            styles(&[("x", one.clone()), ("y", other)], None, None),
+            Ok(vec![Date(DayMonthYear); 2])
+        );
         assert_eq!(styles(&[("x", one)], None, Some(MonthDayYear)), Ok(vec![Date(MonthDayYear)]));
     }
 
     #[test]
     fn what_is_no_date_among_dates_is_found() {
         let found = |cells: &[&'static str]| stray_date(cells.iter().copied());
-        assert_eq!(found(&["2020-01-31", "2020-02-30", "2020-03-01"]), Some(("2020-02-30", DateOrder::YearMonthDay)));
-        assert_eq!(found(&["31/01/2020", "01/31/2020", "30/01/2020"]), Some(("01/31/2020", DateOrder::DayMonthYear)));
+        assert_eq!(
+            found(&["2020-01-31", "2020-02-30", "2020-03-01"]),
+            Some(("2020-02-30", DateOrder::YearMonthDay))
+        );
+        assert_eq!(
+            found(&["31/01/2020", "01/31/2020", "30/01/2020"]),
+            Some(("01/31/2020", DateOrder::DayMonthYear))
+        );
         assert_eq!(found(&["31/01/2020", "x", "y"]), None);
         assert_eq!(found(&["2020-01-31", "2020-03-01"]), None);
     }
@@ -468,7 +544,10 @@ mod tests {
     #[test]
     fn times_that_are_not_known_are_found() {
         let found = |cells: &[&'static str]| unknown_time(cells.iter().copied());
-        assert_eq!(found(&["2020-01-31 10:00 JST", "2020-01-31 11:00 JST"]), Some("2020-01-31 10:00 JST"));
+        assert_eq!(
+            found(&["2020-01-31 10:00 JST", "2020-01-31 11:00 JST"]),
+            Some("2020-01-31 10:00 JST")
+        );
         assert_eq!(found(&["2020-01-31 10:00 CET", "2020-01-31 10:00"]), None);
         assert_eq!(found(&["2020-01-31 10:00 JST", "x", "y"]), None);
         assert_eq!(found(&["2020-01-31 moved", "2020-02-01 paid"]), None);
@@ -513,7 +592,10 @@ mod tests {
             (Style::Money('€', Decimal::Point), "5", "an amount in €"),
             (Style::Date(DateOrder::DayMonthYear), "2020", "a date"),
         ] {
-            assert_eq!(plain(style, cell), Err(format!("`{cell}`: expected {expected}, as in other rows")));
+            assert_eq!(
+                plain(style, cell),
+                Err(format!("`{cell}`: expected {expected}, as in other rows"))
+            );
             assert_eq!(plain(style, "NA"), number("NA"));
         }
         assert_eq!(plain(Style::Percent, "0"), number("0"));

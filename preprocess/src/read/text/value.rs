@@ -1,13 +1,15 @@
 //! Values in text: the type of a column, from its first rows, and the bytes of each value.
 //!
-//! Whole numbers are i64 and others f64, so a value is stored as it is written, or refused. The exception is the column
-//! `weight`, which is f32 (see [`EdgeColumn::of`]): a weight is rounded to the nearest f32.
+//! Whole numbers are i64 and others f64, so a value is stored as it is written, or refused. The
+//! exception is the column `weight`, which is f32 (see [`EdgeColumn::of`]): a weight is rounded to
+//! the nearest f32.
 
 use super::field::{real, shown, unsigned};
 use crate::edges::ValueType;
 
 /// Words for missing values, in addition to empty cells.
-const MISSING: [&[u8]; 10] = [b"NA", b"N/A", b"n/a", b"<NA>", b"null", b"NULL", b"None", b"NaN", b"nan", b"?"];
+const MISSING: [&[u8]; 10] =
+    [b"NA", b"N/A", b"n/a", b"<NA>", b"null", b"NULL", b"None", b"NaN", b"nan", b"?"];
 
 /// Contents of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,12 +119,18 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= EXACT
 }
 
-/// Writes the number in `cell` as `value`, little-endian. An empty cell is NaN among floats, and an error among
-/// integers. Fails if `value` cannot hold the number; fractions that every float type rounds are accepted.
+/// Writes the number in `cell` as `value`, little-endian. An empty cell is NaN among floats, and an
+/// error among integers. Fails if `value` cannot hold the number; fractions that every float type
+/// rounds are accepted.
 pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(), String> {
     let wrong = |expected: &str| {
-        let has_comma = cell.contains(&b',') && cell.iter().all(|byte| byte.is_ascii_digit() || b"+-.,".contains(byte));
-        let remedy = if has_comma { "; pass --decimal point or --decimal comma for what a comma is" } else { "" };
+        let has_comma = cell.contains(&b',')
+            && cell.iter().all(|byte| byte.is_ascii_digit() || b"+-.,".contains(byte));
+        let remedy = if has_comma {
+            "; pass --decimal point or --decimal comma for what a comma is"
+        } else {
+            ""
+        };
         format!("{}: expected {expected}{remedy}", shown(cell))
     };
     let truth = |cell| flag(cell).map(u8::from);
@@ -133,7 +141,8 @@ pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(),
             let number = integer(cell).or_else(|| truth(cell).map(i64::from));
             let number = number.ok_or_else(|| {
                 wrong(
-                    "a whole number from -2^63 to 2^63-1, as in the first rows; if others may follow, write the first with a \
+                    "a whole number from -2^63 to 2^63-1, as in the first rows; if others may \
+                     follow, write the first with a \
                      point, as 1.0",
                 )
             })?;
@@ -146,7 +155,8 @@ pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(),
             let number = number.or_else(|| truth(cell).map(f64::from));
             let number = number.ok_or_else(|| wrong("a number, as in the first rows"))?;
             if !fits(!number.is_infinite()) {
-                let most = if as_f32 { "3.4e38, the largest f32" } else { "1.8e308, the largest f64" };
+                let most =
+                    if as_f32 { "3.4e38, the largest f32" } else { "1.8e308, the largest f64" };
                 return Err(wrong(&format!("a number of at most {most}")));
             }
             if !as_f32 && whole(cell).is_some_and(|whole| number as i128 != whole) {

@@ -1,17 +1,19 @@
 //! Reads feature rows from their file, with many reads in flight, and keeps some rows in memory.
 //!
-//! Returns: the stored bytes of the rows of given vertices, each with its scale. Input: a mapped table, and the vertices
-//! whose rows stay in memory.
-//! Idea: the rows of a mini-batch are known before any is used. They are sorted by their place in the file. Rows in the same
-//! block, or at most a block apart, share a read, and [`IN_FLIGHT`] reads are in flight at a time, as many as an SSD needs
-//! for its full rate. Kept rows are copied meanwhile. Reads bypass the page cache if the file system allows it: only kept
-//! rows stay in memory, and a random row costs one block instead of a page that evicts another (`store/examples/reads.rs`
-//! measures both). The scales of i8 rows are stored elsewhere in the file and stay in memory, 4 bytes per row.
-//! Cost: a 4 KiB block for each row without a neighbour nearby. Memory: the kept rows, and [`MEMORY`] for each
-//! thread that reads at the same time.
+//! Returns: the stored bytes of the rows of given vertices, each with its scale. Input: a mapped
+//! table, and the vertices whose rows stay in memory. Idea: the rows of a mini-batch are known
+//! before any is used. They are sorted by their place in the file. Rows in the same block, or at
+//! most a block apart, share a read, and [`IN_FLIGHT`] reads are in flight at a time, as many as an
+//! SSD needs for its full rate. Kept rows are copied meanwhile. Reads bypass the page cache if the
+//! file system allows it: only kept rows stay in memory, and a random row costs one block instead
+//! of a page that evicts another (`store/examples/reads.rs` measures both). The scales of i8 rows
+//! are stored elsewhere in the file and stay in memory, 4 bytes per row. Cost: a 4 KiB block for
+//! each row without a neighbour nearby. Memory: the kept rows, and [`MEMORY`] for each thread that
+//! reads at the same time.
 //!
-//! Why not the mapped file: a page fault waits for one read, and a thread has only one at a time. The system reads
-//! ahead at each fault, megabytes on some disks. A thread in a fault handles no signal, and a disk error is a SIGBUS.
+//! Why not the mapped file: a page fault waits for one read, and a thread has only one at a time.
+//! The system reads ahead at each fault, megabytes on some disks. A thread in a fault handles no
+//! signal, and a disk error is a SIGBUS.
 //!
 //! ```text
 //! runs.rs      rows that are read together
@@ -110,7 +112,8 @@ impl std::ops::AddAssign for RowsRead {
     }
 }
 
-/// Callback that receives the index of a row among the requested rows, its stored bytes, and its scale.
+/// Callback that receives the index of a row among the requested rows, its stored bytes, and its
+/// scale.
 pub type VisitRow<'a> = dyn FnMut(usize, &[u8], f32) + 'a;
 
 /// Result of a read: its slot, and the number of bytes.
@@ -150,14 +153,23 @@ pub(super) struct RowReads {
 
 impl std::fmt::Debug for RowReads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RowReads").field("path", &self.path).field("how", &self.how).finish_non_exhaustive()
+        f.debug_struct("RowReads")
+            .field("path", &self.path)
+            .field("how", &self.how)
+            .finish_non_exhaustive()
     }
 }
 
 impl RowReads {
-    /// Opens the file at `path` with rows placed by `layout`, and reads the rows at the ascending positions `kept`; or
-    /// takes the kept rows and their positions from a host's shared memory.
-    pub fn open(path: &Path, layout: Layout, kept: &[u32], host: Option<&HostMemory>, how: &Reading) -> Result<Self> {
+    /// Opens the file at `path` with rows placed by `layout`, and reads the rows at the ascending
+    /// positions `kept`; or takes the kept rows and their positions from a host's shared memory.
+    pub fn open(
+        path: &Path,
+        layout: Layout,
+        kept: &[u32],
+        host: Option<&HostMemory>,
+        how: &Reading,
+    ) -> Result<Self> {
         let io = || Error::io(path);
         let file = open_file(path).map_err(io())?;
         let direct = if how.cached == Some(true) { None } else { past_the_cache(path) };
@@ -166,7 +178,8 @@ impl RowReads {
             Some(file) => file,
             None => {
                 let file = open_file(path).map_err(io())?;
-                // Reading ahead is useless for random rows. A system without this advice reads more.
+                // Reading ahead is useless for random rows. A system without this advice reads
+                // more.
                 #[cfg(target_os = "linux")]
                 let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
                 file
@@ -206,10 +219,13 @@ impl RowReads {
             Some(host) => Some(allocate(host.len(), Some(host)).map_err(io())?),
             None if kept.is_empty() => None,
             None => {
-                let mut memory = allocate(end_of(kept.len()) + size_of_val(kept), host).map_err(io())?;
+                let mut memory =
+                    allocate(end_of(kept.len()) + size_of_val(kept), host).map_err(io())?;
                 let (rows, positions) = memory.split_at_mut(end_of(kept.len()));
                 positions.copy_from_slice(bytemuck::cast_slice(kept));
-                reads.read(kept.iter().copied(), &mut |at, bytes, _| rows[at * row..][..row].copy_from_slice(bytes))?;
+                reads.read(kept.iter().copied(), &mut |at, bytes, _| {
+                    rows[at * row..][..row].copy_from_slice(bytes)
+                })?;
                 Some(memory)
             }
         };
@@ -218,7 +234,8 @@ impl RowReads {
             let rows = (0..=memory.len() / (row + position)).rev().find(fits).unwrap_or(0);
             (reads.kept_rows, reads.kept_positions) =
                 (memory.slice_with_length(0, rows * row), memory.slice(end_of(rows)));
-            reads.kept = RowIndex::new(reads.layout.rows, reads.kept().0).map_err(Error::Invalid)?;
+            reads.kept =
+                RowIndex::new(reads.layout.rows, reads.kept().0).map_err(Error::Invalid)?;
         }
         Ok(reads)
     }
@@ -234,7 +251,11 @@ impl RowReads {
     }
 
     /// Hands the rows at `positions` of the file to `each`, in any order.
-    pub fn read(&self, positions: impl Iterator<Item = u32>, each: &mut VisitRow<'_>) -> Result<RowsRead> {
+    pub fn read(
+        &self,
+        positions: impl Iterator<Item = u32>,
+        each: &mut VisitRow<'_>,
+    ) -> Result<RowsRead> {
         let (mut kept, mut missing) = (Vec::new(), Vec::new());
         for (at, position) in (0u32..).zip(positions) {
             match self.kept.row_of(position) {
@@ -300,7 +321,13 @@ impl RowReads {
     }
 
     /// Passes the rows of `run` to `each`; `got` is the number of bytes that a queue read.
-    fn deliver(&self, run: &Run<'_>, got: io::Result<usize>, bytes: &[u8], each: &mut VisitRow<'_>) -> Result<()> {
+    fn deliver(
+        &self,
+        run: &Run<'_>,
+        got: io::Result<usize>,
+        bytes: &[u8],
+        each: &mut VisitRow<'_>,
+    ) -> Result<()> {
         let again;
         let bytes = match got {
             Ok(got) if got >= run.needed => bytes,
@@ -336,8 +363,10 @@ impl RowReads {
 
     /// Another queue, for a thread that reads while the others are in use.
     fn queue(&self) -> Result<Box<dyn Queue>> {
-        let ring = if self.how.0 == ReadBy::Ring { ring(&self.queued, self.layout.slots()) } else { None };
-        ring.map_or_else(|| threads(&self.queued, self.layout.slots()), Ok).map_err(Error::io(&self.path))
+        let ring =
+            if self.how.0 == ReadBy::Ring { ring(&self.queued, self.layout.slots()) } else { None };
+        ring.map_or_else(|| threads(&self.queued, self.layout.slots()), Ok)
+            .map_err(Error::io(&self.path))
     }
 }
 
@@ -376,8 +405,12 @@ fn past_the_cache(path: &Path) -> Option<File> {
 fn exactly(path: &Path, file: &File, offset: u64, bytes: &mut [u8]) -> Result<()> {
     file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            let (end, now) = (offset + bytes.len() as u64, file.metadata().map_or(0, |file| file.len()));
-            Error::corrupt(path, format!("ends at byte {now}, rows reach to {end}: it was cut while it was read"))
+            let (end, now) =
+                (offset + bytes.len() as u64, file.metadata().map_or(0, |file| file.len()));
+            Error::corrupt(
+                path,
+                format!("ends at byte {now}, rows reach to {end}: it was cut while it was read"),
+            )
         }
         _ => Error::io(path)(error),
     })

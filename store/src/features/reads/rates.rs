@@ -1,10 +1,12 @@
 //! Rates of a disk, measured by the same reads as in training.
 //!
-//! Returns: random reads of a block a second with several numbers of them in flight, and bytes a second in sequence. Input: a file, or a
-//! folder to write one into. The file loses its name before it has content, so that nothing is left behind however the program ends.
-//! Idea: [`RowReads`] reads rows of a block, in random order and too far apart to be read together, then all blocks in their order. What
-//! the page cache has of the file is dropped first, for file systems that allow no reads past it.
-//! Cost: two to three seconds, and [`WRITTEN`] bytes of the disk while it is measured.
+//! Returns: random reads of a block a second with several numbers of them in flight, and bytes a
+//! second in sequence. Input: a file, or a folder to write one into. The file loses its name before
+//! it has content, so that nothing is left behind however the program ends. Idea: [`RowReads`]
+//! reads rows of a block, in random order and too far apart to be read together, then all blocks in
+//! their order. What the page cache has of the file is dropped first, for file systems that allow
+//! no reads past it. Cost: two to three seconds, and [`WRITTEN`] bytes of the disk while it is
+//! measured.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -60,7 +62,8 @@ impl DiskRates {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = folder.join(format!(".gsplit-disk-{}-{now}", std::process::id()));
         let io = || Error::io(folder);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(io())?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(io())?;
         let reads = RowReads::open(&path, Layout::default(), &[], None, how);
         std::fs::remove_file(&path).map_err(io())?;
         let reads = reads?;
@@ -70,15 +73,20 @@ impl DiskRates {
 
     /// Estimated seconds for `reads` reads of `bytes` in total, with many in flight.
     pub fn seconds(&self, reads: f64, bytes: f64) -> f64 {
-        // Other work only slows a measurement. Bytes beyond one block per read come at the sequential rate.
+        // Other work only slows a measurement. Bytes beyond one block per read come at the
+        // sequential rate.
         let best = self.random.into_iter().fold(0.0, f64::max);
         reads / best + (bytes - reads * BLOCK as f64).max(0.0) / self.stream
     }
 
     fn measure(mut reads: RowReads, path: &Path) -> Result<Self> {
-        let blocks = (reads.file.metadata().map_err(Error::io(path))?.len() / BLOCK).min(APART as u64 * MOST) as usize;
+        let blocks = (reads.file.metadata().map_err(Error::io(path))?.len() / BLOCK)
+            .min(APART as u64 * MOST) as usize;
         if blocks < APART {
-            return Err(Error::Invalid(format!("{}: too short to measure the disk by it", path.display())));
+            return Err(Error::Invalid(format!(
+                "{}: too short to measure the disk by it",
+                path.display()
+            )));
         }
         let block = BLOCK as usize;
         reads.layout = Layout::even(0, APART * block, block, blocks / APART);
@@ -95,18 +103,23 @@ impl DiskRates {
         order = (0..blocks.min(MOST as usize) as u32).collect();
         let stream = reads.rate(&order)?.round();
         let (by, cached) = reads.how;
-        let by = format!("{by}, {}", if cached { "through the page cache" } else { "past the page cache" });
+        let by = format!(
+            "{by}, {}",
+            if cached { "through the page cache" } else { "past the page cache" }
+        );
         Ok(Self { by, random, stream })
     }
 }
 
 impl RowReads {
-    /// Bytes a second of rows at the positions `order`, of which more and more are asked for at a time.
+    /// Bytes a second of rows at the positions `order`, of which more and more are asked for at a
+    /// time.
     fn rate(&self, order: &[u32]) -> Result<f64> {
         #[cfg(target_os = "linux")]
         // A system that cannot drop its cached pages is measured with them.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
-        let (since, mut bytes, mut rest, mut count) = (Instant::now(), 0, order, 2 * self.in_flight);
+        let (since, mut bytes, mut rest, mut count) =
+            (Instant::now(), 0, order, 2 * self.in_flight);
         while !rest.is_empty() && since.elapsed() < TIME {
             let (now, later) = rest.split_at(count.min(rest.len()));
             bytes += self.read(now.iter().copied(), &mut |_, _, _| ())?.bytes;
@@ -119,7 +132,8 @@ impl RowReads {
 /// Fills `file` with incompressible data, and flushes it to the disk.
 fn fill(file: &mut File) -> io::Result<()> {
     let since = Instant::now();
-    let mut part: Vec<u64> = (0..(PART / 8) as u64).map(|word| xxh3_64(&word.to_le_bytes())).collect();
+    let mut part: Vec<u64> =
+        (0..(PART / 8) as u64).map(|word| xxh3_64(&word.to_le_bytes())).collect();
     for number in 0..WRITTEN / PART {
         // No two blocks are alike.
         part.chunks_mut(BLOCK as usize / 8).for_each(|block| block[0] ^= number as u64);

@@ -38,7 +38,8 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let mut this = Self { ring, file, slots: slot_memory(slots.0, slots.1)?, pending: 0, in_flight: 0 };
+        let mut this =
+            Self { ring, file, slots: slot_memory(slots.0, slots.1)?, pending: 0, in_flight: 0 };
         this.start(0, 0, BLOCK as usize)?;
         match this.next(Duration::from_secs(5))? {
             Some((_, got)) => got.map(|_| this),
@@ -55,7 +56,8 @@ impl Ring {
     fn finished(&mut self) -> Option<Finished> {
         let entry = self.ring.completion().next()?;
         self.in_flight -= 1;
-        let got = usize::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+        let got = usize::try_from(entry.result())
+            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
         Some((entry.user_data() as usize, got))
     }
 }
@@ -63,9 +65,11 @@ impl Ring {
 /// Number of reads that the kernel took; 0 where it asks to come again.
 fn tolerate(submitted: io::Result<usize>) -> io::Result<usize> {
     const AGAIN: [i32; 4] = [libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ETIME];
-    submitted.or_else(|error| match error.raw_os_error().is_some_and(|code| AGAIN.contains(&code)) {
-        true => Ok(0),
-        false => Err(error),
+    submitted.or_else(|error| {
+        match error.raw_os_error().is_some_and(|code| AGAIN.contains(&code)) {
+            true => Ok(0),
+            false => Err(error),
+        }
     })
 }
 
@@ -75,8 +79,9 @@ impl Queue for Ring {
         let length = length.min(memory.len());
         let read = opcode::Read::new(Fd(self.file.as_raw_fd()), memory.as_mut_ptr(), length as u32);
         let entry = read.offset(offset).build().user_data(slot as u64);
-        // SAFETY: the slot is free, so nobody else reads or writes its memory until the kernel has finished; it stays mapped until
-        // then, also where this queue is dropped. The file is open as long as the queue.
+        // SAFETY: the slot is free, so nobody else reads or writes its memory until the kernel has
+        // finished; it stays mapped until then, also where this queue is dropped. The file is open
+        // as long as the queue.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(|_| io::Error::other("more reads than slots"))?;
         self.in_flight += 1;
@@ -92,9 +97,11 @@ impl Queue for Ring {
             self.submit()?;
         } else {
             let wait = Timespec::from(wait);
-            let submitted = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&wait));
+            let submitted =
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&wait));
             // If the wait timed out, all pending reads were submitted.
-            let all = submitted.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ETIME));
+            let all =
+                submitted.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ETIME));
             let submitted = if all { self.pending } else { tolerate(submitted)? };
             self.pending -= submitted.min(self.pending);
         }
@@ -109,7 +116,9 @@ impl Queue for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let since = Instant::now();
-        while self.in_flight > 0 && since.elapsed() < LAST_WAIT && self.next(LAST_WAIT / 10).is_ok() {}
+        while self.in_flight > 0 && since.elapsed() < LAST_WAIT && self.next(LAST_WAIT / 10).is_ok()
+        {
+        }
         if self.in_flight > 0 {
             // The kernel may still write there.
             std::mem::forget(std::mem::take(&mut self.slots));

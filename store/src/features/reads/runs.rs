@@ -3,7 +3,8 @@
 use super::{BLOCK, IN_FLIGHT, MEMORY, PIECE};
 use crate::features::{BATCH_SHIFT, ROWS_PER_BATCH};
 
-/// Largest gap in bytes between two rows of one read: a read costs as much time as three or four blocks.
+/// Largest gap in bytes between two rows of one read: a read costs as much time as three or four
+/// blocks.
 const GAP: u64 = BLOCK;
 /// Byte within a block at which the rows of a table begin, as a rule.
 const TABLE: u64 = 64;
@@ -99,9 +100,12 @@ impl<'r> Iterator for Runs<'r> {
     }
 }
 
-/// Number of reads, and their bytes, for rows of `row` bytes at the ascending `positions`, stored `stride` bytes apart.
+/// Number of reads, and their bytes, for rows of `row` bytes at the ascending `positions`, stored
+/// `stride` bytes apart.
 pub fn planned_reads(positions: &[u32], stride: usize, row: usize) -> [u64; 2] {
-    let layout = Layout::even(TABLE, stride, row, positions.last().map_or(0, |&last| last as usize + 1));
+    let layout =
+        Layout::even(TABLE, stride, row, positions.last().map_or(0, |&last| last as usize + 1));
     let rows: Vec<(u32, u32)> = positions.iter().map(|&position| (position, 0)).collect();
-    Runs::new(&layout, &rows).fold([0, 0], |[reads, bytes], run| [reads + 1, bytes + run.length as u64])
+    Runs::new(&layout, &rows)
+        .fold([0, 0], |[reads, bytes], run| [reads + 1, bytes + run.length as u64])
 }

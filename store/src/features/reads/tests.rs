@@ -9,7 +9,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::*;
 use crate::{FeatureDtype, FeatureTable, FeatureWriter};
 
-const DTYPES: [FeatureDtype; 4] = [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8];
+const DTYPES: [FeatureDtype; 4] =
+    [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8];
 
 /// Random numbers that depend only on a seed.
 struct Random {
@@ -25,7 +26,12 @@ impl Random {
 }
 
 /// Table of `rows` rows of random values at `path`.
-fn table(path: &Path, dtype: FeatureDtype, (rows, dim): (usize, usize), random: &mut Random) -> FeatureTable {
+fn table(
+    path: &Path,
+    dtype: FeatureDtype,
+    (rows, dim): (usize, usize),
+    random: &mut Random,
+) -> FeatureTable {
     let mut writer = FeatureWriter::create(path, dtype, dim).unwrap();
     let values: Vec<f32> = (0..rows * dim).map(|_| random.below(2001) as f32 - 1000.0).collect();
     writer.push_rows(&values).unwrap();
@@ -49,7 +55,8 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
     let mut random = Random { seed, drawn: 0 };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.arrow");
-    // Rows of one value, rows that do not divide a block, and rows that are longer than a block or a piece.
+    // Rows of one value, rows that do not divide a block, and rows that are longer than a block or
+    // a piece.
     for (rows, dim) in [(1, 1), (17_000, 3), (2000, 100), (700, 256), (90, 1031), (40, 9001)] {
         for dtype in DTYPES {
             let mapped = table(&path, dtype, (rows, dim), &mut random);
@@ -63,11 +70,15 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
                 kept.iter().for_each(|&v| is_kept[v as usize] = true);
                 for by in [ReadBy::Ring, ReadBy::Threads] {
                     for cached in [Some(false), Some(true)] {
-                        let what = format!("seed {seed}: {rows} rows of {dim} {dtype}, {share} kept, {by}, {cached:?}");
+                        let what = format!(
+                            "seed {seed}: {rows} rows of {dim} {dtype}, {share} kept, {by}, \
+                             {cached:?}"
+                        );
                         let how = Reading { by: Some(by), cached, stop: None };
                         let read = mapped.on_disk(&kept, None, &how).unwrap();
                         // Many with repetitions, consecutive ones, none.
-                        let few: Vec<u32> = (0..random.below(3000)).map(|_| random.below(rows) as u32).collect();
+                        let few: Vec<u32> =
+                            (0..random.below(3000)).map(|_| random.below(rows) as u32).collect();
                         for vertices in [few, (0..rows as u32).collect(), Vec::new()] {
                             let (rows, counts) = found(&read, &vertices);
                             for (&v, (bytes, scale)) in vertices.iter().zip(&rows) {
@@ -76,21 +87,35 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
                                     2 => bytemuck::cast_slice(mapped.row::<u16>(v)),
                                     _ => mapped.row::<u8>(v),
                                 };
-                                assert_eq!((&bytes[..], *scale), (expected, mapped.scale(v).to_bits()), "{what}: {v}");
+                                assert_eq!(
+                                    (&bytes[..], *scale),
+                                    (expected, mapped.scale(v).to_bits()),
+                                    "{what}: {v}"
+                                );
                             }
-                            let of_kept = vertices.iter().filter(|&&v| is_kept[v as usize]).count() as u64;
+                            let of_kept =
+                                vertices.iter().filter(|&&v| is_kept[v as usize]).count() as u64;
                             assert_eq!(
                                 (counts.kept, counts.kept + counts.read),
                                 (of_kept, rows.len() as u64),
                                 "{what}"
                             );
                             let row = (mapped.dim() * dtype.bytes()) as u64;
-                            let distinct: BTreeSet<u32> =
-                                vertices.iter().copied().filter(|&v| !is_kept[v as usize]).collect();
+                            let distinct: BTreeSet<u32> = vertices
+                                .iter()
+                                .copied()
+                                .filter(|&v| !is_kept[v as usize])
+                                .collect();
                             let least = row * distinct.len() as u64;
-                            assert!(counts.bytes >= least && counts.bytes.is_multiple_of(BLOCK), "{what}");
+                            assert!(
+                                counts.bytes >= least && counts.bytes.is_multiple_of(BLOCK),
+                                "{what}"
+                            );
                         }
-                        let beyond = read.read_rows(&[rows as u32], &mut |_, _, _| ()).unwrap_err().to_string();
+                        let beyond = read
+                            .read_rows(&[rows as u32], &mut |_, _, _| ())
+                            .unwrap_err()
+                            .to_string();
                         assert!(beyond.contains("has no feature row"), "{beyond}");
                     }
                 }
@@ -102,7 +127,12 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
 #[test]
 fn neighbours_are_one_read() {
     let folder = tempfile::tempdir().unwrap();
-    let mapped = table(&folder.path().join("f"), FeatureDtype::F32, (4096, 256), &mut Random { seed: 1, drawn: 0 });
+    let mapped = table(
+        &folder.path().join("f"),
+        FeatureDtype::F32,
+        (4096, 256),
+        &mut Random { seed: 1, drawn: 0 },
+    );
     let read = mapped.on_disk(&[], None, &Reading::default()).unwrap();
     // Rows of 1 KiB, which begin within a block: alone one or two blocks, all of them each once.
     assert!(found(&read, &[9]).1.bytes <= 2 * BLOCK);
@@ -114,16 +144,24 @@ fn neighbours_are_one_read() {
 #[test]
 fn threads_of_a_process_read_at_the_same_time() {
     let folder = tempfile::tempdir().unwrap();
-    let mapped = table(&folder.path().join("f"), FeatureDtype::Bf16, (5000, 70), &mut Random { seed: 2, drawn: 0 });
+    let mapped = table(
+        &folder.path().join("f"),
+        FeatureDtype::Bf16,
+        (5000, 70),
+        &mut Random { seed: 2, drawn: 0 },
+    );
     for by in [ReadBy::Ring, ReadBy::Threads] {
-        let read = mapped.on_disk(&[7, 4999], None, &Reading { by: Some(by), ..Reading::default() }).unwrap();
+        let read = mapped
+            .on_disk(&[7, 4999], None, &Reading { by: Some(by), ..Reading::default() })
+            .unwrap();
         std::thread::scope(|scope| {
             for thread in 0..6usize {
                 let (read, mapped) = (&read, &mapped);
                 scope.spawn(move || {
                     let mut random = Random { seed: thread as u64, drawn: 0 };
                     for _ in 0..5 {
-                        let vertices: Vec<u32> = (0..900).map(|_| random.below(5000) as u32).collect();
+                        let vertices: Vec<u32> =
+                            (0..900).map(|_| random.below(5000) as u32).collect();
                         for (&v, (bytes, _)) in vertices.iter().zip(found(read, &vertices).0) {
                             assert_eq!(bytes, bytemuck::cast_slice::<u16, u8>(mapped.row(v)));
                         }
@@ -167,7 +205,8 @@ fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
     let path = folder.path().join("feat.arrow");
     for by in [ReadBy::Ring, ReadBy::Threads] {
         for cached in [Some(false), Some(true)] {
-            let mapped = table(&path, FeatureDtype::I8, (3000, 90), &mut Random { seed: 3, drawn: 0 });
+            let mapped =
+                table(&path, FeatureDtype::I8, (3000, 90), &mut Random { seed: 3, drawn: 0 });
             let how = Reading { by: Some(by), cached, stop: Some(&STOP) };
             let read = mapped.on_disk(&[2999], None, &how).unwrap();
             let all: Vec<u32> = (0..3000).collect();
@@ -176,18 +215,24 @@ fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
             let stopped = read.read_rows(&all, &mut |_, _, _| ());
             assert!(matches!(stopped, Err(Error::Interrupted)), "{by}");
             STOP.store(false, Ordering::Relaxed);
-            // The rows before stay readable, and the one that is kept; no page of the map is touched.
+            // The rows before stay readable, and the one that is kept; no page of the map is
+            // touched.
             OpenOptions::new().write(true).open(&path).unwrap().set_len(100_000).unwrap();
             assert_eq!(found(&read, &[0, 5, 2999]).0.len(), 3);
             let line = read.read_rows(&all, &mut |_, _, _| ()).unwrap_err().to_string();
-            assert!(line.contains("feat.arrow: ends at byte 100000") && line.contains("was cut"), "{line}");
+            assert!(
+                line.contains("feat.arrow: ends at byte 100000") && line.contains("was cut"),
+                "{line}"
+            );
             assert!(!line.contains('\n'));
             assert_eq!(found(&read, &[0, 5, 2999]).0.len(), 3, "as before");
             drop((read, mapped));
             File::create(&path).unwrap();
         }
     }
-    let in_memory = table(&path, FeatureDtype::F32, (3, 1), &mut Random { seed: 4, drawn: 0 }).in_memory().unwrap();
+    let in_memory = table(&path, FeatureDtype::F32, (3, 1), &mut Random { seed: 4, drawn: 0 })
+        .in_memory()
+        .unwrap();
     assert!(in_memory.on_disk(&[], None, &Reading::default()).is_err());
     assert!(in_memory.read_by().is_none() && in_memory.read_rows(&[0], &mut |_, _, _| ()).is_err());
 }
@@ -204,7 +249,10 @@ fn reads_are_planned_as_they_are_done() {
             let [reads, bytes] = planned_reads(&vertices, 4 * dim, 4 * dim);
             let done = found(&read, &vertices).1.bytes as f64;
             // Batches begin elsewhere in a block.
-            assert!((0.98..1.02).contains(&(bytes as f64 / done)), "{dim}, 1 of {share}: {bytes} {done}");
+            assert!(
+                (0.98..1.02).contains(&(bytes as f64 / done)),
+                "{dim}, 1 of {share}: {bytes} {done}"
+            );
             assert!(reads <= vertices.len() as u64 && reads * BLOCK <= bytes, "{reads}");
         }
     }

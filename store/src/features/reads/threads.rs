@@ -25,7 +25,8 @@ struct Read {
     length: usize,
 }
 
-/// Threads that read until this is dropped. Dropping does not wait for them: each owns the memory it reads into.
+/// Threads that read until this is dropped. Dropping does not wait for them: each owns the memory
+/// it reads into.
 pub struct Threads {
     requests: Sender<Read>,
     done: Receiver<(Read, io::Result<usize>)>,
@@ -52,7 +53,11 @@ impl Threads {
             };
             thread::Builder::new().name("rows".into()).stack_size(STACK).spawn(work)?;
         }
-        Ok(Self { requests, done, slots: slot_memory(slots.0, slots.1)?.into_iter().map(Some).collect() })
+        Ok(Self {
+            requests,
+            done,
+            slots: slot_memory(slots.0, slots.1)?.into_iter().map(Some).collect(),
+        })
     }
 }
 
@@ -70,7 +75,9 @@ impl Queue for Threads {
                 Ok(Some((read.slot, got)))
             }
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the threads that read rows are gone")),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(io::Error::other("the threads that read rows are gone"))
+            }
         }
     }
 

@@ -34,7 +34,8 @@ pub fn has_flags() -> Result<(), Errno> {
     if HAS_FLAGS.get() { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Runs `work` while the calls in `failing`, counted from 1, fail. Returns the number of calls that were made too.
+/// Runs `work` while the calls in `failing`, counted from 1, fail. Returns the number of calls that
+/// were made too.
 fn failing<R>(failing: Range<u32>, work: impl FnOnce() -> R) -> (R, u32) {
     CALLS.set((0, failing));
     let result = work();
@@ -58,7 +59,8 @@ impl Case {
             true => Target::file(folder.path().join(name)),
             false => at(&folder.path().join(name)),
         };
-        let mut case = Self { targets: FILES[..count].iter().map(target).collect(), folder, replace: false };
+        let mut case =
+            Self { targets: FILES[..count].iter().map(target).collect(), folder, replace: false };
         if replace {
             case.make("old").unwrap();
             // One of several was not there before.
@@ -107,14 +109,21 @@ impl Case {
         }
         for (target, before) in self.targets.iter().zip(before) {
             let places = [target.path().to_path_buf(), Self::aside(target)];
-            let is_found = before.is_none() || places.iter().any(|path| Self::text(path) == *before);
-            assert!(is_found, "{}: neither old nor aside: {:?}", target.path().display(), self.texts());
+            let is_found =
+                before.is_none() || places.iter().any(|path| Self::text(path) == *before);
+            assert!(
+                is_found,
+                "{}: neither old nor aside: {:?}",
+                target.path().display(),
+                self.texts()
+            );
         }
     }
 }
 
-/// Runs `check` for one artifact and for several, files and folders, replaced and new, with and without exchange, with each call
-/// failing once and each failing from there on. `check` gets a case whose command failed, its error, and the state before.
+/// Runs `check` for one artifact and for several, files and folders, replaced and new, with and
+/// without exchange, with each call failing once and each failing from there on. `check` gets a
+/// case whose command failed, its error, and the state before.
 fn for_each_fault(may_be_unsettled: bool, check: impl Fn(&Case, Error, &[Option<String>])) {
     let kinds = [(1, true), (1, false), (3, false), (4, true)];
     for ((count, are_files), replace, has_flags) in kinds
@@ -137,17 +146,23 @@ fn for_each_fault(may_be_unsettled: bool, check: impl Fn(&Case, Error, &[Option<
                         check(&case, error, &before);
                     }
                     // Only the removal of a file that is not needed any more failed.
-                    Ok(()) => assert!(case.texts().iter().all(|text| text.as_deref() == Some("new"))),
+                    Ok(()) => {
+                        assert!(case.texts().iter().all(|text| text.as_deref() == Some("new")))
+                    }
                 }
                 match case.make("newer") {
-                    Ok(()) => assert!(case.texts().iter().all(|text| text.as_deref() == Some("newer"))),
+                    Ok(()) => {
+                        assert!(case.texts().iter().all(|text| text.as_deref() == Some("newer")))
+                    }
                     // Only the first, by which the others are settled, was written in between.
                     Err(Error::Unsettled { path, older }) => {
                         assert_eq!(Case::text(&older).as_deref(), Some("old"));
                         assert!(path.exists() && may_be_unsettled);
                         continue;
                     }
-                    Err(error) => assert!(!case.replace && matches!(error, Error::Exists(_)), "{error}"),
+                    Err(error) => {
+                        assert!(!case.replace && matches!(error, Error::Exists(_)), "{error}")
+                    }
                 }
                 let left = tree::list(case.folder.path()).unwrap();
                 assert!(left.keys().all(|name| !name.contains(".partial")), "{left:?}");
@@ -184,7 +199,8 @@ fn whatever_call_fails_older_artifacts_are_there_or_the_error_says_where() {
         let line = error.to_string();
         let asides = case.targets.iter().map(Case::aside).filter(|path| path.exists());
         let hidden = asides.inspect(|path| {
-            let is_told = matches!(error, Error::NotDurable { .. }) || line.contains(&path.display().to_string());
+            let is_told = matches!(error, Error::NotDurable { .. })
+                || line.contains(&path.display().to_string());
             assert!(is_told, "{line}");
         });
         if hidden.count() > 0 {

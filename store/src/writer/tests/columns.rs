@@ -22,7 +22,10 @@ fn everything_comes_back() {
     assert_eq!((features.scale(1), features.row::<i8>(1)), (0.0, &[0i8, 0, 0][..]));
     assert_eq!((features.scale(3), features.row::<i8>(3)), (4.0 / 127.0, &[-127i8, 127, 0][..]));
     let narrowing = manifest.features.as_ref().unwrap().narrowing.unwrap();
-    assert!(narrowing.max_abs_value == 4.0 && (0.001..0.016).contains(&narrowing.max_abs_error), "{narrowing:?}");
+    assert!(
+        narrowing.max_abs_value == 4.0 && (0.001..0.016).contains(&narrowing.max_abs_error),
+        "{narrowing:?}"
+    );
     let facts = [("edges_read".to_string(), 6), ("told_at_the_end".to_string(), 1)];
     assert_eq!(manifest.provenance.facts, BTreeMap::from(facts));
     assert!(crate::verify(&path).unwrap().iter().all(|finding| finding.problem.is_none()));
@@ -51,7 +54,10 @@ fn several_classes_come_back() {
     assert_eq!(found, [vec![0, 7, 9], vec![], (0..10).collect(), vec![8]]);
     assert!(labels.has(0, 9) && !labels.has(1, 0));
     let line = dataset.labels().unwrap_err().to_string();
-    assert!(line.contains("labels of one class a vertex") && line.contains("several classes"), "{line}");
+    assert!(
+        line.contains("labels of one class a vertex") && line.contains("several classes"),
+        "{line}"
+    );
 }
 
 fn begun(folder: &Path) -> DatasetWriter {
@@ -62,19 +68,29 @@ fn begun(folder: &Path) -> DatasetWriter {
 fn columns_that_contradict_the_graph_are_refused() {
     type Attempt = fn(&mut DatasetWriter) -> Result<()>;
     let attempts: [(&str, Attempt); 20] = [
-        ("columns cannot be called `feat`", |writer| writer.node_column_writer("feat", "<f4", 1).map(drop)),
-        ("columns cannot be called `label`", |writer| writer.node_column_writer("label", "<f4", 1).map(drop)),
+        ("columns cannot be called `feat`", |writer| {
+            writer.node_column_writer("feat", "<f4", 1).map(drop)
+        }),
+        ("columns cannot be called `label`", |writer| {
+            writer.node_column_writer("label", "<f4", 1).map(drop)
+        }),
         ("columns cannot be called `original_id`", |writer| {
             writer.node_column_writer("original_id", "<u8", 1).map(drop)
         }),
-        ("columns cannot be called `../x`", |writer| writer.edge_column_writer("../x", "<f4", 1).map(drop)),
+        ("columns cannot be called `../x`", |writer| {
+            writer.edge_column_writer("../x", "<f4", 1).map(drop)
+        }),
         ("columns cannot be called ``", |writer| writer.edge_column_writer("", "<f4", 1).map(drop)),
-        ("columns cannot be called `ä`", |writer| writer.node_column_writer("ä", "<f4", 1).map(drop)),
+        ("columns cannot be called `ä`", |writer| {
+            writer.node_column_writer("ä", "<f4", 1).map(drop)
+        }),
         ("expected <f4, <f8 or <i8", |writer| writer.edge_column_writer("x", "<i4", 1).map(drop)),
         ("expected little-endian", |writer| writer.node_column_writer("x", ">f4", 1).map(drop)),
         ("expected little-endian", |writer| writer.node_column_writer("x", "|S8", 1).map(drop)),
         ("expected at least one", |writer| writer.node_column_writer("x", "<f4", 0).map(drop)),
-        ("not whole elements of <f4", |writer| writer.node_column_writer("x", "<f4", 1)?.push(&[0; 6])),
+        ("not whole elements of <f4", |writer| {
+            writer.node_column_writer("x", "<f4", 1)?.push(&[0; 6])
+        }),
         ("3 rows of node column `x` for 4 vertices", |writer| {
             let mut column = writer.node_column_writer("x", "<f4", 2)?;
             column.push(&[0; 24])?;
@@ -119,7 +135,9 @@ fn the_topology_comes_first() {
     let line = writer.add_labels(&[]).unwrap_err().to_string();
     assert_eq!(line, "ds: the topology must be added before this");
     assert!(writer.topology().is_err());
-    assert!(writer.finish(provenance()).unwrap_err().to_string().contains("the topology must be added"));
+    assert!(
+        writer.finish(provenance()).unwrap_err().to_string().contains("the topology must be added")
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -132,7 +150,10 @@ fn what_was_opened_and_not_added_is_left_out() {
     fs::write(writer.scratch().join("x"), "x").unwrap();
     let dataset = writer.finish(provenance()).unwrap();
     let names: Vec<String> = contents(dataset.path()).into_keys().collect();
-    assert_eq!(names, ["dataset.json", "nodes/original_id.npy", "topology/indices.npy", "topology/indptr.npy"]);
+    assert_eq!(
+        names,
+        ["dataset.json", "nodes/original_id.npy", "topology/indices.npy", "topology/indptr.npy"]
+    );
     assert_eq!(dataset.original_ids().unwrap().unwrap().to_vec(), [1, 2, 3, u64::MAX]);
     assert!(dataset.original_names().unwrap().is_none());
 }
@@ -142,10 +163,13 @@ fn version_1_is_refused_by_name() {
     let (_keep, path) = undisturbed();
     let document = path.join("dataset.json");
     let text = fs::read_to_string(&document).unwrap();
-    fs::write(&document, text.replacen("\"format_version\": 2", "\"format_version\": 1", 1)).unwrap();
+    fs::write(&document, text.replacen("\"format_version\": 2", "\"format_version\": 1", 1))
+        .unwrap();
     let line = Dataset::open(&path).unwrap_err().to_string();
     assert!(
-        line.contains("gsplit-dataset version 1, this gsplit reads gsplit-dataset version 2: rebuild it"),
+        line.contains(
+            "gsplit-dataset version 1, this gsplit reads gsplit-dataset version 2: rebuild it"
+        ),
         "{line}"
     );
 }

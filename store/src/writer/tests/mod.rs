@@ -1,4 +1,5 @@
-//! Everything that a dataset can hold, written in stages, killed at many moments, and refused when it is wrong.
+//! Everything that a dataset can hold, written in stages, killed at many moments, and refused when
+//! it is wrong.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,16 +45,18 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Writes a dataset of 4 vertices and 6 edges at `path` in stages, from where an earlier run stopped. Calls `at` between
-/// any two steps, and returns the stages that were not done before.
+/// Writes a dataset of 4 vertices and 6 edges at `path` in stages, from where an earlier run
+/// stopped. Calls `at` between any two steps, and returns the stages that were not done before.
 fn run(path: &Path, mut at: impl FnMut(&DatasetWriter)) -> Result<(Dataset, Vec<&'static str>)> {
-    let mut writer = DatasetWriter::resume(path, true, &json!({ "input": "a graph", "bytes": 12 }))?;
+    let mut writer =
+        DatasetWriter::resume(path, true, &json!({ "input": "a graph", "bytes": 12 }))?;
     let mut ran = Vec::new();
     at(&writer);
     if !writer.is_done("buckets") {
         ran.push("buckets");
         let scratch = writer.scratch();
-        fs::write(scratch.join("bucket-0"), bytemuck::cast_slice::<u32, u8>(&INDICES)).map_err(Error::io(&scratch))?;
+        fs::write(scratch.join("bucket-0"), bytemuck::cast_slice::<u32, u8>(&INDICES))
+            .map_err(Error::io(&scratch))?;
         at(&writer);
         *writer.facts_mut().entry("edges_read".into()).or_default() += 6;
         writer.complete("buckets")?;
@@ -62,7 +65,8 @@ fn run(path: &Path, mut at: impl FnMut(&DatasetWriter)) -> Result<(Dataset, Vec<
     if !writer.is_done("topology") {
         ran.push("topology");
         let bytes = fs::read(writer.scratch().join("bucket-0")).map_err(Error::io(path))?;
-        let indices: Vec<u32> = bytes.chunks(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())).collect();
+        let indices: Vec<u32> =
+            bytes.chunks(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())).collect();
         let mut topology = writer.topology_writer()?;
         topology.push(&[2, 0], &indices[..2])?;
         at(&writer);

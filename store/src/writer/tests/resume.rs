@@ -1,4 +1,5 @@
-//! Invariant 10: whatever the moment of a kill, running again gives the bytes of an undisturbed run.
+//! Invariant 10: whatever the moment of a kill, running again gives the bytes of an undisturbed
+//! run.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,13 +9,16 @@ use crate::staging::tidy;
 
 const STAGES: [&str; 3] = ["buckets", "topology", "columns"];
 
-/// Folders next to the target after each step of [`run`], as a kill at that moment would leave them, with the number of
-/// complete stages.
+/// Folders next to the target after each step of [`run`], as a kill at that moment would leave
+/// them, with the number of complete stages.
 fn snapshots(replacing: bool) -> (tempfile::TempDir, Vec<(PathBuf, usize)>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("live/ds");
     if replacing {
-        DatasetWriter::create(&path, false, &[0, 1, 1], &[1]).unwrap().finish(provenance()).unwrap();
+        DatasetWriter::create(&path, false, &[0, 1, 1], &[1])
+            .unwrap()
+            .finish(provenance())
+            .unwrap();
     }
     let mut taken = Vec::new();
     let take = |writer: &DatasetWriter| {
@@ -36,7 +40,8 @@ fn a_kill_at_any_step_is_resumed_at_the_last_finished_stage() {
         for (step, (place, done)) in snapshots.into_iter().enumerate() {
             let before = contents(&place.join("ds"));
             let (dataset, ran) = run(&place.join("ds"), |_| {}).unwrap();
-            // A kill right after a stage is complete finds it complete, whatever the writer thought.
+            // A kill right after a stage is complete finds it complete, whatever the writer
+            // thought.
             assert_eq!(ran, STAGES[done..], "step {step}");
             assert!(contents(dataset.path()) == whole && before != whole, "step {step}");
             assert_eq!(fs::read_dir(place).unwrap().count(), 1, "step {step}");
@@ -91,7 +96,9 @@ fn what_does_not_fit_the_journal_begins_anew() {
     let damages: [(&str, Damage); 7] = [
         ("another input", &|_| {}),
         ("a shorter column", &|place| cut(place.join(partial("dataset/nodes/year.npy")))),
-        ("no topology", &|place| fs::remove_file(place.join(partial("dataset/topology/indptr.npy"))).unwrap()),
+        ("no topology", &|place| {
+            fs::remove_file(place.join(partial("dataset/topology/indptr.npy"))).unwrap()
+        }),
         ("a shorter scratch file", &|place| cut(place.join(partial("scratch/bucket-0")))),
         ("no scratch", &|place| fs::remove_dir_all(place.join(partial("scratch"))).unwrap()),
         ("half a journal", &|place| cut(place.join(partial("journal.json")))),
@@ -102,7 +109,11 @@ fn what_does_not_fit_the_journal_begins_anew() {
         copy(last, &place);
         damage(&place);
         if what == "another input" {
-            let writer = DatasetWriter::resume(&place.join("ds"), false, &json!({ "input": "a graph", "bytes": 13 }));
+            let writer = DatasetWriter::resume(
+                &place.join("ds"),
+                false,
+                &json!({ "input": "a graph", "bytes": 13 }),
+            );
             assert!(!STAGES.iter().any(|stage| writer.as_ref().unwrap().is_done(stage)));
             assert!(!place.join(partial("journal.json")).exists());
             continue;
@@ -125,7 +136,13 @@ fn no_flipped_bit_of_a_journal_is_believed() {
     let identity = json!({ "input": "a graph", "bytes": 12 });
     let resumed = |bytes: &[u8]| {
         fs::write(&journal, bytes).unwrap();
-        Journal::resume(journal.parent().unwrap(), &content, &last.join(".ds.partial/scratch"), &identity).unwrap()
+        Journal::resume(
+            journal.parent().unwrap(),
+            &content,
+            &last.join(".ds.partial/scratch"),
+            &identity,
+        )
+        .unwrap()
     };
     for bit in (0..good.len() * 8).step_by(37) {
         let mut bad = good.clone();
@@ -135,15 +152,16 @@ fn no_flipped_bit_of_a_journal_is_believed() {
     assert!(resumed(&good).is_some_and(|journal| journal.stages == STAGES));
 }
 
-/// The moments inside [`DatasetWriter::finish`]: before the dataset becomes visible nothing is lost; afterwards the
-/// replaced dataset is not mistaken for the one being written.
+/// The moments inside [`DatasetWriter::finish`]: before the dataset becomes visible nothing is
+/// lost; afterwards the replaced dataset is not mistaken for the one being written.
 #[test]
 fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
     let (_keep, whole) = undisturbed();
     let (_folder, snapshots) = snapshots(true);
     let (last, _) = snapshots.last().unwrap();
     let (target, root) = (last.join("ds"), last.join(".ds.partial"));
-    let (_, manifest) = document::read::<crate::DatasetManifest>(&whole.join("dataset.json")).unwrap();
+    let (_, manifest) =
+        document::read::<crate::DatasetManifest>(&whole.join("dataset.json")).unwrap();
 
     // The manifest is written and noted, and the dataset is not visible yet.
     fs::copy(whole.join("dataset.json"), root.join("dataset/dataset.json")).unwrap();
@@ -154,7 +172,10 @@ fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
     for _ in 0..2 {
         let identity = json!({ "input": "a graph", "bytes": 12 });
         let writer = DatasetWriter::resume(&target, true, &identity).unwrap();
-        assert!(STAGES.iter().all(|stage| writer.is_done(stage)) && !root.join("dataset/dataset.json").exists());
+        assert!(
+            STAGES.iter().all(|stage| writer.is_done(stage))
+                && !root.join("dataset/dataset.json").exists()
+        );
     }
 
     tidy(&dataset_target(&target));
@@ -179,7 +200,8 @@ fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
 
 const HOLD: &str = "GSPLIT_TEST_HOLD";
 
-/// Not a test by itself: the process that [`another_process_is_named_and_its_kill_frees_the_target`] starts.
+/// Not a test by itself: the process that
+/// [`another_process_is_named_and_its_kill_frees_the_target`] starts.
 #[test]
 fn hold_a_target_until_killed() {
     let Some(path) = std::env::var_os(HOLD) else { return };
@@ -207,9 +229,10 @@ fn another_process_is_named_and_its_kill_frees_the_target() {
     let before = contents(folder.path());
     for result in [DatasetWriter::begin(&path, false).map(drop), run(&path, |_| {}).map(drop)] {
         let line = result.unwrap_err().to_string();
-        assert!(
-            line.ends_with(&format!("another gsplit is writing it (process {}): wait for it, or stop it", child.id()))
-        );
+        assert!(line.ends_with(&format!(
+            "another gsplit is writing it (process {}): wait for it, or stop it",
+            child.id()
+        )));
     }
     assert!(contents(folder.path()) == before, "a refused writer changes nothing");
     child.kill().unwrap();

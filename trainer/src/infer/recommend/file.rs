@@ -22,7 +22,8 @@ use crate::infer::table::{ColumnsFile, OutputFormat, OutputIds};
 /// Approximate bytes of a row before compression.
 const ROW_BYTES: usize = 40;
 
-/// A file of recommendations under construction. If it is dropped before [`Self::finish`], no file is left.
+/// A file of recommendations under construction. If it is dropped before [`Self::finish`], no file
+/// is left.
 pub struct RecommendationFile<'a> {
     ids: &'a OutputIds,
     staging: Staging,
@@ -55,8 +56,14 @@ impl<'a> RecommendationFile<'a> {
         let ranks: Int32Array = best.iter().flat_map(|best| 1..=best.len() as i32).collect();
         let (targets, scores): (Vec<u32>, Vec<f32>) =
             best.iter().flatten().map(|candidate| (candidate.target, candidate.score)).unzip();
-        let [source, target] = [sources, targets].map(|vertices| self.file.ids(self.ids, &vertices));
-        self.file.push(vec![source?, Arc::new(ranks), target?, Arc::new(Float32Array::from(scores))])
+        let [source, target] =
+            [sources, targets].map(|vertices| self.file.ids(self.ids, &vertices));
+        self.file.push(vec![
+            source?,
+            Arc::new(ranks),
+            target?,
+            Arc::new(Float32Array::from(scores)),
+        ])
     }
 
     /// Completes the file, which the caller makes visible.

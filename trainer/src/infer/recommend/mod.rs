@@ -1,12 +1,13 @@
 //! Recommendations of a model of links: for each source the targets with the highest scores.
 //!
-//! Returns: up to K targets per source, the best first; on equal scores, the first in the dataset's order. Candidates are the
-//! vertices of the target kind, or all others in a graph of one kind, except the ones already joined to the source.
-//! Input: the rows of all vertices, by exact inference.
-//! Idea: blocks of sources are scored against blocks of targets, for dot products by one matrix product; each source keeps the K best in
-//! a heap. A pair's link is looked up only if the pair would enter the heap.
-//! Cost: one score per source and target; memory in addition to the rows: the scores of one block, and K targets per source of the block.
-//! Blocks have fixed sizes, so the result does not depend on the number of threads.
+//! Returns: up to K targets per source, the best first; on equal scores, the first in the dataset's
+//! order. Candidates are the vertices of the target kind, or all others in a graph of one kind,
+//! except the ones already joined to the source. Input: the rows of all vertices, by exact
+//! inference. Idea: blocks of sources are scored against blocks of targets, for dot products by one
+//! matrix product; each source keeps the K best in a heap. A pair's link is looked up only if the
+//! pair would enter the heap. Cost: one score per source and target; memory in addition to the
+//! rows: the scores of one block, and K targets per source of the block. Blocks have fixed sizes,
+//! so the result does not depend on the number of threads.
 
 mod file;
 mod sources;
@@ -82,7 +83,8 @@ impl<'a> Recommender<'a> {
     /// Returns the recommender for `config` and begins its file, if recommendations are asked for.
     ///
     /// # Errors
-    /// [`Error::Option`] if options, model and dataset do not fit, or a listed vertex is not a source.
+    /// [`Error::Option`] if options, model and dataset do not fit, or a listed vertex is not a
+    /// source.
     pub fn begin(
         config: &InferConfig,
         trained: &Trained,
@@ -92,14 +94,21 @@ impl<'a> Recommender<'a> {
         let Some(top) = config.top else { return Ok(None) };
         let refused = |problem: &str| Err(Error::Option(problem.into()));
         let Some(out) = &config.out else {
-            return refused("--top: needs a file for the recommendations: --out recommendations.parquet, or .csv");
+            return refused(
+                "--top: needs a file for the recommendations: --out recommendations.parquet, or \
+                 .csv",
+            );
         };
         if top == 0 {
             return refused("--top 0: expected at least 1");
         } else if !trained.config().data.task.is_link() {
-            return refused("--top: the model was trained on classes, not on links: train one with --task link");
+            return refused(
+                "--top: the model was trained on classes, not on links: train one with --task link",
+            );
         } else if config.split != Wanted::All {
-            return refused("--split: is for classes: list the sources of recommendations with --sources FILE");
+            return refused(
+                "--split: is for classes: list the sources of recommendations with --sources FILE",
+            );
         } else if config.predict.is_some_and(|form| form != Predict::Class) {
             return refused("--predict: is for classes, not for recommendations: leave it out");
         }
@@ -107,7 +116,8 @@ impl<'a> Recommender<'a> {
         let sources = match &config.sources {
             Some(path) => sources::listed(path, ids, kinds)?,
             None => {
-                let is_wanted = |v: &u32| config.rows.as_ref().is_none_or(|rows| rows.binary_search(v).is_ok());
+                let is_wanted =
+                    |v: &u32| config.rows.as_ref().is_none_or(|rows| rows.binary_search(v).is_ok());
                 kinds.sources().filter(is_wanted).collect()
             }
         };
@@ -115,8 +125,8 @@ impl<'a> Recommender<'a> {
         Ok(Some(Self { top: top as usize, with_known: config.with_known, kinds, sources, file }))
     }
 
-    /// Writes the recommendations from the `rows` of all vertices of `graph`, with the given width, and completes the
-    /// file, which the caller makes visible.
+    /// Writes the recommendations from the `rows` of all vertices of `graph`, with the given width,
+    /// and completes the file, which the caller makes visible.
     pub fn write(
         mut self,
         scorer: &PairScorer,
@@ -126,7 +136,8 @@ impl<'a> Recommender<'a> {
         stop: Option<&'static AtomicBool>,
         progress: &dyn Progress,
     ) -> Result<(Recommended, Staging)> {
-        let stage = progress.stage("recommend", Some(self.sources.len() as u64), Unit::Items("sources"));
+        let stage =
+            progress.stage("recommend", Some(self.sources.len() as u64), Unit::Items("sources"));
         let mut done = Recommended { sources: self.sources.len() as u64, ..Recommended::default() };
         for sources in self.sources.chunks(SOURCES) {
             check_stop(stop)?;
@@ -139,7 +150,9 @@ impl<'a> Recommender<'a> {
         drop(stage);
         if done.without > 0 {
             let without = done.without;
-            progress.note(&format!("{without} sources are joined to all targets already and get no recommendations"));
+            progress.note(&format!(
+                "{without} sources are joined to all targets already and get no recommendations"
+            ));
         }
         Ok((done, self.file.finish()?))
     }
@@ -158,13 +171,16 @@ impl<'a> Recommender<'a> {
         for start in candidates.clone().step_by(TARGETS as usize) {
             let targets = start..candidates.end.min(start.saturating_add(TARGETS));
             let scores = scorer.table(rows, dim, sources, targets.clone())?;
-            let of_source = best.par_iter_mut().zip(sources).zip(scores.par_chunks_exact(targets.len()));
+            let of_source =
+                best.par_iter_mut().zip(sources).zip(scores.par_chunks_exact(targets.len()));
             of_source.for_each(|((best, &source), scores)| {
                 for (target, &score) in targets.clone().zip(scores) {
                     let candidate = Candidate { target, score };
                     let is_full = best.len() == top;
-                    let excluded = || source == target || (!with_known && is_known(graph, source, target));
-                    if is_full && best.peek().is_some_and(|worst| *worst < candidate) || excluded() {
+                    let excluded =
+                        || source == target || (!with_known && is_known(graph, source, target));
+                    if is_full && best.peek().is_some_and(|worst| *worst < candidate) || excluded()
+                    {
                         continue;
                     }
                     if is_full {

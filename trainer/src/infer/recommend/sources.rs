@@ -21,7 +21,9 @@ pub fn listed(path: &Path, ids: &OutputIds, kinds: Kinds) -> Result<Vec<u32>> {
     }
     let shown = path.display();
     if first.is_empty() {
-        return Err(Error::Option(format!("--sources {shown}: is empty: expected the id of a source on each line")));
+        return Err(Error::Option(format!(
+            "--sources {shown}: is empty: expected the id of a source on each line"
+        )));
     }
     let mut vertices: Vec<(usize, u32)> = Vec::with_capacity(first.len());
     for v in kinds.sources() {
@@ -30,7 +32,8 @@ pub fn listed(path: &Path, ids: &OutputIds, kinds: Kinds) -> Result<Vec<u32>> {
     if let Some((id, line)) = first.into_iter().min_by_key(|(_, line)| *line) {
         for v in kinds.targets().filter(|_| kinds.are_two()) {
             if ids.text(v)? == id {
-                let problem = "is the id of a target, and recommendations are for sources: leave it out";
+                let problem =
+                    "is the id of a target, and recommendations are for sources: leave it out";
                 return Err(Error::Option(format!("--sources {shown}:{line}: `{id}` {problem}")));
             }
         }

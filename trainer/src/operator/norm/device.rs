@@ -1,7 +1,7 @@
 //! Layer norm and batch norm on a GPU, by torch's operations.
 //!
-//! Sums over the rows of a rank are computed in f32, of rows minus their mean, so a large mean costs no precision. Over
-//! ranks they are added up in f64. The host does not wait.
+//! Sums over the rows of a rank are computed in f32, of rows minus their mean, so a large mean
+//! costs no precision. Over ranks they are added up in f64. The host does not wait.
 
 use gsplit_kernels::{Communicator, Gpu, device_all_reduce_sum};
 use tch::{Device, Kind, TchError, Tensor};
@@ -13,7 +13,11 @@ use crate::autograd::device_values_mut_of;
 use crate::operator::Place;
 
 /// [`layer_norm`](super::layer_norm) of rows, scale and shift.
-pub(super) fn layer_norm(place: &Place, [rows, scale, shift]: [&Tensor; 3], finish: Finish) -> Result<Tensor> {
+pub(super) fn layer_norm(
+    place: &Place,
+    [rows, scale, shift]: [&Tensor; 3],
+    finish: Finish,
+) -> Result<Tensor> {
     let width = [scale.numel() as i64];
     finished(place, &rows.f_layer_norm(width, Some(scale), Some(shift), EPSILON, false)?, finish)
 }
@@ -77,7 +81,11 @@ impl DeviceMoments {
         let normed = rows.f_sub(&self.mean.f_to_kind(Kind::Float)?)?.f_mul(&inverse)?;
         let totals = [column_sums(&gradient)?, column_sums(&gradient.f_mul(&normed)?)?];
         let mut totals = Tensor::f_cat(&totals, 0)?;
-        device_all_reduce_sum(comm, &self.gpu, &mut device_values_mut_of::<f64>(self.device, &mut totals)?)?;
+        device_all_reduce_sum(
+            comm,
+            &self.gpu,
+            &mut device_values_mut_of::<f64>(self.device, &mut totals)?,
+        )?;
         let means = totals.f_div(&self.rows.f_clamp_min(1.0)?)?.f_to_kind(Kind::Float)?;
         let spread = normed.f_mul(&means.f_narrow(0, dim, dim)?)?;
         let change = weighted(spread.f_add(&means.f_narrow(0, 0, dim)?)?, weights)?;
@@ -85,8 +93,14 @@ impl DeviceMoments {
     }
 
     /// [`standardise`](super::standardise) of rows, scale and shift.
-    pub fn standardise(&self, place: &Place, [rows, scale, shift]: [&Tensor; 3], finish: Finish) -> Result<Tensor> {
-        let [mean, variance] = [self.mean.f_to_kind(Kind::Float)?, self.variance.f_to_kind(Kind::Float)?];
+    pub fn standardise(
+        &self,
+        place: &Place,
+        [rows, scale, shift]: [&Tensor; 3],
+        finish: Finish,
+    ) -> Result<Tensor> {
+        let [mean, variance] =
+            [self.mean.f_to_kind(Kind::Float)?, self.variance.f_to_kind(Kind::Float)?];
         // As if not training: torch treats the moments as constants.
         let columns = [scale, shift, &mean, &variance].map(Some);
         let [scale, shift, mean, variance] = columns;
@@ -97,15 +111,20 @@ impl DeviceMoments {
 
 /// The number of rows, the sum of each column, and the sum of its squares, f64 `[1 + 2 · width]`.
 fn local_sums(rows: &Tensor, count: usize, weights: Option<&Tensor>) -> Result<Tensor, TchError> {
-    let centre = rows.f_sum_dim_intlist(&[0i64][..], false, Kind::Float)?.f_div_scalar(count.max(1) as f64)?;
+    let centre = rows
+        .f_sum_dim_intlist(&[0i64][..], false, Kind::Float)?
+        .f_div_scalar(count.max(1) as f64)?;
     let apart = rows.f_sub(&centre)?;
     let total = match weights {
         Some(weights) => weights.f_sum(Kind::Double)?.f_view([1])?,
         None => Tensor::f_full([1], count as f64, (Kind::Double, rows.device()))?,
     };
     let given = weighted(apart.shallow_clone(), weights)?;
-    let (sum, squares, centre) =
-        (column_sums(&given)?, column_sums(&given.f_mul(&apart)?)?, centre.f_to_kind(Kind::Double)?);
+    let (sum, squares, centre) = (
+        column_sums(&given)?,
+        column_sums(&given.f_mul(&apart)?)?,
+        centre.f_to_kind(Kind::Double)?,
+    );
     let of_centre = total.f_mul(&centre)?;
     let square = sum.f_mul_scalar(2.0)?.f_add(&of_centre)?.f_mul(&centre)?.f_add(&squares)?;
     Tensor::f_cat(&[total, sum.f_add(&of_centre)?, square], 0)

@@ -8,7 +8,8 @@
 //! is failed  whether one has
 //! ```
 //!
-//! The first rank that fails, is refused or waits too long for others reports it here, and all others report the same.
+//! The first rank that fails, is refused or waits too long for others reports it here, and all
+//! others report the same.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -67,7 +68,9 @@ fn within<R: Send + 'static>(
 ) -> std::result::Result<R, String> {
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || sender.send(call()));
-    receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err(NO_ANSWER.to_string()))
+    receiver
+        .recv_timeout(limit.saturating_add(PATIENCE))
+        .unwrap_or_else(|_| Err(NO_ANSWER.to_string()))
 }
 
 impl Board {
@@ -81,24 +84,32 @@ impl Board {
         within(Duration::ZERO, move || store.offer(key, &value))
     }
 
-    /// The failure that all ranks report: the first reported by any rank, or this one if there is none.
+    /// The failure that all ranks report: the first reported by any rank, or this one if there is
+    /// none.
     pub fn failed(&self, rank: usize, reason: &str) -> CommError {
         let mut known = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert_with(|| self.first_failed(rank, reason)).clone()
     }
 
-    /// The failure after the connection to `other` has ended: the cause that a rank reports, else the end of its
-    /// process. After a timeout Gloo ends all of a rank's connections, before that rank can report it.
+    /// The failure after the connection to `other` has ended: the cause that a rank reports, else
+    /// the end of its process. After a timeout Gloo ends all of a rank's connections, before that
+    /// rank can report it.
     pub fn cut(&self, other: usize) -> CommError {
         let since = Instant::now();
-        let is_told = || Ok::<_, String>(self.add("is failed".to_string(), 0)? > 0 || since.elapsed() >= PATIENCE);
+        let is_told = || {
+            Ok::<_, String>(
+                self.add("is failed".to_string(), 0)? > 0 || since.elapsed() >= PATIENCE,
+            )
+        };
         loop {
             match is_told() {
                 Ok(false) => thread::sleep(PAUSE),
                 Ok(true) => return self.failed(other, "its process has ended"),
                 // The store is in the process of rank 0, which may be busy.
                 Err(error) if error == NO_ANSWER && since.elapsed() < SILENCE => {}
-                Err(error) if error == NO_ANSWER => return self.failed(0, "its process does not answer"),
+                Err(error) if error == NO_ANSWER => {
+                    return self.failed(0, "its process does not answer");
+                }
                 Err(_) => return self.failed(0, "its process has ended"),
             }
         }
@@ -121,21 +132,22 @@ impl Board {
         let told = self.offer("failed", told).ok();
         let _ = self.add("is failed".to_string(), 1);
         match told.as_deref().and_then(|told| told.split_once(' ')) {
-            Some((first, why)) => {
-                first.parse().map_or_else(|_| own(), |rank| CommError::PeerFailed { rank, reason: why.to_string() })
-            }
+            Some((first, why)) => first.parse().map_or_else(
+                |_| own(),
+                |rank| CommError::PeerFailed { rank, reason: why.to_string() },
+            ),
             None => own(),
         }
     }
 }
 
 impl Meeting {
-    /// Meets the other ranks at the `host` and `port` of rank 0. The name of the `run` and its `options` are the same
-    /// for all ranks, which wait for each other for `timeout`. Collective.
+    /// Meets the other ranks at the `host` and `port` of rank 0. The name of the `run` and its
+    /// `options` are the same for all ranks, which wait for each other for `timeout`. Collective.
     ///
     /// # Errors
-    /// [`CommError::Start`] that names the ranks that have not come in time, the port that is taken, or the option that
-    /// this rank was started with by mistake.
+    /// [`CommError::Start`] that names the ranks that have not come in time, the port that is
+    /// taken, or the option that this rank was started with by mistake.
     pub fn at(
         host: &str,
         port: u16,
@@ -145,11 +157,13 @@ impl Meeting {
         options: &BTreeMap<String, String>,
         timeout: Duration,
     ) -> Result<Self> {
-        let (listener, address) = (if rank == 0 { Some(listen(host, port)?) } else { None }, format!("{host}:{port}"));
+        let (listener, address) =
+            (if rank == 0 { Some(listen(host, port)?) } else { None }, format!("{host}:{port}"));
         let (to, from) = (host.to_string(), rank);
         let store = within(timeout, move || Store::open(&to, port, listener, timeout)).map_err(|error| {
             start(format!(
-                "rank {from}: rank 0 did not answer at {address} within {} s ({error}): see what it printed, give its address with \
+                "rank {from}: rank 0 did not answer at {address} within {} s ({error}): see what \
+                 it printed, give its address with \
                  --rendezvous HOST:PORT, or raise --timeout",
                 timeout.as_secs_f64()
             ))
@@ -161,14 +175,23 @@ impl Meeting {
             port,
             timeout,
         };
-        let options: Vec<String> = options.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let own = [run.to_string(), size.to_string(), env!("CARGO_PKG_VERSION").to_string(), options.join("\n")];
+        let options: Vec<String> =
+            options.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let own = [
+            run.to_string(),
+            size.to_string(),
+            env!("CARGO_PKG_VERSION").to_string(),
+            options.join("\n"),
+        ];
         meeting.be_seated(&own.join("\n"))?;
         Ok(meeting)
     }
 
     fn lost(&self, error: &str) -> crate::Error {
-        start(format!("rank {}: rank 0 has gone before the run started: {error}; see what it printed", self.seat.rank))
+        start(format!(
+            "rank {}: rank 0 has gone before the run started: {error}; see what it printed",
+            self.seat.rank
+        ))
     }
 
     /// Registers this rank and waits until all ranks have come.
@@ -190,7 +213,8 @@ impl Meeting {
         }
         if let Some((reason, is_of_run)) = difference(rank, own, &of_first) {
             // A refused rank cannot fail a run that has started.
-            let first_size = of_first.split('\n').nth(1).and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
+            let first_size =
+                of_first.split('\n').nth(1).and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
             if is_of_run && self.board.add("came".to_string(), 0).map_err(lost)? < first_size {
                 self.board.failed(rank, &reason);
             }
@@ -198,7 +222,8 @@ impl Meeting {
         }
         if self.board.add(came_of(rank), 1).map_err(lost)? > 1 {
             return Err(start(format!(
-                "rank {rank} has come already to {}:{}: each rank is started once, each run has a port of its own",
+                "rank {rank} has come already to {}:{}: each rank is started once, each run has a \
+                 port of its own",
                 self.host, self.port
             )));
         }
@@ -223,10 +248,14 @@ impl Meeting {
     fn not_come(&self) -> crate::Error {
         let is_missing = |rank: &usize| self.board.add(came_of(*rank), 0) == Ok(0);
         let missing: Vec<usize> = (0..self.seat.size).filter(is_missing).collect();
-        missing.first().iter().for_each(|first| drop(self.board.failed(**first, "it did not come in time")));
+        missing
+            .first()
+            .iter()
+            .for_each(|first| drop(self.board.failed(**first, "it did not come in time")));
         let missing: Vec<String> = missing.iter().map(usize::to_string).collect();
         start(format!(
-            "{} {} did not come to {}:{} within {} s: see what they printed and whether they reach this address, or raise --timeout",
+            "{} {} did not come to {}:{} within {} s: see what they printed and whether they reach \
+             this address, or raise --timeout",
             if missing.len() == 1 { "rank" } else { "ranks" },
             missing.join(", "),
             self.host,
@@ -235,15 +264,18 @@ impl Meeting {
         ))
     }
 
-    /// Opens this rank's end of the group of `seat`, separate from groups of other `name`s. Collective over the group.
+    /// Opens this rank's end of the group of `seat`, separate from groups of other `name`s.
+    /// Collective over the group.
     ///
     /// # Errors
     /// [`CommError::Start`] with the message of Gloo.
     pub fn group(&self, name: &str, seat: Seat) -> Result<C10d> {
-        let (host, port, timeout, is_here) = (self.host.clone(), self.port, self.timeout, is_loopback(&self.host));
+        let (host, port, timeout, is_here) =
+            (self.host.clone(), self.port, self.timeout, is_loopback(&self.host));
         let name = format!("{name}/{}/", seat.first);
         let group = within(timeout, move || {
-            // A separate store connection: while one waits for a key, other calls on it are blocked.
+            // A separate store connection: while one waits for a key, other calls on it are
+            // blocked.
             let store = Store::open(&host, port, None, timeout)?;
             let named = env::var(INTERFACE).ok().filter(|name| !name.is_empty());
             let first = named.as_deref().and_then(|names| names.split(',').next());
@@ -259,7 +291,8 @@ impl Meeting {
             Ok(group) => return Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout)),
             Err(error) => match self.board.failed(rank, &format!("Gloo: {error}")) {
                 CommError::PeerFailed { rank: first, .. } if first == rank => start(format!(
-                    "rank {rank}: Gloo does not connect the ranks: {error}; open the ports between their hosts, or name the interface by \
+                    "rank {rank}: Gloo does not connect the ranks: {error}; open the ports between \
+                     their hosts, or name the interface by \
                      {INTERFACE}"
                 )),
                 other => other.into(),
@@ -283,24 +316,47 @@ impl Meeting {
     }
 }
 
-/// Difference between this rank's options and the ones of rank 0, and whether both belong to the same run.
+/// Difference between this rank's options and the ones of rank 0, and whether both belong to the
+/// same run.
 fn difference(rank: usize, own: &str, of_first: &str) -> Option<(String, bool)> {
-    let (own, first): (Vec<&str>, Vec<&str>) = (own.split('\n').collect(), of_first.split('\n').collect());
-    let ([run, size, version, options @ ..], [first_run, first_size, first_version, first_options @ ..]) =
-        (&own[..], &first[..])
+    let (own, first): (Vec<&str>, Vec<&str>) =
+        (own.split('\n').collect(), of_first.split('\n').collect());
+    let (
+        [run, size, version, options @ ..],
+        [first_run, first_size, first_version, first_options @ ..],
+    ) = (&own[..], &first[..])
     else {
         return Some(("rank 0 is another version of gsplit".to_string(), false));
     };
     if version != first_version {
-        Some((format!("this is gsplit {version}, rank 0 is {first_version}: start the same everywhere"), true))
+        Some((
+            format!(
+                "this is gsplit {version}, rank 0 is {first_version}: start the same everywhere"
+            ),
+            true,
+        ))
     } else if run != first_run {
-        Some(("this is another run: give each its own port with --rendezvous HOST:PORT".to_string(), false))
+        Some((
+            "this is another run: give each its own port with --rendezvous HOST:PORT".to_string(),
+            false,
+        ))
     } else if size != first_size {
-        Some((format!("rank 0 was started as one of {first_size} ranks, rank {rank} as one of {size}"), true))
+        Some((
+            format!(
+                "rank 0 was started as one of {first_size} ranks, rank {rank} as one of {size}"
+            ),
+            true,
+        ))
     } else {
-        let (option, of_first) = options.iter().zip(first_options).find(|(option, of_first)| option != of_first)?;
+        let (option, of_first) =
+            options.iter().zip(first_options).find(|(option, of_first)| option != of_first)?;
         let (_, of_first) = of_first.split_once(' ')?;
-        Some((format!("--{option} of rank {rank} is {of_first} on rank 0: start all with the same options"), true))
+        Some((
+            format!(
+                "--{option} of rank {rank} is {of_first} on rank 0: start all with the same options"
+            ),
+            true,
+        ))
     }
 }
 
@@ -312,7 +368,9 @@ fn is_loopback(host: &str) -> bool {
 fn listen(host: &str, port: u16) -> Result<TcpListener> {
     let everywhere = [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
     let bound = match is_loopback(host) {
-        true => (host, port).to_socket_addrs().and_then(|found| TcpListener::bind(&found.collect::<Vec<_>>()[..])),
+        true => (host, port)
+            .to_socket_addrs()
+            .and_then(|found| TcpListener::bind(&found.collect::<Vec<_>>()[..])),
         false => TcpListener::bind(&everywhere[..]),
     };
     bound.map_err(|error| {

@@ -1,19 +1,23 @@
 //! Ranks as processes that torch's own engine connects: c10d's store, at which they meet, and Gloo.
 //!
-//! Idea: a rank sends each other a slot of fixed size, which says the collective and the length of the message and holds the message
-//! if that is short. Longer messages follow, tagged with their length, and are received in place: Gloo, which would end the process if
-//! a message did not fit, never matches one of another length. Ranks in different collectives, or with messages of another size, see it
-//! by the slot. Sums are taken by rank, as ranks that are threads take them, so both give the same bits.
+//! Idea: a rank sends each other a slot of fixed size, which says the collective and the length of
+//! the message and holds the message if that is short. Longer messages follow, tagged with their
+//! length, and are received in place: Gloo, which would end the process if a message did not fit,
+//! never matches one of another length. Ranks in different collectives, or with messages of another
+//! size, see it by the slot. Sums are taken by rank, as ranks that are threads take them, so both
+//! give the same bits.
 //!
-//! Why slots are requested early, one collective ahead: the thread of Gloo's device does not sleep while the calling
-//! thread has the connection's lock but retries at once. When messages waited for their slots, so that calls fell into
-//! the other's transfer, that thread took a tenth of an epoch's CPU time.
+//! Why slots are requested early, one collective ahead: the thread of Gloo's device does not sleep
+//! while the calling thread has the connection's lock but retries at once. When messages waited for
+//! their slots, so that calls fell into the other's transfer, that thread took a tenth of an
+//! epoch's CPU time.
 //!
-//! Several groups of the same ranks have separate connections and do not wait for each other.
-//! A rank that fails writes the reason into the store and closes its connections; the others see these end, and look there. A rank
-//! whose process ends without a reason counts as dead. A rank that waits too long names the rank that it waited for.
-//! c10d trusts its network, as all of PyTorch does: it neither authenticates nor encrypts.
-//! Cost: one message of 512 bytes between any two ranks per collective, and the data itself, which only the system copies.
+//! Several groups of the same ranks have separate connections and do not wait for each other. A
+//! rank that fails writes the reason into the store and closes its connections; the others see
+//! these end, and look there. A rank whose process ends without a reason counts as dead. A rank
+//! that waits too long names the rank that it waited for. c10d trusts its network, as all of
+//! PyTorch does: it neither authenticates nor encrypts. Cost: one message of 512 bytes between any
+//! two ranks per collective, and the data itself, which only the system copies.
 
 mod meeting;
 mod raw;
@@ -39,7 +43,8 @@ const PIECE: usize = 1 << 30;
 const HEAD: usize = 16;
 /// Used for an unlimited timeout, which Gloo does not have.
 const LONG: Duration = Duration::from_secs(86_400 * 365);
-/// Interval at which a rank that waits without a limit asks the store for failures. Rank 0 stays longer after one.
+/// Interval at which a rank that waits without a limit asks the store for failures. Rank 0 stays
+/// longer after one.
 const LOOK: Duration = Duration::from_millis(300);
 /// Names of the collectives; a slot holds the index.
 const COLLECTIVES: [&str; 7] = [
@@ -67,7 +72,8 @@ pub struct C10d {
     ends: Mutex<Option<Ends>>,
 }
 
-/// Connections of a rank, and the slots that it has requested from each other rank for its next collective.
+/// Connections of a rank, and the slots that it has requested from each other rank for its next
+/// collective.
 struct Ends {
     next: Vec<Option<Parcel>>,
     group: Group,
@@ -112,14 +118,19 @@ impl C10d {
     }
 
     /// The error if a message from or to `other` makes no progress.
-    fn lost(&self, other: usize, called: &'static str, wait: &gsplit_kernels::Wait<'_>) -> CommError {
+    fn lost(
+        &self,
+        other: usize,
+        called: &'static str,
+        wait: &gsplit_kernels::Wait<'_>,
+    ) -> CommError {
         self.failed()
             .or_else(|| wait.expired(self.name(self.seat.rank), called, || vec![self.name(other)]))
             .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 
-    /// Ends the waits of the current exchange once a rank has reported a failure, or once the store, in the process of
-    /// rank 0, has not answered for `timeout`.
+    /// Ends the waits of the current exchange once a rank has reported a failure, or once the
+    /// store, in the process of rank 0, has not answered for `timeout`.
     fn watch_store(&self, exchange: u64) {
         let mut answered = Instant::now();
         while self.exchanges.load(Ordering::Acquire) == exchange {
@@ -153,7 +164,8 @@ impl C10d {
         let wait = self.limit.start();
         let left = || wait.left().unwrap_or(LONG).max(Duration::from_millis(1));
         let gone = |other: usize| self.lost(other, called, &wait);
-        let slots: Vec<[u8; SLOT]> = (0..self.seat.size).map(|to| slot(called, outgoing(to))).collect();
+        let slots: Vec<[u8; SLOT]> =
+            (0..self.seat.size).map(|to| slot(called, outgoing(to))).collect();
         let (mut rest, mut short, mut underway) = (recv, Vec::new(), Vec::new());
         for (from, asked) in next.iter_mut().enumerate() {
             let (room, tail) = std::mem::take(&mut rest).split_at_mut(expected(from));
@@ -168,7 +180,12 @@ impl C10d {
             match room.len() > SLOT - HEAD {
                 true => {
                     for piece in room.chunks_mut(PIECE) {
-                        underway.push((from, group.receive(from, piece.len() as i32, piece).map_err(|_| gone(from))?));
+                        underway.push((
+                            from,
+                            group
+                                .receive(from, piece.len() as i32, piece)
+                                .map_err(|_| gone(from))?,
+                        ));
                     }
                 }
                 false => short.push((from, room)),
@@ -178,7 +195,10 @@ impl C10d {
             underway.push((to, group.send(to, SLOTS, &slots[to]).map_err(|_| gone(to))?));
             if outgoing(to).len() > SLOT - HEAD {
                 for piece in outgoing(to).chunks(PIECE) {
-                    underway.push((to, group.send(to, piece.len() as i32, piece).map_err(|_| gone(to))?));
+                    underway.push((
+                        to,
+                        group.send(to, piece.len() as i32, piece).map_err(|_| gone(to))?,
+                    ));
                 }
             }
         }
@@ -189,14 +209,21 @@ impl C10d {
             let [number, bytes] = read(&heard);
             if number != number_of(called) {
                 let other_called = COLLECTIVES.get(number as usize).copied().unwrap_or("another");
-                return Err(CommError::Order { rank: self.name(me), called, other: self.name(from), other_called });
+                return Err(CommError::Order {
+                    rank: self.name(me),
+                    called,
+                    other: self.name(from),
+                    other_called,
+                });
             }
             check_message(self, from, bytes as usize, expected(from))?;
             if let Some((_, room)) = short.next_if(|(of, _)| *of == from) {
                 room.copy_from_slice(&heard[HEAD..HEAD + room.len()]);
             }
         }
-        underway.iter().try_for_each(|(other, work)| work.wait(&self.waits, left()).map_err(|_| gone(*other)))?;
+        underway.iter().try_for_each(|(other, work)| {
+            work.wait(&self.waits, left()).map_err(|_| gone(*other))
+        })?;
         // A rank that has left since is noticed in the next collective.
         others().for_each(|from| next[from] = group.receive_slot(from, SLOTS).ok());
         Ok(())
@@ -249,7 +276,10 @@ impl Messages for C10d {
                 watch.thread().unpark();
                 exchanged
             }),
-            None => Err(CommError::PeerFailed { rank: self.name(self.seat.rank), reason: "it has left".to_string() }),
+            None => Err(CommError::PeerFailed {
+                rank: self.name(self.seat.rank),
+                reason: "it has left".to_string(),
+            }),
         }
     }
 

@@ -2,12 +2,16 @@
 //!
 //! Why it is sound:
 //!
-//! * **Ownership.** An object that the shim makes with `new` is one pointer here, freed once when dropped. torch's store and groups
-//!   accept calls from several threads: the store has a lock, messages go through the thread of Gloo's device.
-//! * **Memory of messages.** An [`Underway`] borrows its buffer until it is dropped; after that Gloo forgets the memory. A leaked work
-//!   would go on: this folder leaks none. A [`Parcel`] has its memory behind a pointer and frees it last.
-//! * **Ends of waits.** A [`Waits`] knows a work while a thread waits for it, under a lock, and no longer.
-//! * **No unwinding.** Every function of the shim catches all exceptions, and writes a line of at most [`ERROR_BYTES`] bytes.
+//! * **Ownership.** An object that the shim makes with `new` is one pointer here, freed once when
+//!   dropped. torch's store and groups accept calls from several threads: the store has a lock,
+//!   messages go through the thread of Gloo's device.
+//! * **Memory of messages.** An [`Underway`] borrows its buffer until it is dropped; after that
+//!   Gloo forgets the memory. A leaked work would go on: this folder leaks none. A [`Parcel`] has
+//!   its memory behind a pointer and frees it last.
+//! * **Ends of waits.** A [`Waits`] knows a work while a thread waits for it, under a lock, and no
+//!   longer.
+//! * **No unwinding.** Every function of the shim catches all exceptions, and writes a line of at
+//!   most [`ERROR_BYTES`] bytes.
 
 #![allow(unsafe_code)]
 
@@ -124,20 +128,30 @@ unsafe impl Send for Store {}
 unsafe impl Sync for Store {}
 
 impl Store {
-    /// Connects to the store at `host` and `port`, within `timeout`; with a `listener`, hosts the store.
-    pub fn open(host: &str, port: u16, listener: Option<TcpListener>, timeout: Duration) -> Answer<Self> {
+    /// Connects to the store at `host` and `port`, within `timeout`; with a `listener`, hosts the
+    /// store.
+    pub fn open(
+        host: &str,
+        port: u16,
+        listener: Option<TcpListener>,
+        timeout: Duration,
+    ) -> Answer<Self> {
         let host = text(host)?;
         let listener = listener.map_or(-1, IntoRawFd::into_raw_fd);
         // SAFETY: the string outlives the call; the store takes ownership of the socket.
-        made(|store, error| unsafe { gsplit_c10d_store(host.as_ptr(), port, listener, millis(timeout), store, error) })
-            .map(Self)
+        made(|store, error| unsafe {
+            gsplit_c10d_store(host.as_ptr(), port, listener, millis(timeout), store, error)
+        })
+        .map(Self)
     }
 
     /// Adds `amount` to the number under `key` and returns the sum.
     pub fn add(&self, key: &str, amount: i64) -> Answer<i64> {
         let (key, mut sum) = (text(key)?, 0);
         // SAFETY: the string and the number outlive the call.
-        checked(|error| unsafe { gsplit_c10d_add(self.0.as_ptr(), key.as_ptr(), amount, &raw mut sum, error) })?;
+        checked(|error| unsafe {
+            gsplit_c10d_add(self.0.as_ptr(), key.as_ptr(), amount, &raw mut sum, error)
+        })?;
         Ok(sum)
     }
 
@@ -149,7 +163,14 @@ impl Store {
         found.resize(VALUE_BYTES, 0);
         // SAFETY: the strings outlive the call, and the buffer has the room that is passed.
         checked(|error| unsafe {
-            gsplit_c10d_offer(self.0.as_ptr(), key.as_ptr(), found.as_mut_ptr(), &raw mut bytes, VALUE_BYTES, error)
+            gsplit_c10d_offer(
+                self.0.as_ptr(),
+                key.as_ptr(),
+                found.as_mut_ptr(),
+                &raw mut bytes,
+                VALUE_BYTES,
+                error,
+            )
         })?;
         Ok(String::from_utf8_lossy(&found[..bytes.min(VALUE_BYTES)]).into_owned())
     }
@@ -182,7 +203,14 @@ unsafe impl Sync for Group {}
 
 impl Group {
     /// Connects `rank` with the others of `size` that use the store under this `name`. Collective.
-    pub fn open(store: &Store, name: &str, rank: usize, size: usize, timeout: Duration, via: &Via<'_>) -> Answer<Self> {
+    pub fn open(
+        store: &Store,
+        name: &str,
+        rank: usize,
+        size: usize,
+        timeout: Duration,
+        via: &Via<'_>,
+    ) -> Answer<Self> {
         let name = text(name)?;
         let (host, interface) = match via {
             Via::Host(host) => (Some(text(host)?), None),
@@ -211,7 +239,15 @@ impl Group {
     pub fn send<'a>(&self, to: usize, tag: i32, message: &'a [u8]) -> Answer<Underway<'a>> {
         // SAFETY: the work borrows the message.
         let work = made(|work, error| unsafe {
-            gsplit_c10d_send(self.0.as_ptr(), to as c_int, tag, message.as_ptr(), message.len(), work, error)
+            gsplit_c10d_send(
+                self.0.as_ptr(),
+                to as c_int,
+                tag,
+                message.as_ptr(),
+                message.len(),
+                work,
+                error,
+            )
         })?;
         Ok(Underway { work, memory: PhantomData })
     }
@@ -220,7 +256,15 @@ impl Group {
     pub fn receive<'a>(&self, from: usize, tag: i32, room: &'a mut [u8]) -> Answer<Underway<'a>> {
         // SAFETY: the work borrows the room.
         let work = made(|work, error| unsafe {
-            gsplit_c10d_receive(self.0.as_ptr(), from as c_int, tag, room.as_mut_ptr(), room.len(), work, error)
+            gsplit_c10d_receive(
+                self.0.as_ptr(),
+                from as c_int,
+                tag,
+                room.as_mut_ptr(),
+                room.len(),
+                work,
+                error,
+            )
         })?;
         Ok(Underway { work, memory: PhantomData })
     }
@@ -231,7 +275,15 @@ impl Group {
         let slot = |work| Parcel { work, memory };
         // SAFETY: the slot owns the memory and frees it after the work.
         let work = made(|work, error| unsafe {
-            gsplit_c10d_receive(self.0.as_ptr(), from as c_int, tag, memory.cast(), SLOT, work, error)
+            gsplit_c10d_receive(
+                self.0.as_ptr(),
+                from as c_int,
+                tag,
+                memory.cast(),
+                SLOT,
+                work,
+                error,
+            )
         });
         match work {
             Ok(work) => Ok(slot(Some(Underway { work, memory: PhantomData }))),
@@ -260,11 +312,14 @@ pub struct Underway<'a> {
 unsafe impl Send for Underway<'_> {}
 
 impl Underway<'_> {
-    /// Waits until the message has arrived or was sent, for at most `timeout`; after a timeout its group is unusable.
+    /// Waits until the message has arrived or was sent, for at most `timeout`; after a timeout its
+    /// group is unusable.
     pub fn wait(&self, watch: &Waits, timeout: Duration) -> Answer<()> {
         watch.begin(self.work)?;
         // SAFETY: the work is here.
-        let waited = checked(|error| unsafe { gsplit_c10d_wait(self.work.as_ptr(), millis(timeout), error) });
+        let waited = checked(|error| unsafe {
+            gsplit_c10d_wait(self.work.as_ptr(), millis(timeout), error)
+        });
         watch.end();
         waited
     }
@@ -314,7 +369,8 @@ struct Watched {
     work: Option<NonNull<c_void>>,
 }
 
-// SAFETY: the pointer belongs to a work that a thread waits for; the thread removes it before the work is freed.
+// SAFETY: the pointer belongs to a work that a thread waits for; the thread removes it before the
+// work is freed.
 unsafe impl Send for Watched {}
 
 impl Waits {

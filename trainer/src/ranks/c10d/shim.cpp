@@ -1,6 +1,7 @@
-// The parts of torch's c10d that raw.rs uses: a store that processes meet at, groups of them that Gloo connects, and messages. Only
-// raw.rs calls them; it documents the contract. No exception leaves: functions return 0, or 1 with a message in `error`. torch's
-// archives hold c10d's headers but not Gloo's: `stub/` declares the names of Gloo that c10d's mention.
+// The parts of torch's c10d that raw.rs uses: a store that processes meet at, groups of them that
+// Gloo connects, and messages. Only raw.rs calls them; it documents the contract. No exception
+// leaves: functions return 0, or 1 with a message in `error`. torch's archives hold c10d's headers
+// but not Gloo's: `stub/` declares the names of Gloo that c10d's mention.
 
 #define USE_C10D_GLOO 1
 
@@ -59,7 +60,8 @@ int gsplit_c10d_add(const Store* store, const char* key, int64_t amount, int64_t
   return guarded(error, [&] { *sum = (*store)->add(key, amount); });
 }
 
-// Sets `key` to the value unless it has one; copies the first `bytes` of its value then to `value`, which has `room`.
+// Sets `key` to the value unless it has one; copies the first `bytes` of its value then to `value`,
+// which has `room`.
 int gsplit_c10d_offer(const Store* store, const char* key, uint8_t* value, size_t* bytes, size_t room, char* error) {
   return guarded(error, [&] {
     const auto found = (*store)->compareSet(key, Bytes(), Bytes(value, value + *bytes));

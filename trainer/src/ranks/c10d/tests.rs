@@ -1,4 +1,5 @@
-//! Tests of ranks that torch joins, all in one process: each has its end of the store and its own connections.
+//! Tests of ranks that torch joins, all in one process: each has its end of the store and its own
+//! connections.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -30,7 +31,9 @@ fn on_ranks<R: Send>(
     thread::scope(|scope| {
         let start = |rank| {
             scope.spawn(move || {
-                let meeting = Meeting::at("127.0.0.1", port, rank, size, "test", &BTreeMap::new(), timeout).unwrap();
+                let meeting =
+                    Meeting::at("127.0.0.1", port, rank, size, "test", &BTreeMap::new(), timeout)
+                        .unwrap();
                 let seat = Seat::in_group(rank, size, groups);
                 let ends = ["first", "second"].map(|name| meeting.group(name, seat).unwrap());
                 let returned = body(&meeting, ends);
@@ -68,7 +71,10 @@ fn messages_of_any_length_arrive_whole() {
             let mut rest = &recv[..];
             for (rank, &bytes) in from.iter().enumerate() {
                 let (message, tail) = rest.split_at(bytes);
-                assert!(message.iter().all(|&byte| usize::from(byte) == rank), "{part} bytes of {rank}");
+                assert!(
+                    message.iter().all(|&byte| usize::from(byte) == rank),
+                    "{part} bytes of {rank}"
+                );
                 rest = tail;
             }
         }
@@ -78,8 +84,11 @@ fn messages_of_any_length_arrive_whole() {
 #[test]
 fn groups_of_the_same_ranks_do_not_wait_for_each_other() {
     on_ranks((2, 1), PATIENCE, |_, [sampling, computing]| {
-        let (first, second) =
-            if Messages::rank(&sampling) == 0 { (sampling, computing) } else { (computing, sampling) };
+        let (first, second) = if Messages::rank(&sampling) == 0 {
+            (sampling, computing)
+        } else {
+            (computing, sampling)
+        };
         thread::scope(|scope| {
             let ahead = scope.spawn(move || first.barrier());
             thread::sleep(Duration::from_millis(50));
@@ -99,14 +108,20 @@ fn unlike_calls_are_noticed_and_told_to_all() {
 
     for (sent, expected) in [(4, 3), (4, 5), (4, 4000), (4000, 4), (4000, 9000), (9000, 4000)] {
         let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| {
-            let (to, from): ([usize; 2], [usize; 2]) =
-                if Messages::rank(&comm) == 0 { ([0, sent], [0, 0]) } else { ([0, 0], [expected, 0]) };
+            let (to, from): ([usize; 2], [usize; 2]) = if Messages::rank(&comm) == 0 {
+                ([0, sent], [0, 0])
+            } else {
+                ([0, 0], [expected, 0])
+            };
             let (send, mut recv) = (vec![7; to.iter().sum()], vec![0; from.iter().sum()]);
             let first = comm.all_to_all_bytes(&send, &to, &mut recv, &from);
             first.and_then(|()| comm.barrier()).unwrap_err()
         });
         let mismatch = CommError::Mismatch { from: 0, to: 1, sent, expected };
-        assert_eq!(errors, [CommError::PeerFailed { rank: 1, reason: mismatch.to_string() }, mismatch]);
+        assert_eq!(
+            errors,
+            [CommError::PeerFailed { rank: 1, reason: mismatch.to_string() }, mismatch]
+        );
     }
 }
 
@@ -167,7 +182,8 @@ fn a_time_in_which_one_rank_works_alone_has_no_limit() {
     });
 }
 
-/// Errors of ranks that start with these values of rank, ranks, groups and run, at a port of their own.
+/// Errors of ranks that start with these values of rank, ranks, groups and run, at a port of their
+/// own.
 fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Option<String>> {
     let port = free_port();
     let start = |(rank, size, groups, run): (usize, usize, usize, &str)| {
@@ -191,7 +207,11 @@ fn who_does_not_belong_is_told_why() {
     let started = Instant::now();
     let told = refusals(&[(0, 2, 1, ""), (1, 3, 1, "")], PATIENCE);
     says(&told, 1, "rank 1: rank 0 was started as one of 2 ranks, rank 1 as one of 3");
-    says(&told, 0, "rank 1 left the group: rank 0 was started as one of 2 ranks, rank 1 as one of 3");
+    says(
+        &told,
+        0,
+        "rank 1 left the group: rank 0 was started as one of 2 ranks, rank 1 as one of 3",
+    );
     let told = refusals(&[(0, 4, 2, ""), (1, 4, 4, "")], PATIENCE);
     says(&told, 1, "--groups 4 of rank 1 is 2 on rank 0: start all with the same options");
     assert!(started.elapsed() < PATIENCE);
@@ -211,7 +231,10 @@ fn who_does_not_come_or_is_of_another_run_is_named() {
 fn who_comes_twice_or_finds_nobody_is_told() {
     let second = Duration::from_secs(2);
     let told = refusals(&[(0, 3, 1, ""), (1, 3, 1, ""), (1, 3, 1, "")], second);
-    assert!(told.iter().flatten().any(|line| line.contains("rank 1 has come already to 127.0.0.1:")), "{told:?}");
+    assert!(
+        told.iter().flatten().any(|line| line.contains("rank 1 has come already to 127.0.0.1:")),
+        "{told:?}"
+    );
     let told = refusals(&[(1, 2, 1, "")], second);
     says(&told, 0, "rank 1: rank 0 did not answer at 127.0.0.1:");
 }
@@ -221,27 +244,31 @@ fn all_who_wait_name_the_rank_that_does_not_come() {
     let told = refusals(&[(0, 4, 1, ""), (1, 4, 1, ""), (3, 4, 1, "")], Duration::from_secs(2));
     let names = |line: &Option<String>| line.as_ref().is_some_and(|line| line.contains("rank 2 "));
     assert!(told.iter().all(names), "{told:?}");
-    assert!(told.iter().flatten().any(|line| line.contains("rank 2 did not come to 127.0.0.1:")), "{told:?}");
+    assert!(
+        told.iter().flatten().any(|line| line.contains("rank 2 did not come to 127.0.0.1:")),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn a_rank_that_waits_without_a_limit_names_the_rank_that_stopped() {
     let (started, num_told) = (Instant::now(), AtomicU64::new(0));
-    let told = on_ranks((3, 1), Duration::from_secs(2), |_, [comm, _]| match Messages::rank(&comm) {
-        2 => {
-            while num_told.load(Ordering::Relaxed) < 2 && started.elapsed() < PATIENCE / 4 {
-                thread::sleep(Duration::from_millis(10));
+    let told =
+        on_ranks((3, 1), Duration::from_secs(2), |_, [comm, _]| match Messages::rank(&comm) {
+            2 => {
+                while num_told.load(Ordering::Relaxed) < 2 && started.elapsed() < PATIENCE / 4 {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                None
             }
-            None
-        }
-        rank => {
-            Communicator::suspend_timeout(&comm, rank == 1);
-            let error = comm.barrier().unwrap_err().to_string();
-            Communicator::fail(&comm, &error);
-            num_told.fetch_add(1, Ordering::Relaxed);
-            Some(error)
-        }
-    });
+            rank => {
+                Communicator::suspend_timeout(&comm, rank == 1);
+                let error = comm.barrier().unwrap_err().to_string();
+                Communicator::fail(&comm, &error);
+                num_told.fetch_add(1, Ordering::Relaxed);
+                Some(error)
+            }
+        });
     assert!(started.elapsed() < PATIENCE / 4, "{told:?}");
     for line in told.iter().flatten() {
         assert!(line.contains("rank 0 waited 2 s in barrier for rank 2"), "{told:?}");
@@ -253,10 +280,16 @@ fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let at = |rank| {
-        Meeting::at("127.0.0.1", port, rank, 2, "", &BTreeMap::new(), Duration::from_secs(1)).err().unwrap().to_string()
+        Meeting::at("127.0.0.1", port, rank, 2, "", &BTreeMap::new(), Duration::from_secs(1))
+            .err()
+            .unwrap()
+            .to_string()
     };
     let first = at(0);
-    assert!(first.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")), "{first}");
+    assert!(
+        first.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")),
+        "{first}"
+    );
     // The process that listens there does not answer.
     let second = at(1);
     assert!(second.contains("rank 1: rank 0 did not answer at"), "{second}");

@@ -1,8 +1,9 @@
-//! A run's logs: JSON lines and TensorBoard's event files. One record per epoch and, if requested, one per
-//! `--log-every` mini-batches (`steps`).
+//! A run's logs: JSON lines and TensorBoard's event files. One record per epoch and, if requested,
+//! one per `--log-every` mini-batches (`steps`).
 //!
-//! A resumed run rewrites the JSON lines from the epochs in its checkpoint, so that they always show one whole run,
-//! whatever a killed run had written (`text`). TensorBoard reads every event file of a folder: see `tensorboard`.
+//! A resumed run rewrites the JSON lines from the epochs in its checkpoint, so that they always
+//! show one whole run, whatever a killed run had written (`text`). TensorBoard reads every event
+//! file of a folder: see `tensorboard`.
 
 use crate::Result;
 use crate::config::RunConfig;
@@ -28,8 +29,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Opens the logs that `run` names, and writes `history`, the epochs done before a resume, which took `steps`
-    /// mini-batches.
+    /// Opens the logs that `run` names, and writes `history`, the epochs done before a resume,
+    /// which took `steps` mini-batches.
     pub fn start(run: &RunConfig, history: &[EpochReport], steps: u64) -> Result<Self> {
         let text = run.log.as_deref().map(|path| TextLog::create(path, history)).transpose()?;
         let (mut events, mut step_events) = (None, None);

@@ -1,8 +1,9 @@
-//! Records of mini-batches: one per [`StepLog::every`] mini-batches, over the mini-batches since the last record.
+//! Records of mini-batches: one per [`StepLog::every`] mini-batches, over the mini-batches since
+//! the last record.
 //!
-//! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at the same numbers as an
-//! uninterrupted one. The mini-batches after the last record of an epoch have none: the epoch's own record covers them.
-//! Cost: one sum over all ranks per record.
+//! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at
+//! the same numbers as an uninterrupted one. The mini-batches after the last record of an epoch
+//! have none: the epoch's own record covers them. Cost: one sum over all ranks per record.
 
 use std::time::Instant;
 
@@ -95,7 +96,8 @@ impl<'a> Window<'a> {
     }
 
     fn record(&self, totals: &StepReport) -> StepRecord {
-        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), totals.num_finite(self.steps.into()));
+        let (seconds, steps) =
+            (self.since.elapsed().as_secs_f64(), totals.num_finite(self.steps.into()));
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         StepRecord {
             step: self.done,

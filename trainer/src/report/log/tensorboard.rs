@@ -1,7 +1,8 @@
-//! TensorBoard's event files: scalars, whose step is the epoch in the folder itself and the mini-batch in the subfolder
-//! `steps`, which TensorBoard shows as a separate run.
+//! TensorBoard's event files: scalars, whose step is the epoch in the folder itself and the
+//! mini-batch in the subfolder `steps`, which TensorBoard shows as a separate run.
 //!
-//! A file is a sequence of TFRecords, each one `Event` of tensorflow/core/util/event.proto, encoded by hand:
+//! A file is a sequence of TFRecords, each one `Event` of tensorflow/core/util/event.proto, encoded
+//! by hand:
 //!
 //! ```text
 //! record      length u64 · masked crc of the length u32 · data · masked crc of the data u32       little-endian
@@ -11,10 +12,12 @@
 //! SessionLog  1 status enum, 1 = START: records in other files of the folder from this step on are void
 //! ```
 //!
-//! A fresh run voids everything in the folder; a resumed one voids records that a killed run logged after its last
-//! checkpoint, and adds to the rest. If the folder has no event file yet, the epochs before the resume are written too.
+//! A fresh run voids everything in the folder; a resumed one voids records that a killed run logged
+//! after its last checkpoint, and adds to the rest. If the folder has no event file yet, the epochs
+//! before the resume are written too.
 //!
-//! Mini-batches have their own folder because the step, which then has one meaning, decides which records are void.
+//! Mini-batches have their own folder because the step, which then has one meaning, decides which
+//! records are void.
 
 use std::fs::File;
 use std::io::Write;
@@ -35,7 +38,10 @@ const OURS: &str = ".gsplit";
 
 /// An event file in `folder` that another program wrote: a fresh run would void its records.
 pub fn foreign_events(folder: &Path) -> Option<PathBuf> {
-    event_files(folder).ok()?.into_iter().find(|path| !path.as_os_str().as_encoded_bytes().ends_with(OURS.as_bytes()))
+    event_files(folder)
+        .ok()?
+        .into_iter()
+        .find(|path| !path.as_os_str().as_encoded_bytes().ends_with(OURS.as_bytes()))
 }
 
 fn event_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -52,20 +58,23 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Creates a file in `folder` that voids records of other files from step `first` on; also returns true if there
-    /// are no other files, so that it has to begin with step 1.
+    /// Creates a file in `folder` that voids records of other files from step `first` on; also
+    /// returns true if there are no other files, so that it has to begin with step 1.
     pub fn create(folder: &Path, first: u64) -> Result<(Self, bool)> {
         let io = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
         make_folder(folder)?;
         let others = !event_files(folder).map_err(io(folder))?.is_empty();
-        // TensorBoard reads files in the order of their names, so they begin with the time, to the nanosecond.
+        // TensorBoard reads files in the order of their names, so they begin with the time, to the
+        // nanosecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (seconds, nanos, process) = (now.as_secs(), now.subsec_nanos(), std::process::id());
-        let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}{OURS}"));
+        let path =
+            folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}{OURS}"));
         let file = File::create_new(&path).map_err(io(&path))?;
         let mut events = Self { path, file };
         let begun = events.event(0, 3, b"brain.Event:2");
-        let begun = begun.and_then(|()| events.event(if others { first } else { 1 }, 7, &[tag(1, VARINT), 1]));
+        let begun = begun
+            .and_then(|()| events.event(if others { first } else { 1 }, 7, &[tag(1, VARINT), 1]));
         match begun {
             Ok(()) => Ok((events, !others)),
             Err(error) => {

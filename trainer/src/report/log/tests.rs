@@ -23,7 +23,13 @@ fn report(epoch: u32) -> EpochReport {
         valid_loss: None,
         test: None,
         scores_are_errors: false,
-        timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0, wait_s: 0.5 },
+        timings: Timings {
+            sample_s: 1.0,
+            load_s: 2.0,
+            compute_s: 3.0,
+            exchange_s: 4.0,
+            wait_s: 0.5,
+        },
         seconds: 10.0,
         evaluate_s: 0.5,
         memory: Some(GpuMemory { gpu_pool_bytes: 5 << 20, gpu_torch_bytes: 3 << 20 }),
@@ -90,7 +96,9 @@ fn fields_of(mut data: &[u8]) -> Vec<(u64, Vec<u8>)> {
 
 fn parse(event: &[u8]) -> Event {
     let fields = fields_of(event);
-    let get = |number: u64| fields.iter().find(|(field, _)| *field == number).map(|(_, content)| content.as_slice());
+    let get = |number: u64| {
+        fields.iter().find(|(field, _)| *field == number).map(|(_, content)| content.as_slice())
+    };
     let seconds = f64::from_le_bytes(get(1).unwrap().try_into().unwrap());
     assert!(seconds > 1.7e9, "wall time {seconds}");
     let step = u64::from_le_bytes(get(2).unwrap().try_into().unwrap());
@@ -103,14 +111,18 @@ fn parse(event: &[u8]) -> Event {
     }
     let scalars = fields_of(get(5).unwrap()).into_iter().map(|(_, value)| {
         let value = fields_of(&value);
-        (String::from_utf8(value[0].1.clone()).unwrap(), f32::from_le_bytes(value[1].1[..].try_into().unwrap()))
+        (
+            String::from_utf8(value[0].1.clone()).unwrap(),
+            f32::from_le_bytes(value[1].1[..].try_into().unwrap()),
+        )
     });
     Event::Scalars(step, scalars.collect())
 }
 
 /// The events of all files of `folder`, by file; checks every checksum.
 fn events(folder: &Path) -> Vec<Vec<Event>> {
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.is_file());
     paths.sort();
     let read = |path| {
@@ -141,7 +153,8 @@ fn event_files_hold_every_epoch_once() {
     let found = events(&tb);
     assert_eq!(found[0][..2], [Event::Version("brain.Event:2".into()), Event::Start(1)]);
     let Event::Scalars(2, scalars) = &found[0][3] else { panic!("{found:?}") };
-    let value = |name: &str| scalars.iter().find(|(found, _)| found == name).map(|(_, value)| *value);
+    let value =
+        |name: &str| scalars.iter().find(|(found, _)| found == name).map(|(_, value)| *value);
     assert_eq!(value("loss/train"), Some(0.5));
     assert_eq!(value("metric/valid"), Some(0.75));
     assert_eq!(value("metric/test"), None);
@@ -149,7 +162,8 @@ fn event_files_hold_every_epoch_once() {
     assert_eq!(value("memory/gpu_pool_bytes"), Some((5 << 20) as f32));
     assert_eq!(found[0].len(), 5);
 
-    // Resumed after the second epoch: the third is void, and the earlier ones are not written again.
+    // Resumed after the second epoch: the third is void, and the earlier ones are not written
+    // again.
     let mut second = Logs::start(&options, &history[..2], 20).unwrap();
     second.write(&report(3)).unwrap();
     let found = events(&tb);
@@ -157,14 +171,21 @@ fn event_files_hold_every_epoch_once() {
     assert_eq!(found[1].len(), 3);
 
     // Resumed with a folder that has no records of the run yet.
-    let options = RunConfig { tensorboard: Some(folder.path().join("other")), ..Default::default() };
+    let options =
+        RunConfig { tensorboard: Some(folder.path().join("other")), ..Default::default() };
     drop(Logs::start(&options, &history[..2], 20).unwrap());
     let found = events(&folder.path().join("other"));
     assert_eq!((found[0].len(), &found[0][1]), (4, &Event::Start(1)));
 }
 
 fn steps(step: u64) -> StepRecord {
-    StepRecord { step, epoch: 1 + (step as u32 - 1) / 10, steps: 5, loss: 1.0 / step as f64, ..Default::default() }
+    StepRecord {
+        step,
+        epoch: 1 + (step as u32 - 1) / 10,
+        steps: 5,
+        loss: 1.0 / step as f64,
+        ..Default::default()
+    }
 }
 
 #[test]
@@ -190,10 +211,14 @@ fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
     assert_eq!(after_two.lines().count(), 6);
 
     // A resume without --log-every keeps the records in the log.
-    drop(Logs::start(&RunConfig { log_every: 0, ..options.clone() }, &[report(1), report(2)], 20).unwrap());
+    drop(
+        Logs::start(&RunConfig { log_every: 0, ..options.clone() }, &[report(1), report(2)], 20)
+            .unwrap(),
+    );
     assert_eq!(read(), after_two);
 
-    // An epoch of another run, although of the same number: its mini-batches do not belong to this run.
+    // An epoch of another run, although of the same number: its mini-batches do not belong to this
+    // run.
     let other = EpochReport { loss: 7.0, ..report(1) };
     drop(Logs::start(&options, &[other], 10).unwrap());
     assert_eq!(read().lines().count(), 1);

@@ -1,8 +1,8 @@
 //! Log of JSON lines, one per record.
 //!
-//! A log that is continued is rewritten: the epochs of the checkpoint, and before each of them the records of its
-//! mini-batches, if the old file has them before the very same epoch. Records of a killed run after the checkpoint and
-//! records of other runs are removed.
+//! A log that is continued is rewritten: the epochs of the checkpoint, and before each of them the
+//! records of its mini-batches, if the old file has them before the very same epoch. Records of a
+//! killed run after the checkpoint and records of other runs are removed.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -16,7 +16,8 @@ use crate::report::EpochReport;
 
 /// True if a log of JSON lines that begins with `line` was written by gsplit.
 pub fn is_json_log(line: &str) -> bool {
-    [r#"{"epoch":"#, r#"{"step":"#].iter().any(|start| line.starts_with(start)) && line.contains(r#""gradient_norm":"#)
+    [r#"{"epoch":"#, r#"{"step":"#].iter().any(|start| line.starts_with(start))
+        && line.contains(r#""gradient_norm":"#)
 }
 
 /// `record` as JSON.

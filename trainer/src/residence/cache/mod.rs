@@ -1,8 +1,8 @@
 //! Feature rows that the GPUs of a run keep in their memory, and the caches that each rank reads.
 //!
-//! Returns: a list of vertices for each rank, best candidate first; the ranks whose caches it also reads; and a
-//! description of both for the user. Input: the user's choice of placement ([`RowPlacement`]), and the room on each
-//! GPU.
+//! Returns: a list of vertices for each rank, best candidate first; the ranks whose caches it also
+//! reads; and a description of both for the user. Input: the user's choice of placement
+//! ([`RowPlacement`]), and the room on each GPU.
 //!
 //! ```text
 //! replicated   the hottest rows on every GPU                             PaGraph (Lin et al., SoCC 2020)
@@ -12,22 +12,27 @@
 //! KEY          the rows that `gsplit place` stored, cut to the room available
 //! ```
 //!
-//! The host has all rows: rows in no reachable cache are read from there. A rank reads the caches of other threads or
-//! processes of its host if these hold rows that it loads: always with `peer` and KEY; with `partitioned` if a rank
-//! loads rows of other parts. The ranks first find out which of them reads which cache ([`reach`]), so that all decide
-//! alike. With several groups of ranks (`--groups`) each group keeps the rows of all parts, and those of all devices of
-//! a KEY; `peer` ignores groups.
+//! The host has all rows: rows in no reachable cache are read from there. A rank reads the caches
+//! of other threads or processes of its host if these hold rows that it loads: always with `peer`
+//! and KEY; with `partitioned` if a rank loads rows of other parts. The ranks first find out which
+//! of them reads which cache ([`reach`]), so that all decide alike. With several groups of ranks
+//! (`--groups`) each group keeps the rows of all parts, and those of all devices of a KEY; `peer`
+//! ignores groups.
 //!
 //! Ranks on the host keep nothing, since all rows are there. Their hypothetical hits are counted
-//! (`simulated.rs`), as if each had a GPU with the room of `--cache`, and all ranks of a host read each other's.
+//! (`simulated.rs`), as if each had a GPU with the room of `--cache`, and all ranks of a host read
+//! each other's.
 //!
-//! Without `--placement` and `--cache` GPUs keep rows as suits the parallelism ([`RowPlacement::usual`]).
+//! Without `--placement` and `--cache` GPUs keep rows as suits the parallelism
+//! ([`RowPlacement::usual`]).
 //!
-//! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU ([`crate::dry_run`]) next to
-//! the graph, divided among the ranks of that GPU, or used by all of them together if they keep the same rows
-//! (`replicated`). Rows take as many bytes as in the dataset.
+//! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU
+//! ([`crate::dry_run`]) next to the graph, divided among the ranks of that GPU, or used by all of
+//! them together if they keep the same rows (`replicated`). Rows take as many bytes as in the
+//! dataset.
 //!
-//! Cost: a pass over the vertices, or over the edges if these have to be counted; 4 bytes per cached row.
+//! Cost: a pass over the vertices, or over the edges if these have to be counted; 4 bytes per
+//! cached row.
 
 pub mod hotness;
 mod peers;
@@ -66,7 +71,8 @@ pub struct CacheSummary {
     pub row_bytes: u64,
 }
 
-/// The vertices whose rows each rank keeps: the first of a list, best candidate first, that ranks may share.
+/// The vertices whose rows each rank keeps: the first of a list, best candidate first, that ranks
+/// may share.
 type Lists = Vec<(Arc<Vec<u32>>, usize)>;
 
 /// Rows that each GPU keeps.
@@ -81,17 +87,25 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Rows for ranks at `places` according to the options of `job`; `None` if GPUs keep nothing. `left` are the free bytes of each
-    /// rank of this process, used if the options do not say. If ranks are processes, it is collective and returns the same on each.
+    /// Rows for ranks at `places` according to the options of `job`; `None` if GPUs keep nothing.
+    /// `left` are the free bytes of each rank of this process, used if the options do not say. If
+    /// ranks are processes, it is collective and returns the same on each.
     ///
     /// # Errors
-    /// [`Error::Option`] for options that contradict each other, or room for no row; errors of stored artifacts.
-    pub fn new(job: &Job<'_>, places: &[Place], left: &[u64], progress: &dyn Progress) -> Result<Option<Self>> {
+    /// [`Error::Option`] for options that contradict each other, or room for no row; errors of
+    /// stored artifacts.
+    pub fn new(
+        job: &Job<'_>,
+        places: &[Place],
+        left: &[u64],
+        progress: &dyn Progress,
+    ) -> Result<Option<Self>> {
         let hooks = job.hooks;
         let Some(placement) = wanted(job, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
         let alike = placement == RowPlacement::Replicated;
-        let left = if alike { together(&places[hooks.ranks_here(ranks)], left) } else { left.to_vec() };
+        let left =
+            if alike { together(&places[hooks.ranks_here(ranks)], left) } else { left.to_vec() };
         let comm = hooks.process.as_ref().map(|process| process.comms().all());
         let left = match comm {
             Some(comm) => all_gather_json(comm, &left)?.concat(),
@@ -113,7 +127,9 @@ impl Caches {
         let (lists, ranked_by) = match &placement {
             RowPlacement::Partitioned => of_parts(job, &room)?,
             RowPlacement::Stored(key) => stored(job, key, &room)?,
-            RowPlacement::Replicated if room.iter().all(|&rows| rows >= job.features.num_rows()) => {
+            RowPlacement::Replicated
+                if room.iter().all(|&rows| rows >= job.features.num_rows()) =>
+            {
                 let all = (0..job.features.num_rows() as u32).collect();
                 (shared(all, &room), "their numbers".to_string())
             }
@@ -124,7 +140,9 @@ impl Caches {
             }
             RowPlacement::Peer => {
                 let cliques = cliques(&peers);
-                let all = |clique: &Vec<usize>| clique.iter().fold(0usize, |sum, &rank| sum.saturating_add(room[rank]));
+                let all = |clique: &Vec<usize>| {
+                    clique.iter().fold(0usize, |sum, &rank| sum.saturating_add(room[rank]))
+                };
                 let most = cliques.iter().map(all).max().unwrap_or(0);
                 let (hottest, by) = hotness::hottest(job, most, progress)?;
                 (each(deal_to_cliques(&hottest, &cliques, &room)), by)
@@ -145,7 +163,8 @@ impl Caches {
         &self.peers[rank]
     }
 
-    /// The vertices whose rows are found on GPUs by every rank of this process that loads them, in ascending order.
+    /// The vertices whose rows are found on GPUs by every rank of this process that loads them, in
+    /// ascending order.
     pub fn found_by_all(&self, job: &Job<'_>) -> Vec<u32> {
         let (rows, owners) = (job.features.num_rows(), job.frontiers.loaded().map());
         let of = |rank: usize| {
@@ -154,8 +173,11 @@ impl Caches {
             (rank % job.config.ranks_of_group(), found)
         };
         let ranks: Vec<_> = job.hooks.ranks_here(self.peers.len()).map(of).collect();
-        let loads = |rank: usize, v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == rank);
-        let is_found = |&v: &u32| ranks.iter().all(|(rank, found)| !loads(*rank, v) || found.contains(v));
+        let loads = |rank: usize, v: u32| {
+            owners.is_none_or(|owners| usize::from(owners[v as usize]) == rank)
+        };
+        let is_found =
+            |&v: &u32| ranks.iter().all(|(rank, found)| !loads(*rank, v) || found.contains(v));
         (0..rows as u32).filter(is_found).collect()
     }
 
@@ -166,7 +188,9 @@ impl Caches {
 
     /// Checksum that shows whether the ranks kept the same rows in another run.
     pub fn checksum(&self) -> Checksum {
-        Checksum::combine(&(0..self.peers.len()).map(|rank| self.checksum_of(rank)).collect::<Vec<_>>())
+        Checksum::combine(
+            &(0..self.peers.len()).map(|rank| self.checksum_of(rank)).collect::<Vec<_>>(),
+        )
     }
 
     /// Checksum that shows whether another process has the same list for `rank`.
@@ -196,10 +220,14 @@ impl Caches {
         let (least, most) = (rows.iter().min().unwrap_or(&0), rows.iter().max().unwrap_or(&0));
         let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
         let bytes = shown(*most as u64 * row_bytes);
-        let place = if counted { "counted for each rank, as on a GPU" } else { "on each rank's GPU" };
+        let place =
+            if counted { "counted for each rank, as on a GPU" } else { "on each rank's GPU" };
         match self.are_all(all) {
             true => format!("feature rows, placement {placement}: all {all} {place} ({bytes})"),
-            false => format!("feature rows, placement {placement}: {each} of {all} {place} ({bytes}), by {ranked_by}"),
+            false => format!(
+                "feature rows, placement {placement}: {each} of {all} {place} ({bytes}), by \
+                 {ranked_by}"
+            ),
         }
     }
 }
@@ -215,30 +243,41 @@ pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
     let on_host = places.iter().any(|place| place.gpu().is_none());
     if is_by_default(config) {
         // Draws by locality must not depend on how much memory is free.
-        let keeps = !on_host && !parallelism.slices_columns() && !parallelism.cooperates() && !config.draws_locally();
+        let keeps = !on_host
+            && !parallelism.slices_columns()
+            && !parallelism.cooperates()
+            && !config.draws_locally();
         return Ok((keeps && job.dataset.shard().is_none()).then(|| RowPlacement::usual(config)));
     }
     let flag = if config.system.cache.is_some() { "--cache" } else { "--placement" };
     let problem = if parallelism.slices_columns() || parallelism.cooperates() {
         format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
-    } else if on_host && config.system.cache.is_none() && config.system.placement != Some(RowPlacement::Host) {
-        format!("{flag}: on --device cpu cache hits are counted for a given size: pass --cache SIZE")
+    } else if on_host
+        && config.system.cache.is_none()
+        && config.system.placement != Some(RowPlacement::Host)
+    {
+        format!(
+            "{flag}: on --device cpu cache hits are counted for a given size: pass --cache SIZE"
+        )
     } else if config.system.placement == Some(RowPlacement::Host) && config.system.cache.is_some() {
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
     } else if config.system.placement == Some(RowPlacement::Host) {
         return Ok(None);
     } else {
-        return Ok(Some(config.system.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
+        return Ok(Some(
+            config.system.placement.clone().unwrap_or_else(|| RowPlacement::usual(config)),
+        ));
     };
     Err(Error::Option(problem))
 }
 
-/// The bytes available to each rank if ranks that share a GPU keep the same rows: the sum of their shares, which are
-/// given in `left`.
+/// The bytes available to each rank if ranks that share a GPU keep the same rows: the sum of their
+/// shares, which are given in `left`.
 fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
     let gpus = sharing(places);
     let of = |(place, bytes): (&Place, &u64)| {
-        let ranks = place.gpu().and_then(|gpu| gpus.iter().find(|(other, _)| other.is_same_device(gpu)));
+        let ranks =
+            place.gpu().and_then(|gpu| gpus.iter().find(|(other, _)| other.is_same_device(gpu)));
         bytes.saturating_mul(ranks.map_or(1, |(_, ranks)| *ranks))
     };
     places.iter().zip(left).map(of).collect()
@@ -250,7 +289,8 @@ fn room(cache: Option<u64>, left: &[u64], row_bytes: u64, ranks: usize) -> Resul
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
     match cache {
         Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
-            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, e.g. 4GiB or 20% (of all rows), or leave it out"
+            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, e.g. 4GiB or 20% (of \
+             all rows), or leave it out"
         ))),
         Some(bytes) => Ok(vec![rows(bytes); ranks]),
         None => {
@@ -300,23 +340,33 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize]) -> Result<(Lists, String)> {
         let keys = dataset.keys("placement")?;
         let stored = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
         return Err(Error::Option(format!(
-            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {stored}): \
+            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of \
+             {} (there are: {stored}): \
              choose one, or run `gsplit place`",
             dataset.path().display()
         )));
     }
     let placement = Placement::open(dataset, key)?;
-    let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
+    let (ranks, devices, made) =
+        (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let needed = if job.config.system.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
-        let problem = format!("--placement {key} is for {devices} devices, {needed} {ranks}: it needs one for each");
+        let needed = if job.config.system.groups == 1 {
+            "the number of ranks is"
+        } else {
+            "the ranks of a group are"
+        };
+        let problem = format!(
+            "--placement {key} is for {devices} devices, {needed} {ranks}: it needs one for each"
+        );
         return Err(Error::Option(problem));
     }
-    if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)
+    if let (Some(map), Some((placed, checksum))) =
+        (artifacts.partition(), &made.made_from.partition)
         && checksum != map.checksum()
     {
         return Err(Error::Option(format!(
-            "--placement {key} was made for partition {placed}, this run uses {}: train with --partition {placed}, or place again",
+            "--placement {key} was made for partition {placed}, this run uses {}: train with \
+             --partition {placed}, or place again",
             map.key()
         )));
     }
@@ -333,7 +383,9 @@ fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<S
     match comm.map(|comm| (comm, places[comm.rank()].gpu())) {
         Some((comm, Some(gpu))) => reach::of_processes(comm, gpu),
         Some((comm, None)) => reach::of_hosts(comm),
-        None => Ok(reach::of_threads(ranks, |reader, owner| reaches(&places[reader], &places[owner]))),
+        None => {
+            Ok(reach::of_threads(ranks, |reader, owner| reaches(&places[reader], &places[owner])))
+        }
     }
 }
 
@@ -358,6 +410,8 @@ mod tests {
         let room = |cache, row_bytes| room(cache, &[1000, 350, 99], row_bytes, 3);
         assert_eq!(room(None, 100).unwrap(), [10, 3, 0]);
         assert_eq!(room(Some(250), 100).unwrap(), [2, 2, 2]);
-        assert!(room(Some(250), 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
+        assert!(
+            room(Some(250), 251).unwrap_err().to_string().contains("250 bytes hold no row of 251")
+        );
     }
 }

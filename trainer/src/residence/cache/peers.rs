@@ -1,9 +1,11 @@
 //! Peers: the ranks that read each other's caches, and how rows are dealt to them.
 //!
-//! Returns: for each rank, the others whose caches it reads; groups of ranks that all read each other's, with the vertices
-//! that each keeps. Input: which GPU reads the memory of which. Idea: GPUs without a link between them cannot share one
-//! copy of a row, so each group has its own (Quiver, Tan et al., 2023). Groups are found greedily, in the order of ranks:
-//! with the links of real boards, all to all or within halves, these are the largest possible. Cost: the pairs of ranks.
+//! Returns: for each rank, the others whose caches it reads; groups of ranks that all read each
+//! other's, with the vertices that each keeps. Input: which GPU reads the memory of which. Idea:
+//! GPUs without a link between them cannot share one copy of a row, so each group has its own
+//! (Quiver, Tan et al., 2023). Groups are found greedily, in the order of ranks: with the links of
+//! real boards, all to all or within halves, these are the largest possible. Cost: the pairs of
+//! ranks.
 
 use gsplit_store::{Progress, deal_rows};
 
@@ -29,14 +31,17 @@ pub fn peers(sights: &[Vec<Sight>], progress: &dyn Progress) -> Vec<Vec<usize>> 
         if !apart.is_empty() {
             let apart = apart.join(", ");
             progress.note(&format!(
-                "the GPU of rank {reader} cannot read the rows that ranks {apart} keep{why}: it reads rows that only these keep \
+                "the GPU of rank {reader} cannot read the rows that ranks {apart} keep{why}: it \
+                 reads rows that only these keep \
                  from host memory"
             ));
         }
         reached
     };
     if sights.iter().flatten().any(|sight| *sight == Sight::OtherHost) {
-        progress.note("GPUs cannot read other hosts' caches: rows only kept there come from host memory");
+        progress.note(
+            "GPUs cannot read other hosts' caches: rows only kept there come from host memory",
+        );
     }
     (0..ranks).map(of_rank).collect()
 }
@@ -103,8 +108,12 @@ mod tests {
             true => Sight::Reached,
             false => Sight::OtherHost,
         };
-        let sights: Vec<Vec<Sight>> = (0..4).map(|r| (0..4).map(|o| sight(r, o)).collect()).collect();
+        let sights: Vec<Vec<Sight>> =
+            (0..4).map(|r| (0..4).map(|o| sight(r, o)).collect()).collect();
         assert_eq!(peers(&sights, &notes), [[1], [0], [3], [2]]);
-        assert_eq!(notes.lines(), ["GPUs cannot read other hosts' caches: rows only kept there come from host memory"]);
+        assert_eq!(
+            notes.lines(),
+            ["GPUs cannot read other hosts' caches: rows only kept there come from host memory"]
+        );
     }
 }

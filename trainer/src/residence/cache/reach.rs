@@ -1,11 +1,12 @@
 //! Reach of GPUs: which GPU can read the memory of which.
 //!
-//! Returns: the sight of each rank of each other; the same on every rank. Idea: if ranks are threads the driver is
-//! asked. If they are processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its
-//! host and compares them, and all exchange their results. Why not ask the driver there, too: it does not know GPUs
-//! that `CUDA_VISIBLE_DEVICES` hides from the process, whose memory can still be opened; and it does not report
-//! that two containers, or two instances of one GPU, cannot open each other's.
-//! Cost: two messages to all, and a copy of a few bytes from each.
+//! Returns: the sight of each rank of each other; the same on every rank. Idea: if ranks are
+//! threads the driver is asked. If they are processes it is tried: each exports a few bytes (CUDA
+//! IPC), opens those of the others on its host and compares them, and all exchange their results.
+//! Why not ask the driver there, too: it does not know GPUs that `CUDA_VISIBLE_DEVICES` hides from
+//! the process, whose memory can still be opened; and it does not report that two containers, or
+//! two instances of one GPU, cannot open each other's. Cost: two messages to all, and a copy of a
+//! few bytes from each.
 
 use gsplit_kernels::{Communicator, DeviceBuffer, Gpu, GpuError, IpcHandle, all_gather_v};
 use serde::{Deserialize, Serialize};
@@ -34,20 +35,24 @@ pub fn of_threads(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>) 
     (0..ranks).map(|reader| (0..ranks).map(|owner| sight(reader, owner)).collect()).collect()
 }
 
-/// A rank's host, by a unique name, and the handle with which other ranks there open its bytes, or why they cannot.
+/// A rank's host, by a unique name, and the handle with which other ranks there open its bytes, or
+/// why they cannot.
 #[derive(Serialize, Deserialize)]
 struct Shown {
     host: Vec<u8>,
     handle: Result<Vec<u8>, String>,
 }
 
-/// Sights that the ranks of `comm`, which are processes, would have with a GPU each: all GPUs of their host. Collective.
+/// Sights that the ranks of `comm`, which are processes, would have with a GPU each: all GPUs of
+/// their host. Collective.
 pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
     Ok(by_host(&all_gather_v(comm, &hosts::this())?))
 }
 
 fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
-    let sight = |own: &Vec<u8>, other: &Vec<u8>| if own == other { Sight::Reached } else { Sight::OtherHost };
+    let sight = |own: &Vec<u8>, other: &Vec<u8>| {
+        if own == other { Sight::Reached } else { Sight::OtherHost }
+    };
     hosts.iter().map(|own| hosts.iter().map(|other| sight(own, other)).collect()).collect()
 }
 
@@ -57,7 +62,10 @@ fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
 /// Errors of the communicator. An error of a GPU is a reason for [`Sight::Apart`].
 pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>>> {
     let probe = Probe::new(gpu);
-    let handle = probe.as_ref().map(|probe| bytemuck::bytes_of(&probe.handle).to_vec()).map_err(ToString::to_string);
+    let handle = probe
+        .as_ref()
+        .map(|probe| bytemuck::bytes_of(&probe.handle).to_vec())
+        .map_err(ToString::to_string);
     let all = all_gather_json(comm, &Shown { host: hosts::this(), handle })?;
     let here = &all[comm.rank()].host;
     let sight = |(owner, shown): (usize, &Shown)| match &shown.handle {
@@ -75,8 +83,11 @@ pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>
 
 /// Tests whether `gpu` can read the bytes that `handle` refers to.
 fn seen(gpu: &Gpu, handle: &[u8]) -> Sight {
-    let Ok(handle) = bytemuck::try_pod_read_unaligned::<IpcHandle>(handle) else { return Sight::Apart(String::new()) };
-    let bytes = DeviceBuffer::<IpcHandle>::imported(gpu, &handle, 1).and_then(|opened| opened.to_vec());
+    let Ok(handle) = bytemuck::try_pod_read_unaligned::<IpcHandle>(handle) else {
+        return Sight::Apart(String::new());
+    };
+    let bytes =
+        DeviceBuffer::<IpcHandle>::imported(gpu, &handle, 1).and_then(|opened| opened.to_vec());
     match bytes {
         Ok(bytes) if bytes == [handle] => Sight::Reached,
         Ok(_) => Sight::Apart("a copy of its memory differs from the original".into()),
@@ -101,8 +112,15 @@ impl Probe {
 }
 
 /// Gathers a message from each rank; lengths may differ. Collective.
-pub fn all_gather_json<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
-    let unlike = |_| Error::Option("the ranks run different versions of gsplit: start the same version on all".into());
+pub fn all_gather_json<T: Serialize + for<'de> Deserialize<'de>>(
+    comm: &dyn Communicator,
+    said: &T,
+) -> Result<Vec<T>> {
+    let unlike = |_| {
+        Error::Option(
+            "the ranks run different versions of gsplit: start the same version on all".into(),
+        )
+    };
     let all = all_gather_v(comm, &serde_json::to_vec(said).map_err(unlike)?)?;
     all.iter().map(|said| serde_json::from_slice(said).map_err(unlike)).collect()
 }
@@ -123,32 +141,46 @@ mod tests {
         let gpus = [&shared, &other, &shared];
         let found: Vec<_> = thread::scope(|scope| {
             let ranks = Threads::group(3).into_iter().zip(gpus);
-            let ranks: Vec<_> = ranks.map(|(comm, gpu)| scope.spawn(move || of_processes(&comm, gpu))).collect();
+            let ranks: Vec<_> =
+                ranks.map(|(comm, gpu)| scope.spawn(move || of_processes(&comm, gpu))).collect();
             ranks.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect()
         });
         assert!(found.iter().all(|sights| *sights == found[0]), "{found:?}");
         for (reader, sights) in found[0].iter().enumerate() {
             for (owner, sight) in sights.iter().enumerate() {
                 match sight {
-                    Sight::Apart(why) => assert!(reader + owner == 2 && why.contains("its own"), "{why}"),
-                    sight => assert!(*sight == Sight::Reached && (reader == owner || reader + owner != 2)),
+                    Sight::Apart(why) => {
+                        assert!(reader + owner == 2 && why.contains("its own"), "{why}")
+                    }
+                    sight => assert!(
+                        *sight == Sight::Reached && (reader == owner || reader + owner != 2)
+                    ),
                 }
             }
         }
-        assert!([&shared, &other].map(counts).iter().all(|counts| counts.taken == counts.freed), "no probe stays");
+        assert!(
+            [&shared, &other].map(counts).iter().all(|counts| counts.taken == counts.freed),
+            "no probe stays"
+        );
     }
 
     #[test]
     fn ranks_on_the_host_count_with_caches_of_their_host() {
         let sights = by_host(&[b"a", b"a", b"b"].map(|name| name.to_vec()));
         for (reader, sights) in sights.iter().enumerate() {
-            let expected =
-                (0..3).map(|owner| if (reader == 2) == (owner == 2) { Sight::Reached } else { Sight::OtherHost });
+            let expected = (0..3).map(|owner| {
+                if (reader == 2) == (owner == 2) { Sight::Reached } else { Sight::OtherHost }
+            });
             assert!(expected.eq(sights.iter().cloned()), "{reader}: {sights:?}");
         }
         let one = thread::scope(|scope| {
-            let ranks = Threads::group(2).into_iter().map(|comm| scope.spawn(move || of_hosts(&comm)));
-            ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.join().unwrap().unwrap()).collect::<Vec<_>>()
+            let ranks =
+                Threads::group(2).into_iter().map(|comm| scope.spawn(move || of_hosts(&comm)));
+            ranks
+                .collect::<Vec<_>>()
+                .into_iter()
+                .map(|rank| rank.join().unwrap().unwrap())
+                .collect::<Vec<_>>()
         });
         assert!(one.iter().all(|sights| sights.concat() == vec![Sight::Reached; 4]));
     }
@@ -157,7 +189,9 @@ mod tests {
     fn what_is_no_handle_is_not_opened() {
         let gpu = emulated(0);
         assert_eq!(seen(&gpu, b"short"), Sight::Apart(String::new()));
-        let Sight::Apart(why) = seen(&gpu, &[0; size_of::<IpcHandle>()]) else { panic!("nobody made it") };
+        let Sight::Apart(why) = seen(&gpu, &[0; size_of::<IpcHandle>()]) else {
+            panic!("nobody made it")
+        };
         assert!(!why.is_empty());
     }
 }

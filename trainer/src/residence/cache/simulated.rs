@@ -1,4 +1,5 @@
-//! Counts the cache hits that ranks on the host would have if they were GPUs with caches; nothing is copied.
+//! Counts the cache hits that ranks on the host would have if they were GPUs with caches; nothing
+//! is copied.
 //!
 //! Cost: two bits per vertex and rank; a lookup of both for each loaded row.
 
@@ -18,7 +19,10 @@ impl SimulatedCache {
     pub fn new(caches: &Caches, rank: usize, num_vertices: usize) -> Self {
         let of_peers = caches.peers(rank).iter().flat_map(|&peer| caches.of(peer).iter().copied());
         let own = caches.of(rank).iter().copied();
-        Self { own: VertexSet::new(num_vertices, own), peers: VertexSet::new(num_vertices, of_peers) }
+        Self {
+            own: VertexSet::new(num_vertices, own),
+            peers: VertexSet::new(num_vertices, of_peers),
+        }
     }
 
     /// Number of hits among the rows of `vertices`.

@@ -1,14 +1,15 @@
 //! Rows that a GPU gathers, from a table that it reads and from caches.
 //!
-//! Idea: the kernel that gathers them converts stored values to the type of the place's rows, so values of 2 bytes move
-//! in 2 bytes; rows that are normalised or dropped are f32 until then. If the GPU keeps all rows, and they take no more
-//! bytes there than once they are gathered, a layer that sums them over edges reads them in place.
+//! Idea: the kernel that gathers them converts stored values to the type of the place's rows, so
+//! values of 2 bytes move in 2 bytes; rows that are normalised or dropped are f32 until then. If
+//! the GPU keeps all rows, and they take no more bytes there than once they are gathered, a layer
+//! that sums them over edges reads them in place.
 
 use std::marker::PhantomData;
 
 use gsplit_kernels::{
-    DeviceAggregation, DeviceBuffer, DeviceCache, DeviceHits, DeviceRows as Sources, DeviceSlice, DeviceSliceMut,
-    DeviceTable, DeviceValue, Gpu, gather_on_device,
+    DeviceAggregation, DeviceBuffer, DeviceCache, DeviceHits, DeviceRows as Sources, DeviceSlice,
+    DeviceSliceMut, DeviceTable, DeviceValue, Gpu, gather_on_device,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -21,8 +22,8 @@ use crate::operator::{KeptRows, Place, Row, filled_of};
 pub trait Gathered: Send {
     /// Moves them to another stream ([`DeviceBuffer::give_to`]).
     fn give_to(&self, gpu: &Gpu);
-    /// Wraps the rows in a tensor `[rows, dim]` on the same memory of the GPU that torch calls `device`. They must have
-    /// been moved to torch's stream, or gathered on it.
+    /// Wraps the rows in a tensor `[rows, dim]` on the same memory of the GPU that torch calls
+    /// `device`. They must have been moved to torch's stream, or gathered on it.
     fn tensor(self: Box<Self>, device: Device, dim: usize) -> Result<Tensor>;
 }
 
@@ -55,11 +56,27 @@ impl Gathered for Unrounded {
 
 /// Interface of [`DeviceRows`] for any types of values.
 pub trait AnyRows: Send + Sync {
-    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor>;
-    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>>;
+    fn tensor(
+        &self,
+        gpu: &Gpu,
+        device: Device,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Tensor>;
+    fn ahead(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Box<dyn Gathered>>;
     fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
     /// See [`FeatureSource::kept`](super::FeatureSource::kept).
-    fn kept(&self, gpu: &Gpu, place: &Place, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>>;
+    fn kept(
+        &self,
+        gpu: &Gpu,
+        place: &Place,
+        vertices: DeviceSlice<'_, u32>,
+    ) -> Result<Option<Box<dyn KeptRows + '_>>>;
 }
 
 /// Rows of `table`, read as `O`, on the stream of `gpu`, which torch calls `device`.
@@ -112,7 +129,12 @@ impl<'a, T: DeviceValue, O: Row> DeviceRows<'a, T, O> {
         Self { table, cache, made: PhantomData }
     }
 
-    fn gather<P: Row>(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, P>) -> Result<()> {
+    fn gather<P: Row>(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        out: &mut DeviceSliceMut<'_, P>,
+    ) -> Result<()> {
         let DeviceTable { values, scales, dim } = self.table;
         match &self.cache {
             Some(cache) => cache.gather(gpu, &self.table, vertices, out)?,
@@ -135,16 +157,28 @@ impl<'a, T: DeviceValue, O: Row> DeviceRows<'a, T, O> {
 }
 
 impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
-    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
+    fn tensor(
+        &self,
+        gpu: &Gpu,
+        device: Device,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Tensor> {
         let shape = [vertices.len(), self.table.dim];
         if !input.is_plain() {
-            let rows = filled_of::<f32>(device, &shape, |out| self.changed(gpu, vertices, input, out))?;
+            let rows =
+                filled_of::<f32>(device, &shape, |out| self.changed(gpu, vertices, input, out))?;
             return Ok(rows.f_to_kind(O::KIND)?);
         }
         filled_of::<O>(device, &shape, |out| self.gather(gpu, vertices, out))
     }
 
-    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
+    fn ahead(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Box<dyn Gathered>> {
         if !input.is_plain() {
             let mut rows = gpu.alloc::<f32>(vertices.len() * self.table.dim)?;
             self.changed(gpu, vertices, input, &mut rows.slice_mut())?;
@@ -159,12 +193,25 @@ impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
         Ok(self.cache.as_ref().map(|cache| cache.hits(gpu, vertices)).transpose()?)
     }
 
-    fn kept(&self, gpu: &Gpu, place: &Place, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>> {
-        let (Some(cache), Place::Device(computing, device, _)) = (&self.cache, place) else { return Ok(None) };
+    fn kept(
+        &self,
+        gpu: &Gpu,
+        place: &Place,
+        vertices: DeviceSlice<'_, u32>,
+    ) -> Result<Option<Box<dyn KeptRows + '_>>> {
+        let (Some(cache), Place::Device(computing, device, _)) = (&self.cache, place) else {
+            return Ok(None);
+        };
         if size_of::<T>() > size_of::<O>() {
             return Ok(None);
         }
         let Some((table, slots)) = cache.own(gpu, vertices)? else { return Ok(None) };
-        Ok(Some(Box::new(Kept::<T, O> { gpu: computing.clone(), device: *device, table, slots, read: PhantomData })))
+        Ok(Some(Box::new(Kept::<T, O> {
+            gpu: computing.clone(),
+            device: *device,
+            table,
+            slots,
+            read: PhantomData,
+        })))
     }
 }

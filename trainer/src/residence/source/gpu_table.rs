@@ -1,15 +1,18 @@
 //! A table of feature rows that GPUs read, and the copies of some rows that they keep.
 //!
-//! Idea: the table is pinned once for all GPUs, if it is in memory in one piece; otherwise those rows of it that stay
-//! in memory. Rows of a file that GPUs keep are read many at a time. Ranks that share a GPU share the rows that they
-//! both keep. Ranks that are processes exchange handles of the rows that they keep ([`AnyTable::share`]), and at the
-//! end wait until all have closed them ([`AnyTable::part`]).
-//! Cost: one number per vertex on each GPU that finds rows in caches. The GPUs fill their caches in parallel.
+//! Idea: the table is pinned once for all GPUs, if it is in memory in one piece; otherwise those
+//! rows of it that stay in memory. Rows of a file that GPUs keep are read many at a time. Ranks
+//! that share a GPU share the rows that they both keep. Ranks that are processes exchange handles
+//! of the rows that they keep ([`AnyTable::share`]), and at the end wait until all have closed them
+//! ([`AnyTable::part`]). Cost: one number per vertex on each GPU that finds rows in caches. The
+//! GPUs fill their caches in parallel.
 
 use std::sync::Arc;
 use std::thread;
 
-use gsplit_kernels::{Communicator, DeviceCache, DeviceTable, DeviceValue, Gpu, MappedHost, RowHandles, RowStore};
+use gsplit_kernels::{
+    Communicator, DeviceCache, DeviceTable, DeviceValue, Gpu, MappedHost, RowHandles, RowStore,
+};
 use gsplit_store::{Checksum, FeatureDtype, FeatureTable, Reading};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
@@ -21,11 +24,12 @@ use crate::operator::with_row;
 use crate::residence::cache::{Caches, all_gather_json};
 use crate::{Error, Result};
 
-/// A table of rows that the GPUs of a run can read, and the copies of some that they keep, for any type of values.
+/// A table of rows that the GPUs of a run can read, and the copies of some that they keep, for any
+/// type of values.
 pub type GpuTable<'a> = Box<dyn AnyTable<'a> + 'a>;
 
-/// Opens `table`. With a `gpu` it is pinned for all GPUs, if it is in memory in one piece; otherwise those of its rows that
-/// stay in memory are.
+/// Opens `table`. With a `gpu` it is pinned for all GPUs, if it is in memory in one piece;
+/// otherwise those of its rows that stay in memory are.
 ///
 /// # Errors
 /// Errors of the driver, if it cannot pin that much.
@@ -52,21 +56,28 @@ pub trait AnyTable<'a>: Send + Sync {
     /// Copies the rows of `caches` for each of `ranks` to its GPU. Waits until all are there.
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
 
-    /// Copies the rows of `caches` for a rank, this process, to its GPU, and opens the rows that it reads of other
-    /// ranks of `comm`. Collective.
+    /// Copies the rows of `caches` for a rank, this process, to its GPU, and opens the rows that it
+    /// reads of other ranks of `comm`. Collective.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Option`] if a rank keeps other rows than this one expects.
-    fn share(&mut self, caches: &'a Caches, rank: usize, gpu: &Gpu, comm: &dyn Communicator) -> Result<()>;
+    fn share(
+        &mut self,
+        caches: &'a Caches,
+        rank: usize,
+        gpu: &Gpu,
+        comm: &dyn Communicator,
+    ) -> Result<()>;
 
-    /// Closes the rows of other processes, and frees this process's once all have closed them. Otherwise they stay
-    /// until the process ends. Collective, after [`AnyTable::share`].
+    /// Closes the rows of other processes, and frees this process's once all have closed them.
+    /// Otherwise they stay until the process ends. Collective, after [`AnyTable::share`].
     fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
 
     /// Whether GPUs read all of the host's rows.
     fn is_pinned(&self) -> bool;
 
-    /// Rows for `rank`, in the type `kind`, on its `gpu`; `None` if the host gathers the rows that no GPU keeps.
+    /// Rows for `rank`, in the type `kind`, on its `gpu`; `None` if the host gathers the rows that
+    /// no GPU keeps.
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>>;
 
     /// Rows that `gpu` can read for `rank`, if the host gathers the others.
@@ -80,7 +91,8 @@ struct TypedTable<'a, T: DeviceValue> {
     /// Rows that stay in memory of a table that is not pinned as a whole, and their vertices.
     kept: Option<(&'a [u32], MappedHost<'a, T>)>,
     caches: Option<&'a Caches>,
-    /// Rows that each rank keeps, if this process has or reads them; ranks with the same rows on one GPU share a store.
+    /// Rows that each rank keeps, if this process has or reads them; ranks with the same rows on
+    /// one GPU share a store.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
 }
 
@@ -88,7 +100,9 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
     fn open(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
         let (mut pinned, mut kept) = (None, None);
         match (gpu, table.memory(), table.values::<T>()) {
-            (Some(gpu), Some(memory), Some(values)) => pinned = Some((gpu.map_host(memory)?, values)),
+            (Some(gpu), Some(memory), Some(values)) => {
+                pinned = Some((gpu.map_host(memory)?, values))
+            }
             (Some(gpu), ..) => {
                 if let Some((vertices, values)) = table.kept::<T>() {
                     kept = Some((vertices, gpu.map_host(values)?));
@@ -100,7 +114,13 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
     }
 
     /// Copies the rows that `rank` keeps to `gpu`; with `exported`, other processes can open them.
-    fn store(&self, caches: &'a Caches, rank: usize, gpu: &Gpu, exported: bool) -> Result<RowStore<'a, T>> {
+    fn store(
+        &self,
+        caches: &'a Caches,
+        rank: usize,
+        gpu: &Gpu,
+        exported: bool,
+    ) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
         // Rows of a file are read many at a time, without page faults.
         let file = match table.read_by() {
@@ -110,7 +130,8 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
         };
         let read = |vertices: &[u32], values: &mut [T], scales: &mut [f32]| -> Result<()> {
             let mut write = |at: usize, row: &[u8], scale: f32| {
-                bytemuck::cast_slice_mut::<T, u8>(values)[at * row.len()..][..row.len()].copy_from_slice(row);
+                bytemuck::cast_slice_mut::<T, u8>(values)[at * row.len()..][..row.len()]
+                    .copy_from_slice(row);
                 scales.iter_mut().skip(at).take(1).for_each(|to| *to = scale);
             };
             match &file {
@@ -123,7 +144,10 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
         };
         let (dim, scaled) = self.layout();
         let store = RowStore::alloc(gpu, dim, scaled, list, exported);
-        store.map_err(Error::from).and_then(|store| store.filled(gpu, read)).map_err(|error| error.of_rank(rank))
+        store
+            .map_err(Error::from)
+            .and_then(|store| store.filled(gpu, read))
+            .map_err(|error| error.of_rank(rank))
     }
 
     /// Width of a row, and whether rows have scales.
@@ -142,18 +166,24 @@ impl<'a, T: DeviceValue> TypedTable<'a, T> {
 impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
         let this = &*self;
-        let store = |&each: &(usize, &Gpu)| this.store(caches, each.0, each.1, false).map(|store| (each.0, store));
+        let store = |&each: &(usize, &Gpu)| {
+            this.store(caches, each.0, each.1, false).map(|store| (each.0, store))
+        };
         // The first rank that keeps the same rows on the same GPU.
         let same = |&(rank, gpu): &(usize, &Gpu), &(other, on_gpu): &(usize, &Gpu)| {
             gpu.is_same_device(on_gpu) && caches.of(rank) == caches.of(other)
         };
-        let holders: Vec<usize> =
-            ranks.iter().map(|each| ranks.iter().find(|other| same(each, other)).unwrap_or(each).0).collect();
+        let holders: Vec<usize> = ranks
+            .iter()
+            .map(|each| ranks.iter().find(|other| same(each, other)).unwrap_or(each).0)
+            .collect();
         let stores: Vec<Result<_>> = thread::scope(|scope| {
             let store = &store;
             let holding = ranks.iter().zip(&holders).filter(|((rank, _), holder)| rank == *holder);
-            let threads: Vec<_> = holding.map(|(each, _)| scope.spawn(move || store(each))).collect();
-            let died = |_| Err(Error::Option("filling a cache panicked, see the line above".into()));
+            let threads: Vec<_> =
+                holding.map(|(each, _)| scope.spawn(move || store(each))).collect();
+            let died =
+                |_| Err(Error::Option("filling a cache panicked, see the line above".into()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
         });
         self.caches = Some(caches);
@@ -168,25 +198,36 @@ impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
         Ok(())
     }
 
-    fn share(&mut self, caches: &'a Caches, rank: usize, gpu: &Gpu, comm: &dyn Communicator) -> Result<()> {
+    fn share(
+        &mut self,
+        caches: &'a Caches,
+        rank: usize,
+        gpu: &Gpu,
+        comm: &dyn Communicator,
+    ) -> Result<()> {
         let own = self.store(caches, rank, gpu, true)?;
         let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
-        let kept = all_gather_json(comm, &SharedRows { handles, checksum: caches.checksum_of(rank) })?;
+        let kept =
+            all_gather_json(comm, &SharedRows { handles, checksum: caches.checksum_of(rank) })?;
         self.caches = Some(caches);
         self.stores.resize_with(comm.size(), || None);
         self.stores[rank] = Some(Arc::new(own));
         for &peer in caches.peers(rank) {
             let unlike = || {
                 let problem = format!("rank {peer} keeps other rows than rank {rank} expects");
-                Error::Option(format!("{problem}: start all with the same options, on the same dataset"))
+                Error::Option(format!(
+                    "{problem}: start all with the same options, on the same dataset"
+                ))
             };
-            let handles = bytemuck::try_pod_read_unaligned::<RowHandles>(&kept[peer].handles).map_err(|_| unlike())?;
+            let handles = bytemuck::try_pod_read_unaligned::<RowHandles>(&kept[peer].handles)
+                .map_err(|_| unlike())?;
             if kept[peer].checksum != caches.checksum_of(peer) {
                 return Err(unlike());
             }
             let (dim, scaled) = self.layout();
             let store = RowStore::imported(gpu, dim, scaled, caches.of(peer), &handles);
-            self.stores[peer] = Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
+            self.stores[peer] =
+                Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
         }
         Ok(())
     }
@@ -205,11 +246,19 @@ impl<'a, T: DeviceValue> AnyTable<'a> for TypedTable<'a, T> {
 
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
         let Some((memory, values)) = &self.pinned else { return Ok(None) };
-        let scales = self.table.scales().map(|scales| memory.part_seen_by(gpu, scales)).transpose()?;
-        let table = DeviceTable { values: memory.part_seen_by(gpu, values)?, scales, dim: self.table.dim() };
+        let scales =
+            self.table.scales().map(|scales| memory.part_seen_by(gpu, scales)).transpose()?;
+        let table = DeviceTable {
+            values: memory.part_seen_by(gpu, values)?,
+            scales,
+            dim: self.table.dim(),
+        };
         let stores = self.found(rank).unwrap_or_default();
         let stores: Vec<&RowStore<'_, T>> = stores.into_iter().map(Arc::as_ref).collect();
-        let cache = stores.split_first().map(|(own, peers)| DeviceCache::new(gpu, &table, own, peers)).transpose()?;
+        let cache = stores
+            .split_first()
+            .map(|(own, peers)| DeviceCache::new(gpu, &table, own, peers))
+            .transpose()?;
         Ok(Some(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache)))))
     }
 

@@ -1,14 +1,16 @@
-//! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host the rows that other ranks loaded.
+//! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host
+//! the rows that other ranks loaded.
 //!
-//! On the host nothing is copied if no other rank needs the rows: the bottom layer reads them where they are stored.
-//! They are copied only for a mini-batch that is prepared ahead, while another is computed, if rows are transformed
-//! before use, and if they are read from a file.
+//! On the host nothing is copied if no other rank needs the rows: the bottom layer reads them where
+//! they are stored. They are copied only for a mini-batch that is prepared ahead, while another is
+//! computed, if rows are transformed before use, and if they are read from a file.
 //!
-//! A GPU that keeps all rows leaves them in place for a layer that sums them. Any other GPU that can read the rows gathers them by
-//! the vertices in its memory, transforms them as the model requires, and counts which were in caches.
-//! If it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, which then
-//! becomes torch's tensor; so do rows that the host gathers ahead, which are copied on a separate stream. Memory of torch's own
-//! cannot be written by another stream than its own without waiting for all of its work.
+//! A GPU that keeps all rows leaves them in place for a layer that sums them. Any other GPU that
+//! can read the rows gathers them by the vertices in its memory, transforms them as the model
+//! requires, and counts which were in caches. If it has sampled the mini-batch ahead of time, this
+//! happens on the sampler's stream, into memory of that stream, which then becomes torch's tensor;
+//! so do rows that the host gathers ahead, which are copied on a separate stream. Memory of torch's
+//! own cannot be written by another stream than its own without waiting for all of its work.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
@@ -48,16 +50,16 @@ pub enum InputRows<'a> {
     Kept(Box<dyn KeptRows + 'a>),
     /// Rows that the bottom layer reads, `[read, width]`.
     Read(Tensor),
-    /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet: rows go over NCCL,
-    /// which only the computing thread uses.
+    /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet:
+    /// rows go over NCCL, which only the computing thread uses.
     Here(Tensor),
     /// Like `Here`, on the GPU that computes, not yet a tensor.
     Gathered(Box<dyn Gathered>),
 }
 
 impl InputRows<'_> {
-    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` if they stay where they are.
-    /// Collective on a GPU if ranks exchange them.
+    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` if they
+    /// stay where they are. Collective on a GPU if ranks exchange them.
     pub fn take_tensor(
         &mut self,
         place: &Place,
@@ -87,9 +89,9 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Reads the input rows of `sampled`, in the type of the place's rows, transformed by `input`. Skipped if the bottom
-/// layer reads them itself: on the host if they are not loaded `ahead`, on a GPU that keeps them if it `sums` them.
-/// Collective if ranks exchange them on the host.
+/// Reads the input rows of `sampled`, in the type of the place's rows, transformed by `input`.
+/// Skipped if the bottom layer reads them itself: on the host if they are not loaded `ahead`, on a
+/// GPU that keeps them if it `sums` them. Collective if ranks exchange them on the host.
 pub fn load<'a>(
     source: &'a FeatureSource<'a>,
     sampled: Sampled<'a>,
@@ -120,15 +122,24 @@ pub fn load<'a>(
             Place::Device(..) => InputRows::Here(source.rows(vertices, input, 0)?),
         };
         let reads = source.take_reads();
-        return Ok(Loaded { input_rows, counted, reads, side, ..Loaded::unread(sampled, features) });
+        return Ok(Loaded {
+            input_rows,
+            counted,
+            reads,
+            side,
+            ..Loaded::unread(sampled, features)
+        });
     };
     let sampling = sampled.on_gpu.as_ref().map(|on_gpu| &on_gpu.gpu);
     let gpu = sampling.unwrap_or(computing);
     let vertices = sampled.input.on_gpu(gpu)?;
-    let kept = (sums && input.is_plain() && exchange.is_identity()).then(|| source.kept(gpu, vertices));
+    let kept =
+        (sums && input.is_plain() && exchange.is_identity()).then(|| source.kept(gpu, vertices));
     let input_rows = match kept.transpose()?.flatten() {
         Some(kept) => InputRows::Kept(kept),
-        None if ahead && sampling.is_some() => InputRows::Gathered(source.rows_ahead(gpu, vertices, input)?),
+        None if ahead && sampling.is_some() => {
+            InputRows::Gathered(source.rows_ahead(gpu, vertices, input)?)
+        }
         None => InputRows::Here(source.rows_on_gpu(gpu, vertices, input)?),
     };
     let hits = source.hits(gpu, vertices)?;
@@ -148,7 +159,8 @@ mod tests {
         let path = folder.path().join("feat.arrow");
         let (rows, dim) = (17_000u32, 3);
         let value = |v: u32, c: u32| ((v * 31 + c * 17) % 255) as f32 - 127.0;
-        let values: Vec<f32> = (0..rows).flat_map(|v| (0..dim).map(move |c| value(v, c) * (v % 5) as f32)).collect();
+        let values: Vec<f32> =
+            (0..rows).flat_map(|v| (0..dim).map(move |c| value(v, c) * (v % 5) as f32)).collect();
         let vertices = [16_999, 0, 16_384, 16_383, 5, 7, 0];
         for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8] {
             let mut writer = FeatureWriter::create(&path, dtype, dim as usize).unwrap();
@@ -161,11 +173,19 @@ mod tests {
                 let given = &values[v as usize * dim as usize..][..dim as usize];
                 let stored: Vec<f32> = match dtype {
                     FeatureDtype::F32 => given.to_vec(),
-                    FeatureDtype::F16 => given.iter().map(|&value| f16::from_f32(value).to_f32()).collect(),
-                    FeatureDtype::Bf16 => given.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
+                    FeatureDtype::F16 => {
+                        given.iter().map(|&value| f16::from_f32(value).to_f32()).collect()
+                    }
+                    FeatureDtype::Bf16 => {
+                        given.iter().map(|&value| bf16::from_f32(value).to_f32()).collect()
+                    }
                     FeatureDtype::I8 => {
-                        let scale = given.iter().fold(0f32, |largest, value| largest.max(value.abs())) / 127.0;
-                        let step = |value: f32| if scale == 0.0 { 0.0 } else { (value / scale).round_ties_even() };
+                        let scale =
+                            given.iter().fold(0f32, |largest, value| largest.max(value.abs()))
+                                / 127.0;
+                        let step = |value: f32| {
+                            if scale == 0.0 { 0.0 } else { (value / scale).round_ties_even() }
+                        };
                         given.iter().map(|&value| scale * step(value)).collect()
                     }
                 };

@@ -1,10 +1,10 @@
 //! Feature rows of one rank.
 //!
-//! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
-//! Idea: on the host rows are gathered in place. A GPU reads a pinned table over the bus, and finds rows of the
-//! [`Caches`] in its own memory or in that of other GPUs. For a table in a file, mapped or read, the host gathers the
-//! rows that no GPU keeps, rounds them, and copies them: on a separate stream, if mini-batches are made ahead.
-//! Cost: the bytes of the rows.
+//! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table
+//! of rows on the host. Idea: on the host rows are gathered in place. A GPU reads a pinned table
+//! over the bus, and finds rows of the [`Caches`] in its own memory or in that of other GPUs. For a
+//! table in a file, mapped or read, the host gathers the rows that no GPU keeps, rounds them, and
+//! copies them: on a separate stream, if mini-batches are made ahead. Cost: the bytes of the rows.
 //!
 //! ```text
 //! load.rs        the rows of a mini-batch
@@ -65,7 +65,8 @@ impl<'a> FeatureSource<'a> {
         Self { table, place: place.clone(), rows: None, tiered: None, simulated: None, side, reads }
     }
 
-    /// Creates a source of the rows of `table`, which GPUs read as `gpu_table`, for `rank` at `place`, a GPU.
+    /// Creates a source of the rows of `table`, which GPUs read as `gpu_table`, for `rank` at
+    /// `place`, a GPU.
     pub fn with_gpu_table(
         table: &'a FeatureTable,
         place: &Place,
@@ -73,7 +74,8 @@ impl<'a> FeatureSource<'a> {
         rank: usize,
     ) -> Result<Self> {
         let Some(gpu) = place.gpu() else { return Ok(Self::new(table, place)) };
-        let (rows, tiered) = (gpu_table.rows(rank, gpu, place.row_kind())?, gpu_table.tiered(rank, gpu)?);
+        let (rows, tiered) =
+            (gpu_table.rows(rank, gpu, place.row_kind())?, gpu_table.tiered(rank, gpu)?);
         Ok(Self { rows, tiered, ..Self::new(table, place) })
     }
 
@@ -107,43 +109,62 @@ impl<'a> FeatureSource<'a> {
         self.place.gpu().filter(|_| self.rows.is_some())
     }
 
-    /// Rows of `vertices`, which are on the GPU, transformed by `input`, gathered on the stream of `gpu`, which must be
-    /// torch's. The host does not wait.
+    /// Rows of `vertices`, which are on the GPU, transformed by `input`, gathered on the stream of
+    /// `gpu`, which must be torch's. The host does not wait.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) if the host has to gather; errors of the GPU.
-    pub fn rows_on_gpu(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
+    pub fn rows_on_gpu(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Tensor> {
         self.on_gpu()?.tensor(gpu, self.place.device(), vertices, input)
     }
 
     /// Like [`FeatureSource::rows_on_gpu`] on any stream, in memory of that stream.
-    pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
+    pub fn rows_ahead(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Box<dyn Gathered>> {
         self.on_gpu()?.ahead(gpu, vertices, input)
     }
 
-    /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that stream; `None` if it
-    /// does not keep all rows, or they take more bytes than gathered ones.
-    pub fn kept(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>> {
+    /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that
+    /// stream; `None` if it does not keep all rows, or they take more bytes than gathered ones.
+    pub fn kept(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+    ) -> Result<Option<Box<dyn KeptRows + '_>>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.kept(gpu, &self.place, vertices))
     }
 
     fn on_gpu(&self) -> Result<&(dyn AnyRows + 'a)> {
-        let unreached = || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
+        let unreached =
+            || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
         self.rows.as_deref().ok_or_else(unreached)
     }
 
     /// Number of the rows of `vertices` that would be in caches, if the host counts them.
     pub fn count(&self, vertices: &[u32]) -> CacheHits {
-        self.simulated.as_ref().map_or_else(CacheHits::default, |simulated| simulated.hits(vertices))
+        self.simulated
+            .as_ref()
+            .map_or_else(CacheHits::default, |simulated| simulated.hits(vertices))
     }
 
-    /// Number of cached rows of `vertices`, which are on the GPU, counted on the stream of `gpu`; `None` without caches.
+    /// Number of cached rows of `vertices`, which are on the GPU, counted on the stream of `gpu`;
+    /// `None` without caches.
     pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
-    /// Rows of `vertices`, transformed by `input`, `[vertices, width]`, in the type of the place's rows. On the host
-    /// they have room for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
+    /// Rows of `vertices`, transformed by `input`, `[vertices, width]`, in the type of the place's
+    /// rows. On the host they have room for `room` rows behind them
+    /// ([`Finish::room`](crate::operator::Finish)).
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
@@ -157,8 +178,14 @@ impl<'a> FeatureSource<'a> {
         }
     }
 
-    /// Like [`FeatureSource::rows`], gathered by the host and copied on a separate stream, which is also returned.
-    pub fn rows_brought(&self, gpu: &Gpu, vertices: &[u32], input: &Input) -> Result<(Box<dyn Gathered>, Gpu)> {
+    /// Like [`FeatureSource::rows`], gathered by the host and copied on a separate stream, which is
+    /// also returned.
+    pub fn rows_brought(
+        &self,
+        gpu: &Gpu,
+        vertices: &[u32],
+        input: &Input,
+    ) -> Result<(Box<dyn Gathered>, Gpu)> {
         let side = match self.side.get() {
             Some(side) => side,
             None => {
@@ -170,15 +197,19 @@ impl<'a> FeatureSource<'a> {
             return Ok((self.gather_tiered(tiered.as_ref(), side, vertices, input)?, side.clone()));
         }
         let rows = self.on_host(vertices, input, 0)?;
-        let brought: Box<dyn Gathered> = with_row!(rows.kind(), |O| Box::new(side.upload(values_of::<O>(&rows)?)?));
+        let brought: Box<dyn Gathered> =
+            with_row!(rows.kind(), |O| Box::new(side.upload(values_of::<O>(&rows)?)?));
         Ok((brought, side.clone()))
     }
 
     fn on_host(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
-        self.read(vertices, self.place.row_kind(), room, |rows| input.read(self.table, vertices, rows))
+        self.read(vertices, self.place.row_kind(), room, |rows| {
+            input.read(self.table, vertices, rows)
+        })
     }
 
-    /// Rows of `vertices` in memory of the stream of `gpu`. The host gathers the rows that no GPU keeps.
+    /// Rows of `vertices` in memory of the stream of `gpu`. The host gathers the rows that no GPU
+    /// keeps.
     fn gather_tiered(
         &self,
         tiered: &dyn AnyTiered,
@@ -186,9 +217,10 @@ impl<'a> FeatureSource<'a> {
         vertices: &[u32],
         input: &Input,
     ) -> Result<Box<dyn Gathered>> {
-        let (rows, kept) = tiered.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
-            self.read(vertices, kind, 0, |rows| gather_features(self.table, vertices, rows))
-        })?;
+        let (rows, kept) =
+            tiered.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
+                self.read(vertices, kind, 0, |rows| gather_features(self.table, vertices, rows))
+            })?;
         self.add_reads(RowsRead { kept, ..RowsRead::default() });
         Ok(rows)
     }
@@ -197,7 +229,8 @@ impl<'a> FeatureSource<'a> {
         *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
     }
 
-    /// The rows that `read` writes for `vertices`, converted to `kind`, with room for `room` rows behind them.
+    /// The rows that `read` writes for `vertices`, converted to `kind`, with room for `room` rows
+    /// behind them.
     fn read(
         &self,
         vertices: &[u32],

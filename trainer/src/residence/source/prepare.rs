@@ -1,4 +1,5 @@
-//! The feature rows of all ranks of this process: pinned if GPUs read them, with the copies that GPUs keep.
+//! The feature rows of all ranks of this process: pinned if GPUs read them, with the copies that
+//! GPUs keep.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -48,8 +49,9 @@ impl Display for HostStorage {
     }
 }
 
-/// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, and fills the `caches` of the
-/// ranks of this process. Reports to `progress` where rows are. Collective if ranks are processes that read each other's caches.
+/// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin
+/// it, and fills the `caches` of the ranks of this process. Reports to `progress` where rows are.
+/// Collective if ranks are processes that read each other's caches.
 pub fn prepare_gpu_table<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
@@ -61,7 +63,9 @@ pub fn prepare_gpu_table<'a>(
     let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
     let gpu_table = match places[0].gpu().map(|gpu| open_gpu_table(table, Some(gpu))) {
         Some(Err(error)) => {
-            progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
+            progress.note(&format!(
+                "the host gathers the feature rows for the GPUs, which cannot read them: {error}"
+            ));
             Some(open_gpu_table(table, None)?)
         }
         gpu_table => gpu_table.transpose()?,
@@ -83,7 +87,9 @@ pub fn prepare_gpu_table<'a>(
         Some(caches) if ranks.is_empty() || caches.are_all(table.num_rows()) => {
             progress.note(&caches.told(table.num_rows()))
         }
-        Some(caches) => progress.note(&format!("{}; others are {storage}", caches.told(table.num_rows()))),
+        Some(caches) => {
+            progress.note(&format!("{}; others are {storage}", caches.told(table.num_rows())))
+        }
         None if ranks.is_empty() => {}
         None => progress.note(&format!("feature rows are {storage}")),
     }
@@ -98,9 +104,8 @@ pub fn sources<'a>(
     hooks: &Hooks,
 ) -> Result<Vec<FeatureSource<'a>>> {
     let source = |rank: usize| match gpu_table {
-        Some(gpu_table) => {
-            FeatureSource::with_gpu_table(table, &places[rank], gpu_table, rank).map_err(|error| error.of_rank(rank))
-        }
+        Some(gpu_table) => FeatureSource::with_gpu_table(table, &places[rank], gpu_table, rank)
+            .map_err(|error| error.of_rank(rank)),
         None => Ok(FeatureSource::new(table, &places[rank])),
     };
     hooks.ranks_here(places.len()).map(source).collect()

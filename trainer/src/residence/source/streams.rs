@@ -1,4 +1,5 @@
-//! Hands a loaded mini-batch on a GPU from the stream that made it to the stream that computes. Does nothing on the host.
+//! Hands a loaded mini-batch on a GPU from the stream that made it to the stream that computes.
+//! Does nothing on the host.
 
 use gsplit_kernels::{Gpu, sort_on_device};
 
@@ -6,8 +7,9 @@ use super::{InputRows, Loaded};
 use crate::Result;
 use crate::sample::SampledOnGpu;
 
-/// Finds the rows to which backward adds, if a GPU sampled the mini-batch, in the layers above the features, which have
-/// no gradients; with `edges` also for sums over edges. Otherwise each is found on first use, by separate launches.
+/// Finds the rows to which backward adds, if a GPU sampled the mini-batch, in the layers above the
+/// features, which have no gradients; with `edges` also for sums over edges. Otherwise each is
+/// found on first use, by separate launches.
 pub fn prepare_backward(batch: &Loaded<'_>, edges: bool) -> Result<()> {
     let Some(SampledOnGpu { gpu, .. }) = &batch.sampled.on_gpu else { return Ok(()) };
     let above = &batch.sampled.layers[..batch.sampled.layers.len().saturating_sub(1)];
@@ -25,8 +27,8 @@ pub fn prepare_backward(batch: &Loaded<'_>, edges: bool) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the mini-batch is made, and moves it to the stream of `gpu`, which computes; does nothing if that stream
-/// made it, or the host.
+/// Waits until the mini-batch is made, and moves it to the stream of `gpu`, which computes; does
+/// nothing if that stream made it, or the host.
 pub fn hand_over(batch: &Loaded<'_>, gpu: Option<&Gpu>) -> Result<()> {
     let Some(gpu) = gpu else { return Ok(()) };
     let sampling = batch.sampled.on_gpu.as_ref().map(|SampledOnGpu { gpu, .. }| gpu);

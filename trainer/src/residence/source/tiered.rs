@@ -1,15 +1,19 @@
 //! Rows of a table of which a GPU can read only some: the host gathers the others.
 //!
-//! Returns: rows of given vertices in memory of a GPU, in the requested type. Input: stores of rows that the GPU reads, which are
-//! in its memory, in that of others, or pinned in the host's; and a function that gathers rows on the host.
-//! Idea: vertices are dealt to the first store that has their rows, and to the host. The GPU gathers from one store after the other
-//! while the host gathers; the host's rows are copied behind them; then one more gather on the GPU puts all in the order
-//! of the vertices. Rows are transformed on the GPU, in f32, wherever they come from.
-//! Cost: 4 bytes of host memory per vertex; the bytes of the host's rows over the bus; two passes over all rows in the GPU's memory.
+//! Returns: rows of given vertices in memory of a GPU, in the requested type. Input: stores of rows
+//! that the GPU reads, which are in its memory, in that of others, or pinned in the host's; and a
+//! function that gathers rows on the host. Idea: vertices are dealt to the first store that has
+//! their rows, and to the host. The GPU gathers from one store after the other while the host
+//! gathers; the host's rows are copied behind them; then one more gather on the GPU puts all in the
+//! order of the vertices. Rows are transformed on the GPU, in f32, wherever they come from. Cost: 4
+//! bytes of host memory per vertex; the bytes of the host's rows over the bus; two passes over all
+//! rows in the GPU's memory.
 
 use std::sync::Arc;
 
-use gsplit_kernels::{DeviceBuffer, DeviceSlice, DeviceTable, DeviceValue, Gpu, RowStore, gather_on_device};
+use gsplit_kernels::{
+    DeviceBuffer, DeviceSlice, DeviceTable, DeviceValue, Gpu, RowStore, gather_on_device,
+};
 use tch::{Kind, Tensor};
 
 use super::gpu_rows::{Gathered, Unrounded};
@@ -26,8 +30,8 @@ pub type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
 
 /// Interface of [`TieredRows`] for any type of stored values.
 pub trait AnyTiered: Send + Sync {
-    /// The rows of `vertices`, transformed by `input`, to become rows of `kind`, in memory of the stream of `gpu`; and
-    /// the number of rows that were in pinned memory.
+    /// The rows of `vertices`, transformed by `input`, to become rows of `kind`, in memory of the
+    /// stream of `gpu`; and the number of rows that were in pinned memory.
     fn gather(
         &self,
         gpu: &Gpu,
@@ -57,9 +61,11 @@ impl<'a, T: DeviceValue> ReachedRows<'a, T> {
     fn table(&self, dim: usize) -> DeviceTable<'_, T> {
         match self {
             Self::Gpu(store) => store.table(),
-            Self::Pinned { values, scales, .. } => {
-                DeviceTable { values: *values, scales: scales.as_ref().map(DeviceBuffer::slice), dim }
-            }
+            Self::Pinned { values, scales, .. } => DeviceTable {
+                values: *values,
+                scales: scales.as_ref().map(DeviceBuffer::slice),
+                dim,
+            },
         }
     }
 }
@@ -73,7 +79,8 @@ pub(super) struct TieredRows<'a, T: DeviceValue> {
 }
 
 impl<'a, T: DeviceValue> TieredRows<'a, T> {
-    /// Creates the rows of a table with `num_vertices` rows of `dim` values; a row comes from the first of `stores` that has it.
+    /// Creates the rows of a table with `num_vertices` rows of `dim` values; a row comes from the
+    /// first of `stores` that has it.
     pub fn new(dim: usize, num_vertices: usize, stores: Vec<ReachedRows<'a, T>>) -> Self {
         let mut places = vec![NOWHERE; num_vertices];
         for (&v, place) in stores.iter().flat_map(|store| store.vertices()).zip(0u32..) {
@@ -84,14 +91,23 @@ impl<'a, T: DeviceValue> TieredRows<'a, T> {
         Self { dim, stores, places }
     }
 
-    /// The untransformed rows from the stores and `on_host`, in memory of the stream of `gpu`; and how many were pinned.
-    fn raw<P: Row>(&self, gpu: &Gpu, vertices: &[u32], on_host: &OnHost<'_>) -> Result<(DeviceBuffer<P>, u64)> {
+    /// The untransformed rows from the stores and `on_host`, in memory of the stream of `gpu`; and
+    /// how many were pinned.
+    fn raw<P: Row>(
+        &self,
+        gpu: &Gpu,
+        vertices: &[u32],
+        on_host: &OnHost<'_>,
+    ) -> Result<(DeviceBuffer<P>, u64)> {
         let rows = |store: &ReachedRows<'a, T>| store.vertices().len();
-        let ends: Vec<u32> = self.stores.iter().scan(0, |end, store| Some(end_of(end, rows(store)))).collect();
+        let ends: Vec<u32> =
+            self.stores.iter().scan(0, |end, store| Some(end_of(end, rows(store)))).collect();
         // For each store the rows to take from it, and last the vertices for the host.
         let mut lists: Vec<Vec<u32>> = vec![Vec::new(); ends.len() + 1];
-        let dealt: Vec<(usize, u32)> = vertices.iter().map(|&v| self.deal(v, &ends, &mut lists)).collect();
-        let starts: Vec<u32> = lists.iter().scan(0, |start, list| Some(start_of(start, list.len()))).collect();
+        let dealt: Vec<(usize, u32)> =
+            vertices.iter().map(|&v| self.deal(v, &ends, &mut lists)).collect();
+        let starts: Vec<u32> =
+            lists.iter().scan(0, |start, list| Some(start_of(start, list.len()))).collect();
         let mut behind = gpu.alloc::<P>(vertices.len() * self.dim)?;
         let part = |list: usize| {
             let start = starts[list] as usize * self.dim;
@@ -120,10 +136,12 @@ impl<'a, T: DeviceValue> TieredRows<'a, T> {
         Ok((out, pinned))
     }
 
-    /// Adds `v` to the list of the store that holds its position, or to the host's; returns the list and the index in it.
+    /// Adds `v` to the list of the store that holds its position, or to the host's; returns the
+    /// list and the index in it.
     fn deal(&self, v: u32, ends: &[u32], lists: &mut [Vec<u32>]) -> (usize, u32) {
         let place = self.places.get(v as usize).copied().unwrap_or(NOWHERE);
-        let list = if place == NOWHERE { ends.len() } else { ends.partition_point(|&end| end <= place) };
+        let list =
+            if place == NOWHERE { ends.len() } else { ends.partition_point(|&end| end <= place) };
         let start = list.checked_sub(1).map_or(0, |before| ends[before]);
         lists[list].push(if list == ends.len() { v } else { place - start });
         (list, lists[list].len() as u32 - 1)

@@ -1,4 +1,5 @@
-//! Copies the graph to memory that GPUs read: chooses the storage, checks the room, and makes the copies.
+//! Copies the graph to memory that GPUs read: chooses the storage, checks the room, and makes the
+//! copies.
 
 use bytemuck::Pod;
 use gsplit_kernels::{DeviceSubgraph, Gpu, GpuError, Graph, MappedHost};
@@ -28,8 +29,9 @@ pub fn graph_bytes(job: &Job<'_>) -> u64 {
     job.graph.num_bytes() + owner_bytes(job)
 }
 
-/// Bytes that the memory budget counts for the graph and owners, and the part of them that must be in memory. A copied `indptr` belongs
-/// to the program, and mapped edges may be read as they are drawn; the copy from which links are learnt must be in memory whole.
+/// Bytes that the memory budget counts for the graph and owners, and the part of them that must be
+/// in memory. A copied `indptr` belongs to the program, and mapped edges may be read as they are
+/// drawn; the copy from which links are learnt must be in memory whole.
 pub fn held_bytes(job: &Job<'_>) -> [u64; 2] {
     let (copied, owners) = (job.graph.is_reading_ahead(), owner_bytes(job));
     let indptr = if copied { 0 } else { size_of_val(job.graph.indptr) as u64 };
@@ -51,7 +53,12 @@ impl<'a> Source<'_, 'a> {
     }
 
     /// A topology without subgraphs.
-    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<GpuArrays>) -> Topology<'a> {
+    fn found(
+        &self,
+        place: TopologyStorage,
+        pinned: PinnedGraph<'a>,
+        gpus: Vec<GpuArrays>,
+    ) -> Topology<'a> {
         let ranks = self.places.len();
         let subgraphs = (0..ranks).map(|_| None).collect();
         Topology { place, pinned, gpus, subgraphs, first: self.first, bytes: vec![0; ranks] }
@@ -59,7 +66,10 @@ impl<'a> Source<'_, 'a> {
 
     /// Whether degrees of vertices whose in-edges are elsewhere, or ids of edges, are needed.
     fn reads_indptr(&self) -> bool {
-        let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
+        let of_sources = matches!(
+            self.job.config.model.kind,
+            ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc
+        );
         of_sources || self.job.hooks.layer.is_some() || self.job.config.data.task.is_link()
     }
 
@@ -70,7 +80,9 @@ impl<'a> Source<'_, 'a> {
 
     /// Number of ranks that share the GPU of the rank at `index`.
     fn sharing(&self, index: usize) -> u64 {
-        let is_here = |(gpu, _): &&(&Gpu, u64)| self.places[index].gpu().is_some_and(|own| own.is_same_device(gpu));
+        let is_here = |(gpu, _): &&(&Gpu, u64)| {
+            self.places[index].gpu().is_some_and(|own| own.is_same_device(gpu))
+        };
         sharing(self.places).iter().find(is_here).map_or(1, |(_, ranks)| *ranks)
     }
 
@@ -95,7 +107,9 @@ impl<'a> Source<'_, 'a> {
                 Err(Error::Gpu(GpuError::OutOfMemory { .. })) => {}
                 Err(error) if place == TopologyStorage::Device => return Err(error),
                 Err(error) => {
-                    self.progress.note(&format!("the host samples for the GPUs, which cannot read the graph: {error}"));
+                    self.progress.note(&format!(
+                        "the host samples for the GPUs, which cannot read the graph: {error}"
+                    ));
                     break;
                 }
             }
@@ -134,8 +148,11 @@ impl<'a> Source<'_, 'a> {
 
     /// Copies the graph to each GPU.
     fn on_gpus(&self) -> Result<Topology<'a>> {
-        let mut found = self.found(TopologyStorage::Device, PinnedGraph::default(), self.each_gpu(true, true)?);
-        found.bytes = (0..self.places.len()).map(|index| graph_bytes(self.job) / self.sharing(index)).collect();
+        let mut found =
+            self.found(TopologyStorage::Device, PinnedGraph::default(), self.each_gpu(true, true)?);
+        found.bytes = (0..self.places.len())
+            .map(|index| graph_bytes(self.job) / self.sharing(index))
+            .collect();
         Ok(found)
     }
 
@@ -180,21 +197,33 @@ impl<'a> Source<'_, 'a> {
                     return Err(error);
                 }
                 let bytes = shown(uploaded);
-                self.progress.note(&format!("each GPU keeps the degrees of all vertices ({bytes}): {error}"));
+                self.progress.note(&format!(
+                    "each GPU keeps the degrees of all vertices ({bytes}): {error}"
+                ));
             }
             pinned => indptr = pinned.transpose()?,
         }
         let gpus = self.each_gpu(indptr.is_none(), false)?;
-        let mut found = self.found(TopologyStorage::Part, PinnedGraph { indptr, ..PinnedGraph::default() }, gpus);
+        let mut found = self.found(
+            TopologyStorage::Part,
+            PinnedGraph { indptr, ..PinnedGraph::default() },
+            gpus,
+        );
         for (index, place) in self.places.iter().enumerate() {
             let Some(gpu) = place.gpu() else { continue };
             let part = self.part(index);
             let owned = |owners: &[u16]| {
-                let is_own = |(v, &owner): (usize, &u16)| u64::from(usize::from(owner) == part) << v;
+                let is_own =
+                    |(v, &owner): (usize, &u16)| u64::from(usize::from(owner) == part) << v;
                 owners.iter().enumerate().map(is_own).sum()
             };
-            let subgraph = DeviceSubgraph::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
-            found.bytes[index] = subgraph.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
+            let subgraph = DeviceSubgraph::new(
+                gpu,
+                &graph,
+                &owners.chunks(64).map(owned).collect::<Vec<_>>(),
+            )?;
+            found.bytes[index] =
+                subgraph.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
             found.subgraphs[index] = Some(subgraph);
         }
         Ok(found)
@@ -204,15 +233,25 @@ impl<'a> Source<'_, 'a> {
         let mut pinned = PinnedGraph::default();
         if let Some(gpu) = self.places.iter().find_map(Place::gpu) {
             let Graph { indptr, indices, .. } = self.graph();
-            let owners = self.job.frontiers.map().map(|owners| self.pin_or_copy(gpu, owners)).transpose()?;
+            let owners =
+                self.job.frontiers.map().map(|owners| self.pin_or_copy(gpu, owners)).transpose()?;
             pinned = PinnedGraph {
                 indptr: Some(self.pin_or_copy(gpu, indptr)?),
                 indices: Some(self.pin_or_copy(gpu, indices)?),
                 owners,
             };
         }
-        let nothing = |(gpu, _): (&Gpu, u64)| GpuArrays { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
-        Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
+        let nothing = |(gpu, _): (&Gpu, u64)| GpuArrays {
+            gpu: gpu.clone(),
+            indptr: None,
+            indices: None,
+            owners: None,
+        };
+        Ok(self.found(
+            TopologyStorage::Pinned,
+            pinned,
+            sharing(self.places).into_iter().map(nothing).collect(),
+        ))
     }
 
     /// Pins `values` in place, or else a copy, if at least as much memory is left.

@@ -1,7 +1,7 @@
 //! Room on GPUs.
 
-/// Bytes of GPU memory that the ranks of this process can use for the graph and for feature rows; a dry run finds them
-/// ([`DeviceRoom::find`]).
+/// Bytes of GPU memory that the ranks of this process can use for the graph and for feature rows; a
+/// dry run finds them ([`DeviceRoom::find`]).
 pub struct DeviceRoom(pub(crate) Vec<u64>);
 
 impl DeviceRoom {

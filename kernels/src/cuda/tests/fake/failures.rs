@@ -9,7 +9,8 @@ use crate::scan;
 fn wreck(gpu: &Gpu) {
     let kernel = Kernel { module: &scan::cuda::MODULE, name: "scan_of_sums" };
     // Addresses below a page are never allocated.
-    gpu.launch(kernel, Shape { blocks: 1, threads: 256, shared: 0 }, &[64u64.into(), 5u64.into()]).unwrap();
+    gpu.launch(kernel, Shape { blocks: 1, threads: 256, shared: 0 }, &[64u64.into(), 5u64.into()])
+        .unwrap();
 }
 
 #[test]
@@ -20,7 +21,11 @@ fn without_devices_the_driver_says_so() {
     let error = Gpu::open(0).unwrap_err().to_string();
     assert_eq!(error, "cuInit failed: no CUDA-capable device is detected");
     let survey = CudaSurvey::new();
-    assert!(survey.driver.is_ok_and(|driver| driver.path.is_some_and(|path| path.starts_with(LIBRARIES))));
+    assert!(
+        survey
+            .driver
+            .is_ok_and(|driver| driver.path.is_some_and(|path| path.starts_with(LIBRARIES)))
+    );
     assert_eq!(survey.gpus.unwrap_err().to_string(), error);
 }
 
@@ -33,19 +38,27 @@ fn a_device_that_is_not_there_is_named() {
     let survey = CudaSurvey::new();
     assert_eq!(survey.driver.as_ref().unwrap().version, Some((13, 0)));
     let gpus = survey.gpus.unwrap();
-    assert_eq!(gpus.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>(), ["Fake GPU 0", "Fake GPU 1"]);
+    assert_eq!(
+        gpus.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>(),
+        ["Fake GPU 0", "Fake GPU 1"]
+    );
     assert_eq!((gpus[1].compute_capability, gpus[1].multiprocessors), ((9, 0), 2));
     assert_eq!((gpus[1].shared_bytes, gpus[1].most_shared_bytes), (48 << 10, 227 << 10));
 }
 
 #[test]
 fn a_driver_that_is_too_old_for_the_compiler_is_refused() {
-    if !alone("failures::a_driver_that_is_too_old_for_the_compiler_is_refused", &[("FAKE_CUDA_VERSION", "11080")]) {
+    if !alone(
+        "failures::a_driver_that_is_too_old_for_the_compiler_is_refused",
+        &[("FAKE_CUDA_VERSION", "11080")],
+    ) {
         return;
     }
     let error = Gpu::open(0).unwrap_err().to_string();
     assert!(
-        error.starts_with("NVIDIA's driver runs CUDA up to 11.8, but NVRTC, which compiles the kernels, needs 1"),
+        error.starts_with(
+            "NVIDIA's driver runs CUDA up to 11.8, but NVRTC, which compiles the kernels, needs 1"
+        ),
         "{error}"
     );
     assert!(error.ends_with("or later: update the driver"), "{error}");
@@ -53,7 +66,10 @@ fn a_driver_that_is_too_old_for_the_compiler_is_refused() {
 
 #[test]
 fn a_driver_without_memory_pools_is_refused() {
-    if !alone("failures::a_driver_without_memory_pools_is_refused", &[("FAKE_CUDA_VERSION", "10020")]) {
+    if !alone(
+        "failures::a_driver_without_memory_pools_is_refused",
+        &[("FAKE_CUDA_VERSION", "10020")],
+    ) {
         return;
     }
     let error = Gpu::open(0).unwrap_err();
@@ -75,7 +91,10 @@ fn a_gpu_without_memory_pools_is_refused() {
 #[test]
 fn after_a_failed_kernel_all_calls_fail_and_nothing_panics() {
     // Nothing happens before the host waits for it.
-    if !alone("failures::after_a_failed_kernel_all_calls_fail_and_nothing_panics", &[("FAKE_CUDA_HASTE", "")]) {
+    if !alone(
+        "failures::after_a_failed_kernel_all_calls_fail_and_nothing_panics",
+        &[("FAKE_CUDA_HASTE", "")],
+    ) {
         return;
     }
     let gpu = Gpu::open(0).unwrap();
@@ -105,14 +124,16 @@ fn after_a_failed_kernel_all_calls_fail_and_nothing_panics() {
     ];
     for (call, result) in calls {
         assert!(
-            result.as_ref().is_err_and(|error| error.to_string().ends_with("memory access was encountered")),
+            result
+                .as_ref()
+                .is_err_and(|error| error.to_string().ends_with("memory access was encountered")),
             "{call}: {result:?}"
         );
     }
 }
 
-/// Makes each call of opening and using a GPU fail once: everything allocated until then is freed (or the fake ends the
-/// process), and the GPU can be opened again.
+/// Makes each call of opening and using a GPU fail once: everything allocated until then is freed
+/// (or the fake ends the process), and the GPU can be opened again.
 #[test]
 fn whichever_call_fails_everything_is_given_back() {
     let calls = [
@@ -159,7 +180,10 @@ fn whichever_call_fails_everything_is_given_back() {
         values.to_vec().map(|sums| assert_eq!(sums, Vec::from_iter(0..40)))
     };
     for call in calls {
-        if alone("failures::whichever_call_fails_everything_is_given_back", &[("FAKE_CUDA_REFUSE", call)]) {
+        if alone(
+            "failures::whichever_call_fails_everything_is_given_back",
+            &[("FAKE_CUDA_REFUSE", call)],
+        ) {
             let refused = use_it();
             let name = std::env::var("FAKE_CUDA_REFUSE").unwrap();
             // With less memory left a second attempt may find enough.
@@ -173,7 +197,8 @@ fn whichever_call_fails_everything_is_given_back() {
     }
 }
 
-/// The cubin of every kernel has the same arguments as the host's build, which the tests compare with the launches.
+/// The cubin of every kernel has the same arguments as the host's build, which the tests compare
+/// with the launches.
 #[test]
 fn every_kernel_is_in_its_cubin_with_the_same_arguments() {
     if !alone("failures::every_kernel_is_in_its_cubin_with_the_same_arguments", &[]) {
@@ -205,7 +230,10 @@ fn memory_that_is_not_shared_or_not_reached_is_refused() {
     assert_eq!(of_pool.ipc_handle().unwrap_err(), refused("cuIpcGetMemHandle", "invalid argument"));
     let shown = DeviceBuffer::<u32>::exported(&gpu, 2).unwrap();
     let open = |handle: &IpcHandle| DeviceBuffer::<u32>::imported(&gpu, handle, 2).unwrap_err();
-    assert!(matches!(open(&bytemuck::Zeroable::zeroed()), GpuError::Input(_)), "it has other bytes");
+    assert!(
+        matches!(open(&bytemuck::Zeroable::zeroed()), GpuError::Input(_)),
+        "it has other bytes"
+    );
     let own = shown.ipc_handle().unwrap();
     assert_eq!(open(&own), refused("cuIpcOpenMemHandle", "invalid device context"));
     let mut bytes = bytemuck::bytes_of(&own).to_vec();

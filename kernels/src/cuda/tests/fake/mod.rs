@@ -1,4 +1,5 @@
-//! Tests of GPU code on fakes: a test starts its own program again, with the fakes, and passes if that does.
+//! Tests of GPU code on fakes: a test starts its own program again, with the fakes, and passes if
+//! that does.
 
 mod failures;
 mod order;
@@ -11,8 +12,8 @@ use gsplit_gpu_sim::{LIBRARIES, give_fake_cuda};
 /// The test that a process was started for.
 const ALONE: &str = "GSPLIT_TEST_ALONE";
 
-/// Starts this program again with `arguments`, where CUDA is the fake, and expects it to pass at least `tests` tests.
-/// Without NVRTC it prints so and does nothing.
+/// Starts this program again with `arguments`, where CUDA is the fake, and expects it to pass at
+/// least `tests` tests. Without NVRTC it prints so and does nothing.
 fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
     let mut program = Command::new(std::env::current_exe().unwrap());
     if let Err(missing) = give_fake_cuda(&mut program) {
@@ -20,8 +21,12 @@ fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
     }
     program.args(arguments).env("GSPLIT_TEST_GPU", "1");
     let output = program.envs(variables.iter().copied()).output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    let passed = said
+        .lines()
+        .find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
     assert!(
         output.status.success() && passed.is_some_and(|passed: usize| passed >= tests),
         "{}\n{said}",
@@ -29,14 +34,15 @@ fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
     );
 }
 
-/// Whether this process is the one that runs the body of `test`, named from this module on. Otherwise starts such a
-/// process, with `variables`, which must pass.
+/// Whether this process is the one that runs the body of `test`, named from this module on.
+/// Otherwise starts such a process, with `variables`, which must pass.
 fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     let test = format!("cuda::tests::fake::{test}");
     match std::env::var(ALONE) {
         Ok(name) => name == test,
         Err(_) => {
-            let variables: Vec<_> = variables.iter().copied().chain([(ALONE, test.as_str())]).collect();
+            let variables: Vec<_> =
+                variables.iter().copied().chain([(ALONE, test.as_str())]).collect();
             start(&["--exact", &test], &variables, 1);
             false
         }

@@ -1,14 +1,17 @@
-//! Calls that the host makes too early, or memory that it frees too early, do no harm; needed memory is found.
+//! Calls that the host makes too early, or memory that it frees too early, do no harm; needed
+//! memory is found.
 
 use gsplit_gpu_sim::happened;
 
 use super::{alone, start};
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape, before_out_of_memory, make_room};
+use crate::cuda::{
+    DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape, before_out_of_memory, make_room,
+};
 use crate::philox::{Stream, StreamKey};
 use crate::scan::cuda::sum_before;
 use crate::{
-    DeviceCache, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSubgraph, DeviceTable, Fanout, Graph,
-    RowStore, gather_on_device,
+    DeviceCache, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSubgraph,
+    DeviceTable, Fanout, Graph, RowStore, gather_on_device,
 };
 
 const MIB: usize = 1 << 20;
@@ -145,7 +148,8 @@ fn memory_is_pinned_once_and_where_drivers_cannot_pin_it_for_reading() {
 /// No call registers more than the driver takes at once, and none waits for another.
 #[test]
 fn much_memory_is_registered_piece_by_piece() {
-    if !alone("order::much_memory_is_registered_piece_by_piece", &[("FAKE_CUDA_REGISTER_MIB", "1")]) {
+    if !alone("order::much_memory_is_registered_piece_by_piece", &[("FAKE_CUDA_REGISTER_MIB", "1")])
+    {
         return;
     }
     let gpu = Gpu::open(0).unwrap();
@@ -165,7 +169,8 @@ fn uploads_are_from_pinned_memory() {
     }
     let gpu = Gpu::open(0).unwrap();
     let lengths = [1, 9, 2_000_000, 3, 262_144, 5_000, 0, 70];
-    let all: Vec<Vec<u32>> = lengths.iter().map(|&len| (0..len).map(|i| i ^ len).collect()).collect();
+    let all: Vec<Vec<u32>> =
+        lengths.iter().map(|&len| (0..len).map(|i| i ^ len).collect()).collect();
     let uploaded: Vec<_> = all.iter().map(|values| gpu.upload(values).unwrap()).collect();
     for (values, uploaded) in all.iter().zip(uploaded) {
         assert_eq!(uploaded.to_vec().unwrap(), *values);
@@ -202,10 +207,12 @@ fn kernels_that_wait_for_the_host_are_small() {
     for (fanout, drawn) in [(Fanout::Take(2), 2), (Fanout::All, 3)] {
         sampler.start(&graph, on_gpu.slice()).unwrap();
         let key = StreamKey::new(1, Stream::Sample);
-        let layer = sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
+        let layer =
+            sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
         assert_eq!(layer.num_edges(), vertices as usize * drawn);
     }
-    // A vertex's edges on the GPU: only kernels that need the edges' ids read the host, the others have all of the GPU.
+    // A vertex's edges on the GPU: only kernels that need the edges' ids read the host, the others
+    // have all of the GPU.
     let on_host = Graph::new(&indptr, &indices).unwrap();
     let every: Vec<u64> = ids.chunks(64).map(|word| u64::MAX >> (64 - word.len())).collect();
     let subgraph = DeviceSubgraph::new(&gpu, &on_host, &every).unwrap();
@@ -215,14 +222,25 @@ fn kernels_that_wait_for_the_host_are_small() {
         let mut sampler = DeviceSampler::new(&gpu).unwrap();
         sampler.start(&part, on_gpu.slice()).unwrap();
         let (draw, key) = (DeviceDraw::new(Fanout::Take(2)), StreamKey::new(1, Stream::Sample));
-        threads(|| assert_eq!(sampler.layer(&part, &draw, &key, ids).unwrap().num_edges(), 2 * vertices as usize))
+        threads(|| {
+            assert_eq!(
+                sampler.layer(&part, &draw, &key, ids).unwrap().num_edges(),
+                2 * vertices as usize
+            )
+        })
     };
-    assert_eq!(drawn(starts.slice(), DeviceEdgeIds::Drop), drawn(uploaded.slice(), DeviceEdgeIds::Drop));
-    assert!(drawn(starts.slice(), DeviceEdgeIds::Keep) < drawn(uploaded.slice(), DeviceEdgeIds::Keep));
+    assert_eq!(
+        drawn(starts.slice(), DeviceEdgeIds::Drop),
+        drawn(uploaded.slice(), DeviceEdgeIds::Drop)
+    );
+    assert!(
+        drawn(starts.slice(), DeviceEdgeIds::Keep) < drawn(uploaded.slice(), DeviceEdgeIds::Keep)
+    );
 
     let (dim, all) = (12, 27_136);
     let values: Vec<f32> = (0..dim * vertices).map(|i| i as f32).collect();
-    let (pinned, mut out) = (gpu.map_host(&values).unwrap(), gpu.alloc::<f32>(values.len()).unwrap());
+    let (pinned, mut out) =
+        (gpu.map_host(&values).unwrap(), gpu.alloc::<f32>(values.len()).unwrap());
     let dim = dim as usize;
     let mut gather = |gpu: &Gpu, cached: Option<&[u32]>| {
         let row = |v: u32| &values[v as usize * dim..][..dim];
@@ -232,7 +250,10 @@ fn kernels_that_wait_for_the_host_are_small() {
         out.slice_mut().zero(gpu).unwrap();
         let launched = threads(|| match &cache {
             Some(cache) => cache.gather(gpu, &table, on_gpu.slice(), &mut out.slice_mut()).unwrap(),
-            None => gather_on_device(gpu, table.values, None, on_gpu.slice(), dim, &mut out.slice_mut()).unwrap(),
+            None => {
+                gather_on_device(gpu, table.values, None, on_gpu.slice(), dim, &mut out.slice_mut())
+                    .unwrap()
+            }
         });
         gpu.synchronise().unwrap();
         assert_eq!(out.to_vec().unwrap(), values);
@@ -257,7 +278,10 @@ fn kernels_that_wait_for_the_host_are_small() {
 fn a_stream_waits_for_what_it_was_told_to_wait_for() {
     for haste in 0..4 {
         let seed = haste.to_string();
-        if !alone("order::a_stream_waits_for_what_it_was_told_to_wait_for", &[("FAKE_CUDA_HASTE", &seed)]) {
+        if !alone(
+            "order::a_stream_waits_for_what_it_was_told_to_wait_for",
+            &[("FAKE_CUDA_HASTE", &seed)],
+        ) {
             continue;
         }
         let gpu = Gpu::open(0).unwrap();

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{alone, start};
 use crate::comm::messages::Messages;
-use crate::comm::{Communicator, Nccl, Threads, Transfer, Transport, device_all_to_all_v, in_phase};
+use crate::comm::{
+    Communicator, Nccl, Threads, Transfer, Transport, device_all_to_all_v, in_phase,
+};
 use crate::cuda::{Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
 use crate::scan::cuda::sum_before;
@@ -20,7 +22,8 @@ fn join(ordinal: usize, host: Threads) -> Result<(Gpu, Nccl), CommError> {
     Ok((gpu, comm))
 }
 
-/// Runs `rank` on each of `size` ranks, with ends of `groups` groups of them, in a process where CUDA has `size` GPUs.
+/// Runs `rank` on each of `size` ranks, with ends of `groups` groups of them, in a process where
+/// CUDA has `size` GPUs.
 fn on_ranks(test: &str, size: usize, groups: usize, rank: impl Fn(usize, Vec<Threads>) + Sync) {
     let devices = size.to_string();
     if !alone(test, &[("FAKE_CUDA_DEVICES", &devices)]) {
@@ -44,7 +47,11 @@ fn on_ranks(test: &str, size: usize, groups: usize, rank: impl Fn(usize, Vec<Thr
 #[test]
 fn ranks_conform_on_fast_streams_too() {
     for (devices, haste) in [("2", "1"), ("4", "2")] {
-        start(&["real_gpus_are_joined"], &[("FAKE_CUDA_DEVICES", devices), ("FAKE_CUDA_HASTE", haste)], 1);
+        start(
+            &["real_gpus_are_joined"],
+            &[("FAKE_CUDA_DEVICES", devices), ("FAKE_CUDA_HASTE", haste)],
+            1,
+        );
     }
     start(&["real_gpus_are_joined"], &[("FAKE_CUDA_DEVICES", "4")], 1);
 }
@@ -64,7 +71,10 @@ fn a_rank_that_fails_ends_the_others_with_its_reason() {
         }
         let failed = CommError::PeerFailed { rank: 1, reason: "no more room".to_string() };
         // It may fail while others still meet.
-        assert_eq!(joined.and_then(|(_gpu, comm)| comm.all_gather_bytes(&[1], &mut [0; 3])), Err(failed));
+        assert_eq!(
+            joined.and_then(|(_gpu, comm)| comm.all_gather_bytes(&[1], &mut [0; 3])),
+            Err(failed)
+        );
         assert!(started.elapsed() < PATIENCE, "long before the limit");
     });
 }
@@ -72,39 +82,67 @@ fn a_rank_that_fails_ends_the_others_with_its_reason() {
 /// The other rank waits for its own GPU: only the watching thread can end that.
 #[test]
 fn a_rank_that_announces_and_sends_nothing_is_not_waited_for() {
-    on_ranks("ranks::a_rank_that_announces_and_sends_nothing_is_not_waited_for", 2, 1, |rank, mut ends| {
-        let (gpu, comm) = join(rank, ends.remove(0)).unwrap();
-        let started = Instant::now();
-        if rank == 0 {
-            let (send, mut recv) = (gpu.zeros::<u8>(2).unwrap(), gpu.zeros::<u8>(2).unwrap());
-            let moved = || device_all_to_all_v(&comm, &gpu, send.slice(), &[1, 1], &mut recv.slice_mut(), &[1, 1]);
-            in_phase("forward", moved).unwrap();
-            assert!(started.elapsed() < PATIENCE, "it goes on");
-            gpu.synchronise().unwrap();
-            let line = comm.barrier().unwrap_err().to_string();
-            assert!(line.contains("rank 0 waited 3 s in device_all_to_all (forward) for another rank"), "{line}");
-        } else {
-            let one = 1u64.to_le_bytes();
-            comm.exchange("device_all_to_all", &|_| &one, &|_| one.len(), &mut |_, _| {}).unwrap();
-            // The other rank times out first.
-            thread::sleep(PATIENCE / 2);
-            let line = comm.barrier().unwrap_err().to_string();
-            assert!(line.contains("waited 3 s in "), "{line}");
-        }
-        assert!(started.elapsed() < 3 * PATIENCE);
-    });
+    on_ranks(
+        "ranks::a_rank_that_announces_and_sends_nothing_is_not_waited_for",
+        2,
+        1,
+        |rank, mut ends| {
+            let (gpu, comm) = join(rank, ends.remove(0)).unwrap();
+            let started = Instant::now();
+            if rank == 0 {
+                let (send, mut recv) = (gpu.zeros::<u8>(2).unwrap(), gpu.zeros::<u8>(2).unwrap());
+                let moved = || {
+                    device_all_to_all_v(
+                        &comm,
+                        &gpu,
+                        send.slice(),
+                        &[1, 1],
+                        &mut recv.slice_mut(),
+                        &[1, 1],
+                    )
+                };
+                in_phase("forward", moved).unwrap();
+                assert!(started.elapsed() < PATIENCE, "it goes on");
+                gpu.synchronise().unwrap();
+                let line = comm.barrier().unwrap_err().to_string();
+                assert!(
+                    line.contains(
+                        "rank 0 waited 3 s in device_all_to_all (forward) for another rank"
+                    ),
+                    "{line}"
+                );
+            } else {
+                let one = 1u64.to_le_bytes();
+                comm.exchange("device_all_to_all", &|_| &one, &|_| one.len(), &mut |_, _| {})
+                    .unwrap();
+                // The other rank times out first.
+                thread::sleep(PATIENCE / 2);
+                let line = comm.barrier().unwrap_err().to_string();
+                assert!(line.contains("waited 3 s in "), "{line}");
+            }
+            assert!(started.elapsed() < 3 * PATIENCE);
+        },
+    );
 }
 
 /// Exchanges bytes of each rank with all, by `comm`.
 fn exchange(comm: &dyn Communicator, gpu: &Gpu) {
     let (rank, size) = (comm.rank() as u8, comm.size());
     let (send, mut recv) = (gpu.upload(&vec![rank; size]).unwrap(), gpu.zeros::<u8>(size).unwrap());
-    device_all_to_all_v(comm, gpu, send.slice(), &vec![1; size], &mut recv.slice_mut(), &vec![1; size]).unwrap();
+    device_all_to_all_v(
+        comm,
+        gpu,
+        send.slice(),
+        &vec![1; size],
+        &mut recv.slice_mut(),
+        &vec![1; size],
+    )
+    .unwrap();
     assert!(recv.to_vec().unwrap().into_iter().eq(0..size as u8));
 }
 
-/// While mini-batches are prepared ahead, each rank may exchange their ids before or after the rows of the one that is
-/// computed, and launch a kernel for the first time in between.
+/// While mini-batches are prepared ahead, each rank may exchange their ids before or after the rows
+/// of the one that is computed, and launch a kernel for the first time in between.
 #[test]
 fn ids_and_rows_cross_in_any_order() {
     on_ranks("ranks::ids_and_rows_cross_in_any_order", 2, 2, |rank, mut ends| {
@@ -153,7 +191,8 @@ fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
             for at in order {
                 let (end, stream, sent, received) = &mut ends[at];
                 let send = Transfer::Send { to: peer, bytes: sent.slice() };
-                let mut transfers = [send, Transfer::Receive { from: peer, bytes: received.slice_mut() }];
+                let mut transfers =
+                    [send, Transfer::Receive { from: peer, bytes: received.slice_mut() }];
                 end.start(stream, &mut transfers).unwrap();
                 while !end.is_launched(&mut transfers).unwrap() {}
                 // It may end before the next begins.

@@ -1,4 +1,5 @@
-//! The rows of a compressed layout, which assign edges to vertices. They are handed out as tables that any thread expands.
+//! The rows of a compressed layout, which assign edges to vertices. They are handed out as tables
+//! that any thread expands.
 
 use std::io::Read;
 
@@ -55,7 +56,9 @@ impl Rows {
             self.indptr.read_next(&mut **reader, count, &mut bytes)?;
             let decoded = self.indptr.dtype().ids(&bytes, &mut ends);
             let base = self.num_rows + 1 - self.left;
-            decoded.map_err(|(at, problem)| self.indptr.error(format!("entry {}: {problem}", base + at)))?;
+            decoded.map_err(|(at, problem)| {
+                self.indptr.error(format!("entry {}: {problem}", base + at))
+            })?;
             self.left -= count;
             self.ends = ends.into();
             if at_start && self.ends.pop_front() != Some(0) {
@@ -65,9 +68,16 @@ impl Rows {
         Ok(self.ends.front().copied())
     }
 
-    /// Writes the table of the rows of at most `most` edges, starting at edge `from` of `num_edges`, and returns the edge after them.
-    /// The table holds the first row and, for each row from there, the edge at which it ends, cut at the last edge of the piece.
-    pub(super) fn table(&mut self, from: u64, most: u64, num_edges: u64, table: &mut Vec<u8>) -> Result<u64> {
+    /// Writes the table of the rows of at most `most` edges, starting at edge `from` of
+    /// `num_edges`, and returns the edge after them. The table holds the first row and, for each
+    /// row from there, the edge at which it ends, cut at the last edge of the piece.
+    pub(super) fn table(
+        &mut self,
+        from: u64,
+        most: u64,
+        num_edges: u64,
+        table: &mut Vec<u8>,
+    ) -> Result<u64> {
         let mut edge = from;
         while edge == from {
             table.clear();
@@ -77,8 +87,11 @@ impl Rows {
             while rows < ROWS_PER_PIECE && edge < from + most {
                 let Some(end) = self.end()? else { break };
                 if end < edge || end > num_edges {
-                    let problem = format!("entry {}: {end}, expected {edge} to {num_edges}", self.row + 1);
-                    return Err(self.indptr.error(format!("{problem}: its entries ascend to the number of edges")));
+                    let problem =
+                        format!("entry {}: {end}, expected {edge} to {num_edges}", self.row + 1);
+                    return Err(self
+                        .indptr
+                        .error(format!("{problem}: its entries ascend to the number of edges")));
                 }
                 edge = end.min(from + most);
                 table.extend(edge.to_le_bytes());
@@ -94,7 +107,9 @@ impl Rows {
             }
         }
         if edge == from && from != num_edges {
-            return Err(self.indptr.error(format!("ends at edge {from} of {num_edges}: expected all of them in rows")));
+            return Err(self.indptr.error(format!(
+                "ends at edge {from} of {num_edges}: expected all of them in rows"
+            )));
         }
         Ok(edge)
     }

@@ -6,11 +6,12 @@
 //! DIR/class_map.json  {"VERTEX": CLASS, ...}, or {"VERTEX": [0, 1, ...], ...} for several labels a vertex
 //! DIR/role.json       {"tr": [VERTEX, ...], "va": [...], "te": [...]}
 //! ```
-//! The matrix's values are not read: they are ones. `adj_train.npz` is not read: it holds the edges of `adj_full` between
-//! training vertices. A vertex without an entry in `class_map.json` is unlabelled, or has none of several labels.
+//! The matrix's values are not read: they are ones. `adj_train.npz` is not read: it holds the edges
+//! of `adj_full` between training vertices. A vertex without an entry in `class_map.json` is
+//! unlabelled, or has none of several labels.
 //!
-//! `class_map.json` lists vertices in any order, so its column is assembled in memory when it is read: 4 bytes per vertex,
-//! or a byte for each label.
+//! `class_map.json` lists vertices in any order, so its column is assembled in memory when it is
+//! read: 4 bytes per vertex, or a byte for each label.
 
 use std::fmt;
 use std::io::{BufReader, Read};
@@ -105,12 +106,18 @@ impl ClassMap {
         let mut head = Vec::new();
         let file = open_file(path).map_err(Error::io(path))?;
         file.take(4 * MAX_LABELS as u64).read_to_end(&mut head).map_err(Error::io(path))?;
-        let value = head.iter().position(|&byte| byte == b':').map_or(&[][..], |at| head[at + 1..].trim_ascii_start());
+        let value = head
+            .iter()
+            .position(|&byte| byte == b':')
+            .map_or(&[][..], |at| head[at + 1..].trim_ascii_start());
         let labels = match value.split_first() {
             Some((b'[', list)) => {
                 let end = list.iter().position(|&byte| byte == b']');
-                let commas = end.map(|end| list[..end].iter().filter(|&&byte| byte == b',').count());
-                let too_many = || Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"));
+                let commas =
+                    end.map(|end| list[..end].iter().filter(|&&byte| byte == b',').count());
+                let too_many = || {
+                    Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"))
+                };
                 Some(commas.ok_or_else(too_many)? + 1)
             }
             _ => None,
@@ -133,15 +140,25 @@ impl Column for ClassMap {
         Some(self.num_vertices)
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let file = open_file(&self.path).map_err(Error::io(&self.path))?;
-        let stage = progress.stage("reading class_map.json", file.metadata().ok().map(|data| data.len()), Unit::Bytes);
+        let stage = progress.stage(
+            "reading class_map.json",
+            file.metadata().ok().map(|data| data.len()),
+            Unit::Bytes,
+        );
         let held = self.num_vertices.saturating_mul(self.row_bytes() as u64);
         self.budget.check(&self.path, format!("labels of {} vertices", self.num_vertices), held)?;
         // Class -1 where a vertex has no entry, or none of several labels.
         let mut rows = vec![if self.labels.is_some() { 0 } else { 0xff }; held as usize];
-        let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
-        let filled = json.deserialize_map(Filler { map: self, rows: &mut rows }).and_then(|()| json.end());
+        let mut json =
+            serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
+        let filled =
+            json.deserialize_map(Filler { map: self, rows: &mut rows }).and_then(|()| json.end());
         drop(stage);
         filled.map_err(|error| json_error(&self.path, &error))?;
         rows.chunks(ROWS * self.row_bytes()).try_for_each(take)
@@ -164,23 +181,33 @@ impl<'de> Visitor<'de> for Filler<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let n = self.map.num_vertices;
         while let Some(key) = map.next_key::<String>()? {
-            let vertex =
-                key.parse().ok().filter(|&vertex: &u64| vertex < n).ok_or_else(|| {
-                    A::Error::custom(format!("vertex {}: expected ids below {n}", shown(key.as_bytes())))
-                })?;
-            let row = &mut self.rows[vertex as usize * self.map.row_bytes()..][..self.map.row_bytes()];
+            let vertex = key.parse().ok().filter(|&vertex: &u64| vertex < n).ok_or_else(|| {
+                A::Error::custom(format!(
+                    "vertex {}: expected ids below {n}",
+                    shown(key.as_bytes())
+                ))
+            })?;
+            let row =
+                &mut self.rows[vertex as usize * self.map.row_bytes()..][..self.map.row_bytes()];
             match self.map.labels {
                 None => {
                     let class = map.next_value::<f64>()?;
-                    if f64::from(class as i32) != class || !(-1.0..2_147_483_647.0).contains(&class) {
-                        return Err(A::Error::custom(format!("vertex {vertex}: class {class}, expected one from 0")));
+                    if f64::from(class as i32) != class || !(-1.0..2_147_483_647.0).contains(&class)
+                    {
+                        return Err(A::Error::custom(format!(
+                            "vertex {vertex}: class {class}, expected one from 0"
+                        )));
                     }
                     row.copy_from_slice(&(class as i32).to_le_bytes());
                 }
                 Some(width) => {
                     let labels = map.next_value::<Vec<f64>>()?;
-                    if labels.len() != width || labels.iter().any(|&label| label != 0.0 && label != 1.0) {
-                        return Err(A::Error::custom(format!("vertex {vertex}: expected {width} zeros and ones")));
+                    if labels.len() != width
+                        || labels.iter().any(|&label| label != 0.0 && label != 1.0)
+                    {
+                        return Err(A::Error::custom(format!(
+                            "vertex {vertex}: expected {width} zeros and ones"
+                        )));
                     }
                     row.iter_mut().zip(labels).for_each(|(to, label)| *to = label as u8);
                 }
@@ -208,8 +235,16 @@ mod tests {
             ("class_map.json", "{\"1\": -7}", &["class -7"]),
             ("class_map.json", "{\"1\": 3000000000}", &["class 3000000000"]),
             ("class_map.json", "{\"1\": \"cat\"}", &["invalid type", "expected JSON"]),
-            ("class_map.json", "{\"1\": [0, 1], \"2\": [0]}", &["vertex 2: expected 2 zeros and ones"]),
-            ("class_map.json", "{\"1\": [0, 1], \"2\": [0, 1, 1]}", &["vertex 2: expected 2 zeros and ones"]),
+            (
+                "class_map.json",
+                "{\"1\": [0, 1], \"2\": [0]}",
+                &["vertex 2: expected 2 zeros and ones"],
+            ),
+            (
+                "class_map.json",
+                "{\"1\": [0, 1], \"2\": [0, 1, 1]}",
+                &["vertex 2: expected 2 zeros and ones"],
+            ),
             ("class_map.json", "{\"1\": [0, 2]}", &["vertex 1: expected 2 zeros and ones"]),
             ("class_map.json", "{\"1\": [0, 1], \"2\": 1}", &["invalid type"]),
             ("class_map.json", "{\"1\": 0", &["EOF"]),

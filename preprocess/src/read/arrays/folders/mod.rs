@@ -1,4 +1,5 @@
-//! Dataset folders as their authors publish them: files have fixed names, so each reader knows the content.
+//! Dataset folders as their authors publish them: files have fixed names, so each reader knows the
+//! content.
 
 pub mod graphsaint;
 pub mod ogb;

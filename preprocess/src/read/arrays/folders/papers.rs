@@ -1,5 +1,5 @@
-//! Papers and their citations, as two benchmarks publish them: IGB, the Illinois Graph Benchmark (Khatua et al., KDD 2023),
-//! homogeneous, and MAG240M (OGB-LSC, Hu et al., 2021).
+//! Papers and their citations, as two benchmarks publish them: IGB, the Illinois Graph Benchmark
+//! (Khatua et al., KDD 2023), homogeneous, and MAG240M (OGB-LSC, Hu et al., 2021).
 //!
 //! ```text
 //! DIR[/processed]/paper__cites__paper/edge_index.npy    IGB: (E, 2) integers, source and target of an edge
@@ -10,15 +10,16 @@
 //! DIR[/processed]/paper/node_label.npy                  MAG240M: (n,) float, NaN for unlabelled
 //! DIR[/processed]/paper/node_year.npy                   MAG240M: (n,) integers: becomes the node column `year`
 //! ```
-//! `node_label_19` holds the labels, and `node_label_2K` becomes the node column `label_2K`, or the labels if there is no
-//! `node_label_19`. Other files are ignored: MAG240M's authors and institutions are other types of vertices.
+//! `node_label_19` holds the labels, and `node_label_2K` becomes the node column `label_2K`, or the
+//! labels if there is no `node_label_19`. Other files are ignored: MAG240M's authors and
+//! institutions are other types of vertices.
 //!
-//! The files of IGB-large and IGB-full in `paper/` have no `.npy` header: they are raw little-endian f32, one label or
-//! 1024 features per vertex, which the length of the file must match. If there are both features and labels, they must
-//! have the same number of vertices.
+//! The files of IGB-large and IGB-full in `paper/` have no `.npy` header: they are raw
+//! little-endian f32, one label or 1024 features per vertex, which the length of the file must
+//! match. If there are both features and labels, they must have the same number of vertices.
 //!
-//! No split is read. IGB has none: its loader takes the first 60 % of the vertices for training, 20 % for validation, the rest
-//! for test. MAG240M's `split_dict.pt` lists papers of arXiv only.
+//! No split is read. IGB has none: its loader takes the first 60 % of the vertices for training, 20
+//! % for validation, the rest for test. MAG240M's `split_dict.pt` lists papers of arXiv only.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,12 @@ impl Papers {
     }
 
     /// Opens the folder at `path`, which cannot have edge columns.
-    pub fn open(&self, path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
+    pub fn open(
+        &self,
+        path: &Path,
+        wanted: WantedColumns<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Raw> {
         let root = self.root(path);
         let edge_file = root.join(self.edges);
         let edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
@@ -104,7 +110,11 @@ fn numbers(path: &Path, width: u64) -> Result<Numbers> {
     let mut head = Vec::new();
     let file = open_file(path).map_err(Error::io(path))?;
     file.take(6).read_to_end(&mut head).map_err(Error::io(path))?;
-    if head == b"\x93NUMPY" { Numbers::open(path) } else { Numbers::headerless(path, Dtype::F4, width) }
+    if head == b"\x93NUMPY" {
+        Numbers::open(path)
+    } else {
+        Numbers::headerless(path, Dtype::F4, width)
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +136,10 @@ mod tests {
             let raw = IGB.open(&path, WantedColumns::default(), &notes).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.columns.len(), 1);
-            assert_eq!((raw.columns[0].name(), golden::numbers(&*raw.columns[0])[3]), ("label_2K", 102.0));
+            assert_eq!(
+                (raw.columns[0].name(), golden::numbers(&*raw.columns[0])[3]),
+                ("label_2K", 102.0)
+            );
             assert!(notes.lines()[0].contains("--random-split"));
         }
     }
@@ -134,7 +147,11 @@ mod tests {
     #[test]
     fn lengths_that_do_not_fit() {
         let table: &[(&str, usize, &str)] = &[
-            ("paper/node_feat.npy", 24_575, "24575 bytes without a .npy header: expected rows of 1024 <f4"),
+            (
+                "paper/node_feat.npy",
+                24_575,
+                "24575 bytes without a .npy header: expected rows of 1024 <f4",
+            ),
             ("paper/node_feat.npy", 20_480, "labels has 6 rows for 5 vertices"),
             ("paper/node_label_19.npy", 23, "23 bytes without"),
             ("paper/node_label_19.npy", 20, "labels has 5 rows for 6 vertices"),
@@ -164,7 +181,10 @@ mod tests {
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.features.as_ref().unwrap().descr(), "<f2");
             assert_eq!((raw.columns[0].name(), raw.columns[0].descr()), ("year", "<i4"));
-            assert_eq!(golden::numbers(&*raw.columns[0]), [2010.0, 2011.0, 2012.0, 2013.0, 2014.0, 2015.0]);
+            assert_eq!(
+                golden::numbers(&*raw.columns[0]),
+                [2010.0, 2011.0, 2012.0, 2013.0, 2014.0, 2015.0]
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! Planetoid's files (Yang et al., ICML 2016), e.g. of Cora, CiteSeer and PubMed: pickles, read without executing them.
+//! Planetoid's files (Yang et al., ICML 2016), e.g. of Cora, CiteSeer and PubMed: pickles, read
+//! without executing them.
 //!
 //! ```text
 //! DIR/ind.NAME.graph        {vertex: [neighbour, ...], ...}
@@ -7,8 +8,8 @@
 //! DIR/ind.NAME.y            as many rows as there are training vertices, from 0 on; the next 500 are for validation
 //! DIR/ind.NAME.test.index   one vertex per line
 //! ```
-//! Vertices without a row, which CiteSeer has, have no features and no class. `x` is a part of `allx`, and is not read.
-//! The graph and the classes are held in memory, as their pickles are.
+//! Vertices without a row, which CiteSeer has, have no features and no class. `x` is a part of
+//! `allx`, and is not read. The graph and the classes are held in memory, as their pickles are.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,11 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
 fn name_in(path: &Path) -> Option<PathBuf> {
     let is_graph = |name: &[u8]| name.starts_with(b"ind.") && name.ends_with(b".graph");
     let mut paths = gsplit_store::entries(path).ok()?.into_iter();
-    Some(paths.find(|path| path.file_name().is_some_and(|name| is_graph(name.as_encoded_bytes())))?.with_extension(""))
+    Some(
+        paths
+            .find(|path| path.file_name().is_some_and(|name| is_graph(name.as_encoded_bytes())))?
+            .with_extension(""),
+    )
 }
 
 /// Opens the folder at `path`, which cannot have edge columns.
@@ -51,13 +56,19 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
     let test = listed_numbers(&file("test.index"), u32::MAX.into(), progress)?;
     if found != test.len() as u64 || all.width() != tested.width() {
         let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
-        let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: they must match");
+        let problem = format!(
+            "{rows} rows for {lines} lines of test.index, of {widths:?} features: they must match"
+        );
         return Err(Error::input(file("tx"), problem));
     }
     let mut order: Vec<u64> = (0..known).chain(test.iter().copied()).collect();
     let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
     let num_vertices = largest.map_or(0, |&largest| largest.saturating_add(1));
-    check_size(&file("graph"), usize::try_from(num_vertices).unwrap_or(usize::MAX), edges.sources.len() as u64)?;
+    check_size(
+        &file("graph"),
+        usize::try_from(num_vertices).unwrap_or(usize::MAX),
+        edges.sources.len() as u64,
+    )?;
     let mut seen = vec![false; num_vertices as usize];
     order.iter().for_each(|&vertex| seen[vertex as usize] = true);
     let rows = order.len();
@@ -66,8 +77,10 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
     let mut labels = classes(&file("ally"))?;
     labels.extend(classes(&file("ty"))?);
     if labels.len() != rows {
-        let problem =
-            format!("{} classes with those of ty, for {rows} rows of features: expected one each", labels.len());
+        let problem = format!(
+            "{} classes with those of ty, for {rows} rows of features: expected one each",
+            labels.len()
+        );
         return Err(Error::input(file("ally"), problem));
     }
     labels.resize(order.len(), -1);
@@ -84,8 +97,12 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
 /// The edges of the dict of lists at `path`.
 fn graph(path: &Path) -> Result<Listed> {
     let pickled = Pickled::open(path)?;
-    let wrong = |what: &str| Error::input(path, format!("found {what}: expected {{vertex: [vertex, ...], ...}}"));
-    let vertex = |item: Item<'_>| item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()));
+    let wrong = |what: &str| {
+        Error::input(path, format!("found {what}: expected {{vertex: [vertex, ...], ...}}"))
+    };
+    let vertex = |item: Item<'_>| {
+        item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()))
+    };
     let root = pickled.root();
     let lists = root.pairs().ok_or_else(|| wrong(root.what()))?;
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
@@ -110,8 +127,9 @@ fn matrix(path: &Path) -> Result<SparseColumn> {
     let root = pickled.root();
     let of = |name: &str| array(&pickled, root.get(name), name);
     let shape = root.get("_shape").or(root.get("shape")).and_then(Item::list);
-    let shape: Option<Vec<u64>> =
-        shape.and_then(|all| all.into_iter().map(|item| item.int().and_then(|n| u64::try_from(n).ok())).collect());
+    let shape: Option<Vec<u64>> = shape.and_then(|all| {
+        all.into_iter().map(|item| item.int().and_then(|n| u64::try_from(n).ok())).collect()
+    });
     let shape = shape.ok_or_else(|| Error::input(path, "expected a csr_matrix with its shape"))?;
     SparseColumn::new(of("indptr")?, of("indices")?, of("data")?, &shape)
 }
@@ -122,7 +140,8 @@ fn classes(path: &Path) -> Result<Vec<i64>> {
     let numbers = array(&pickled, Some(pickled.root()), "of classes")?;
     let (_, width) = numbers.rows()?;
     let values = floats(&numbers)?;
-    let class = |row: &[f32]| row.iter().position(|&value| value == 1.0).map_or(-1, |class| class as i64);
+    let class =
+        |row: &[f32]| row.iter().position(|&value| value == 1.0).map_or(-1, |class| class as i64);
     Ok(values.chunks_exact(width.max(1)).map(class).collect())
 }
 
@@ -141,7 +160,11 @@ impl Column for Stacked {
         Some(self.parts.iter().filter_map(Column::num_rows).sum::<u64>() + self.zeros as u64)
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         self.parts.iter().try_for_each(|part| part.read(progress, take))?;
         let zeros = vec![0; 4 * self.width()];
         (0..self.zeros).try_for_each(|_| take(&zeros))
@@ -157,7 +180,11 @@ struct Classes {
 impl Column for Classes {
     describe_column!(self: &self.path, "labels", "<i8", 1, Some(self.labels.len() as u64));
 
-    fn read(&self, _progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        _progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         take(bytemuck::cast_slice(&self.labels))
     }
 }
@@ -189,7 +216,10 @@ mod tests {
             assert!(numbers(&*found).iter().all(|&value| value == 0.0 || value == 1.0));
             assert_eq!(labels.iter().filter(|&&label| label < 0.0).count(), unknown);
             assert!(labels.iter().all(|&label| label < f64::from(classes)));
-            assert_eq!(raw.splits.unwrap().map(|split| split.len()), [20 * classes as usize, 500, test]);
+            assert_eq!(
+                raw.splits.unwrap().map(|split| split.len()),
+                [20 * classes as usize, 500, test]
+            );
         }
     }
 
@@ -218,8 +248,12 @@ mod tests {
         // A pickle of a call, not of an array.
         let folder = tempfile::tempdir().unwrap();
         copied(&folder);
-        std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.").unwrap();
+        std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.")
+            .unwrap();
         let message = problem(read(folder.path()));
-        assert!(message.contains("ind.cora.y: posix.system, which this reader does not run"), "{message}");
+        assert!(
+            message.contains("ind.cora.y: posix.system, which this reader does not run"),
+            "{message}"
+        );
     }
 }

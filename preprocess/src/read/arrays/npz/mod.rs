@@ -1,9 +1,10 @@
 //! A graph in one `.npz` archive: arrays recognised by their names, or a sparse matrix of SciPy.
 //!
-//! Members are named as [`catalog`](super::catalog) lists; others are ignored. An archive with the members `indptr`,
-//! `indices`, `data`, `shape` and `format`, or `row`, `col`, `data`, `shape` and `format`, is an adjacency matrix of
-//! `scipy.sparse.save_npz`: entry (u, v) is an edge u -> v, `format` is `csr`, `csc` or `coo`, the matrix is square, and
-//! `data` becomes the edge column `weight` unless every value is one.
+//! Members are named as [`catalog`](super::catalog) lists; others are ignored. An archive with the
+//! members `indptr`, `indices`, `data`, `shape` and `format`, or `row`, `col`, `data`, `shape` and
+//! `format`, is an adjacency matrix of `scipy.sparse.save_npz`: entry (u, v) is an edge u -> v,
+//! `format` is `csr`, `csc` or `coo`, the matrix is square, and `data` becomes the edge column
+//! `weight` unless every value is one.
 //!
 //! Members are stored or deflated. Each is inflated as it is read, and its CRC compared at the end.
 
@@ -50,28 +51,34 @@ pub fn scipy_edges(archive: &mut Npz, path: &Path) -> Result<ArrayEdges> {
         "csc" => Some(false),
         "coo" => None,
         other => {
-            let problem = format!("format: a sparse matrix of format {other:?}, expected csr, csc or coo");
+            let problem =
+                format!("format: a sparse matrix of format {other:?}, expected csr, csc or coo");
             return Err(Error::input(path, format!("{problem}: save matrix.tocsr()")));
         }
     };
     let mut open = |name: &str| {
-        let missing =
-            || Error::input(path, format!("has no member {name}, expected it in a sparse matrix of format {format}"));
+        let missing = || {
+            Error::input(
+                path,
+                format!("has no member {name}, expected it in a sparse matrix of format {format}"),
+            )
+        };
         archive.numbers(name)?.ok_or_else(missing)
     };
     let shape = open("shape")?;
     let num_vertices = match few(&shape)?[..] {
         [rows, columns] if rows == columns => rows,
-        ref other => return Err(shape.error(format!("a matrix of {other:?}, expected a square one"))),
+        ref other => {
+            return Err(shape.error(format!("a matrix of {other:?}, expected a square one")));
+        }
     };
     let edges = match by_source {
         Some(by_source) => ArrayEdges::compressed(open("indptr")?, open("indices")?, by_source)?,
         None => ArrayEdges::coordinates(open("row")?, open("col")?)?,
     };
     match edges.num_vertices() {
-        Some(rows) if rows != num_vertices => {
-            Err(shape.error(format!("{num_vertices} rows, indptr has {rows}: expected the same; damaged?")))
-        }
+        Some(rows) if rows != num_vertices => Err(shape
+            .error(format!("{num_vertices} rows, indptr has {rows}: expected the same; damaged?"))),
         _ => Ok(edges.within(num_vertices)),
     }
 }
@@ -95,13 +102,24 @@ mod tests {
     fn golden_inputs() {
         let path = data("npz/graph.npz");
         assert!(recognises(&path, &std::fs::read(&path).unwrap()));
-        check(&open(&path, &with_split("1"), &NoProgress).unwrap(), &[Vertices, Features, Labels, Splits]);
+        check(
+            &open(&path, &with_split("1"), &NoProgress).unwrap(),
+            &[Vertices, Features, Labels, Splits],
+        );
         let notes = gsplit_store::Notes::default();
         let first = open(&path, &ArrayOptions::default(), &notes).unwrap();
         assert_eq!(first.splits, Some(Default::default()), "mask 0 is empty");
-        assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split-name 0 is taken"));
+        assert!(
+            notes
+                .lines()
+                .join("\n")
+                .contains("has 2 masks for each split; --split-name 0 is taken")
+        );
         let message = problem(open(&path, &with_split("2"), &NoProgress));
-        assert!(message.contains("--split-name 2: expected the number of a mask, below 2"), "{message}");
+        assert!(
+            message.contains("--split-name 2: expected the number of a mask, below 2"),
+            "{message}"
+        );
         assert_eq!(f32s(&read_edges(&*read(&path).unwrap().edges).unwrap().1)[9], 4.5);
     }
 
@@ -114,8 +132,11 @@ mod tests {
             let raw = read(&data(name)).unwrap();
             check(&raw, &[Vertices]);
             let (edges, values) = read_edges(&*raw.edges).unwrap();
-            let weights =
-                if name.contains("csr") { f64s(&values) } else { f32s(&values).iter().map(|&x| x.into()).collect() };
+            let weights = if name.contains("csr") {
+                f64s(&values)
+            } else {
+                f32s(&values).iter().map(|&x| x.into()).collect()
+            };
             for (edge, weight) in edges.iter().zip(weights) {
                 assert_eq!(EDGES[(weight * 2.0) as usize], *edge, "{name}");
             }
@@ -135,9 +156,11 @@ mod tests {
                 let mut bytes = good.clone();
                 bytes[at] ^= 0x11;
                 std::fs::write(&path, &bytes).unwrap();
-                // Timestamps, repeated sizes and the like may change; numbers may not, and nothing may panic.
+                // Timestamps, repeated sizes and the like may change; numbers may not, and nothing
+                // may panic.
                 if let Ok(found) = read(&path).and_then(|raw| read_edges(&*raw.edges)) {
-                    let same_numbers = found.0 == expected.0 && (found.1.is_empty() || found.1 == expected.1);
+                    let same_numbers =
+                        found.0 == expected.0 && (found.1.is_empty() || found.1 == expected.1);
                     assert!(same_numbers, "{name}, byte {at}");
                 }
             }

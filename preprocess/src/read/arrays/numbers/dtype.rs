@@ -54,12 +54,17 @@ impl Dtype {
     pub fn from_descr(descr: &str) -> Result<Self, String> {
         Self::known(descr).ok_or_else(|| {
             let remedy = match descr.as_bytes() {
-                [b'>', ..] => "big-endian; save it again through .astype(array.dtype.newbyteorder('<'))",
+                [b'>', ..] => {
+                    "big-endian; save it again through .astype(array.dtype.newbyteorder('<'))"
+                }
                 [_, b'O', ..] => "Python objects; save it again through .astype of a number type",
                 _ => "another; save it again through .astype of such a type",
             };
             let descr = descr.escape_debug();
-            format!("type {descr}: expected little-endian integers or floats of up to 8 bytes, found {remedy}")
+            format!(
+                "type {descr}: expected little-endian integers or floats of up to 8 bytes, \
+                     found {remedy}"
+            )
         })
     }
 
@@ -73,7 +78,9 @@ impl Dtype {
         let before = ids.len();
         macro_rules! extend {
             ($rust:ty) => {
-                ids.extend(bytes.as_chunks().0.iter().map(|&number| <$rust>::from_le_bytes(number) as u64))
+                ids.extend(
+                    bytes.as_chunks().0.iter().map(|&number| <$rust>::from_le_bytes(number) as u64),
+                )
             };
         }
         match self {
@@ -86,7 +93,10 @@ impl Dtype {
             Self::U4 => extend!(u32),
             Self::U8 => extend!(u64),
             Self::F2 | Self::F4 | Self::F8 => {
-                return Err((0, format!("type {}: expected integer ids; save it again as int64", self.descr())));
+                return Err((
+                    0,
+                    format!("type {}: expected integer ids; save it again as int64", self.descr()),
+                ));
             }
         }
         let is_signed = matches!(self, Self::I1 | Self::I2 | Self::I4 | Self::I8);
@@ -95,12 +105,15 @@ impl Dtype {
             return Ok(());
         }
         match ids.iter().position(|&id| (id as i64) < 0) {
-            Some(at) => Err((at as u64, format!("{}: expected an id or count from 0", ids[at] as i64))),
+            Some(at) => {
+                Err((at as u64, format!("{}: expected an id or count from 0", ids[at] as i64)))
+            }
             None => Ok(()),
         }
     }
 
-    /// The type in which values of edges are kept: single and double precision unchanged, half as single, integers as 64 bits.
+    /// The type in which values of edges are kept: single and double precision unchanged, half as
+    /// single, integers as 64 bits.
     pub fn value_type(self) -> ValueType {
         match self {
             Self::F2 | Self::F4 => ValueType::F32,
@@ -109,13 +122,16 @@ impl Dtype {
         }
     }
 
-    /// Appends the numbers in `bytes` to `values`, little-endian, in the type [`value_type`](Self::value_type).
+    /// Appends the numbers in `bytes` to `values`, little-endian, in the type
+    /// [`value_type`](Self::value_type).
     pub fn values(self, bytes: &[u8], values: &mut Vec<u8>) -> Result<(), BadNumber> {
         match self {
             Self::F4 | Self::F8 | Self::I8 => values.extend_from_slice(bytes),
             Self::F2 => {
                 let halves = bytes.as_chunks().0.iter();
-                values.extend(halves.flat_map(|&half| f16::from_le_bytes(half).to_f32().to_le_bytes()));
+                values.extend(
+                    halves.flat_map(|&half| f16::from_le_bytes(half).to_f32().to_le_bytes()),
+                );
             }
             Self::I1 => values.extend(widened(bytes, |number| i8::from_le_bytes(number).into())),
             Self::I2 => values.extend(widened(bytes, |number| i16::from_le_bytes(number).into())),
@@ -138,7 +154,10 @@ impl Dtype {
 }
 
 /// Converts numbers of `N` bytes each to 64-bit integers.
-fn widened<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> i64) -> impl Iterator<Item = u8> {
+fn widened<const N: usize>(
+    bytes: &[u8],
+    number: impl Fn([u8; N]) -> i64,
+) -> impl Iterator<Item = u8> {
     bytes.as_chunks::<N>().0.iter().flat_map(move |&bytes| number(bytes).to_le_bytes())
 }
 
@@ -176,20 +195,26 @@ mod tests {
         Dtype::I2.values(&(-3i16).to_le_bytes(), &mut values).unwrap();
         Dtype::U1.values(&[200], &mut values).unwrap();
         Dtype::I1.values(&[255], &mut values).unwrap();
-        let numbers: Vec<i64> = values.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect();
+        let numbers: Vec<i64> =
+            values.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect();
         assert_eq!(numbers, [-3, 200, -1]);
         let mut values = vec![];
         Dtype::F2.values(&f16::from_f32(1.5).to_le_bytes(), &mut values).unwrap();
         assert_eq!(values, 1.5f32.to_le_bytes());
-        let problem = Dtype::U8.values(&[0u64, 1 << 63].map(u64::to_le_bytes).concat(), &mut values).unwrap_err();
+        let problem = Dtype::U8
+            .values(&[0u64, 1 << 63].map(u64::to_le_bytes).concat(), &mut values)
+            .unwrap_err();
         assert_eq!(problem, (1, "9223372036854775808: expected values up to 2^63-1".into()));
     }
 
     #[test]
     fn other_types_are_refused_with_a_remedy() {
-        for (descr, remedy) in
-            [(">i8", "newbyteorder"), ("|O", "Python objects"), ("<c16", ".astype"), ("|S3", ".astype")]
-        {
+        for (descr, remedy) in [
+            (">i8", "newbyteorder"),
+            ("|O", "Python objects"),
+            ("<c16", ".astype"),
+            ("|S3", ".astype"),
+        ] {
             let problem = Dtype::from_descr(descr).unwrap_err();
             assert!(problem.contains(descr) && problem.contains(remedy), "{problem}");
         }

@@ -1,9 +1,10 @@
 //! The functions that construct pickled arrays.
 //!
-//! `torch._utils._rebuild_tensor_v2(storage, first, size, stride, requires_grad, hooks)` is a view of a storage, which
-//! is given by `("storage", type, key, device, length)`. NumPy's `_reconstruct(ndarray, (0,), b"b")` is an empty array,
-//! filled by the state `(1, shape, dtype, column_major, bytes)`; `_frombuffer(bytes, dtype, shape, order)` is a
-//! complete one. `dtype("i8", ...)` gets its byte order from the state `(3, "<", ...)`.
+//! `torch._utils._rebuild_tensor_v2(storage, first, size, stride, requires_grad, hooks)` is a view
+//! of a storage, which is given by `("storage", type, key, device, length)`. NumPy's
+//! `_reconstruct(ndarray, (0,), b"b")` is an empty array, filled by the state `(1, shape, dtype,
+//! column_major, bytes)`; `_frombuffer(bytes, dtype, shape, order)` is a complete one. `dtype("i8",
+//! ...)` gets its byte order from the state `(3, "<", ...)`.
 
 use super::machine::{Heap, Node, RawBytes};
 use crate::read::arrays::numbers::Span;
@@ -87,10 +88,14 @@ impl Global {
         ];
         let storage = STORAGES.into_iter().find(|(known, _)| *known == name);
         match (module, name) {
-            ("torch", _) if storage.is_some() => Ok(Self::Storage(storage.map_or("", |(_, descr)| descr))),
+            ("torch", _) if storage.is_some() => {
+                Ok(Self::Storage(storage.map_or("", |(_, descr)| descr)))
+            }
             ("torch._utils", "_rebuild_tensor_v2") => Ok(Self::Tensor),
             ("collections", "OrderedDict") => Ok(Self::OrderedDict),
-            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Ok(Self::Reconstruct),
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => {
+                Ok(Self::Reconstruct)
+            }
             ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Ok(Self::FromBuffer),
             ("numpy", "ndarray") => Ok(Self::NdArray),
             ("numpy", "dtype") => Ok(Self::Dtype),
@@ -103,7 +108,8 @@ impl Global {
             ("collections", "defaultdict") => Ok(Self::DefaultDict),
             ("__builtin__" | "builtins", "list") => Ok(Self::List),
             _ => Err(format!(
-                "{}.{}, which this reader does not run: it knows only arrays of NumPy and torch, in dicts and lists",
+                "{}.{}, which this reader does not run: it knows only arrays of NumPy and torch, \
+                 in dicts and lists",
                 module.escape_debug(),
                 name.escape_debug()
             )),
@@ -114,7 +120,9 @@ impl Global {
 /// The storage that the persistent id `id` refers to.
 pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
     let problem = || "a reference to something other than a storage of numbers".to_string();
-    let [tag, kind, key, _device, len, ..] = heap.tuple(id).ok_or_else(problem)? else { return Err(problem()) };
+    let [tag, kind, key, _device, len, ..] = heap.tuple(id).ok_or_else(problem)? else {
+        return Err(problem());
+    };
     let (Some("storage"), Node::Global(Global::Storage(descr)), Some(_)) =
         (heap.text(*tag), heap.node(*kind), heap.text(*key))
     else {
@@ -129,14 +137,22 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
     let Node::Global(function) = heap.node(function) else {
         return Err(format!("a call of {}", heap.node(function).what()));
     };
-    let Some(arguments) = heap.tuple(arguments) else { return Err("a call without arguments".into()) };
+    let Some(arguments) = heap.tuple(arguments) else {
+        return Err("a call without arguments".into());
+    };
     match (function, arguments) {
-        (Global::Tensor, [storage, first, size, stride, ..]) => tensor(heap, [*storage, *first, *size, *stride]),
+        (Global::Tensor, [storage, first, size, stride, ..]) => {
+            tensor(heap, [*storage, *first, *size, *stride])
+        }
         (Global::OrderedDict, []) => Ok(Node::Dict(Vec::new())),
-        (Global::DefaultDict, [class]) if matches!(heap.node(*class), Node::Global(Global::List)) => {
+        (Global::DefaultDict, [class])
+            if matches!(heap.node(*class), Node::Global(Global::List)) =>
+        {
             Ok(Node::Dict(Vec::new()))
         }
-        (Global::Reconstruct, [class, ..]) if matches!(heap.node(*class), Node::Global(Global::NdArray)) => {
+        (Global::Reconstruct, [class, ..])
+            if matches!(heap.node(*class), Node::Global(Global::NdArray)) =>
+        {
             Ok(Node::Unfilled)
         }
         (Global::FromBuffer, [bytes, dtype, shape, order]) => {
@@ -146,7 +162,9 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
         (Global::Dtype, [descr, ..]) => {
             // Escaped, so that messages keep to one line.
             let name = heap.text(*descr).filter(|name| name.len() <= MAX_DTYPE);
-            Ok(Node::Dtype(name.ok_or("a dtype without a name of NumPy")?.escape_debug().to_string()))
+            Ok(Node::Dtype(
+                name.ok_or("a dtype without a name of NumPy")?.escape_debug().to_string(),
+            ))
         }
         (Global::Encode, [text, encoding]) => match (heap.node(*text), heap.text(*encoding)) {
             (Node::Raw(raw), Some("latin1" | "latin-1")) if raw.utf8 => {
@@ -157,7 +175,9 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
         (Global::NdArray | Global::Storage(_) | Global::Csr | Global::Data | Global::List, _) => {
             Err("a type that is called like a function".into())
         }
-        (function, _) => Err(format!("a call of {function:?} with other arguments than arrays have")),
+        (function, _) => {
+            Err(format!("a call of {function:?} with other arguments than arrays have"))
+        }
     }
 }
 
@@ -165,7 +185,9 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
 pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
     match (heap.node(class), heap.tuple(arguments)) {
         (Node::Global(Global::Csr | Global::Data), Some([])) => Ok(Node::Unfilled),
-        (class, _) => Err(format!("an object of {}: expected a csr_matrix or a Data", class.what())),
+        (class, _) => {
+            Err(format!("an object of {}: expected a csr_matrix or a Data", class.what()))
+        }
     }
 }
 
@@ -194,11 +216,15 @@ pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
 fn lengths(heap: &Heap, shape: u32) -> Result<Vec<u64>, String> {
     let lengths = heap.tuple(shape).filter(|shape| shape.len() <= MAX_DIMENSIONS);
     let lengths = lengths.and_then(|shape| {
-        shape.iter().map(|&length| heap.int(length).and_then(|length| u64::try_from(length).ok())).collect()
+        shape
+            .iter()
+            .map(|&length| heap.int(length).and_then(|length| u64::try_from(length).ok()))
+            .collect()
     });
     let lengths: Vec<u64> = lengths.ok_or("an array without a shape")?;
     // A length of 0 must not hide an overflow: a file bounds every length.
-    let product = lengths.iter().try_fold(8u64, |product, &length| product.checked_mul(length.max(1)));
+    let product =
+        lengths.iter().try_fold(8u64, |product, &length| product.checked_mul(length.max(1)));
     match product.is_some_and(|bytes| bytes < 1 << 60) {
         true => Ok(lengths),
         false => Err(format!("an array of shape {lengths:?}: damaged")),
@@ -206,19 +232,29 @@ fn lengths(heap: &Heap, shape: u32) -> Result<Vec<u64>, String> {
 }
 
 /// An array of NumPy, whose `bytes` are in the pickle.
-fn in_pickle(heap: &Heap, [bytes, dtype, shape]: [u32; 3], column_major: bool) -> Result<Array, String> {
+fn in_pickle(
+    heap: &Heap,
+    [bytes, dtype, shape]: [u32; 3],
+    column_major: bool,
+) -> Result<Array, String> {
     let shape = lengths(heap, shape)?;
-    let Node::Dtype(descr) = heap.node(dtype) else { return Err("an array without a dtype".into()) };
+    let Node::Dtype(descr) = heap.node(dtype) else {
+        return Err("an array without a dtype".into());
+    };
     let raw = match heap.node(bytes) {
         Node::Raw(raw) if !raw.utf8 => raw,
-        Node::List(_) => return Err(format!("an array of Python objects ({descr}): expected numbers")),
+        Node::List(_) => {
+            return Err(format!("an array of Python objects ({descr}): expected numbers"));
+        }
         other => return Err(format!("an array whose elements are {}", other.what())),
     };
     let held = raw.chars;
     let size = descr.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap_or(0);
     let elements: u64 = shape.iter().product();
     if elements.checked_mul(size) != Some(held) {
-        return Err(format!("an array of shape {shape:?} of {descr} with {held} bytes: truncated or damaged"));
+        return Err(format!(
+            "an array of shape {shape:?} of {descr} with {held} bytes: truncated or damaged"
+        ));
     }
     let column_major = column_major && shape.iter().filter(|&&length| length > 1).count() > 1;
     let span = Span { start: raw.start, latin1: raw.latin1 };
@@ -236,15 +272,22 @@ fn whole_name(descr: &str) -> String {
 
 /// A tensor of torch: elements of a storage, without gaps.
 fn tensor(heap: &Heap, [storage, first, size, stride]: [u32; 4]) -> Result<Node, String> {
-    let Node::Storage { key, descr, len } = heap.node(storage) else { return Err("a tensor without a storage".into()) };
-    let first = heap.int(first).and_then(|first| u64::try_from(first).ok()).ok_or("a tensor without an offset")?;
+    let Node::Storage { key, descr, len } = heap.node(storage) else {
+        return Err("a tensor without a storage".into());
+    };
+    let first = heap
+        .int(first)
+        .and_then(|first| u64::try_from(first).ok())
+        .ok_or("a tensor without an offset")?;
     let (shape, stride) = (lengths(heap, size)?, lengths(heap, stride)?);
     if shape.len() != stride.len() {
         return Err("a tensor whose strides do not match its shape".into());
     }
     let elements: u64 = shape.iter().product();
     if first.checked_add(elements).is_none_or(|end| end > *len) {
-        return Err(format!("a tensor of shape {shape:?} from element {first} of {len}: truncated or damaged"));
+        return Err(format!(
+            "a tensor of shape {shape:?} from element {first} of {len}: truncated or damaged"
+        ));
     }
     // The stride of a dimension of length 1 has no meaning.
     let dense = |dimensions: &mut dyn Iterator<Item = (&u64, &u64)>| {
@@ -258,7 +301,9 @@ fn tensor(heap: &Heap, [storage, first, size, stride]: [u32; 4]) -> Result<Node,
     };
     let row_major = elements == 0 || dense(&mut shape.iter().zip(&stride).rev());
     if !row_major && !dense(&mut shape.iter().zip(&stride)) {
-        return Err(format!("a tensor of shape {shape:?} with strides {stride:?}: expected .contiguous() ones"));
+        return Err(format!(
+            "a tensor of shape {shape:?} with strides {stride:?}: expected .contiguous() ones"
+        ));
     }
     let bytes = Bytes::Storage { key: *key, first };
     Ok(Node::Array(Array { descr: descr.to_string(), shape, column_major: !row_major, bytes }))

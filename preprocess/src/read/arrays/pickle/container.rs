@@ -22,8 +22,12 @@ pub struct Storages(HashMap<String, (Packed, u64)>);
 impl Storages {
     /// The storage `key`.
     pub fn find(&self, key: &str) -> Result<(Packed, u64), String> {
-        let missing =
-            || format!("its elements are not in the file (storage {}): truncated or damaged", key.escape_debug());
+        let missing = || {
+            format!(
+                "its elements are not in the file (storage {}): truncated or damaged",
+                key.escape_debug()
+            )
+        };
         self.0.get(key).cloned().ok_or_else(missing)
     }
 }
@@ -34,12 +38,16 @@ pub fn open(path: &Path) -> Result<Pickled> {
     let mut file = open_file(path).map_err(Error::io(path))?;
     let bytes = file.metadata().map_err(Error::io(path))?.len();
     let read = (&mut file).take(head.len() as u64).read(&mut head).map_err(Error::io(path))?;
-    let whole = Packed { start: 0, packed_bytes: bytes, bytes, packing: Packing::Stored, crc: None };
+    let whole =
+        Packed { start: 0, packed_bytes: bytes, bytes, packing: Packing::Stored, crc: None };
     match &head[..read] {
         [b'P', b'K', 3, 4, ..] => zip(path),
         start if start == LEGACY => legacy(path, whole),
         [0x80, ..] => bare(path, whole),
-        _ => Err(Error::input(path, "expected what torch.save or pickle.dump writes: truncated or damaged?")),
+        _ => Err(Error::input(
+            path,
+            "expected what torch.save or pickle.dump writes: truncated or damaged?",
+        )),
     }
 }
 
@@ -53,10 +61,15 @@ fn bare(path: &Path, pickle: Packed) -> Result<Pickled> {
 fn zip(path: &Path) -> Result<Pickled> {
     let mut archive = Npz::open(path)?;
     let Some(name) = archive.ending("/data.pkl") else {
-        return Err(Error::input(path, "a zip archive without data.pkl: expected one that torch.save wrote"));
+        return Err(Error::input(
+            path,
+            "a zip archive without data.pkl: expected one that torch.save wrote",
+        ));
     };
     let folder = name.trim_end_matches("data.pkl");
-    if let Some(order) = archive.text(&format!("{folder}byteorder"))?.filter(|order| order != "little") {
+    if let Some(order) =
+        archive.text(&format!("{folder}byteorder"))?.filter(|order| order != "little")
+    {
         return Err(refused(path, format!("byte order {}: expected little", order.escape_debug())));
     }
     let pickle = archive.packed(&name)?;
@@ -84,8 +97,11 @@ fn legacy(path: &Path, file: Packed) -> Result<Pickled> {
     if heap.int(protocol) != Some(1001) {
         return Err(problem("an unknown version of torch.save".into()));
     }
-    let Node::List(keys) = heap.node(keys) else { return Err(problem("no list of storages".into())) };
-    let sizes: HashMap<&str, u64> = heap.storages().map(|(key, descr)| (key, element_bytes(descr))).collect();
+    let Node::List(keys) = heap.node(keys) else {
+        return Err(problem("no list of storages".into()));
+    };
+    let sizes: HashMap<&str, u64> =
+        heap.storages().map(|(key, descr)| (key, element_bytes(descr))).collect();
     let mut storages = Storages::default();
     let mut at = input.at;
     let reader = open_file(path).map_err(Error::io(path))?;
@@ -97,9 +113,13 @@ fn legacy(path: &Path, file: Packed) -> Result<Pickled> {
         let mut len = [0; 8];
         reader.read_exact_at(&mut len, at).map_err(|_| ended())?;
         let bytes = u64::from_le_bytes(len).checked_mul(size);
-        let end = bytes.and_then(|bytes| (at + 8).checked_add(bytes)).filter(|&end| end <= file.bytes);
+        let end =
+            bytes.and_then(|bytes| (at + 8).checked_add(bytes)).filter(|&end| end <= file.bytes);
         let end = end.ok_or_else(ended)?;
-        storages.0.insert(key.to_string(), (Packed { packed_bytes: end, bytes: end, ..file.clone() }, at + 8));
+        storages.0.insert(
+            key.to_string(),
+            (Packed { packed_bytes: end, bytes: end, ..file.clone() }, at + 8),
+        );
         at = end;
     }
     drop(sizes);

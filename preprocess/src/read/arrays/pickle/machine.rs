@@ -1,7 +1,8 @@
-//! The interpreter of pickle protocols 2 to 5: instructions that build plain values, and calls that `build` knows.
+//! The interpreter of pickle protocols 2 to 5: instructions that build plain values, and calls that
+//! `build` knows.
 //!
-//! Every value is a node of a [`Heap`] and refers to others by their numbers, as the stack and the memo do. Payloads
-//! are skipped, except short text.
+//! Every value is a node of a [`Heap`] and refers to others by their numbers, as the stack and the
+//! memo do. Payloads are skipped, except short text.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -146,7 +147,9 @@ impl Heap {
     fn count(&mut self, entries: usize) -> Result<(), String> {
         self.entries += entries;
         match self.entries > MAX_ENTRIES {
-            true => Err(format!("lists of more than {MAX_ENTRIES} values in all: expected a few arrays")),
+            true => Err(format!(
+                "lists of more than {MAX_ENTRIES} values in all: expected a few arrays"
+            )),
             false => Ok(()),
         }
     }
@@ -184,7 +187,10 @@ impl<R: Read> PickleInput<R> {
         let mut line = Vec::new();
         loop {
             match self.bytes::<1>()? {
-                [b'\n'] => return String::from_utf8(line).map_err(|_| "a name that is no text".to_string()),
+                [b'\n'] => {
+                    return String::from_utf8(line)
+                        .map_err(|_| "a name that is no text".to_string());
+                }
                 [byte] if line.len() < HELD_TEXT as usize => line.push(byte),
                 _ => return Err("a name without an end".to_string()),
             }
@@ -219,7 +225,9 @@ impl<R: Read> PickleInput<R> {
 
     /// Reads to the end, so that a checksum is compared.
     pub fn finish(&mut self) -> Result<(), String> {
-        std::io::copy(&mut self.reader, &mut std::io::sink()).map(drop).map_err(|error| ended(&error))
+        std::io::copy(&mut self.reader, &mut std::io::sink())
+            .map(drop)
+            .map_err(|error| ended(&error))
     }
 }
 
@@ -232,14 +240,17 @@ fn count_chars(bytes: &[u8], utf8: bool) -> u64 {
 
 fn ended(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => "the pickle ends early: truncated or damaged".to_string(),
+        std::io::ErrorKind::UnexpectedEof => {
+            "the pickle ends early: truncated or damaged".to_string()
+        }
         _ => format!("truncated or damaged ({error})"),
     }
 }
 
 /// Runs the next pickle of `input` to its end. Returns the resulting value.
 pub fn run<R: Read>(input: &mut PickleInput<R>, heap: &mut Heap) -> Result<u32, String> {
-    let mut run = Machine { input, heap, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
+    let mut run =
+        Machine { input, heap, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     loop {
         let at = run.input.at;
         let [code] = run.input.bytes()?;
@@ -305,7 +316,8 @@ impl<R: Read> Machine<'_, R> {
             b'}' => self.push(Node::Dict(Vec::new()))?,
             b']' => self.push(Node::List(Vec::new()))?,
             0x85..=0x87 => {
-                let from = self.stack.len().checked_sub(usize::from(code - 0x84)).ok_or_else(empty)?;
+                let from =
+                    self.stack.len().checked_sub(usize::from(code - 0x84)).ok_or_else(empty)?;
                 let entries = self.stack.split_off(from);
                 self.push_counted(Node::Tuple(entries))?;
             }
@@ -386,7 +398,8 @@ impl<R: Read> Machine<'_, R> {
             b'b' => {
                 let state = self.pop()?;
                 let object = self.top()?;
-                let copied = if let Node::Dict(pairs) = self.heap.node(state) { pairs.len() } else { 0 };
+                let copied =
+                    if let Node::Dict(pairs) = self.heap.node(state) { pairs.len() } else { 0 };
                 self.heap.count(copied.max(build::MAX_DIMENSIONS))?;
                 let made = build::fill(self.heap, object, state)?;
                 self.heap.set(object, made);
@@ -439,7 +452,8 @@ impl<R: Read> Machine<'_, R> {
         self.push(Node::Int(int))
     }
 
-    /// Reads an integer of up to 8 bytes. Torch's magic number has 10, and its value does not matter.
+    /// Reads an integer of up to 8 bytes. Torch's magic number has 10, and its value does not
+    /// matter.
     fn long(&mut self) -> Result<(), String> {
         let [len] = self.input.bytes()?;
         let mut bytes = [0; 8];
@@ -480,7 +494,9 @@ impl<R: Read> Machine<'_, R> {
         self.heap.count(entries.len())?;
         let dict = self.top()?;
         match (self.heap.nodes.get_mut(dict as usize), entries.as_chunks()) {
-            (Some(Node::Dict(dict)), (pairs, [])) => dict.extend(pairs.iter().map(|&[key, value]| (key, value))),
+            (Some(Node::Dict(dict)), (pairs, [])) => {
+                dict.extend(pairs.iter().map(|&[key, value]| (key, value)))
+            }
             _ => return Err("inserts into a value that is not a dict".into()),
         }
         Ok(())

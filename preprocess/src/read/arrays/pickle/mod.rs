@@ -1,8 +1,8 @@
 //! Reads arrays from Python pickles without executing them.
 //!
-//! A pickle is a program: loading one in Python runs whatever its author wrote. Here a small interpreter ([`machine`])
-//! knows only the instructions that build `None`, bools, integers, floats, strings, bytes, lists, tuples and dicts, and
-//! the functions that rebuild arrays:
+//! A pickle is a program: loading one in Python runs whatever its author wrote. Here a small
+//! interpreter ([`machine`]) knows only the instructions that build `None`, bools, integers,
+//! floats, strings, bytes, lists, tuples and dicts, and the functions that rebuild arrays:
 //!
 //! ```text
 //! torch._utils._rebuild_tensor_v2      a tensor: a part of a storage, which is stored outside of the pickle
@@ -14,8 +14,8 @@
 //! _codecs.encode                       bytes as protocol 2 writes them: a string of the characters 0 to 255
 //! ```
 //!
-//! Anything else is refused by its name, with the line of Python that writes the same arrays as `.npz`. Pickles of
-//! protocol 2 to 5 are read; `torch.save` and NumPy write no other.
+//! Anything else is refused by its name, with the line of Python that writes the same arrays as
+//! `.npz`. Pickles of protocol 2 to 5 are read; `torch.save` and NumPy write no other.
 //!
 //! Three kinds of files hold pickles, distinguished by their first bytes:
 //!
@@ -26,10 +26,11 @@
 //! bare     pickle.dump              one pickle
 //! ```
 //!
-//! Bytes of arrays are never held: their position is recorded, and they are streamed as [`Numbers`]. Sizes are checked against the
-//! file when an array is rebuilt. The memory for a file is bounded, whatever it claims, by [`machine::MAX_NODES`] values with
-//! [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted before it is created, and the time is
-//! proportional to the count. Values refer to others by number, so depth costs nothing.
+//! Bytes of arrays are never held: their position is recorded, and they are streamed as
+//! [`Numbers`]. Sizes are checked against the file when an array is rebuilt. The memory for a file
+//! is bounded, whatever it claims, by [`machine::MAX_NODES`] values with [`machine::MAX_ENTRIES`]
+//! entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted before it is created, and the
+//! time is proportional to the count. Values refer to others by number, so depth costs nothing.
 
 mod build;
 mod container;
@@ -91,11 +92,13 @@ impl<'a> Item<'a> {
         self.node().what()
     }
 
-    /// The text keys of a dict with their values, in order; a repeated key has its last value, as in Python. `None` for other values.
+    /// The text keys of a dict with their values, in order; a repeated key has its last value, as
+    /// in Python. `None` for other values.
     pub fn entries(self) -> Option<Vec<(&'a str, Self)>> {
         let Node::Dict(pairs) = self.node() else { return None };
         let mut seen = HashSet::new();
-        let named = pairs.iter().rev().filter_map(|&(key, at)| Some((self.file.heap.text(key)?, at)));
+        let named =
+            pairs.iter().rev().filter_map(|&(key, at)| Some((self.file.heap.text(key)?, at)));
         let mut entries: Vec<_> = named.filter(|&(key, _)| seen.insert(key)).collect();
         entries.reverse();
         Some(entries.into_iter().map(|(key, at)| (key, Self { file: self.file, at })).collect())
@@ -141,7 +144,8 @@ impl<'a> Item<'a> {
                 if start.checked_add(bytes).is_none_or(|end| end > packed.bytes) {
                     let held = packed.bytes;
                     return Err(problem(format!(
-                        "shape {:?} of {} from byte {start} of {held}: truncated or damaged, fetch or write it again",
+                        "shape {:?} of {} from byte {start} of {held}: truncated or damaged, fetch \
+                         or write it again",
                         array.shape, array.descr
                     )));
                 }
@@ -149,16 +153,26 @@ impl<'a> Item<'a> {
             }
         };
         let shape = array.shape.clone();
-        Ok(Some(Numbers::within(&self.file.path, name, packed, span, dtype, shape, array.column_major)))
+        Ok(Some(Numbers::within(
+            &self.file.path,
+            name,
+            packed,
+            span,
+            dtype,
+            shape,
+            array.column_major,
+        )))
     }
 }
 
-/// An error about the pickle at `path`, with a remedy in case it is undamaged. The remedy never executes the pickle.
+/// An error about the pickle at `path`, with a remedy in case it is undamaged. The remedy never
+/// executes the pickle.
 fn refused(path: &Path, problem: impl std::fmt::Display) -> Error {
     Error::input(
         path,
         format!(
-            "{problem}; if it is not damaged, write its arrays as .npz where it was made, as numpy.savez('graph.npz', edge_index=..., \
+            "{problem}; if it is not damaged, write its arrays as .npz where it was made, as \
+             numpy.savez('graph.npz', edge_index=..., \
              x=..., y=...)"
         ),
     )

@@ -22,10 +22,12 @@
 //! residuals                                               the rest of the d successors: the first relative to u, with a
 //!                                                         sign, the others to the last + 1
 //! ```
-//! The successors are the three merged. Numbers with a sign are x / 2 for even x, -(x + 1) / 2 for odd.
+//! The successors are the three merged. Numbers with a sign are x / 2 for even x, -(x + 1) / 2 for
+//! odd.
 //!
-//! The crate `webgraph` is not used because it trusts its input: it panics on a file that ends early, and a damaged
-//! outdegree reserves the claimed memory. Here both are errors. It also takes minutes to build.
+//! The crate `webgraph` is not used because it trusts its input: it panics on a file that ends
+//! early, and a damaged outdegree reserves the claimed memory. Here both are errors. It also takes
+//! minutes to build.
 
 use std::io::Read;
 
@@ -57,7 +59,8 @@ pub struct Layout {
     pub window: usize,
     /// Shortest interval, 0 for no intervals.
     pub min_interval: u64,
-    /// Codes of outdegrees, references, counts of blocks, lengths of blocks, and residuals; intervals are in gamma.
+    /// Codes of outdegrees, references, counts of blocks, lengths of blocks, and residuals;
+    /// intervals are in gamma.
     pub codes: [Code; 5],
 }
 
@@ -177,7 +180,8 @@ impl<R: Read> Bits<R> {
                 self.binary(length)
             }
             Code::Zeta(k) => {
-                let low = self.unary()?.checked_mul(u64::from(k)).filter(|low| low + u64::from(k) < 63);
+                let low =
+                    self.unary()?.checked_mul(u64::from(k)).filter(|low| low + u64::from(k) < 63);
                 let low = low.ok_or(TOO_LARGE)? as u32;
                 let number = self.bits(low + k - 1)?;
                 let left = 1u64 << low;
@@ -228,20 +232,29 @@ impl Layout {
     /// The outdegree at the start of a record.
     pub fn outdegree(&self, bits: &mut Bits<impl Read>) -> Result<u64, Damaged> {
         let degree = bits.number(self.codes[0])?;
-        if degree > self.num_nodes { Err("an outdegree above the number of nodes") } else { Ok(degree) }
+        if degree > self.num_nodes {
+            Err("an outdegree above the number of nodes")
+        } else {
+            Ok(degree)
+        }
     }
 
-    /// The reference after an outdegree that is not 0: the distance in nodes to the list, 0 for none.
+    /// The reference after an outdegree that is not 0: the distance in nodes to the list, 0 for
+    /// none.
     pub fn reference(&self, node: u64, bits: &mut Bits<impl Read>) -> Result<u64, Damaged> {
         if self.window == 0 {
             return Ok(0);
         }
         let back = bits.number(self.codes[1])?;
-        if back > self.window as u64 || back > node { Err("a reference beyond the window") } else { Ok(back) }
+        if back > self.window as u64 || back > node {
+            Err("a reference beyond the window")
+        } else {
+            Ok(back)
+        }
     }
 
-    /// Reads the rest of the record of `node`, which has `degree` successors and `reference` as the list it refers to, and
-    /// puts all successors into `successors`, ascending.
+    /// Reads the rest of the record of `node`, which has `degree` successors and `reference` as the
+    /// list it refers to, and puts all successors into `successors`, ascending.
     pub fn rest(
         &self,
         node: u64,
@@ -282,14 +295,20 @@ impl Layout {
     }
 
     /// Appends the copied blocks of `list` to `copied`.
-    fn copy_blocks(&self, list: &[u64], bits: &mut Bits<impl Read>, copied: &mut Vec<u64>) -> Result<(), Damaged> {
+    fn copy_blocks(
+        &self,
+        list: &[u64],
+        bits: &mut Bits<impl Read>,
+        copied: &mut Vec<u64>,
+    ) -> Result<(), Damaged> {
         let blocks = bits.number(self.codes[2])?;
         let mut from = 0;
         for block in 0..blocks {
             let length = bits.number(self.codes[3])? + u64::from(block > 0);
             let end = from as u64 + length;
-            let some =
-                list.get(from..usize::try_from(end).unwrap_or(usize::MAX)).ok_or("blocks longer than their list")?;
+            let some = list
+                .get(from..usize::try_from(end).unwrap_or(usize::MAX))
+                .ok_or("blocks longer than their list")?;
             if block % 2 == 0 {
                 copied.extend_from_slice(some);
             }
@@ -302,7 +321,11 @@ impl Layout {
     }
 
     fn within(&self, successor: u64) -> Result<u64, Damaged> {
-        if successor < self.num_nodes { Ok(successor) } else { Err("a successor above the number of nodes") }
+        if successor < self.num_nodes {
+            Ok(successor)
+        } else {
+            Err("a successor above the number of nodes")
+        }
     }
 
     /// The successor at the signed distance `code` from `node`.
@@ -314,7 +337,8 @@ impl Layout {
 
 /// Merges ascending lists without common numbers, the intervals up to their ends.
 fn merge(copied: &[u64], intervals: &[(u64, u64)], residuals: &[u64], into: &mut Vec<u64>) {
-    let (mut copied, mut residuals) = (copied.iter().copied().peekable(), residuals.iter().copied().peekable());
+    let (mut copied, mut residuals) =
+        (copied.iter().copied().peekable(), residuals.iter().copied().peekable());
     let mut below = |end: u64, into: &mut Vec<u64>| loop {
         let next = match (copied.peek(), residuals.peek()) {
             (Some(&one), Some(&other)) if one <= other => copied.next_if(|_| one < end),

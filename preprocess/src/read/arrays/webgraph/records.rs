@@ -1,4 +1,5 @@
-//! NAME.graph of a BVGraph as edges: handed out in pieces of records, or decoded as they are handed out.
+//! NAME.graph of a BVGraph as edges: handed out in pieces of records, or decoded as they are handed
+//! out.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -79,8 +80,8 @@ impl LatestLists {
 struct AtNode(u64, Damaged);
 
 impl Records {
-    /// Opens the records in the file `graph`, of `bytes`, as the properties describe them. With `offsets` any thread decodes a
-    /// piece, which needs up to `look_back` nodes before it.
+    /// Opens the records in the file `graph`, of `bytes`, as the properties describe them. With
+    /// `offsets` any thread decodes a piece, which needs up to `look_back` nodes before it.
     pub(super) fn new(
         graph: PathBuf,
         bytes: u64,
@@ -92,7 +93,18 @@ impl Records {
         let Properties { layout, num_arcs, .. } = said;
         let file = open_file(&graph).map_err(Error::io(&graph))?;
         let (walk, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
-        Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done })
+        Ok(Self {
+            graph,
+            file,
+            bytes,
+            properties,
+            num_arcs,
+            layout,
+            offsets,
+            look_back,
+            walk,
+            bytes_done,
+        })
     }
 
     fn open_bits(&self, path: &Path) -> Result<Bits<File>> {
@@ -102,19 +114,30 @@ impl Records {
     fn start(&self) -> Result<RecordWalk> {
         let offsets = self.offsets.as_ref().map(|path| self.open_bits(path)).transpose()?;
         let lists = LatestLists::new(self.layout.window);
-        Ok(RecordWalk { graph: self.open_bits(&self.graph)?, offsets, node: 0, starts: VecDeque::new(), lists })
+        Ok(RecordWalk {
+            graph: self.open_bits(&self.graph)?,
+            offsets,
+            node: 0,
+            starts: VecDeque::new(),
+            lists,
+        })
     }
 
     fn damaged(&self, AtNode(node, problem): AtNode) -> Error {
-        Error::input(&self.graph, format!("record of node {node}: {problem}: truncated or damaged, download it again"))
+        Error::input(
+            &self.graph,
+            format!("record of node {node}: {problem}: truncated or damaged, download it again"),
+        )
     }
 
-    /// Hands out nodes whose records are decoded later: the starts of the records before them and of the first, and the end of the last.
+    /// Hands out nodes whose records are decoded later: the starts of the records before them and
+    /// of the first, and the end of the last.
     fn hand_out(&self, walk: &mut RecordWalk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
         let Some(offsets) = &mut walk.offsets else { return Ok(()) };
         let first = walk.node;
         let mut next_start = |node: u64, last: u64| -> Result<u64, AtNode> {
-            let gap = offsets.number(Code::Gamma).map_err(|_| AtNode(node, "its offset is missing"))?;
+            let gap =
+                offsets.number(Code::Gamma).map_err(|_| AtNode(node, "its offset is missing"))?;
             last.checked_add(gap)
                 .filter(|start| start / 8 <= self.bytes)
                 .ok_or(AtNode(node, "its offset is off the file"))
@@ -124,17 +147,24 @@ impl Records {
         }
         let kept = walk.starts.len();
         let mut edges = 0;
-        while walk.node < self.layout.num_nodes && walk.node - first < NODES_PER_PIECE && edges < EDGES_PER_PIECE as u64
+        while walk.node < self.layout.num_nodes
+            && walk.node - first < NODES_PER_PIECE
+            && edges < EDGES_PER_PIECE as u64
         {
             let node = walk.node;
             let start = *walk.starts.back().unwrap_or(&0);
             walk.graph.skip_to(start).map_err(|problem| AtNode(node, problem))?;
-            edges += self.layout.outdegree(&mut walk.graph).map_err(|problem| AtNode(node, problem))?;
+            edges +=
+                self.layout.outdegree(&mut walk.graph).map_err(|problem| AtNode(node, problem))?;
             walk.starts.push_back(next_start(node + 1, start)?);
             walk.node += 1;
         }
         // Starts before the piece, that of its first node, and the end of its last record.
-        walk.starts.iter().take(kept).chain(walk.starts.back()).for_each(|start| bytes.extend(start.to_le_bytes()));
+        walk.starts
+            .iter()
+            .take(kept)
+            .chain(walk.starts.back())
+            .for_each(|start| bytes.extend(start.to_le_bytes()));
         let keep = usize::try_from(self.look_back).unwrap_or(usize::MAX).saturating_add(1);
         let drop = walk.starts.len().saturating_sub(keep);
         walk.starts.drain(..drop);
@@ -144,7 +174,10 @@ impl Records {
     /// Decodes the next nodes: the outdegree of each, then its successors.
     fn decode_next(&self, walk: &mut RecordWalk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
         let (first, mut edges, mut scratch) = (walk.node, 0, Scratch::default());
-        while walk.node < self.layout.num_nodes && walk.node - first < NODES_PER_PIECE && edges < EDGES_PER_PIECE {
+        while walk.node < self.layout.num_nodes
+            && walk.node - first < NODES_PER_PIECE
+            && edges < EDGES_PER_PIECE
+        {
             let node = walk.node;
             let RecordWalk { graph, lists, .. } = walk;
             let list = self.record(node, graph, lists, &mut scratch, &mut |_, _| Ok(()))?;
@@ -157,7 +190,8 @@ impl Records {
         Ok(())
     }
 
-    /// The list of `node`, whose record is next in `bits`; `fetch` puts a list that is referred to into `lists`.
+    /// The list of `node`, whose record is next in `bits`; `fetch` puts a list that is referred to
+    /// into `lists`.
     fn record(
         &self,
         node: u64,
@@ -178,18 +212,25 @@ impl Records {
         let mut list = lists.vacate(node);
         let reference = match back {
             0 => None,
-            _ => Some(lists.get(node - back).ok_or(AtNode(node, "a reference to a list that is not there"))?),
+            _ => Some(
+                lists
+                    .get(node - back)
+                    .ok_or(AtNode(node, "a reference to a list that is not there"))?,
+            ),
         };
         self.layout.rest(node, degree, reference, bits, scratch, &mut list).map_err(at_node)?;
         Ok(list)
     }
 
-    /// Decodes the nodes from `first` to `end`, whose positions [`hand_out`](Self::hand_out) wrote to `table`.
+    /// Decodes the nodes from `first` to `end`, whose positions [`hand_out`](Self::hand_out) wrote
+    /// to `table`.
     fn decode(&self, first: u64, end: u64, table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
-        let numbers: Vec<u64> = table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
+        let numbers: Vec<u64> =
+            table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
         let [starts @ .., last] = &numbers[..] else { return Ok(()) };
         let Some((&from, &start)) = starts.first().zip(starts.last()) else { return Ok(()) };
-        let mut bytes = vec![0; (last.div_ceil(8).min(self.bytes).saturating_sub(from / 8)) as usize];
+        let mut bytes =
+            vec![0; (last.div_ceil(8).min(self.bytes).saturating_sub(from / 8)) as usize];
         self.file.read_exact_at(&mut bytes, from / 8).map_err(Error::io(&self.graph))?;
         let oldest = first + 1 - starts.len() as u64;
         let at = |start: u64, node: u64| {
@@ -197,10 +238,13 @@ impl Records {
             bits.skip_to(start % 8).map_err(|problem| AtNode(node, problem))?;
             Ok(bits)
         };
-        let start_of = |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
-        let mut fetch = |node: u64, lists: &mut LatestLists| self.fetch(node, lists, &start_of, &at);
+        let start_of =
+            |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
+        let mut fetch =
+            |node: u64, lists: &mut LatestLists| self.fetch(node, lists, &start_of, &at);
         let mut decoded = || -> Result<(), AtNode> {
-            let (mut lists, mut scratch) = (LatestLists::new(self.layout.window), Scratch::default());
+            let (mut lists, mut scratch) =
+                (LatestLists::new(self.layout.window), Scratch::default());
             let mut bits = at(start, first)?;
             for node in first..end {
                 let list = self.record(node, &mut bits, &mut lists, &mut scratch, &mut fetch)?;
@@ -213,7 +257,8 @@ impl Records {
         decoded().map_err(|at| self.damaged(at))
     }
 
-    /// Puts the list of `node`, which precedes the piece, into `lists`, together with the lists that it refers to.
+    /// Puts the list of `node`, which precedes the piece, into `lists`, together with the lists
+    /// that it refers to.
     fn fetch<'a>(
         &self,
         node: u64,
@@ -225,12 +270,17 @@ impl Records {
         let mut chain = Vec::new();
         let mut next = node;
         loop {
-            let start = start_of(next).ok_or(AtNode(next, "more references in a chain than maxrefcount"))?;
+            let start = start_of(next)
+                .ok_or(AtNode(next, "more references in a chain than maxrefcount"))?;
             let mut bits = at(start, next)?;
-            let degree = self.layout.outdegree(&mut bits).map_err(|problem| AtNode(next, problem))?;
+            let degree =
+                self.layout.outdegree(&mut bits).map_err(|problem| AtNode(next, problem))?;
             let back = match degree {
                 0 => 0,
-                _ => self.layout.reference(next, &mut bits).map_err(|problem| AtNode(next, problem))?,
+                _ => self
+                    .layout
+                    .reference(next, &mut bits)
+                    .map_err(|problem| AtNode(next, problem))?,
             };
             chain.push((next, degree, back, bits));
             if back == 0 {
@@ -243,7 +293,8 @@ impl Records {
             let mut own = Vec::new();
             if degree > 0 {
                 let reference = (back > 0).then_some(&list[..]);
-                let rest = self.layout.rest(node, degree, reference, &mut bits, &mut scratch, &mut own);
+                let rest =
+                    self.layout.rest(node, degree, reference, &mut bits, &mut scratch, &mut own);
                 rest.map_err(|problem| AtNode(node, problem))?;
             }
             list = own;
@@ -282,7 +333,8 @@ impl EdgeSource for Records {
         if self.offsets.is_some() {
             return self.decode(piece.start, piece.end, &piece.bytes, batch);
         }
-        let mut numbers = piece.bytes.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
+        let mut numbers =
+            piece.bytes.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
         for node in piece.start..piece.end {
             let degree = numbers.next().unwrap_or(0) as usize;
             batch.sources.resize(batch.sources.len() + degree, node);
@@ -293,8 +345,10 @@ impl EdgeSource for Records {
 
     fn finish(&self, seen: &Seen) -> Result<Ending> {
         if seen.edges != self.num_arcs {
-            let problem =
-                format!("promises {} arcs, the graph has {}: the files do not match", self.num_arcs, seen.edges);
+            let problem = format!(
+                "promises {} arcs, the graph has {}: the files do not match",
+                self.num_arcs, seen.edges
+            );
             return Err(Error::input(&self.properties, problem));
         }
         Ok(Ending { num_vertices: Some(self.layout.num_nodes), ..Ending::default() })

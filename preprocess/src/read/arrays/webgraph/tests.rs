@@ -41,7 +41,10 @@ fn oracle_the_same_arcs_as_in_text() {
             let path = folder.path().join(name);
             assert!(recognises(&path, &[]));
             let raw = read(&path).unwrap();
-            assert_eq!((raw.files.len(), raw.ids), (2 + usize::from(with_offsets), Ids::Dense(Some(325_557))));
+            assert_eq!(
+                (raw.files.len(), raw.ids),
+                (2 + usize::from(with_offsets), Ids::Dense(Some(325_557)))
+            );
             // All names are of the same files.
             if name.is_empty() {
                 assert!(read_edges(&*raw.edges).unwrap().0 == expected, "offsets: {with_offsets}");
@@ -55,7 +58,10 @@ fn a_folder_names_its_only_graph() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let told = |path: &Path| problem(read(path));
-    assert!(!recognises(path, &[]) && told(path).contains("expected NAME.graph next to NAME.properties"));
+    assert!(
+        !recognises(path, &[])
+            && told(path).contains("expected NAME.graph next to NAME.properties")
+    );
     for name in ["a.graph", "a.properties", "a.graph-txt.gz", "b.graph", "b.labels"] {
         std::fs::write(path.join(name), "").unwrap();
     }
@@ -63,7 +69,10 @@ fn a_folder_names_its_only_graph() {
     assert!(recognises(path, &[]) && told(path).contains("a.properties"), "{}", told(path));
     std::fs::write(path.join("b.properties"), "").unwrap();
     let line = told(path);
-    assert!(recognises(path, &[]) && line.contains("several BVGraphs: name the .graph file of one"), "{line}");
+    assert!(
+        recognises(path, &[]) && line.contains("several BVGraphs: name the .graph file of one"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -99,16 +108,28 @@ fn bad_properties() {
         ("nodes=325557", "", &["expected a line nodes=NUMBER"]),
         ("nodes=325557", "nodes=many", &["nodes=many: expected a number"]),
         ("nodes=325557", "nodes=1152921504606846976", &["implausible"]),
-        ("nodes=325557", "nodes=900000000000", &["1430488 bytes for the records of 900000000000 nodes"]),
+        (
+            "nodes=325557",
+            "nodes=900000000000",
+            &["1430488 bytes for the records of 900000000000 nodes"],
+        ),
         ("nodes=325557", "nodes=325556", &["a successor above the number of nodes"]),
         ("nodes=325557", "nodes=325559", &["record of node 32555"]),
-        ("arcs=3216152", "arcs=3216151", &["cnr-2000.properties", "promises 3216151 arcs, the graph has 3216152"]),
+        (
+            "arcs=3216152",
+            "arcs=3216151",
+            &["cnr-2000.properties", "promises 3216151 arcs, the graph has 3216152"],
+        ),
         ("zetak=3", "zetak=0", &["expected 1 to 31"]),
         ("windowsize=7", "windowsize=99999999", &["up to 65536"]),
         ("windowsize=7", "windowsize=0", &["record of node"]),
         ("BVGraph\n", "EFGraph\n", &["graphclass=it.unimi.dsi.webgraph.EFGraph: expected BVGraph"]),
         ("version=0", "endianness=little", &["endianness=little: expected big"]),
-        ("compressionflags=", "compressionflags=RESIDUALS_NIBBLE", &["RESIDUALS_NIBBLE is not read"]),
+        (
+            "compressionflags=",
+            "compressionflags=RESIDUALS_NIBBLE",
+            &["RESIDUALS_NIBBLE is not read"],
+        ),
         ("maxrefcount=3", "maxrefcount=0", &["than maxrefcount"]),
     ];
     let Some(folder) = cnr(true) else { return };

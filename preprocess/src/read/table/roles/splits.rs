@@ -8,7 +8,8 @@ use crate::read::table::statistics::ColumnStatistics;
 use crate::read::table::surveyed::Surveyed;
 
 /// Names of the flags of each split.
-pub const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
+pub const MASK_NAMES: [&[&str]; 3] =
+    [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
 /// Names that the flags of each split may have, and other columns too.
 const FLAG_NAMES: [&[&str]; 3] = [
     &["train", "istrain", "intrain", "training"],
@@ -19,23 +20,31 @@ const FLAG_NAMES: [&[&str]; 3] = [
 const SPLIT_NAMES: [&str; 5] = ["split", "fold", "set", "subset", "mask"];
 
 /// The columns that `--split-column` names: one of words, or flags of several splits.
-pub fn named(on: &Surveyed<'_>, plain: &[String], names: &[String]) -> Result<(Option<usize>, [Option<usize>; 3])> {
+pub fn named(
+    on: &Surveyed<'_>,
+    plain: &[String],
+    names: &[String],
+) -> Result<(Option<usize>, [Option<usize>; 3])> {
     let mut masks = [None; 3];
     if names == [NONE] {
         return Ok((None, masks));
     }
     for name in names {
-        let Some(at) = choice::named(on.path, on.fields, Some(name), "--split-column")? else { continue };
+        let Some(at) = choice::named(on.path, on.fields, Some(name), "--split-column")? else {
+            continue;
+        };
         if names.len() == 1 && is_text(&on.fields[at]) {
             return Ok((Some(at), masks));
         }
         let is_called = |names: &&[&str]| names.contains(&plain[at].as_str());
-        let of_split = (0..3).find(|&split| is_called(&MASK_NAMES[split]) || is_called(&FLAG_NAMES[split]));
+        let of_split =
+            (0..3).find(|&split| is_called(&MASK_NAMES[split]) || is_called(&FLAG_NAMES[split]));
         match of_split.filter(|&split| masks[split].is_none() && !on.fields[at].list) {
             Some(split) => masks[split] = Some(at),
             None => {
                 let problem = format!(
-                    "column `{name}`: expected the strings train, valid and test, or a column of 0 and 1 for each split, called train, \
+                    "column `{name}`: expected the strings train, valid and test, or a column of 0 \
+                     and 1 for each split, called train, \
                      valid or test, for --split-column"
                 );
                 return Err(on.wrong(problem));
@@ -46,11 +55,15 @@ pub fn named(on: &Surveyed<'_>, plain: &[String], names: &[String]) -> Result<(O
 }
 
 impl Roles {
-    /// Finds the column of the splits by its name, if no option and no flags give them. A column of such a name with
-    /// other values is not a feature either.
+    /// Finds the column of the splits by its name, if no option and no flags give them. A column of
+    /// such a name with other values is not a feature either.
     pub fn find_splits(&mut self, on: &Surveyed<'_>, plain: &[String]) {
         let is_chosen = |at: usize| {
-            on.options.feature_columns.iter().flatten().any(|pattern| matches(pattern, &on.fields[at].name))
+            on.options
+                .feature_columns
+                .iter()
+                .flatten()
+                .any(|pattern| matches(pattern, &on.fields[at].name))
         };
         for name in SPLIT_NAMES {
             let Some(at) = (0..on.fields.len()).find(|&at| plain[at] == name) else { continue };
@@ -65,9 +78,13 @@ impl Roles {
         }
         for (split, names) in FLAG_NAMES.iter().enumerate() {
             let is_flag = |at: &usize| {
-                let in_recipe = on.trained.is_none_or(|trained| trained.splits.contains(&on.fields[*at].name));
+                let in_recipe =
+                    on.trained.is_none_or(|trained| trained.splits.contains(&on.fields[*at].name));
                 let has_values = on.fields[*at].value.is_some() || is_text(&on.fields[*at]);
-                names.contains(&plain[*at].as_str()) && has_values && !on.fields[*at].list && in_recipe
+                names.contains(&plain[*at].as_str())
+                    && has_values
+                    && !on.fields[*at].list
+                    && in_recipe
             };
             let free = |at: &usize| !self.taken().contains(at) && !is_chosen(*at);
             let found: Vec<usize> = (0..on.fields.len()).filter(is_flag).filter(free).collect();
@@ -80,11 +97,17 @@ impl Roles {
         if let Some(at) = self.split
             && !self.split_is_named
             && choice::plain(&on.fields[at].name) != SPLIT_NAMES[0]
-            && on.seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
+            && on
+                .seen
+                .get(&at)
+                .is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
         {
             self.split = None;
-            self.left_out
-                .push((at, "its name looks like a split, and it holds other words than train, valid and test".into()));
+            self.left_out.push((
+                at,
+                "its name looks like a split, and it holds other words than train, valid and test"
+                    .into(),
+            ));
         }
         self.ask_for_numbers(on)?;
         self.decide_flags(on)?;
@@ -94,15 +117,18 @@ impl Roles {
         Ok(())
     }
 
-    /// Asks about a column that is called like a split and holds two or three whole numbers: which of them is training is not known.
+    /// Asks about a column that is called like a split and holds two or three whole numbers: which
+    /// of them is training is not known.
     fn ask_for_numbers(&self, on: &Surveyed<'_>) -> Result<()> {
         let has_splits = self.split.is_some() || self.masks != [None; 3];
         if has_splits || on.options.draws_splits || on.options.recipe.is_some() {
             return Ok(());
         }
         for &(at, _) in &self.left_out {
-            let Some(seen) =
-                on.seen.get(&at).filter(|_| SPLIT_NAMES.contains(&choice::plain(&on.fields[at].name).as_str()))
+            let Some(seen) = on
+                .seen
+                .get(&at)
+                .filter(|_| SPLIT_NAMES.contains(&choice::plain(&on.fields[at].name).as_str()))
             else {
                 continue;
             };
@@ -113,8 +139,10 @@ impl Roles {
                 && (1.0..=2.0).contains(&(numbers.most - numbers.least))
             {
                 let problem = format!(
-                    "column `{name}` holds the numbers {} to {}, and its name looks like a split: write train, valid and test in it, or pass \
-                     --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a feature",
+                    "column `{name}` holds the numbers {} to {}, and its name looks like a split: \
+                     write train, valid and test in it, or pass \
+                     --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a \
+                     feature",
                     numbers.least, numbers.most
                 );
                 return Err(on.wrong(problem));
@@ -123,13 +151,16 @@ impl Roles {
         Ok(())
     }
 
-    /// Takes columns of flags named like the splits, if there are several; the user is asked about a single one.
+    /// Takes columns of flags named like the splits, if there are several; the user is asked about
+    /// a single one.
     fn decide_flags(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        let are_flags = |at: usize| on.seen.get(&at).is_some_and(|seen| seen.are_flags() && seen.values > 0);
+        let are_flags =
+            |at: usize| on.seen.get(&at).is_some_and(|seen| seen.are_flags() && seen.values > 0);
         let is_wrong = |at: &&usize| !on.seen.get(at).is_some_and(ColumnStatistics::are_flags);
         if let Some(&at) = self.masks.iter().flatten().find(is_wrong) {
             let problem = format!(
-                "column `{}`: expected 0 and 1, or true and false, for a split: fix it, or pass --split-column none if it is not a split",
+                "column `{}`: expected 0 and 1, or true and false, for a split: fix it, or pass \
+                 --split-column none if it is not a split",
                 on.fields[at].name
             );
             return Err(on.wrong(problem));
@@ -142,7 +173,8 @@ impl Roles {
             [(at, _), ..] if splits == 1 && !has_splits && on.options.recipe.is_none() => {
                 let name = &on.fields[at].name;
                 let problem = format!(
-                    "column `{name}` holds 0 and 1, and its name looks like a split: pass --split-column {name} if it is one, or --split-column \
+                    "column `{name}` holds 0 and 1, and its name looks like a split: pass \
+                     --split-column {name} if it is one, or --split-column \
                      none if it is a feature"
                 );
                 return Err(on.wrong(problem));
@@ -163,22 +195,27 @@ impl Roles {
     fn drop_splits(&mut self) {
         let splits: Vec<usize> = self.masks.iter().copied().chain([self.split]).flatten().collect();
         (self.masks, self.split) = ([None; 3], None);
-        self.left_out.extend(
-            splits
-                .into_iter()
-                .map(|at| (at, "it has the splits of the table, and --random-split draws others".to_string())),
-        );
+        self.left_out.extend(splits.into_iter().map(|at| {
+            (at, "it has the splits of the table, and --random-split draws others".to_string())
+        }));
     }
 
     /// Names of the columns of the splits.
     pub fn split_names(&self, fields: &[Field]) -> Vec<String> {
-        self.masks.into_iter().chain([self.split]).flatten().map(|at| fields[at].name.clone()).collect()
+        self.masks
+            .into_iter()
+            .chain([self.split])
+            .flatten()
+            .map(|at| fields[at].name.clone())
+            .collect()
     }
 
     /// Tells the user of flags without a value.
     pub fn say_blank_flags(&self, on: &Surveyed<'_>) {
         for at in self.masks.into_iter().flatten() {
-            if let Some(missing) = on.seen.get(&at).map(|seen| seen.missing).filter(|&missing| missing > 0) {
+            if let Some(missing) =
+                on.seen.get(&at).map(|seen| seen.missing).filter(|&missing| missing > 0)
+            {
                 let name = &on.fields[at].name;
                 on.say(&format!("splits: {missing} rows of `{name}` have no value: read as 0"));
             }

@@ -19,7 +19,8 @@ fn a_table_with_quotes_and_gaps() {
     let wanted = ["weight", "time"].map(String::from).to_vec();
     let options = ReadOptions { edge_columns: Some(wanted), ..ReadOptions::default() };
     let raw = opened(&fixture("edges.csv"), &options).unwrap();
-    let names: Vec<_> = raw.edges.columns().iter().map(|column| (column.name.as_str(), column.value)).collect();
+    let names: Vec<_> =
+        raw.edges.columns().iter().map(|column| (column.name.as_str(), column.value)).collect();
     assert_eq!(names, [("weight", ValueType::F32), ("time", ValueType::I64)]);
     let batch = read(raw.edges.as_ref()).unwrap();
     assert_eq!((&batch.sources[..], &batch.targets[..]), (&SOURCES[..], &TARGETS[..]));
@@ -34,7 +35,9 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
     let folder = folder.path();
     let rows = 150_000u64;
     let row = |row: u64| format!("n{};{row};{}.25;{}\r\n", row % 997, row, row.is_multiple_of(2));
-    let text = |range: std::ops::Range<u64>| "From;To;w;odd\r\n".to_string() + &range.map(row).collect::<String>();
+    let text = |range: std::ops::Range<u64>| {
+        "From;To;w;odd\r\n".to_string() + &range.map(row).collect::<String>()
+    };
     let raw_text = text(0..rows).replace(";", "\t").replace('n', "");
     let plain = table(folder, "one.tsv", &raw_text);
     table(folder, "parts/b.csv", &text(100_000..rows).replace(';', ","));
@@ -47,8 +50,9 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
     let batch = read(numbers.edges.as_ref()).unwrap();
     assert!(batch.sources.iter().copied().eq((0..rows).map(|row| row % 997)));
     assert!(batch.targets.iter().copied().eq(0..rows));
-    let values =
-        |row: u64| [(row as f64 + 0.25).to_le_bytes(), i64::from(row.is_multiple_of(2)).to_le_bytes()].concat();
+    let values = |row: u64| {
+        [(row as f64 + 0.25).to_le_bytes(), i64::from(row.is_multiple_of(2)).to_le_bytes()].concat()
+    };
     assert!(batch.values.iter().copied().eq((0..rows).flat_map(values)));
     let estimate = numbers.edges.estimate().unwrap();
     assert!(estimate.edges.abs_diff(rows) < rows / 3, "{estimate:?}");
@@ -63,7 +67,13 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
     };
     let strings = opened(&folder.join("parts"), &options).unwrap();
     let batch = read(strings.edges.as_ref()).unwrap();
-    assert!(batch.sources.iter().copied().eq((0..rows).map(|row| xxh3_64(format!("n{}", row % 997).as_bytes()))));
+    assert!(
+        batch
+            .sources
+            .iter()
+            .copied()
+            .eq((0..rows).map(|row| xxh3_64(format!("n{}", row % 997).as_bytes())))
+    );
     assert_eq!(batch.names.len(), 997 + 2);
     assert_eq!(batch.values.len() as u64, rows * 8);
 }
@@ -81,9 +91,13 @@ fn bad_rows_are_named_by_file_and_line() {
         ("u,v\n1,2.5\n3,4.5\n", "expected two columns of integers or strings"),
         (
             &format!("u,v,t\n{many}x,1,1\n"),
-            "line 1502: column `u`: `x`: expected a whole number below 2^64, as in other rows: fix or remove the line",
+            "line 1502: column `u`: `x`: expected a whole number below 2^64, as in other rows: fix \
+             or remove the line",
         ),
-        (&format!("u,v,t\n{many}1,1,0.5\n"), "line 1502: column `t`: `0.5`: expected a whole number"),
+        (
+            &format!("u,v,t\n{many}1,1,0.5\n"),
+            "line 1502: column `t`: `0.5`: expected a whole number",
+        ),
         (&format!("u,v,t\n{many}1,1,\n"), "line 1502: column `t`: ``: expected a whole number"),
         ("u,v\na,b\n,b\n", "line 3: column `u`: is empty"),
     ] {
@@ -94,7 +108,11 @@ fn bad_rows_are_named_by_file_and_line() {
     table(folder.path(), "parts/a.csv", "u,v\n1,2\n");
     table(folder.path(), "parts/b.csv", "v,u\n1,2\n");
     let message = problem(&folder.path().join("parts"));
-    assert!(message.ends_with("b.csv, line 1: expected the header of the first part, `u,v`, found `v,u`"), "{message}");
+    assert!(
+        message
+            .ends_with("b.csv, line 1: expected the header of the first part, `u,v`, found `v,u`"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Damaged files end in one line that names them, never in a panic that is seen or an allocation that a header asks for.
+//! Damaged files end in one line that names them, never in a panic that is seen or an allocation
+//! that a header asks for.
 
 use std::fs;
 
@@ -29,9 +30,17 @@ fn flipped_bits_and_cut_ends_are_survived() {
             default(info);
         }
     }));
-    for name in ["snappy.parquet", "plain.parquet", "names.parquet", "file.arrow", "lz4.feather", "names.arrows"] {
+    for name in [
+        "snappy.parquet",
+        "plain.parquet",
+        "names.parquet",
+        "file.arrow",
+        "lz4.feather",
+        "names.arrows",
+    ] {
         let good = fs::read(fixture(name)).unwrap();
-        let path = folder.path().join("damaged").with_extension(Path::new(name).extension().unwrap());
+        let path =
+            folder.path().join("damaged").with_extension(Path::new(name).extension().unwrap());
         let mut state = 7;
         for round in 0..400 {
             let mut bad = good.clone();

@@ -16,7 +16,9 @@ fn expected_values(names: &[&str]) -> Vec<u8> {
                 "weight" => bytes.extend((row as f32 / 4.0).to_le_bytes()),
                 "time" => bytes.extend((row - 3).to_le_bytes()),
                 "flag" => bytes.extend(i64::from(row % 2 == 0).to_le_bytes()),
-                "pair" => [row as f32, row as f32 + 0.5].iter().for_each(|item| bytes.extend(item.to_le_bytes())),
+                "pair" => [row as f32, row as f32 + 0.5]
+                    .iter()
+                    .for_each(|item| bytes.extend(item.to_le_bytes())),
                 other => panic!("{other}"),
             }
         }
@@ -43,7 +45,11 @@ fn integers_and_values_come_from_every_writer() {
         assert_eq!(edges.columns()[0], column("weight", ValueType::F32, 1));
         assert_eq!(*edges.columns().last().unwrap(), column("pair", ValueType::F32, 2));
         let batch = read(edges).unwrap();
-        assert_eq!((&batch.sources[..], &batch.targets[..]), (&SOURCES[..], &TARGETS[..]), "{name}");
+        assert_eq!(
+            (&batch.sources[..], &batch.targets[..]),
+            (&SOURCES[..], &TARGETS[..]),
+            "{name}"
+        );
         assert_eq!(batch.values, expected_values(columns), "{name}");
         assert!(batch.names.is_empty() && !edges.has_string_ids() && raw.ids == Ids::Sparse);
         let estimate = edges.estimate().unwrap();
@@ -80,7 +86,10 @@ fn what_is_left_out_is_said_once() {
         "left out the columns kind, which hold no numbers",
         "dates, read as days since 1970-01-01: day",
     ];
-    assert!(notes.len() == 4 && notes.iter().zip(endings).all(|(note, ending)| note.ends_with(ending)), "{notes:?}");
+    assert!(
+        notes.len() == 4 && notes.iter().zip(endings).all(|(note, ending)| note.ends_with(ending)),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -92,25 +101,37 @@ fn bad_choices_are_named() {
     };
     for (name, options, expected) in [
         ("snappy.parquet", with(|o| o.source_column = Some("nope".into())), "has no column `nope`"),
-        ("snappy.parquet", with(|o| o.source_column = Some("pair".into())), "`pair`: expected integers or strings"),
         (
             "snappy.parquet",
-            with(|o| (o.source_column, o.target_column) = (Some("kind".into()), Some("dst".into()))),
+            with(|o| o.source_column = Some("pair".into())),
+            "`pair`: expected integers or strings",
+        ),
+        (
+            "snappy.parquet",
+            with(|o| {
+                (o.source_column, o.target_column) = (Some("kind".into()), Some("dst".into()))
+            }),
             "one holds integers, the other strings",
         ),
-        ("snappy.parquet", with(|o| o.edge_columns = Some(vec!["kind".into()])), "`kind`: expected numbers"),
+        (
+            "snappy.parquet",
+            with(|o| o.edge_columns = Some(vec!["kind".into()])),
+            "`kind`: expected numbers",
+        ),
         ("names.parquet", with(|o| o.keep_ids = true), "--keep-ids"),
     ] {
         let message = opened(&fixture(name), &options).err().unwrap().to_string();
         assert!(message.contains(expected), "{message}");
     }
     // Found while reading: a negative id, and a null among integers.
-    let options = with(|o| (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into())));
+    let options =
+        with(|o| (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into())));
     for name in ["snappy.parquet", "file.arrow"] {
         let raw = opened(&fixture(name), &options).unwrap();
         let message = read_once(raw.edges.as_ref()).unwrap_err().to_string();
         assert!(
-            message.contains(name) && message.ends_with("row 0, column `time`: is -3: expected ids from 0"),
+            message.contains(name)
+                && message.ends_with("row 0, column `time`: is -3: expected ids from 0"),
             "{message}"
         );
     }

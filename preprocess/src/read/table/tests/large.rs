@@ -7,8 +7,8 @@ use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::Compression;
 use ::parquet::file::properties::WriterProperties;
 use arrow_array::{
-    ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, LargeListArray, RecordBatch, StringArray,
-    UInt64Array, types,
+    ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, LargeListArray, RecordBatch,
+    StringArray, UInt64Array, types,
 };
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
@@ -24,7 +24,9 @@ fn parquet(path: &Path, columns: Vec<(&str, ArrayRef)>, group: usize) {
         .set_data_page_row_count_limit(20_000)
         .set_compression(Compression::SNAPPY)
         .build();
-    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties))
+            .unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
 }
@@ -66,9 +68,15 @@ fn oracle_large_groups_come_in_pieces() {
         }
         assert_eq!(largest, if name == "many.parquet" { 50_001 } else { ROWS_PER_PIECE });
         let batch = read(raw.edges.as_ref()).unwrap();
-        assert!(batch.sources.iter().copied().eq((0..rows).map(|row| source(row) as u64)), "{name}");
+        assert!(
+            batch.sources.iter().copied().eq((0..rows).map(|row| source(row) as u64)),
+            "{name}"
+        );
         assert!(batch.targets.iter().copied().eq(0..rows as u64), "{name}");
-        assert!(batch.values.iter().copied().eq((0..rows).flat_map(|row| (row as f32).to_le_bytes())), "{name}");
+        assert!(
+            batch.values.iter().copied().eq((0..rows).flat_map(|row| (row as f32).to_le_bytes())),
+            "{name}"
+        );
     }
 }
 
@@ -79,9 +87,14 @@ fn ids(ids: impl IntoIterator<Item = i64>) -> ArrayRef {
 #[test]
 fn parts_may_order_and_size_their_columns_differently() {
     let folder = tempfile::tempdir().unwrap();
-    parquet(&folder.path().join("a.parquet"), vec![("src", ids([1])), ("dst", ids([2])), ("t", ids([3]))], 10);
+    parquet(
+        &folder.path().join("a.parquet"),
+        vec![("src", ids([1])), ("dst", ids([2])), ("t", ids([3]))],
+        10,
+    );
     let small = |values: [i32; 1]| -> ArrayRef { Arc::new(Int32Array::from(values.to_vec())) };
-    let columns = vec![("t", small([6])), ("more", ids([0])), ("dst", small([5])), ("src", small([4]))];
+    let columns =
+        vec![("t", small([6])), ("more", ids([0])), ("dst", small([5])), ("src", small([4]))];
     parquet(&folder.path().join("b.parquet"), columns, 10);
     let raw = by_default(folder.path()).unwrap();
     let batch = read(raw.edges.as_ref()).unwrap();
@@ -98,7 +111,11 @@ fn whole_numbers_of_a_part_that_floats_cannot_hold_are_named() {
     let double = |values: &[f64]| -> ArrayRef { Arc::new(Float64Array::from(values.to_vec())) };
     let single = |values: &[f32]| -> ArrayRef { Arc::new(Float32Array::from(values.to_vec())) };
     let part = |file: &str, name, values| {
-        parquet(&folder.path().join(file), vec![("src", ids([1])), ("dst", ids([2])), (name, values)], 10);
+        parquet(
+            &folder.path().join(file),
+            vec![("src", ids([1])), ("dst", ids([2])), (name, values)],
+            10,
+        );
     };
     let inexact = "b.parquet: row 0, column `t`: is 9007199254740993: expected a number that an f64 holds exactly";
     let rounded = "b.parquet: row 0, column `t`: is 1: expected a float, as in the first file";
@@ -114,7 +131,9 @@ fn whole_numbers_of_a_part_that_floats_cannot_hold_are_named() {
         part("a.parquet", name, first);
         part("b.parquet", name, second);
         match expected {
-            Some(expected) => assert!(problem(folder.path()).contains(expected), "{}", problem(folder.path())),
+            Some(expected) => {
+                assert!(problem(folder.path()).contains(expected), "{}", problem(folder.path()))
+            }
             None => drop(read_once(by_default(folder.path()).unwrap().edges.as_ref()).unwrap()),
         }
     }
@@ -134,8 +153,14 @@ fn rows_that_cannot_be_kept_are_named() {
     let null = lists([Some(vec![Some(1.0); 2]), None, Some(vec![Some(2.0), None])]);
     let wrong = lists([Some(vec![Some(1.0); 2]), Some(vec![Some(1.0); 3]), None]);
     for (columns, expected) in [
-        (vec![("u", three()), ("v", maybe([Some(1), None, Some(2)]))], "row 1, column `v`: is empty: expected an id"),
-        (vec![("u", three()), ("v", ids([0, 1, -7]))], "row 2, column `v`: is -7: expected ids from 0"),
+        (
+            vec![("u", three()), ("v", maybe([Some(1), None, Some(2)]))],
+            "row 1, column `v`: is empty: expected an id",
+        ),
+        (
+            vec![("u", three()), ("v", ids([0, 1, -7]))],
+            "row 2, column `v`: is -7: expected ids from 0",
+        ),
         (
             vec![("u", three()), ("v", three()), ("t", maybe([None, None, None]))],
             "row 0, column `t`: is null: expected an integer",
@@ -144,8 +169,14 @@ fn rows_that_cannot_be_kept_are_named() {
             vec![("u", three()), ("v", three()), ("t", large())],
             "row 2, column `t`: is 18446744073709551615: expected a signed",
         ),
-        (vec![("u", three()), ("v", three()), ("t", wrong)], "row 1, column `t`: holds 3 numbers: expected 2"),
-        (vec![("u", text(&["a", "b", "c"])), ("v", three())], "one holds integers, the other strings"),
+        (
+            vec![("u", three()), ("v", three()), ("t", wrong)],
+            "row 1, column `t`: holds 3 numbers: expected 2",
+        ),
+        (
+            vec![("u", text(&["a", "b", "c"])), ("v", three())],
+            "one holds integers, the other strings",
+        ),
     ] {
         // Groups of two rows: the row of a message counts from the start of the file.
         parquet(&path, columns, 2);
@@ -157,7 +188,10 @@ fn rows_that_cannot_be_kept_are_named() {
     let batch = read(raw.edges.as_ref()).unwrap();
     assert_eq!(batch.sources, [0, 1, u64::MAX]);
     let numbers = [1.0, 1.0, f32::NAN, f32::NAN, 2.0, f32::NAN];
-    assert_eq!(batch.values, numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>());
+    assert_eq!(
+        batch.values,
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Tables as other programs write them (tests/data/make_tables.py), large ones that are made here, and damaged ones.
+//! Tables as other programs write them (tests/data/make_tables.py), large ones that are made here,
+//! and damaged ones.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,11 @@ fn by_default(path: &Path) -> Result<Raw> {
 
 /// The message by which the table at `path` is refused.
 fn problem(path: &Path) -> String {
-    by_default(path).and_then(|raw| read_once(raw.edges.as_ref())).map(drop).unwrap_err().to_string()
+    by_default(path)
+        .and_then(|raw| read_once(raw.edges.as_ref()))
+        .map(drop)
+        .unwrap_err()
+        .to_string()
 }
 
 /// Reads all pieces, and returns the edges; again gives the same.
@@ -48,7 +53,8 @@ fn read(source: &dyn EdgeSource) -> Result<EdgeBatch> {
 
 fn read_once(source: &dyn EdgeSource) -> Result<EdgeBatch> {
     source.rewind()?;
-    let (mut all, mut batch, mut piece) = (EdgeBatch::default(), EdgeBatch::default(), Piece::default());
+    let (mut all, mut batch, mut piece) =
+        (EdgeBatch::default(), EdgeBatch::default(), Piece::default());
     while source.next(&mut piece)? {
         batch.clear();
         source.parse(&mut piece, &mut batch)?;

@@ -11,7 +11,14 @@ use crate::read::raw::Column;
 fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
     let edges = if path.ends_with("nodes.arrow") { "names.parquet" } else { "edges.csv" };
     let edges = by_default(&fixture(edges))?.edges;
-    super::nodes(path, Some(edges.as_ref()), options, Default::default(), Memory::default(), &NoProgress)
+    super::nodes(
+        path,
+        Some(edges.as_ref()),
+        options,
+        Default::default(),
+        Memory::default(),
+        &NoProgress,
+    )
 }
 
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];
@@ -30,7 +37,10 @@ fn bytes(column: &dyn Column) -> Vec<u8> {
 
 /// Features, labels (-1 for none), and the years of tests/data/make_tables.py, in its order.
 fn features() -> Vec<u8> {
-    ORDER.iter().flat_map(|&v| (0..3).flat_map(move |c| (v as f32 + c as f32 / 4.0).to_le_bytes())).collect()
+    ORDER
+        .iter()
+        .flat_map(|&v| (0..3).flat_map(move |c| (v as f32 + c as f32 / 4.0).to_le_bytes()))
+        .collect()
 }
 
 const LABELS: [i64; 6] = [1, -1, 0, 0, 1, 2];
@@ -51,12 +61,16 @@ fn every_writer_gives_the_same_vertices() {
         let labels = table.labels.column.unwrap();
         match labels.descr() {
             "<i8" => {
-                assert_eq!(bytes(labels.as_ref()), LABELS.iter().flat_map(|l| l.to_le_bytes()).collect::<Vec<_>>())
+                assert_eq!(
+                    bytes(labels.as_ref()),
+                    LABELS.iter().flat_map(|l| l.to_le_bytes()).collect::<Vec<_>>()
+                )
             }
             _ => {
                 let label = |&l: &i64| if l < 0 { f64::NAN } else { l as f64 };
                 assert_eq!((labels.descr(), name), ("<f8", "nodes.tsv"));
-                let expected: Vec<u8> = LABELS.iter().flat_map(|l| label(l).to_le_bytes()).collect();
+                let expected: Vec<u8> =
+                    LABELS.iter().flat_map(|l| label(l).to_le_bytes()).collect();
                 assert_eq!(bytes(labels.as_ref()), expected);
             }
         }
@@ -67,13 +81,15 @@ fn every_writer_gives_the_same_vertices() {
         if name == "nodes.tsv" {
             // Without a list of features, numbers are features.
             assert_eq!((found.descr(), found.width(), columns.len()), ("<f4", 1, 0));
-            let years: Vec<u8> = ORDER.iter().flat_map(|&v| (2000.0 + v as f32).to_le_bytes()).collect();
+            let years: Vec<u8> =
+                ORDER.iter().flat_map(|&v| (2000.0 + v as f32).to_le_bytes()).collect();
             assert_eq!(bytes(found.as_ref()), years);
         } else {
             assert_eq!((found.descr(), found.width(), found.name()), ("<f4", 3, "feat"));
             assert_eq!(bytes(found.as_ref()), features());
             assert_eq!(table.columns[0].descr(), "<i2");
-            let years: Vec<u8> = ORDER.iter().flat_map(|&v| (2000 + v as i16).to_le_bytes()).collect();
+            let years: Vec<u8> =
+                ORDER.iter().flat_map(|&v| (2000 + v as i16).to_le_bytes()).collect();
             assert_eq!(bytes(table.columns[0].as_ref()), years);
             assert_eq!(columns, ["year"], "{name}");
         }
@@ -88,11 +104,18 @@ fn masks_lists_and_several_labels() {
     let (features, labels) = (table.features.unwrap(), table.labels.column.unwrap());
     assert_eq!((features.descr(), features.width()), ("<f8", 2));
     let pair = |&v: &u64| [(v as f64).to_le_bytes(), (-(v as f64)).to_le_bytes()].concat();
-    let negative_zero =
-        |bytes: Vec<u8>| bytes.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect::<Vec<_>>();
-    assert_eq!(negative_zero(bytes(features.as_ref())), negative_zero(ORDER.iter().flat_map(pair).collect()));
+    let negative_zero = |bytes: Vec<u8>| {
+        bytes.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        negative_zero(bytes(features.as_ref())),
+        negative_zero(ORDER.iter().flat_map(pair).collect())
+    );
     assert_eq!((labels.descr(), labels.width()), ("|u1", 3));
-    assert_eq!(bytes(labels.as_ref()), ORDER.map(|v| [v as u8 & 1, v as u8 >> 1 & 1, v as u8 >> 2]).concat());
+    assert_eq!(
+        bytes(labels.as_ref()),
+        ORDER.map(|v| [v as u8 & 1, v as u8 >> 1 & 1, v as u8 >> 2]).concat()
+    );
     assert!(table.columns.is_empty());
 }
 
@@ -101,7 +124,12 @@ fn a_folder_of_two_tables_is_a_graph() {
     let raw = by_default(&fixture("graph")).unwrap();
     assert_eq!(read(raw.edges.as_ref()).unwrap().targets, TARGETS);
     assert_eq!(read(raw.node_ids.unwrap().as_ref()).unwrap().sources, ORDER);
-    assert!(raw.features.is_some() && raw.labels.is_some() && raw.splits.is_some() && raw.columns.len() == 1);
+    assert!(
+        raw.features.is_some()
+            && raw.labels.is_some()
+            && raw.splits.is_some()
+            && raw.columns.len() == 1
+    );
     assert_eq!(raw.files.len(), 2);
     let other = ReadOptions { nodes: Some(fixture("nodes.tsv")), ..ReadOptions::default() };
     assert!(opened(&fixture("graph"), &other).unwrap().node_ids.is_none());

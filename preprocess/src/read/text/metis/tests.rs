@@ -15,14 +15,20 @@ fn both_ways() -> Vec<(u64, u64)> {
 fn golden_inputs() {
     let plain = data("metis/plain.graph");
     assert!(recognises(&plain, &std::fs::read(&plain).unwrap()));
-    assert!(!recognises(Path::new("x.graph"), b"\x00\x01") && !recognises(Path::new("x.txt"), b"2 1\n"));
+    assert!(
+        !recognises(Path::new("x.graph"), b"\x00\x01") && !recognises(Path::new("x.txt"), b"2 1\n")
+    );
     let raw = read(&plain).unwrap();
-    assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.ids), (from_one(&both_ways()), Ids::FromOne(6)));
+    assert_eq!(
+        (read_edges(&*raw.edges).unwrap().0, raw.ids),
+        (from_one(&both_ways()), Ids::FromOne(6))
+    );
     let raw = read(&data("metis/weighted.graph")).unwrap();
     let (edges, values) = read_edges(&*raw.edges).unwrap();
     let weights: Vec<i64> = both_ways().iter().map(|&(u, v)| (u * v + 1) as i64).collect();
     assert_eq!((edges, values), (from_one(&both_ways()), i64s(&weights)));
-    let columns: Vec<_> = raw.columns.iter().map(|c| (c.name(), c.width(), numbers(&**c))).collect();
+    let columns: Vec<_> =
+        raw.columns.iter().map(|c| (c.name(), c.width(), numbers(&**c))).collect();
     let size: Vec<f64> = (0..6).map(|v| f64::from(10 + v)).collect();
     let weight: Vec<f64> = (0..6).flat_map(|v| [f64::from(v), f64::from(2 * v)]).collect();
     assert_eq!(columns, [("vertex_size", 1, size), ("vertex_weight", 2, weight)]);
@@ -44,7 +50,8 @@ fn vertices_keep_their_numbers_over_many_pieces() {
     let path = folder.path().join("x.graph");
     std::fs::write(&path, &text).unwrap();
     assert!(text.len() > 2 * crate::edges::TEXT_PER_PIECE);
-    let expected: Vec<(u64, u64)> = (0..n).flat_map(|v| [(v, (v + n - 1) % n), (v, (v + 1) % n)]).collect();
+    let expected: Vec<(u64, u64)> =
+        (0..n).flat_map(|v| [(v, (v + n - 1) % n), (v, (v + 1) % n)]).collect();
     assert!(read_edges(&*read(&path).unwrap().edges).unwrap().0 == from_one(&expected));
 }
 
@@ -64,7 +71,10 @@ fn bad_lines() {
         ("2 1\n2\n1\n\n1\n", &["line 5", "more lines than the 2 vertices"]),
         ("3 1\n2\n1\n", &["line 1", "promises 3 vertices, lines of 2 follow"]),
         ("1152921504606846976 1\n2\n1\n", &["promises 1152921504606846976 vertices, lines of 2"]),
-        ("2 2\n2\n1\n", &["line 1", "promises 2 edges, each listed at both ends; 2 neighbours follow"]),
+        (
+            "2 2\n2\n1\n",
+            &["line 1", "promises 2 edges, each listed at both ends; 2 neighbours follow"],
+        ),
         ("2 1 1\n2 5\n1\n", &["line 3", "expected a weight behind"]),
         ("2 1 1\n2 5\n1 x\n", &["line 3", "expected a weight from 0", "found `x`"]),
         ("2 1 10\n7 2\n\n", &["line 3", "expected 1 numbers of the vertex"]),

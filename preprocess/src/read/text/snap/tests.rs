@@ -49,7 +49,9 @@ fn read_text(text: &str, flags: Flags) -> (Result<Made>, Vec<String>) {
 /// The edges, by target and then source.
 fn edges(dataset: &Dataset) -> Vec<(u32, u32)> {
     let vertices = 0..dataset.num_vertices() as u32;
-    vertices.flat_map(|v| dataset.topology().in_neighbours(v).iter().map(move |&u| (u, v))).collect()
+    vertices
+        .flat_map(|v| dataset.topology().in_neighbours(v).iter().map(move |&u| (u, v)))
+        .collect()
 }
 
 fn original_ids(dataset: &Dataset) -> Option<Vec<u64>> {
@@ -73,7 +75,10 @@ fn gaps_are_compacted_in_order_or_kept() {
     assert_eq!(edges(&raw), [(2, 0), (0, 1)]);
     assert_eq!(original_ids(&raw).unwrap(), [7, 100, u64::MAX]);
     let message = read_text(&text, KEEP).0.err().unwrap().to_string();
-    assert!(message.contains("vertex id 18446744073709551615 is too large for --keep-ids"), "{message}");
+    assert!(
+        message.contains("vertex id 18446744073709551615 is too large for --keep-ids"),
+        "{message}"
+    );
     let raw = read_text("1 3\n", KEEP).0.unwrap();
     assert_eq!((edges(&raw), raw.num_vertices(), original_ids(&raw)), (vec![(1, 3)], 4, None));
 }
@@ -95,7 +100,11 @@ fn headers_are_checked() {
         (comment(4, 3), PLAIN, Err("line 2: the header promises 4 nodes, the edges name 3")),
         (comment(2, 3), PLAIN, Err("or pass --ignore-header")),
         (comment(9, 3), PLAIN, Ok(9)),
-        ("# Nodes: 9\n0 1\n1 5\n5 1\n".into(), PLAIN, Err("or pass --keep-ids if the others have no edges")),
+        (
+            "# Nodes: 9\n0 1\n1 5\n5 1\n".into(),
+            PLAIN,
+            Err("or pass --keep-ids if the others have no edges"),
+        ),
         (comment(9, 3), KEEP, Ok(9)),
         (comment(3, 3), KEEP, Ok(6)),
         (comment(2, 3), KEEP, Err("promises 2 nodes")),
@@ -107,13 +116,21 @@ fn headers_are_checked() {
         ("6 3\n0 1\n1 5\n5 1\n".into(), IGNORE, Ok(5)),
         ("5 3\n0 1\n1 5\n5 1\n".into(), PLAIN, Ok(4)), // 5 is an id below, so not a count
         ("6 3\n0 1\n1 5\n".into(), PLAIN, Ok(5)),      // an edge: nothing tells it from one
-        ("6 9\n0 1\n1 5\n5 1\n".into(), PLAIN, Err("like a header of 6 vertices and 9 edges, but 3 edges")),
+        (
+            "6 9\n0 1\n1 5\n5 1\n".into(),
+            PLAIN,
+            Err("like a header of 6 vertices and 9 edges, but 3 edges"),
+        ),
         ("6 9\n0 1\n1 5\n5 1\n".into(), IGNORE, Ok(5)),
         ("6 9\n".into(), PLAIN, Ok(2)),
         ("3 4\n1 2\n2 3\n3 1\n1 3\n".into(), PLAIN, Ok(3)),
         ("5 6\n1 2\n2 5\n5 1\n1 5\n2 1\n5 2\n".into(), PLAIN, Ok(5)),
         ("5 6\n1 2\n2 5\n5 1\n1 5\n2 1\n5 2\n".into(), IGNORE, Ok(4)),
-        ("5 3\n1 2\n2 5\n5 1\n".into(), PLAIN, Err("line 1: may be a header of 5 vertices and 3 edges, or")),
+        (
+            "5 3\n1 2\n2 5\n5 1\n".into(),
+            PLAIN,
+            Err("line 1: may be a header of 5 vertices and 3 edges, or"),
+        ),
         ("5 3\n1 2\n2 5\n5 1\n".into(), IGNORE, Ok(4)),
     ];
     for (text, flags, expected) in table {
@@ -135,6 +152,10 @@ fn a_bare_header_is_noted() {
     assert!(notes[0].contains("line 1: taken for a header, 6 vertices and 1 edge;"), "{notes:?}");
     let (raw, notes) = read_text("5 6\n1 2\n2 5\n5 1\n1 5\n2 1\n5 2\n", PLAIN);
     let raw = raw.unwrap();
-    assert_eq!((edges(&raw).len(), original_ids(&raw)), (6, Some(vec![1, 2, 3, 4, 5])), "3 and 4 have no edges");
+    assert_eq!(
+        (edges(&raw).len(), original_ids(&raw)),
+        (6, Some(vec![1, 2, 3, 4, 5])),
+        "3 and 4 have no edges"
+    );
     assert!(notes[0].contains("5 vertices and 6 edges, whose ids count from 1;"), "{notes:?}");
 }

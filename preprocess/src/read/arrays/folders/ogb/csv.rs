@@ -13,7 +13,8 @@ use crate::{Error, Result};
 
 /// Opens the tables in the folder `raw`.
 pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
-    let [num_nodes, num_edges, edges] = ["num-node-list", "num-edge-list", "edge"].map(|stem| find(raw, stem));
+    let [num_nodes, num_edges, edges] =
+        ["num-node-list", "num-edge-list", "edge"].map(|stem| find(raw, stem));
     let (num_nodes, num_edges, edges) = (num_nodes?, num_edges?, edges?);
     let num_vertices = count(&num_nodes, u32::MAX.into(), progress)?;
     let promised = count(&num_edges, u64::MAX, progress)?;
@@ -24,7 +25,8 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
         files.push(path.clone());
         Ok(Some(Box::new(CsvColumn::open(&path, kind, num_vertices)?)))
     };
-    let (labels, features) = (column("node-label", NumberKind::Labels)?, column("node-feat", NumberKind::Features)?);
+    let (labels, features) =
+        (column("node-label", NumberKind::Labels)?, column("node-feat", NumberKind::Features)?);
     let edges = snap::open_counted(&edges, promised)?;
     Ok(Raw { features, labels, ..Raw::of(edges, Ids::Dense(Some(num_vertices)), files) })
 }
@@ -33,9 +35,10 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
 fn count(path: &Path, at_most: u64, progress: &dyn Progress) -> Result<u64> {
     match listed_numbers(path, 1, progress)?[..] {
         [count] if count <= at_most => Ok(count),
-        ref other => {
-            Err(Error::input(path, format!("found {other:?}: expected the count of one graph, up to {at_most}")))
-        }
+        ref other => Err(Error::input(
+            path,
+            format!("found {other:?}: expected the count of one graph, up to {at_most}"),
+        )),
     }
 }
 
@@ -60,7 +63,9 @@ impl CsvColumn {
     /// Determines the width from the first line.
     fn open(path: &Path, kind: NumberKind, num_vertices: u64) -> Result<Self> {
         let first = first_line(path)?;
-        if kind == NumberKind::Features && first.as_deref().is_none_or(|line| line.trim_ascii().is_empty()) {
+        if kind == NumberKind::Features
+            && first.as_deref().is_none_or(|line| line.trim_ascii().is_empty())
+        {
             return Err(Error::line(path, 1, "expected a row of features, found nothing"));
         }
         let width = first.map_or(1, |line| line.split(|&byte| byte == b',').count());
@@ -75,16 +80,20 @@ impl CsvColumn {
             let field = field.trim_ascii();
             match self.kind {
                 NumberKind::Features => {
-                    let value: f32 = real(field).ok_or_else(|| format!("expected a number, found {}", shown(field)))?;
+                    let value: f32 = real(field)
+                        .ok_or_else(|| format!("expected a number, found {}", shown(field)))?;
                     bytes.extend_from_slice(&value.to_le_bytes());
                 }
                 NumberKind::Labels => {
-                    let unquoted = field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\""));
+                    let unquoted =
+                        field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\""));
                     let field = unquoted.unwrap_or(field);
-                    let value: Option<f64> = if field.is_empty() { Some(f64::NAN) } else { real(field) };
+                    let value: Option<f64> =
+                        if field.is_empty() { Some(f64::NAN) } else { real(field) };
                     let value = value.ok_or_else(|| {
                         format!(
-                            "label {}: expected a class number from 0, or NaN or nothing for unlabelled",
+                            "label {}: expected a class number from 0, or NaN or nothing for \
+                             unlabelled",
                             shown(field)
                         )
                     })?;
@@ -94,7 +103,9 @@ impl CsvColumn {
         }
         match found == self.width {
             true => Ok(()),
-            false => Err(format!("expected {} {what} as in the first row, found {found}", self.width)),
+            false => {
+                Err(format!("expected {} {what} as in the first row, found {found}", self.width))
+            }
         }
     }
 }
@@ -108,7 +119,11 @@ impl Column for CsvColumn {
         None
     );
 
-    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let mut found = 0u64;
         let parse = |piece: &Piece| {
             let (mut bytes, mut rows) = (Vec::new(), Vec::new());
@@ -117,13 +132,16 @@ impl Column for CsvColumn {
                 if text.is_empty() && self.kind == NumberKind::Features {
                     continue;
                 }
-                self.parse_row(text, &mut bytes).map_err(|problem| Error::line(&self.path, line, problem))?;
+                self.parse_row(text, &mut bytes)
+                    .map_err(|problem| Error::line(&self.path, line, problem))?;
                 rows.push(line);
             }
             Ok((bytes, rows))
         };
         read_pieces(&self.path, progress, parse, |(bytes, rows)| {
-            if let Some(&line) = rows.get((self.num_vertices - found).try_into().unwrap_or(usize::MAX)) {
+            if let Some(&line) =
+                rows.get((self.num_vertices - found).try_into().unwrap_or(usize::MAX))
+            {
                 let (name, n) = (self.name(), self.num_vertices);
                 return Err(Error::line(
                     &self.path,
@@ -139,7 +157,8 @@ impl Column for CsvColumn {
             false => Err(Error::input(
                 &self.path,
                 format!(
-                    "{found} {} for the {} vertices of num-node-list: the file is truncated or damaged, download it again",
+                    "{found} {} for the {} vertices of num-node-list: the file is truncated or \
+                     damaged, download it again",
                     self.name(),
                     self.num_vertices
                 ),

@@ -1,4 +1,5 @@
-//! Splits of links: pairs of vertices for training, validation and test, and negative pairs, which are not links.
+//! Splits of links: pairs of vertices for training, validation and test, and negative pairs, which
+//! are not links.
 //!
 //! A folder `split/NAME` of an OGB dataset for link prediction holds them, in one of these forms:
 //!
@@ -15,8 +16,10 @@
 //! | `source_node`, `target_node` | `[m]` | pairs | ogbl-citation2 |
 //! | `target_node_neg` | `[m, w]` | negatives of pair i: targets for its source | ogbl-citation2 |
 //!
-//! `raw/edge.csv.gz` of these datasets has only the edges of train, each once: OGB adds their reverses for collab, ppa and ddi (`--symmetrise`). Other entries of the dicts (`year`, `weight`,
-//! train's `edge_neg`) are left out, with a note. Knowledge graphs (`head`, `relation`, `tail`: ogbl-wikikg2, -biokg) are refused.
+//! `raw/edge.csv.gz` of these datasets has only the edges of train, each once: OGB adds their
+//! reverses for collab, ppa and ddi (`--symmetrise`). Other entries of the dicts (`year`, `weight`,
+//! train's `edge_neg`) are left out, with a note. Knowledge graphs (`head`, `relation`, `tail`:
+//! ogbl-wikikg2, -biokg) are refused.
 //!
 //! OGB's metric for a dataset is chosen by the form of the negatives and the name of the split.
 
@@ -46,7 +49,8 @@ pub struct RawLinks {
     pub files: Vec<PathBuf>,
 }
 
-/// Rows of ids that have not been read from the input yet: row i consists of row i of each part, side by side.
+/// Rows of ids that have not been read from the input yet: row i consists of row i of each part,
+/// side by side.
 pub struct IdRows(Vec<ArrayColumns>);
 
 /// Columns of an array.
@@ -63,7 +67,12 @@ impl RawLinks {
         let mut files = match Split::ALL.map(|split| file(folder, split.name())) {
             [None, None, None] => return Ok(None),
             [Some(train), Some(valid), Some(test)] => vec![train, valid, test],
-            _ => return Err(Error::input(folder, "expected train, valid and test in it: download it again")),
+            _ => {
+                return Err(Error::input(
+                    folder,
+                    "expected train, valid and test in it: download it again",
+                ));
+            }
         };
         let mut lists = Vec::new();
         let mut forms = Vec::new();
@@ -76,7 +85,10 @@ impl RawLinks {
         if !left_out.is_empty() {
             left_out.dedup();
             let names = some(&left_out);
-            progress.note(&format!("note: {}: {names}: left out, only pairs of vertices are read", folder.display()));
+            progress.note(&format!(
+                "note: {}: {names}: left out, only pairs of vertices are read",
+                folder.display()
+            ));
         }
         let negatives = match forms[..] {
             [] => None,
@@ -93,7 +105,8 @@ impl RawLinks {
     }
 }
 
-/// Summary of the split: OGB's metric follows from the form of the negatives and the name of the folder.
+/// Summary of the split: OGB's metric follows from the form of the negatives and the name of the
+/// folder.
 fn info(folder: &Path, negatives: Option<LinkNegatives>) -> LinkInfo {
     let metric = match (negatives, name_of(folder).as_str()) {
         (Some(LinkNegatives::Pairs), "throughput") => "hits@100",
@@ -126,11 +139,17 @@ fn arrays(path: &Path, split: Split) -> Result<Vec<(String, Option<Numbers>)>> {
         return names.into_iter().map(read).collect();
     }
     let file = Pickled::open(path)?;
-    let dict = if name_of(path) == "split_dict.pt" { file.root().get(split.name()) } else { Some(file.root()) };
+    let dict = if name_of(path) == "split_dict.pt" {
+        file.root().get(split.name())
+    } else {
+        Some(file.root())
+    };
     let found = dict.map_or("nothing", |dict| dict.what());
     let entries = dict.and_then(|dict| dict.entries()).ok_or_else(|| {
         let expected = "expected a dict with edge, or source_node and target_node";
-        let problem = format!("{found}: {expected}; splits of vertices are read from {{train,valid,test}}.csv.gz");
+        let problem = format!(
+            "{found}: {expected}; splits of vertices are read from {{train,valid,test}}.csv.gz"
+        );
         Error::input(path, problem)
     })?;
     let read = |(name, item): (&str, Item<'_>)| {
@@ -140,14 +159,20 @@ fn arrays(path: &Path, split: Split) -> Result<Vec<(String, Option<Numbers>)>> {
     entries.into_iter().map(read).collect()
 }
 
-/// The pairs of `split` in the file at `path`, and its negatives with their form. Names of unused arrays are added to `left_out`.
-fn link_lists(path: &Path, split: Split, left_out: &mut Vec<String>) -> Result<(Option<LinkNegatives>, Vec<LinkList>)> {
+/// The pairs of `split` in the file at `path`, and its negatives with their form. Names of unused
+/// arrays are added to `left_out`.
+fn link_lists(
+    path: &Path,
+    split: Split,
+    left_out: &mut Vec<String>,
+) -> Result<(Option<LinkNegatives>, Vec<LinkList>)> {
     let arrays = arrays(path, split)?;
     let has = |name: &str| arrays.iter().any(|(known, _)| known == name);
     let problem = |problem: String| Error::input(path, problem);
     if has("relation") || (has("head") && has("tail")) {
         return Err(problem(
-            "a knowledge graph (head, relation, tail): gsplit reads links of one kind, e.g. ogbl-collab or ogbl-citation2"
+            "a knowledge graph (head, relation, tail): gsplit reads links of one kind, e.g. \
+             ogbl-collab or ogbl-citation2"
                 .into(),
         ));
     }
@@ -161,8 +186,14 @@ fn link_lists(path: &Path, split: Split, left_out: &mut Vec<String>) -> Result<(
             return Err(problem(format!("a split of {found}: {expected}")));
         }
     };
-    let keeps = |name: &str| used.contains(&name) && !(split == Split::Train && name.ends_with("_neg"));
-    left_out.extend(arrays.iter().filter(|(name, _)| !keeps(name)).map(|(name, _)| name.escape_debug().to_string()));
+    let keeps =
+        |name: &str| used.contains(&name) && !(split == Split::Train && name.ends_with("_neg"));
+    left_out.extend(
+        arrays
+            .iter()
+            .filter(|(name, _)| !keeps(name))
+            .map(|(name, _)| name.escape_debug().to_string()),
+    );
     let parts = |name: &str, width: Option<u64>| -> Result<Vec<ArrayColumns>> {
         match arrays.iter().find(|(known, _)| known == name) {
             Some((_, Some(numbers))) => ArrayColumns::all(numbers.clone(), width),
@@ -185,7 +216,9 @@ fn link_lists(path: &Path, split: Split, left_out: &mut Vec<String>) -> Result<(
     let rows = positive.iter().map(|part| part.rows);
     let unequal = rows.clone().max() != rows.min();
     let of_pairs = positive.first().map_or(0, |part| part.rows);
-    if unequal || (form == LinkNegatives::Targets && negative.iter().any(|part| part.rows != of_pairs)) {
+    if unequal
+        || (form == LinkNegatives::Targets && negative.iter().any(|part| part.rows != of_pairs))
+    {
         return Err(Error::input(path, format!("{}: arrays of unequal lengths", split.name())));
     }
     let mut lists = vec![(LinkFile { split, negative: false }, IdRows(positive))];
@@ -197,7 +230,8 @@ fn link_lists(path: &Path, split: Split, left_out: &mut Vec<String>) -> Result<(
 }
 
 impl ArrayColumns {
-    /// The `width` columns of `numbers`: as one part, or as a part per column if the array is stored column by column.
+    /// The `width` columns of `numbers`: as one part, or as a part per column if the array is
+    /// stored column by column.
     fn all(numbers: Numbers, width: Option<u64>) -> Result<Vec<Self>> {
         const MOST_COLUMNS: u64 = 16;
         let (rows, found) = match *numbers.shape() {
@@ -233,8 +267,10 @@ impl IdRows {
     pub fn read(&self, take: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
         let (parts, width) = (&self.0, self.width());
         let rows = parts.first().map_or(0, |part| part.rows);
-        let mut readers = parts.iter().map(|part| part.numbers.reader(part.first)).collect::<Result<Vec<_>>>()?;
-        let (mut row, mut bytes, mut ids, mut side_by_side) = (0, Vec::new(), Vec::new(), Vec::new());
+        let mut readers =
+            parts.iter().map(|part| part.numbers.reader(part.first)).collect::<Result<Vec<_>>>()?;
+        let (mut row, mut bytes, mut ids, mut side_by_side) =
+            (0, Vec::new(), Vec::new(), Vec::new());
         while row < rows {
             let now = (AT_A_TIME / width as u64).max(1).min(rows - row);
             side_by_side.clear();
@@ -248,7 +284,9 @@ impl IdRows {
                     let row = row + at / part.width as u64;
                     part.numbers.error(format!("row {row}: {problem}"))
                 })?;
-                for (to, from) in side_by_side.chunks_exact_mut(width).zip(ids.chunks_exact(part.width)) {
+                for (to, from) in
+                    side_by_side.chunks_exact_mut(width).zip(ids.chunks_exact(part.width))
+                {
                     to[column..column + part.width].copy_from_slice(from);
                 }
                 column += part.width;

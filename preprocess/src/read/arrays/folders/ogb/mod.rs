@@ -7,8 +7,9 @@
 //! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
-//! Unpacked `.csv` files are read too. Graphs of several types of vertices or edges are refused. Numbers of the edges
-//! (`edge-feat.csv.gz`, `edge_feat` in `data.npz`) are left out, with a note. Anything else in the folder is ignored.
+//! Unpacked `.csv` files are read too. Graphs of several types of vertices or edges are refused.
+//! Numbers of the edges (`edge-feat.csv.gz`, `edge_feat` in `data.npz`) are left out, with a note.
+//! Anything else in the folder is ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -25,10 +26,16 @@ mod npz;
 mod splits;
 
 /// Files in `raw` that only graphs of several types have.
-pub const HETEROGENEOUS: [&str; 3] = ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
+pub const HETEROGENEOUS: [&str; 3] =
+    ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
 
 /// Opens the folder `dir`, with the split called `split`, or the only one, if `with_splits`.
-pub fn open(dir: &Path, split: Option<&str>, with_splits: bool, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(
+    dir: &Path,
+    split: Option<&str>,
+    with_splits: bool,
+    progress: &dyn Progress,
+) -> Result<Raw> {
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
     let mut graph = if raw.join("data.npz").exists() {
@@ -51,7 +58,8 @@ pub fn open(dir: &Path, split: Option<&str>, with_splits: bool, progress: &dyn P
         graph.files.extend(links.files.clone());
     } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
-        let [train, valid, test] = files.each_ref().map(|file| listed_numbers(file, u32::MAX.into(), progress));
+        let [train, valid, test] =
+            files.each_ref().map(|file| listed_numbers(file, u32::MAX.into(), progress));
         graph.splits = Some([train?, valid?, test?]);
         graph.files.extend(files);
     }
@@ -64,7 +72,11 @@ fn edge_numbers(folder: &Path) -> Result<Vec<String>> {
     for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_table = name.ends_with(".csv") || name.ends_with(".csv.gz");
-        names.extend(Some(name).filter(|name| is_table && (name.starts_with("edge-") || name.starts_with("edge_"))));
+        names.extend(
+            Some(name).filter(|name| {
+                is_table && (name.starts_with("edge-") || name.starts_with("edge_"))
+            }),
+        );
     }
     Ok(names)
 }
@@ -73,7 +85,10 @@ fn edge_numbers(folder: &Path) -> Result<Vec<String>> {
 pub fn note_left_out(path: &Path, names: &[String], progress: &dyn Progress) {
     if !names.is_empty() {
         let names = names.join(", ");
-        progress.note(&format!("note: {}: {names}: left out: OGB's numbers of edges are not read", path.display()));
+        progress.note(&format!(
+            "note: {}: {names}: left out: OGB's numbers of edges are not read",
+            path.display()
+        ));
     }
 }
 

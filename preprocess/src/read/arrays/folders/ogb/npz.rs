@@ -1,6 +1,7 @@
-//! OGB's binary layout, e.g. of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat` (n, d),
-//! `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1), NaN for unlabelled. A
-//! member `node_year` becomes a node column; `edge_feat` and other numbers of the edges are left out, with a note.
+//! OGB's binary layout, e.g. of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat`
+//! (n, d), `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1),
+//! NaN for unlabelled. A member `node_year` becomes a node column; `edge_feat` and other numbers of
+//! the edges are left out, with a note.
 
 use std::path::Path;
 
@@ -23,7 +24,10 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
     check_size(&path, num_vertices as usize, num_edges)?;
     let index = wanted(&mut data, &path, "edge_index")?;
     if *index.shape() != [2, num_edges] {
-        let problem = format!("expected shape [2, {num_edges}] after num_edges_list, found {:?}", index.shape());
+        let problem = format!(
+            "expected shape [2, {num_edges}] after num_edges_list, found {:?}",
+            index.shape()
+        );
         return Err(index.error(problem));
     }
     let edges = ArrayEdges::index(index)?.within(num_vertices);
@@ -47,14 +51,16 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
 }
 
 fn wanted(archive: &mut Npz, path: &Path, name: &str) -> Result<Numbers> {
-    let missing = || Error::input(path, format!("has no member {name}: expected the binary layout of OGB"));
+    let missing =
+        || Error::input(path, format!("has no member {name}: expected the binary layout of OGB"));
     archive.numbers(name)?.ok_or_else(missing)
 }
 
 /// The only element of an array of counts, which has one element per graph.
 fn count(numbers: &Numbers, at_most: u64) -> Result<u64> {
     if numbers.shape().iter().any(|&length| length != 1) {
-        return Err(numbers.error(format!("expected one graph, found counts of shape {:?}", numbers.shape())));
+        return Err(numbers
+            .error(format!("expected one graph, found counts of shape {:?}", numbers.shape())));
     }
     match few(numbers)?[..] {
         [only] if only <= at_most => Ok(only),
@@ -66,7 +72,8 @@ fn count(numbers: &Numbers, at_most: u64) -> Result<u64> {
 fn column(numbers: Numbers, name: &str, num_vertices: u64) -> Result<Box<dyn Column>> {
     let (rows, _) = numbers.rows()?;
     if rows != num_vertices {
-        let problem = format!("{rows} rows for {num_vertices} vertices (num_nodes_list): expected one each");
+        let problem =
+            format!("{rows} rows for {num_vertices} vertices (num_nodes_list): expected one each");
         return Err(numbers.error(problem));
     }
     Ok(Box::new(NumbersColumn::new(numbers, name)?))

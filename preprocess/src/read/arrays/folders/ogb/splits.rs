@@ -8,7 +8,8 @@ use super::find;
 use crate::read::text::name_of;
 use crate::{Error, Result};
 
-/// Folder of the split called `name` below `folder`, or of the only one. `None` if there are no splits.
+/// Folder of the split called `name` below `folder`, or of the only one. `None` if there are no
+/// splits.
 pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
     let mut names = Vec::new();
     if folder.is_dir() {
@@ -18,7 +19,8 @@ pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
             }
         }
     }
-    let listed = || format!("expected one of the splits in {}: {}", folder.display(), names.join(", "));
+    let listed =
+        || format!("expected one of the splits in {}: {}", folder.display(), names.join(", "));
     match (name, &names[..]) {
         (Some(name), _) if names.iter().any(|other| other == name) => Ok(Some(folder.join(name))),
         (Some(name), _) => Err(Error::Option(format!("--split-name {name}: {}", listed()))),

@@ -2,8 +2,11 @@ use super::*;
 
 /// Parses bits written as `0` and `1`; blanks are ignored.
 fn bits(text: &str) -> Vec<u8> {
-    let bits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| byte - b'0').collect();
-    bits.chunks(8).map(|byte| byte.iter().enumerate().map(|(at, bit)| bit << (7 - at)).sum()).collect()
+    let bits: Vec<u8> =
+        text.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| byte - b'0').collect();
+    bits.chunks(8)
+        .map(|byte| byte.iter().enumerate().map(|(at, bit)| bit << (7 - at)).sum())
+        .collect()
 }
 
 #[test]
@@ -28,7 +31,8 @@ fn codes_of_the_paper() {
 
 #[test]
 fn streams_of_any_length() {
-    // Gamma codes of 2^0 - 1, 2^1 - 1 ... up to the limit of 63 bits, over buffers' ends, then skips to each.
+    // Gamma codes of 2^0 - 1, 2^1 - 1 ... up to the limit of 63 bits, over buffers' ends, then
+    // skips to each.
     let mut text = String::new();
     let mut starts = Vec::new();
     for round in 0..3000u32 {
@@ -39,7 +43,8 @@ fn streams_of_any_length() {
     let bytes = bits(&text);
     let mut stream = Bits::new(&bytes[..]);
     assert!(
-        starts.iter().all(|&(start, number)| stream.position() == start && stream.number(Code::Gamma) == Ok(number))
+        starts.iter().all(|&(start, number)| stream.position() == start
+            && stream.number(Code::Gamma) == Ok(number))
     );
     let mut stream = Bits::new(&bytes[..]);
     for &(start, number) in starts.iter().filter(|(start, _)| start % 7 < 2) {
