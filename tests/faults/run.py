@@ -67,7 +67,7 @@ COMMANDS = {
     "train": Command("train base --parallelism split --ranks 2 --partition p --layers 2 --fanouts 5,5 --hidden 32 --batch-size 512"
                      " --epochs 4 --checkpoint made --resume", ["made"], is_series=True),
     "infer": Command("infer base --checkpoint model --out made.npy --embeddings vectors.npy", INFER, is_joint=True),
-    "report": Command("report base --batches 40 --out made.html", ["made.html"]),
+    "report": Command("report base --out made.html", ["made.html"]),
     "convert --force": Command("convert edges.txt --random-split 0.5,0.2,0.3 --out made --force", ["made"],
                                ["generate community --vertices 50 --edges 90 --out made"], is_killed=False),
     "presample --force": Command("presample base --fanouts 5,5 --key made --force", ["base/presample/made"],
@@ -83,7 +83,6 @@ COMMANDS = {
     "infer --force": Command("infer base --checkpoint model --out made.npy --embeddings vectors.npy --force", INFER, [PRECIOUS],
                              is_killed=False, is_joint=True),
     "infer of a table": Command("infer base --checkpoint model --out made.parquet --force", ["made.parquet"], [PRECIOUS], is_killed=False),
-    "report --force": Command("report model --dataset base --out made.html --force", ["made.html"], [PRECIOUS], is_killed=False),
     "train with a log": Command(f"{TRAIN} --epochs 2 --checkpoint made --resume --log made.jsonl",
                                ["made", "made.jsonl"], [f"{TRAIN} --epochs 3 --log made.jsonl"], is_killed=False, is_series=True),
     "run": Command("run edges.csv --nodes nodes.csv --label-column class --out made --directed -- --epochs 1", ["made"], is_killed=False, is_series=True),
