@@ -166,7 +166,10 @@ fn cached_gathers(gpu: &Gpu, other: Option<&Gpu>, sizes: &Sizes) -> Result<(), G
         let kept = &rows[..(share * sizes.rows as f64) as usize];
         let keep = |gpu: &Gpu, rows| {
             let store = RowStore::alloc(gpu, DIM, false, rows, false)?;
-            store.filled(gpu, |_, values, _| Ok::<(), GpuError>(values.fill(1.0)))
+            store.filled(gpu, |_, values, _| {
+                values.fill(1.0);
+                Ok::<(), GpuError>(())
+            })
         };
         let (empty, kept) = (keep(gpu, &[])?, keep(owner, kept)?);
         let cache = match tier {

@@ -92,8 +92,7 @@ impl Adjacency {
             }
             (degrees, arcs)
         };
-        let found: Vec<(Vec<u32>, Vec<(u32, u64)>)> =
-            firsts.into_par_iter().map(rows_from).collect();
+        let found: Vec<_> = firsts.into_par_iter().map(rows_from).collect();
         drop(edges);
         let degrees = found.iter().flat_map(|(degrees, _)| degrees.iter().copied());
         let vertices: Vec<u32> =

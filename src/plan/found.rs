@@ -177,7 +177,8 @@ impl Candidates {
                 .map(|first| (first.candidate.name.clone(), first.candidate.ranks))
         };
         let now = first(profile);
-        let changes: [(&str, fn(&mut Profile)); 7] = [
+        type Change = fn(&mut Profile);
+        let changes: [(&str, Change); 7] = [
             ("8 GiB more memory a rank", |other| other.memory += (8u64 << 30) as f64),
             ("half the memory a rank", |other| other.memory /= 2.0),
             ("links between ranks twice as fast", |other| other.scale_peers(2.0)),

@@ -178,10 +178,6 @@ impl PartitionMap {
     /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order`
     /// holds the vertices of part 0 by falling benefit of caching them, then the vertices of part
     /// 1, and so on. Refuses an existing key, unless `replace`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one artifact, each of its own type"
-    )]
     pub fn save(
         dataset: &Dataset,
         key: &str,

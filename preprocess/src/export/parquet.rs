@@ -94,7 +94,6 @@ fn row_bytes(column: &ColumnFile) -> usize {
 
 /// Writes a table of `total` rows by parts; `rows` makes the columns of a range. One part at least
 /// is written, so that the columns of an empty table are known too.
-#[expect(clippy::too_many_arguments, reason = "one table: where, how large, and its rows")]
 fn write_table(
     target: &Target,
     name: &str,

@@ -210,7 +210,7 @@ pub enum Edges {
     Subgraph(Subgraph),
     /// A bipartite graph for each layer, from the seeds down, and the vertices that it reads, the
     /// targets first.
-    Blocks(Vec<(HostLayer, Vec<i64>)>),
+    Blocks(Vec<Block>),
     /// Like `Blocks`, in a GPU's memory, with all vertices.
     OnGpu(Arc<Elsewhere<GpuLayers>>),
 }
@@ -345,14 +345,14 @@ impl<'p> Maker<'p> {
     }
 }
 
+/// A layer and the vertices that it reads.
+type Block = (HostLayer, Vec<i64>);
+
 /// The layers of `sample`, from the seeds down, with the vertices that they read, and the vertices
 /// whose rows are loaded.
-fn blocks(
-    sample: HostSample,
-    links: Option<&LinkPlan>,
-) -> Result<(Vec<(HostLayer, Vec<i64>)>, Vec<u32>), Problem> {
+fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<Block>, Vec<u32>), Problem> {
     let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
-    let block = |(mut layer, src): (HostLayer, Vec<i64>)| {
+    let block = |(mut layer, src): Block| {
         check_size(layer.edges.num_edges().max(src.len()))?;
         if let Some(links) = links {
             layer.edge_ids = links.in_dataset(layer.edge_ids);

@@ -13,7 +13,6 @@ use crate::loader::pool_of;
 /// the one of `targets` at its place.
 #[pyfunction]
 #[pyo3(signature = (sources, targets, num_vertices, *, parts, epsilon, seed, quality, threads))]
-#[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
 pub fn partition<'py>(
     py: Python<'py>,
     sources: PyReadonlyArray1<'py, u32>,

@@ -459,7 +459,7 @@ impl ColumnsFile {
 /// Appends the cell in `row` of `column`, as a field of a CSV file.
 fn push_cell(column: &ArrayRef, row: usize, line: &mut String) {
     let written = match column.data_type() {
-        DataType::Utf8 => Ok(line.push_str(&csv_field(column.as_string::<i32>().value(row)))),
+        DataType::Utf8 => line.write_str(&csv_field(column.as_string::<i32>().value(row))),
         DataType::UInt64 => write!(line, "{}", column.as_primitive::<UInt64Type>().value(row)),
         DataType::Int32 => write!(line, "{}", column.as_primitive::<Int32Type>().value(row)),
         DataType::UInt8 => write!(line, "{}", column.as_primitive::<UInt8Type>().value(row)),

@@ -322,7 +322,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let options = Around::default();
         let (config, hooks) = &options.of(&config);
         let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
-        let model = Model::new(&config, job.features.dim(), job.outputs);
+        let model = Model::new(config, job.features.dim(), job.outputs);
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
             let step = Step { seed: config.run.seed, epoch: 1, step: 0 };
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());

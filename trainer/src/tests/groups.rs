@@ -16,7 +16,7 @@ use crate::{Process, RowPlacement, Summary};
 /// `base` on `groups` of `ranks` each.
 pub fn grouped(dataset: &Dataset, base: &Config, groups: usize, ranks: usize) -> Config {
     let partition = Some(store_partition(dataset, Cut::Random, ranks));
-    changed(&base, |config| {
+    changed(base, |config| {
         config.system.parallelism = Parallelism::Split;
         config.system.ranks = Some(groups * ranks);
         config.system.groups = groups;

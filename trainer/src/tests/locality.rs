@@ -58,7 +58,7 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
         let options = Around::default();
         let (config, hooks) = &options.of(&config);
         let job = Job::new(&fixture.dataset, &artifacts, config, hooks).unwrap();
-        let (model, place) = (Model::new(&config, job.features.dim(), job.outputs), Place::host());
+        let (model, place) = (Model::new(config, job.features.dim(), job.outputs), Place::host());
         let whole = all_logits(&job, &model);
         let (seeds, kept): (Vec<u32>, Vec<u32>) =
             ((0..60).collect(), (0..60).filter(|v| v % 4 == 1).collect());

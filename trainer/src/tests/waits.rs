@@ -37,7 +37,7 @@ pub(super) fn one_step<T: Send>(
     let ranks = config.num_ranks();
     let partition = (config.system.parallelism == Parallelism::Split)
         .then(|| store_partition(&fixture.dataset, Cut::Random, ranks));
-    let config = &changed(&config, |config| config.system.partition = partition);
+    let config = &changed(config, |config| config.system.partition = partition);
     let options = Around {
         topology: TopologyStorage::Device,
         placement: Some(RowPlacement::Replicated),
