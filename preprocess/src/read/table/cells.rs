@@ -17,13 +17,13 @@ use crate::read::text::value::{self, INEXACT, exact_id, is_missing, write_number
 /// A number of a typed column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of a type that has negative numbers.
+    /// Number of a type that has negative numbers.
     Signed(i64),
-    /// Of a type without negative numbers; 0 or 1 of a boolean.
+    /// Number of a type without negative numbers; 0 or 1 of a boolean.
     Unsigned(u64),
-    /// Of single or half precision.
+    /// Number of single or half precision.
     Single(f32),
-    /// Of double precision.
+    /// Number of double precision.
     Double(f64),
 }
 
@@ -373,14 +373,14 @@ pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
 
 /// Type in which the numbers of a column are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stored {
+pub enum StoredType {
     /// A type of the values of edges.
     Value(ValueType),
     /// Another type of numbers, by NumPy's name.
     Other(&'static str),
 }
 
-impl Stored {
+impl StoredType {
     /// The type with NumPy's name `descr`.
     pub fn of(descr: &'static str) -> Self {
         match descr {
@@ -412,9 +412,9 @@ impl Stored {
 
 /// A column of numbers: how its cells are written.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers {
+pub struct NumberCells {
     /// Their type.
-    pub stored: Stored,
+    pub stored: StoredType,
     /// Value of cells that have none. Without it these are NaN among floats, and an error among
     /// integers.
     pub fill: Option<f64>,
@@ -422,7 +422,7 @@ pub struct Numbers {
     pub rounds: bool,
 }
 
-impl Numbers {
+impl NumberCells {
     /// Writes the number in `cell`, or the numbers of its list, to `out`, which has the bytes of a
     /// row.
     #[inline]
@@ -470,17 +470,17 @@ impl Numbers {
     fn write_one(&self, cell: Cell<'_>, out: &mut [u8]) -> Result<(), String> {
         let is_filled = |cell: &[u8]| self.fill.is_some() && is_missing(cell);
         match (cell, self.stored) {
-            (Cell::Written(cell), Stored::Value(value)) if !is_filled(cell) => {
+            (Cell::Written(cell), StoredType::Value(value)) if !is_filled(cell) => {
                 write_number(cell, value, out)
             }
             (Cell::Missing | Cell::Written(_), _) => self.write_missing(out),
-            (Cell::Number(number), Stored::Value(ValueType::F32))
+            (Cell::Number(number), StoredType::Value(ValueType::F32))
                 if !self.rounds && number.whole().is_some() =>
             {
                 Err(format!("is {number}: expected a float, as in the first file"))
             }
-            (Cell::Number(number), Stored::Value(value)) => write(number, value, out),
-            (Cell::Number(number), Stored::Other(descr)) => write_other(number, descr, out)
+            (Cell::Number(number), StoredType::Value(value)) => write(number, value, out),
+            (Cell::Number(number), StoredType::Other(descr)) => write_other(number, descr, out)
                 .ok_or_else(|| {
                     format!(
                         "is {number}: expected a number that NumPy's type {descr} holds, as in the \
@@ -496,21 +496,21 @@ impl Numbers {
 
     fn write_missing(&self, out: &mut [u8]) -> Result<(), String> {
         match (self.fill, self.stored) {
-            (Some(fill), Stored::Value(ValueType::I64)) if fill.fract() != 0.0 => {
+            (Some(fill), StoredType::Value(ValueType::I64)) if fill.fract() != 0.0 => {
                 Err(format!("--fill {fill}: the column holds whole numbers, expected one"))
             }
-            (Some(fill), Stored::Value(ValueType::I64)) => {
+            (Some(fill), StoredType::Value(ValueType::I64)) => {
                 write((fill as i64).into(), ValueType::I64, out)
             }
-            (Some(fill), Stored::Value(value)) => write(fill.into(), value, out),
-            (None, Stored::Value(value @ (ValueType::F32 | ValueType::F64))) => {
+            (Some(fill), StoredType::Value(value)) => write(fill.into(), value, out),
+            (None, StoredType::Value(value @ (ValueType::F32 | ValueType::F64))) => {
                 write(f64::NAN.into(), value, out)
             }
-            (None, Stored::Other("<f2")) => {
+            (None, StoredType::Other("<f2")) => {
                 out.copy_from_slice(&f16::NAN.to_le_bytes());
                 Ok(())
             }
-            (None, _) | (_, Stored::Other(_)) => {
+            (None, _) | (_, StoredType::Other(_)) => {
                 Err("is null: expected an integer; pass --fill NUMBER, or leave the column out"
                     .into())
             }

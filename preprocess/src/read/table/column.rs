@@ -4,8 +4,8 @@ use std::path::Path;
 
 use gsplit_store::{Progress, Unit};
 
-use super::cells::{Cell, Numbers, Stored, descr, list_of};
-use super::rows::{Cursor, Table};
+use super::cells::{Cell, NumberCells, StoredType, descr, list_of};
+use super::rows::{Table, TableCursor};
 use crate::Result;
 use crate::edges::{Piece, ValueType};
 use crate::read::raw::Column;
@@ -16,7 +16,7 @@ pub struct TableColumn {
     at: usize,
     name: String,
     width: usize,
-    numbers: Numbers,
+    numbers: NumberCells,
     /// Sets of classes: an empty cell has none.
     are_sets: bool,
 }
@@ -30,8 +30,8 @@ impl TableColumn {
         let own =
             table.data_type(at).and_then(|own| descr(list_of(own).map_or(own, |(item, _)| item)));
         let is_class = is_label && !field.list && value == ValueType::I64;
-        let stored = own.filter(|_| !is_class).map_or(Stored::Value(value), Stored::of);
-        let numbers = Numbers { stored, fill: is_class.then_some(-1.0), rounds: false };
+        let stored = own.filter(|_| !is_class).map_or(StoredType::Value(value), StoredType::of);
+        let numbers = NumberCells { stored, fill: is_class.then_some(-1.0), rounds: false };
         Self {
             table: table.clone(),
             at,
@@ -44,7 +44,8 @@ impl TableColumn {
 
     /// Column `at` of `table`, one number per row, as doubles.
     pub fn doubles(table: &Table, at: usize, name: &str) -> Self {
-        let numbers = Numbers { stored: Stored::Value(ValueType::F64), fill: None, rounds: false };
+        let numbers =
+            NumberCells { stored: StoredType::Value(ValueType::F64), fill: None, rounds: false };
         Self { width: 1, numbers, ..Self::new(table, at, name, false) }
     }
 }
@@ -86,7 +87,8 @@ impl Column for TableColumn {
                 false => self.numbers.write(cell, &mut out[at..]),
             }
         };
-        let (mut cursor, mut piece, mut out) = (Cursor::default(), Piece::default(), Vec::new());
+        let (mut cursor, mut piece, mut out) =
+            (TableCursor::default(), Piece::default(), Vec::new());
         loop {
             let before = cursor.done;
             if !self.table.next(&mut cursor, &mut piece)? {

@@ -69,7 +69,7 @@ struct Group {
 
 /// How far a table is read.
 #[derive(Default)]
-pub struct Cursor {
+pub struct TableCursor {
     /// The current file or group, or the next one.
     at: usize,
     row: u64,
@@ -291,7 +291,7 @@ impl Table {
     }
 
     /// Makes `piece` the next one, or returns false at the end.
-    pub fn next(&self, cursor: &mut Cursor, piece: &mut Piece) -> Result<bool> {
+    pub fn next(&self, cursor: &mut TableCursor, piece: &mut Piece) -> Result<bool> {
         match &self.content {
             Content::Typed(typed) => {
                 let Some(group) = typed.groups.get(cursor.at) else {
@@ -498,7 +498,7 @@ impl Table {
         take: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let stage = progress.stage("reading rows", Some(self.bytes), Unit::Bytes);
-        let mut cursor = Cursor::default();
+        let mut cursor = TableCursor::default();
         let next = |piece: &mut Piece| {
             let before = cursor.done;
             let more = self.next(&mut cursor, piece)?;

@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::cells::{Cell, Numbers, Stored, id_with, no_id};
+use super::cells::{Cell, NumberCells, StoredType, id_with, no_id};
 use super::choice::{Choice, IdKind};
 use super::header;
-use super::rows::{Cursor, Table};
+use super::rows::{Table, TableCursor};
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, WEIGHT, row_bytes};
 use crate::read::text::field::{is_padded, shown};
@@ -29,7 +29,7 @@ pub struct TableSource {
     num_ids: usize,
     columns: Vec<EdgeColumn>,
     row_bytes: usize,
-    cursor: Mutex<Cursor>,
+    cursor: Mutex<TableCursor>,
     done: AtomicU64,
     /// Hashes of the words of a header that may be an edge.
     doubtful: Vec<u64>,
@@ -40,11 +40,11 @@ enum Role {
     /// The source or the target.
     Id(usize),
     /// A value at these bytes of the row's values.
-    Value(usize, usize, Numbers),
+    Value(usize, usize, NumberCells),
 }
 
 /// Edges under collection.
-struct Rows<'b> {
+struct RowsRead<'b> {
     batch: &'b mut EdgeBatch,
     names: TextNames,
     /// Rows before those that are read now.
@@ -60,10 +60,10 @@ impl TableSource {
         for (&at, column) in choice.values.iter().zip(&choice.columns) {
             let start = offset;
             offset += column.width * column.value.bytes();
-            let (stored, rounds) = (Stored::Value(column.value), column.name == WEIGHT);
+            let (stored, rounds) = (StoredType::Value(column.value), column.name == WEIGHT);
             roles.push((
                 at,
-                Role::Value(start, offset, Numbers { stored, fill: choice.fill, rounds }),
+                Role::Value(start, offset, NumberCells { stored, fill: choice.fill, rounds }),
             ));
         }
         roles.sort_by_key(|(at, _)| *at);
@@ -106,7 +106,7 @@ impl TableSource {
     #[inline]
     fn add(
         &self,
-        rows: &mut Rows<'_>,
+        rows: &mut RowsRead<'_>,
         row: usize,
         slot: usize,
         cell: Cell<'_>,
@@ -161,7 +161,7 @@ impl TableSource {
             return Ok(largest);
         }
         let mut first = Piece::default();
-        let has_first = self.table.next(&mut Cursor::default(), &mut first)?;
+        let has_first = self.table.next(&mut TableCursor::default(), &mut first)?;
         let mut largest = 0;
         for mut piece in has_first.then_some(first).into_iter().chain(self.table.last_piece()) {
             let mut batch = EdgeBatch::default();
@@ -192,7 +192,7 @@ fn with_remedy(problem: String, cell: Cell<'_>) -> String {
 
 impl EdgeSource for TableSource {
     fn rewind(&self) -> Result<()> {
-        *self.cursor.lock().unwrap_or_else(PoisonError::into_inner) = Cursor::default();
+        *self.cursor.lock().unwrap_or_else(PoisonError::into_inner) = TableCursor::default();
         self.done.store(0, Relaxed);
         Ok(())
     }
@@ -206,7 +206,7 @@ impl EdgeSource for TableSource {
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         let before = batch.sources.len();
-        let mut rows = Rows { batch, names: TextNames::default(), before };
+        let mut rows = RowsRead { batch, names: TextNames::default(), before };
         self.table.read(
             piece,
             &self.places,
