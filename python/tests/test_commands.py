@@ -221,5 +221,5 @@ def test_the_commands_beside_training(commands: Path) -> None:
     assert gsplit.plan(ds, profile="cpu-2", layers=2, fanouts=[5, 5], batch_size=64, quiet=True)
     gsplit.export(ds, "metis", "ds.graph", quiet=True)
     assert Path("ds.graph").is_file()
-    gsplit.report(ds, "page.html", batches=5, quiet=True)
+    gsplit.report(ds, "page.html", quiet=True)
     assert Path("page.html").is_file()
