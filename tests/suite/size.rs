@@ -14,14 +14,14 @@ use crate::support::{gsplit, root};
 const SOURCES: [&str; 5] = ["rs", "cu", "cuh", "cpp", "h"];
 /// Most lines below each folder.
 const LINES: [(&str, usize); 9] = [
-    ("store/src", 10634),
+    ("store/src", 10630),
     ("kernels/src", 19371),
     ("sample/src", 928),
-    ("preprocess/src", 27457),
-    ("partition/src", 8602),
+    ("preprocess/src", 27458),
+    ("partition/src", 8601),
     ("trainer/src", 26586),
     ("gpu-sim/src", 3958),
-    ("python/native/src", 1901),
+    ("python/native/src", 1900),
     ("src", 12317),
 ];
 /// Most options of all subcommands together, except the options that every subcommand has. An
