@@ -1,5 +1,5 @@
 //! The only unsafe code of this crate: calls of `shim.cpp` and of the `gemm` crate, and tensors'
-//! memory as slices.
+//! memory as slices. It is one file, so that it can be audited as a whole.
 //!
 //! Why it is sound:
 //!

@@ -1,5 +1,5 @@
 //! Rows and losses do not depend on the storage of feature rows; the counts by storage equal a
-//! count by hand.
+//! count by hand. The tests are in one file because they share that count and its fixtures.
 
 use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};

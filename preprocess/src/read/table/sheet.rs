@@ -1,5 +1,5 @@
 //! Text tables: their delimiter, their header if they have one, and what their columns hold, by the
-//! first rows.
+//! first rows. They are in one file, because each is recognised by the others.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

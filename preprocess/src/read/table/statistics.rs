@@ -1,5 +1,5 @@
 //! Statistics of the columns of a table, from one pass over their values: they distinguish numbers
-//! from categories, labels and identifiers, and scale numbers.
+//! from categories, labels and identifiers, and scale numbers. All are counted in that pass, here.
 //!
 //! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB per
 //! column of whole numbers; with `--on-duplicate` also the rows of vertices that have several.
