@@ -13,9 +13,9 @@ pub fn map_options(
 ) -> Option<PartitionOptions> {
     let (partitioner, weights) = match system.map? {
         Map::Random => (Method::Random, None),
-        Map::Multilevel { weights: "degree" } => (Method::Multilevel, Some(Weights::Degree)),
-        Map::Multilevel { weights: "vertex" } => (Method::Multilevel, Some(Weights::Vertex)),
-        Map::Multilevel { .. } => (Method::Multilevel, Some(Weights::Presampled)),
+        Map::Degree => (Method::Multilevel, Some(Weights::Degree)),
+        Map::Vertex => (Method::Multilevel, Some(Weights::Vertex)),
+        Map::Presampled => (Method::Multilevel, Some(Weights::Presampled)),
     };
     Some(PartitionOptions {
         parts,

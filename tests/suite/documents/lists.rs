@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use gsplit_trainer::systems::{Map, System};
+use gsplit_trainer::name_of;
+use gsplit_trainer::systems::System;
 
 use super::section;
 use crate::layering::UNSAFE;
@@ -79,11 +80,7 @@ fn train_lists_the_systems() {
     let page = read("docs/train.md");
     for system in gsplit_trainer::systems::ALL {
         let layers = system.split_layers.map_or("all".to_string(), |layers| layers.to_string());
-        let map = match system.map {
-            None => "none",
-            Some(Map::Random) => "random",
-            Some(Map::Multilevel { weights }) => weights,
-        };
+        let map = system.map.map_or("none".to_string(), |map| name_of(&map));
         let System { key, name, parallelism, placement, paper, .. } = system;
         let row = format!(
             "| `{key}` | {name} | `{parallelism}` | {layers} | `{placement}` | {map} | {paper} |"

@@ -1,7 +1,6 @@
 //! Places at which the ranks of a run compute.
 
-use crate::config::Products;
-use crate::config::{Config, Device, Dtype};
+use crate::config::{Config, Device, Dtype, Products};
 use crate::job::hooks::Hooks;
 use crate::operator::{Engine, Place, check_host_dtype};
 use crate::{Error, Result, autograd};

@@ -9,8 +9,7 @@
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Dataset, PartitionMap, ShardInfo, columns_of};
 
-use crate::config::Config;
-use crate::config::RowPlacement;
+use crate::config::{Config, RowPlacement};
 use crate::job::hooks::Hooks;
 use crate::{Error, Result};
 

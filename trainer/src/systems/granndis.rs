@@ -1,6 +1,6 @@
 //! GraNNDis: mini-batches that are made once, server by server.
 
-use super::{Map, System};
+use super::{DGL, Map, System};
 use crate::config::{Device, ModelKind, Parallelism};
 
 /// GraNNDis (Song et al., PACT 2024): few large mini-batches, or the whole graph, made once with
@@ -13,17 +13,15 @@ pub const GRANNDIS: System = System {
     about: "Full-graph training, or few large mini-batches (--batches-per-epoch), made once, server by server (--groups); only \
             gradients are sent between servers",
     parallelism: Parallelism::Cooperative,
-    split_layers: None,
-    placement: "host",
-    map: Some(Map::Multilevel { weights: "degree" }),
+    map: Some(Map::Degree),
     settings: |config| {
         (config.model.kind, config.model.layers, config.model.hidden) = (ModelKind::Resgcn, 28, 64);
         config.model.dropout = 0.5;
         config.run.optimizer.lr = 0.01;
     },
-    own_draws: false,
     problem: |device| match device {
         Device::Cpu => None,
         Device::Cuda => Some("its mini-batches are made for CPUs only (--device cpu)"),
     },
+    ..DGL
 };

@@ -1,6 +1,6 @@
 //! GSplit, and what its paper compares it with: other maps, and no exchange.
 
-use super::{Map, System};
+use super::{DGL, Map, System};
 use crate::config::Parallelism;
 
 /// GSplit (Polisetty et al., MLSys 2025): each vertex of a layer is computed, and its feature row
@@ -12,12 +12,9 @@ pub const GSPLIT: System = System {
     paper: "Polisetty et al., GSplit, MLSys 2025",
     about: "Split parallelism, parts that balance pre-sampled work, few pre-sampled edges cut (weights presampled)",
     parallelism: Parallelism::Split,
-    split_layers: None,
     placement: "partitioned",
-    map: Some(Map::Multilevel { weights: "presampled" }),
-    settings: |_| {},
-    own_draws: false,
-    problem: |_| None,
+    map: Some(Map::Presampled),
+    ..DGL
 };
 
 /// GSplit with parts by pre-sampled vertices and all edges alike (section 7.4, "Node").
@@ -25,7 +22,7 @@ pub const NODE: System = System {
     key: "gsplit-node",
     name: "Node",
     about: "Split parallelism, parts that balance pre-sampled work, few edges cut (weights vertex)",
-    map: Some(Map::Multilevel { weights: "vertex" }),
+    map: Some(Map::Vertex),
     ..GSPLIT
 };
 
@@ -34,7 +31,7 @@ pub const EDGE: System = System {
     key: "gsplit-edge",
     name: "Edge",
     about: "Split parallelism, parts that balance in-edges and targets, few edges cut (weights degree)",
-    map: Some(Map::Multilevel { weights: "degree" }),
+    map: Some(Map::Degree),
     ..GSPLIT
 };
 

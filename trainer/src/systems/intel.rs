@@ -1,7 +1,6 @@
 //! Hybrid partitioning, as in Intel's fused sampling.
 
-use super::{Map, System};
-use crate::config::Parallelism;
+use super::{GSPLIT, Map, System};
 
 /// Hybrid partitioning of Intel's fused sampling: the graph is on every host, and feature rows are
 /// fetched from their owners. Seeds go to their owners; only the feature rows of the lowest layer
@@ -12,11 +11,7 @@ pub const INTEL: System = System {
     paper: "Intel, Communication-efficient graph neural networks with fused sampling, 2023",
     about: "Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from \
             their owners; parts that balance in-edges and targets",
-    parallelism: Parallelism::Split,
     split_layers: Some(1),
-    placement: "partitioned",
-    map: Some(Map::Multilevel { weights: "degree" }),
-    settings: |_| {},
-    own_draws: false,
-    problem: |_| None,
+    map: Some(Map::Degree),
+    ..GSPLIT
 };

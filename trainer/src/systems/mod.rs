@@ -30,6 +30,8 @@ pub use p3::P3;
 pub use quiver::QUIVER;
 pub use song_jiang::SONG_JIANG;
 
+use serde::Serialize;
+
 use crate::config::{Config, Device, Parallelism, RowPlacement};
 
 /// Every system, in the order of tables. A further one is a file next to these, and a line here.
@@ -64,16 +66,19 @@ pub struct System {
     pub problem: fn(Device) -> Option<&'static str>,
 }
 
-/// A partition map of a system, by the names of `gsplit partition`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A partition map of a system: each vertex in a random part, or parts that balance work and cut few
+/// edges, by these weights of `gsplit partition`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Map {
-    /// Each vertex in a random part.
+    /// A random part for each vertex.
     Random,
-    /// Parts that balance work and cut few edges, by these weights.
-    Multilevel {
-        /// Weights of vertices and edges: degree, vertex or presampled.
-        weights: &'static str,
-    },
+    /// In-edges and targets.
+    Degree,
+    /// Pre-sampled work of vertices.
+    Vertex,
+    /// Pre-sampled work of vertices, and of edges.
+    Presampled,
 }
 
 impl PartialEq for System {

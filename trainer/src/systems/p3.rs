@@ -2,7 +2,7 @@
 
 use gsplit_kernels::Fanout;
 
-use super::System;
+use super::{DGL, System};
 use crate::config::{Device, Parallelism};
 
 /// P3 (Gandhi and Iyer, OSDI 2021): each rank holds some columns of all feature rows and computes
@@ -14,18 +14,15 @@ pub const P3: System = System {
     paper: "Gandhi and Iyer, P3, OSDI 2021",
     about: "Push-pull parallelism: the bottom layer by columns of the features, which do not move; three mini-batches in flight",
     parallelism: Parallelism::PushPull,
-    split_layers: None,
-    placement: "host",
-    map: None,
     settings: |config| {
         (config.model.layers, config.model.hidden) = (2, 32);
         config.data.fanouts = [25, 10].map(Fanout::Take).into();
         config.data.batch_size = 1000;
         config.run.optimizer.staleness = 3;
     },
-    own_draws: false,
     problem: |device| match device {
         Device::Cpu => None,
         Device::Cuda => Some("its columns are computed on CPUs only (--device cpu)"),
     },
+    ..DGL
 };

@@ -2,8 +2,8 @@
 
 use gsplit_store::Size;
 
-use super::System;
-use crate::config::{DrawKind, Parallelism};
+use super::{DGL, System};
+use crate::config::DrawKind;
 
 /// Song and Jiang (PPoPP 2022): data parallelism with caches of 20 % of the rows, placed by their
 /// Algorithm 1, and draws that prefer the rows of a rank's own cache.
@@ -15,14 +15,12 @@ pub const SONG_JIANG: System = System {
             --parallelism data --rule song-jiang --cache 20% --key song-jiang`), draws that prefer \
             cached rows (--draw locality); on a \
             CPU caches are only counted",
-    parallelism: Parallelism::Data,
-    split_layers: None,
     placement: "song-jiang",
-    map: None,
     settings: |config| {
         config.system.cache = Some(Size::Percent(20.0));
         config.data.draw.kind = DrawKind::Locality;
     },
     own_draws: true,
     problem: |_| Some("it draws other samples than the others (train --preset song-jiang runs it)"),
+    ..DGL
 };

@@ -12,9 +12,9 @@ use super::fixture::{
     store_partition,
 };
 use super::runs::{losses, run};
-use crate::config::TopologyStorage;
 use crate::config::{
     Config, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind,
+    TopologyStorage,
 };
 use crate::job::{Artifacts, Job};
 use crate::model::Input;

@@ -16,10 +16,9 @@ use super::fixture::{
 use super::own_links::with_links;
 use super::two_kinds::ratings;
 use crate::batch::{Preparation, prepare};
-use crate::config::TopologyStorage;
 use crate::config::{
     ClassWeights, Config, Device, NormKind, NumberLoss, Parallelism, ScorerKind, TaskConfig,
-    TaskKind,
+    TaskKind, TopologyStorage,
 };
 use crate::infer::{Room, Team};
 use crate::job::{Artifacts, Job};

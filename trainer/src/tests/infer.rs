@@ -19,8 +19,7 @@ use super::fixture::{
     models, several_labels,
 };
 use super::runs;
-use crate::config::GpuList;
-use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
+use crate::config::{FeatureNorm, GpuList, JumpingKnowledge, ModelKind, Parallelism};
 use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Place, to_rows};

@@ -12,9 +12,9 @@ use super::fixture::{
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::InferConfig;
-use crate::config::TopologyStorage;
 use crate::config::{
     Config, Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig,
+    TopologyStorage,
 };
 use crate::model::Input;
 use crate::operator::Place;

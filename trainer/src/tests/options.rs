@@ -4,10 +4,9 @@ use gsplit_kernels::Fanout;
 
 use super::fixture::{assert_refused, changed, config};
 use crate::autograd::rounds_to_tf32;
-use crate::config::Products;
 use crate::config::{
     Config, Device, DrawKind, Dtype, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig,
-    Parallelism, ScheduleConfig, TaskKind,
+    Parallelism, Products, ScheduleConfig, TaskKind,
 };
 use crate::residence::places::places;
 use crate::tests::fixture::Around;

@@ -7,8 +7,7 @@ use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use tch::Tensor;
 
 use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition};
-use crate::config::{Config, NormKind};
-use crate::config::{Dtype, ModelKind, Parallelism};
+use crate::config::{Config, Dtype, ModelKind, NormKind, Parallelism};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, finished};
 use crate::tests::fixture::{Around, train};

@@ -7,8 +7,7 @@ use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, shown};
 
 use super::{DeviceRoom, GpuArrays, PinnedGraph, Topology};
-use crate::config::ModelKind;
-use crate::config::TopologyStorage;
+use crate::config::{ModelKind, TopologyStorage};
 use crate::job::Job;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
