@@ -12,7 +12,7 @@ use crate::config::{Device, Dtype, FeatureStorage, GpuList};
 use crate::metric::Metric;
 use crate::model::OwnLayer;
 use crate::operator::OwnPlaces;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Vertices to predict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

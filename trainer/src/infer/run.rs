@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
@@ -15,16 +14,16 @@ use gsplit_store::{
 use serde::{Serialize, Serializer};
 
 use super::options::{EMBEDDINGS, InferConfig, PREDICTIONS, Predict, Wanted};
-use super::recommend::{RecommendationFile, Recommended, Recommender};
+use super::recommend::{Recommended, Recommender};
 use super::table::{Cells, OutputFormat, OutputIds, Table, Values};
 use super::{Chunk, Hidden, LayerWise, Room, Team, Trained};
-use crate::config::{DataConfig, Device, Dtype, FeatureStorage, TaskKind};
+use crate::config::{DataConfig, Device, Dtype, FeatureStorage, GpuList, TaskKind};
 use crate::job::columns::EdgeColumns;
 use crate::job::hooks::Hooks;
 use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scorer, Scores, largest};
-use crate::model::{Model, OwnLayer};
-use crate::operator::{Engine, OwnPlaces, Place, check_host_dtype};
+use crate::model::Model;
+use crate::operator::{Engine, Place, check_host_dtype};
 use crate::residence::cache::row_bytes;
 use crate::residence::source::{prepare_gpu_table, sources};
 use crate::{Error, Result};
