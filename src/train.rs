@@ -5,17 +5,16 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use gsplit_store::{Dataset, Presample, Progress};
-use gsplit_trainer::operator::Engine;
 use gsplit_trainer::{
-    CacheSummary, Config, Device, Dtype, EpochReport, Error, Hooks, Parallelism, Summary,
-    foreign_events, is_json_log, left_behind, most_values_held, train,
+    CacheSummary, Config, EpochReport, Error, Hooks, Parallelism, Summary, foreign_events,
+    is_json_log, left_behind, most_values_held, train,
 };
 use serde_json::json;
 
 use crate::plan;
 use gsplit::describe::number_of;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{STEP_OF_RUN, Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
+use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use merge::to_toml;
 use processes::Processes;
 
@@ -93,11 +92,6 @@ impl Args {
         self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
         Ok(self.config.clone())
     }
-
-    /// Threads that do not compute.
-    pub fn sampling_threads(&self) -> usize {
-        self.config.system.sample_threads.unwrap_or(0).saturating_mul(self.config.num_ranks())
-    }
 }
 
 /// Trains, and prints one line per epoch.
@@ -169,16 +163,6 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         _ => None,
     };
     let config = chosen.as_ref().map_or(config, |chosen| &chosen.config);
-    if config.system.device == Device::Cpu
-        && config.model.dtype == Dtype::Bf16
-        && config.system.products.is_none()
-        && !Engine::of(Dtype::Bf16).by_instructions()
-    {
-        ui.note(
-            "--dtype bf16 saves no time on this processor: products are those of f32, of \
-                 rounded factors (gsplit doctor)",
-        );
-    }
     // Print the header when nothing can fail any more before the first epoch.
     let shown = OnceLock::new();
     let show = |epochs: &[EpochReport]| {
@@ -216,7 +200,6 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     if let Some(folder) = &config.run.checkpoint {
         ui.say(format_args!("checkpoint: {}", folder.display()));
-        older_results(folder, summary.epochs.len()).iter().for_each(|note| ui.note(note));
     }
     let mut said = json!({
         "dataset": dataset.name(), "config": config.of_model(), "summary": summary, "peak_rss_mb": peak_rss_mb(),
@@ -270,22 +253,6 @@ fn in_place(error: Error, file: Option<&File>) -> anyhow::Error {
         (Error::Option(message), None) => usage(message),
         (other, _) => other.into(),
     }
-}
-
-/// A note on the results of a run, if `gsplit train` has since trained its model in `checkpoint`
-/// for `epochs` more.
-fn older_results(checkpoint: &Path, epochs: usize) -> Option<String> {
-    let run = checkpoint.parent().unwrap_or(Path::new(""));
-    let is_of_run =
-        run.join("run.json").is_file() && std::env::var_os(STEP_OF_RUN).is_none() && epochs > 0;
-    is_of_run.then(|| {
-        let report = run.join("report.html");
-        format!(
-            "note: {} and the predictions next to it are of the model before: gsplit run or gsplit \
-             infer and gsplit report make them again",
-            report.display()
-        )
-    })
 }
 
 /// The reason why there were fewer epochs than requested, if any.

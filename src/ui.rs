@@ -47,9 +47,6 @@ pub struct Output {
     /// one at least. Results do not depend on it, except the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Number of these threads that the subcommand starts itself.
-    #[arg(skip)]
-    own: usize,
 }
 
 impl Output {
@@ -59,11 +56,6 @@ impl Output {
             threads: self.threads.or(threads.and_then(|threads| threads.try_into().ok())),
             ..self
         }
-    }
-
-    /// Leaves `own` of the threads for the subcommand to start.
-    pub fn leaving(self, own: usize) -> Self {
-        Self { own, ..self }
     }
 }
 
@@ -184,14 +176,8 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
 }
 
 fn start_threads(output: Output) -> anyhow::Result<()> {
-    let threads = match (output.threads, output.own) {
-        (Some(threads), _) => threads.into(),
-        (None, 0) => return Ok(()),
-        (None, _) => thread::available_parallelism().map_or(1, usize::from),
-    };
-    // The subcommand checks whether any are left.
-    let shared = threads.saturating_sub(output.own).max(1);
-    let started = rayon::ThreadPoolBuilder::new().num_threads(shared).build_global();
+    let Some(threads) = output.threads else { return Ok(()) };
+    let started = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global();
     started.map_err(|error| usage(format!("--threads {threads}: {error}; ask for fewer")))
 }
 
@@ -322,7 +308,7 @@ impl Ui {
 
     /// The given options of every subcommand, for a subcommand that starts another.
     pub fn options(&self) -> Vec<String> {
-        let Output { quiet, json, no_check, threads, own: _ } = self.output;
+        let Output { quiet, json, no_check, threads } = self.output;
         let flags = [("--quiet", quiet), ("--json", json), ("--no-check", no_check)];
         let given = flags.into_iter().filter(|&(_, given)| given).map(|(flag, _)| flag.to_string());
         given.chain(threads.map(|threads| format!("--threads={threads}"))).collect()

@@ -122,8 +122,8 @@ pub fn choose(
         for (candidate, _, measured) in &mut best {
             let mut config = candidate.applied(config);
             let run = &mut config.run;
-            (run.epochs, run.trial, run.eval_every, run.eval_fanouts, run.patience) =
-                (1, Some(STEPS as u32), 0, None, None);
+            (run.epochs, run.trial, run.eval_every, run.patience) =
+                (1, Some(STEPS as u32), 0, None);
             (run.checkpoint, run.resume, run.log, run.tensorboard, run.log_every) =
                 (None, false, None, None, 0);
             config.system.presample.clone_from(&presample);

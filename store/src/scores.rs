@@ -34,8 +34,7 @@ pub struct ModelScores {
     pub baseline: Option<Baseline>,
     /// The splits class by class, where classes are learnt.
     pub splits: Vec<SplitScores>,
-    /// Notes on the splits: splits in which the metric has no value, and too few vertices to train
-    /// on.
+    /// Notes on the splits in which the metric has no value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

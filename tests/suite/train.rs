@@ -85,7 +85,7 @@ fn patience_ends_a_run_and_logs_hold_all_of_it() {
     community(folder, 1500);
     fs::write(folder.join("run.toml"), SMALL).unwrap();
     let all = "train ds --config run.toml --epochs 60 --eval-every 1 --schedule constant --warmup-steps 0 --patience 2 \
-               --min-delta 0.01 --checkpoint run --log run.jsonl --tensorboard tb";
+               --checkpoint run --log run.jsonl --tensorboard tb";
     let text = ok(folder, all);
     let stopped =
         text.lines().find(|line| line.starts_with("stopped: no better valid metric in 2")).unwrap();

@@ -32,7 +32,7 @@
 //! rates/         how fast this machine is, for plans
 //! ```
 //!
-//! The table in `config/parallelism.rs` says which rank computes which rows; `Config::frontiers`
+//! The names in `config/parallelism.rs` say which rank computes which rows; `Config::frontiers`
 //! derives from it the owner of every row of every frontier. A rank's [`Place`] says where it
 //! computes: on the host or on a GPU.
 //!

@@ -58,7 +58,7 @@ fn epochs(
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Epochs> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
-    set_torch_threads(run.compute_threads / run.here().len());
+    set_torch_threads(run.threads / run.here().len());
     if job.hooks.process.is_some() {
         comms.set_routes(hosts::routes(comm, config, run.progress)?);
     }
@@ -96,12 +96,10 @@ fn epochs(
     if job.config.run.resume {
         checkpoint::agree(comm, reports.len() as u64)?;
     }
-    let made = config
-        .system
-        .parallelism
-        .cooperates()
-        .then(|| make_batches(run, &model, comms))
-        .transpose()?;
+    let made = match config.system.parallelism.cooperates() {
+        true => Some(Made::new(job, &model, comms, job.hooks.process.is_none())?),
+        false => None,
+    };
     let before = reports.len();
     let note = |line: Option<String>| {
         line.filter(|_| comm.rank() == 0).into_iter().for_each(|line| run.progress.note(&line));
@@ -109,11 +107,7 @@ fn epochs(
     note(notes::unchosen(job));
     of_splits.iter().for_each(|line| note(Some(format!("note: {line}"))));
     for epoch in before as u32 + 1..=config.run.epochs {
-        if config
-            .run
-            .patience
-            .is_some_and(|patience| is_exhausted(&reports, patience, config.run.min_delta))
-        {
+        if config.run.patience.is_some_and(|patience| is_exhausted(&reports, patience)) {
             break;
         }
         optimizer.follow(evaluations(&reports));
@@ -187,27 +181,6 @@ fn epochs(
         note(below.map(|line| format!("note: {line}")));
     }
     Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
-}
-
-/// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and
-/// size. Collective.
-fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
-    let (made, size) = Made::new(run.job, model, comms, run.job.hooks.process.is_none())?;
-    if comms.all().rank() == 0 {
-        let servers = run.job.config.system.groups;
-        let beyond = match servers {
-            1 => String::new(),
-            _ => format!(
-                ", {:.1} % of them beyond it",
-                100.0 * size.beyond as f64 / size.all.max(1) as f64
-            ),
-        };
-        let (batches, vertices) = (made.len(), size.vertices);
-        run.progress.note(&format!(
-            "mini-batches an epoch: {batches}; a server reads up to {vertices} vertices{beyond}"
-        ));
-    }
-    Ok(made)
 }
 
 /// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`.

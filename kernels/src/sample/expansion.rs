@@ -112,12 +112,6 @@ impl ReceptiveField {
         self.hop[v as usize] != Self::NOT
     }
 
-    /// Numbers of vertices, and of vertices beyond the server.
-    pub fn counts(&self) -> [u64; 2] {
-        let count = |is: fn(u8) -> bool| self.hop.par_iter().filter(|&&hop| is(hop)).count() as u64;
-        [count(|hop| hop != Self::NOT), count(|hop| hop != Self::NOT && hop > 0)]
-    }
-
     /// The edges of `graph` among these vertices, as CSC for all vertices.
     pub fn edges(&self, graph: Graph<'_>) -> (Vec<u64>, Vec<u32>) {
         let of = |v: u32| {
@@ -200,8 +194,9 @@ mod tests {
                 .all(|(few, all)| !few | all)
         );
         assert!((0..n).all(|v| !few.reads(v) || own(v) == (few.hop[v as usize] == 0)));
-        let [vertices, beyond] = few.counts();
-        assert!(beyond > 0 && vertices < all.counts()[0], "{vertices}, {beyond}");
+        let count =
+            |reach: &ReceptiveField| read(reach).into_iter().filter(|is_read| *is_read).count();
+        assert!(count(&few) < count(&all) && (0..n).any(|v| few.reads(v) && !own(v)));
         // The edges among the read vertices, in order.
         let (ends, sources) = few.edges(graph);
         for v in 0..n {

@@ -71,9 +71,6 @@ pub struct Buffer {
 
 impl Buffer {
     /// Allocates room for `len` values.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if `len` exceeds any possible memory.
     pub fn new(len: usize) -> Result<Self> {
         if len < SMALLEST {
             return Ok(Self { pages: Some(Pages::zeroed(len)?), len });

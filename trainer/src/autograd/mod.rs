@@ -22,9 +22,10 @@ use tch::{TchError, Tensor};
 use crate::{Error, Result};
 pub use memory::{Buffer, Pool, most_values_held};
 pub use raw::{
-    TensorValue, adopt, adopt_on_device, bytes_held, device_values, device_values_mut,
-    device_values_mut_of, device_values_of, extended, forget_gradient, gemm, give_back_memory,
-    round_to_tf32, rounds_to_tf32, share_memory, update, upload, values, values_mut, values_of,
+    TensorValue, adopt, adopt_on_device, attach, backward, bytes_held, device_values,
+    device_values_mut, device_values_mut_of, device_values_of, extended, forget_gradient, gemm,
+    give_back_memory, round_to_tf32, rounds_to_tf32, share_memory, update, upload, values,
+    values_mut, values_of,
 };
 
 /// Arguments of a backward function.
@@ -69,31 +70,3 @@ pub enum UpdateBy<'a> {
 /// Turns the gradient of an output into the gradients of the inputs, in their order. `None` means
 /// zero, and is the right answer for an input whose gradient is not needed.
 pub type BackwardFn = dyn Fn(Gradient) -> Result<Vec<Option<Tensor>>> + Send;
-
-/// Returns `output` as a function of `inputs`.
-///
-/// `output` is a new tensor without history. `saved` may hold inputs, the output itself, and
-/// others. If no gradients are recorded (under [`tch::no_grad`], or with no input that requires
-/// them) nothing is kept. An error or a panic in `backward` becomes an error of the backward pass.
-///
-/// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if `output` already has a history.
-pub fn attach(
-    inputs: &[&Tensor],
-    saved: &[&Tensor],
-    output: Tensor,
-    backward: impl Fn(Gradient) -> Result<Vec<Option<Tensor>>> + Send + 'static,
-) -> Result<Tensor> {
-    raw::attach(inputs, saved, &output, Box::new(backward))?;
-    Ok(output)
-}
-
-/// Runs the backward pass from `output`, whose gradient is `gradient`, and adds to the gradients of
-/// the leaves.
-///
-/// # Errors
-/// [`Error::Torch`](crate::Error::Torch) with the message of the operator that failed, or if there
-/// is no graph (left).
-pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
-    raw::backward(output, gradient)
-}

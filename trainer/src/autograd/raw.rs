@@ -100,17 +100,8 @@ unsafe extern "C" {
         error: *mut c_char,
     ) -> c_int;
     fn gsplit_adopt(
-        data: *mut f32,
-        room: i64,
-        shape: *const i64,
-        dims: usize,
-        owner: *mut c_void,
-        drop: Drop,
-        tensor: *mut *mut c_void,
-        error: *mut c_char,
-    ) -> c_int;
-    fn gsplit_adopt_like(
         data: *mut c_void,
+        room: i64,
         like: *const c_void,
         shape: *const i64,
         dims: usize,
@@ -156,15 +147,19 @@ fn into_raw(tensor: Tensor) -> *mut c_void {
     std::mem::ManuallyDrop::new(tensor).as_mut_ptr().cast()
 }
 
-/// Makes `output` depend on `inputs` through `backward`. See [`super::attach`].
+/// Returns `output` as a function of `inputs`.
+///
+/// `output` is a new tensor without history. `saved` may hold inputs, the output itself, and
+/// others. If no gradients are recorded (under [`tch::no_grad`], or with no input that requires
+/// them) nothing is kept. An error or a panic in `backward` becomes an error of the backward pass.
 pub fn attach(
     inputs: &[&Tensor],
     saved: &[&Tensor],
-    output: &Tensor,
-    backward: Box<BackwardFn>,
-) -> Result<()> {
+    output: Tensor,
+    backward: impl Fn(Gradient) -> Result<Vec<Option<Tensor>>> + Send + 'static,
+) -> Result<Tensor> {
     let (inputs, saved) = (pointers(inputs), pointers(saved));
-    let state: *mut Box<BackwardFn> = Box::into_raw(Box::new(backward));
+    let state: *mut Box<BackwardFn> = Box::into_raw(Box::new(Box::new(backward)));
     // SAFETY: all tensors outlive the call; `state` is given away with the two functions that know
     // its type.
     checked(|error| unsafe {
@@ -179,10 +174,13 @@ pub fn attach(
             free::<Box<BackwardFn>>,
             error,
         )
-    })
+    })?;
+    Ok(output)
 }
 
-/// Runs torch's backward pass from `output`, whose gradient is `gradient`.
+/// Runs torch's backward pass from `output`, whose gradient is `gradient`, and adds to the
+/// gradients of the leaves. Fails with the message of the operator that failed, or if there is no graph
+/// (left).
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors outlive the call.
     checked(|error| unsafe {
@@ -528,7 +526,32 @@ impl std::ops::Drop for Pages {
 /// tensor's storage. The memory after these values is room for [`extended`].
 pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Result<Tensor> {
     let mut owner = Box::new(owner);
-    let (values, room) = (owner.as_mut().as_mut().as_mut_ptr(), owner.as_mut().as_mut().len());
+    let values = (*owner).as_mut();
+    let (address, room) = (values.as_mut_ptr().cast(), values.len());
+    let like = Tensor::f_empty([0], (Kind::Float, Device::Cpu))?;
+    adopted(owner, address, room, &like, shape)
+}
+
+/// Creates a tensor of `shape` on the memory of `owner`, on the GPU that torch calls `device`, or
+/// on the host if the GPU is emulated. `owner` is dropped with the tensor's storage.
+pub fn adopt_on_device<T: TensorValue + Send>(
+    device: Device,
+    owner: DeviceBuffer<T>,
+    shape: &[i64],
+) -> Result<Tensor> {
+    let (address, room) = (owner.slice().address() as *mut c_void, owner.len());
+    adopted(Box::new(owner), address, room, &Tensor::f_empty([0], (T::KIND, device))?, shape)
+}
+
+/// Creates a tensor of `shape`, of the device and type of `like`, on the first of `room` values at
+/// `address`, which belong to `owner`.
+fn adopted<T>(
+    owner: Box<T>,
+    address: *mut c_void,
+    room: usize,
+    like: &Tensor,
+    shape: &[i64],
+) -> Result<Tensor> {
     let needed = shape
         .iter()
         .try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
@@ -539,54 +562,17 @@ pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Resul
     }
     let mut tensor = null_mut();
     let owner = Box::into_raw(owner).cast();
-    // SAFETY: the memory is large enough for `shape` and, on the heap of `owner`, does not move
-    // until C++ frees it.
+    // SAFETY: the memory is large enough for `shape` and, on the heap of `owner` or on a GPU, does
+    // not move until C++ frees it; kernels on it run in call order on the stream that frees it.
     checked(|error| unsafe {
         gsplit_adopt(
-            values,
+            address,
             room as i64,
+            like.as_ptr().cast(),
             shape.as_ptr(),
             shape.len(),
             owner,
             free::<T>,
-            &mut tensor,
-            error,
-        )
-    })?;
-    // SAFETY: made with `new` by the shim for this call.
-    Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
-}
-
-/// Creates a tensor of `shape` on the memory of `owner`, on the GPU that torch calls `device`, or
-/// on the host if the GPU is emulated. `owner` is dropped with the tensor's storage.
-pub fn adopt_on_device<T: TensorValue + Send>(
-    device: Device,
-    owner: DeviceBuffer<T>,
-    shape: &[i64],
-) -> Result<Tensor> {
-    let needed = shape
-        .iter()
-        .try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
-    if needed != Some(owner.len()) {
-        return Err(Error::Torch(TchError::Shape(format!(
-            "a tensor of shape {shape:?} on {} values",
-            owner.len()
-        ))));
-    }
-    let like = Tensor::f_empty([0], (T::KIND, device))?;
-    let (address, mut tensor) = (owner.slice().address() as *mut c_void, null_mut());
-    let owner = Box::into_raw(Box::new(owner)).cast();
-    // SAFETY: the memory is large enough for `shape` and does not move until C++ drops `owner`;
-    // kernels on it run in call order on the stream that frees it.
-    checked(|error| unsafe {
-        let (like, shape, dims) = (like.as_ptr().cast(), shape.as_ptr(), shape.len());
-        gsplit_adopt_like(
-            address,
-            like,
-            shape,
-            dims,
-            owner,
-            free::<DeviceBuffer<T>>,
             &mut tensor,
             error,
         )

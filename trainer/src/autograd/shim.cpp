@@ -189,31 +189,21 @@ int gsplit_sgd(
 }
 
 // Takes ownership of `owner`, even on failure: it is dropped with the tensor's storage, which has
-// `room` values.
+// `room` values of the type of `like`, on its device.
 int gsplit_adopt(
-    float* data, int64_t room, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
+    void* data, int64_t room, const Tensor* like, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor,
+    char* error) {
   return guarded(error, [&] {
     auto* memory = new Memory{{owner, drop}, 0};
     const int64_t sizes[] = {room};
-    Tensor made = at::for_blob(data, sizes).context(memory, free_memory).options(at::kFloat).make_tensor();
+    Tensor made = at::for_blob(data, sizes)
+                      .context(memory, free_memory)
+                      .target_device(like->device())
+                      .options(like->options())
+                      .make_tensor();
     made.unsafeGetTensorImpl()->set_sizes_contiguous(at::IntArrayRef(shape, dims));
     memory->used = made.nbytes();
     *tensor = new Tensor(std::move(made));
-  });
-}
-
-// Like `gsplit_adopt`, for memory on the device of `like`, with values of its type. Leaves no room
-// for `gsplit_extend`.
-int gsplit_adopt_like(
-    void* data, const Tensor* like, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
-  return guarded(error, [&] {
-    auto owned = std::unique_ptr<Owned>(new Owned{owner, drop});
-    const auto free = [](void* owner) { delete static_cast<Owned*>(owner); };
-    *tensor = new Tensor(at::for_blob(data, at::IntArrayRef(shape, dims))
-                             .context(owned.release(), free)
-                             .target_device(like->device())
-                             .options(like->options())
-                             .make_tensor());
   });
 }
 
@@ -224,7 +214,7 @@ int gsplit_extend(const Tensor* matrix, int64_t rows, Tensor** extended, char* e
     const at::Storage& storage = matrix->storage();
     if (storage.data_ptr().get_deleter() != &free_memory || matrix->dim() != 2 || !matrix->is_contiguous()) return;
     auto* memory = static_cast<Memory*>(storage.data_ptr().get_context());
-    const size_t bytes = rows * matrix->size(1) * sizeof(float);
+    const size_t bytes = rows * matrix->size(1) * matrix->itemsize();
     const bool is_all = matrix->storage_offset() == 0 && matrix->nbytes() == memory->used;
     if (!is_all || bytes < memory->used || bytes > storage.nbytes()) return;
     at::NoGradGuard no_grad;

@@ -4,16 +4,14 @@
 //! With a depth of 0 each is sampled and loaded when it is needed; otherwise a separate thread
 //! stays up to that many ahead. Samples are a function of (seed, epoch, step, layer, vertex), so
 //! both give the same. The preparing thread talks to the other ranks through its own communicators:
-//! its calls may fall between those of any step of the computing threads. With `--sample-threads`
-//! its parallel work runs on a pool of its own, otherwise on the shared pool, where sampling and
-//! the layers wait for each other's work. A GPU that samples does so ahead on a separate stream:
+//! its calls may fall between those of any step of the computing threads. Its
+//! parallel work runs on the shared pool, where sampling and the layers wait for each other's work.
+//! A GPU that samples does so ahead on a separate stream:
 //! `sampler.rs` explains how memory passes between the two. Memory: the mini-batches that are
 //! ahead, with their feature rows if other ranks need them.
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
-
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::batch::Prepared;
 use crate::job::Job;
@@ -34,11 +32,10 @@ pub fn for_each<'a>(
     if job.config.system.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
     }
-    let pool = job.config.system.sample_threads.map(own_threads).transpose()?;
     thread::scope(|scope| {
         // One more is being made, and one waits to be sent.
         let (sender, receiver) = sync_channel(job.config.system.prefetch - 1);
-        let work = move || {
+        scope.spawn(move || {
             for batch in prepared {
                 let last = batch.is_err();
                 // The receiver is gone once computing has failed.
@@ -46,10 +43,6 @@ pub fn for_each<'a>(
                     break;
                 }
             }
-        };
-        scope.spawn(move || match pool {
-            Some(pool) => pool.install(work),
-            None => work(),
         });
         let died = |_| Error::Option("preparing a mini-batch panicked, see the line above".into());
         let outcome = (0..count).try_for_each(|_| compute(receiver.recv().map_err(died)??));
@@ -59,14 +52,5 @@ pub fn for_each<'a>(
             comms.fail(&error.to_string());
         }
         outcome
-    })
-}
-
-/// Creates a pool of `threads` threads for the sampling and loading of one rank.
-fn own_threads(threads: usize) -> Result<ThreadPool> {
-    let pool =
-        ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
-    pool.map_err(|error| {
-        Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer"))
     })
 }

@@ -55,31 +55,10 @@ struct MadeBatch {
     rows: Mutex<Option<Tensor>>,
 }
 
-/// Size of the mini-batches of a run, over all ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Largest number of vertices that a server reads for a mini-batch.
-    pub vertices: u64,
-    /// Number of vertices, over all mini-batches, that belong to another server than the one that
-    /// reads them.
-    pub beyond: u64,
-    /// Number of vertices of all servers and mini-batches.
-    pub all: u64,
-}
-
 impl Made {
     /// Makes the mini-batches. With `together` the rows of all ranks must fit in the memory of this
     /// machine. Collective.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for more mini-batches than training vertices, or if the machine lacks the
-    /// memory for the rows of `model`; the message suggests options that would fit.
-    pub fn new(
-        job: &Job<'_>,
-        model: &Model,
-        comms: &Comms,
-        together: bool,
-    ) -> Result<(Self, Size)> {
+    pub fn new(job: &Job<'_>, model: &Model, comms: &Comms, together: bool) -> Result<Self> {
         let (config, comm) = (job.config, comms.ranks().group);
         let (batches, seeds) = (config.system.cooperative.batches(), job.train.len());
         if batches > seeds {
@@ -91,7 +70,7 @@ impl Made {
         let server = server(job, comm)?;
         // The same in every epoch, but not in the order of ids.
         let order = epoch_seeds(&job.train, config.run.seed, 0)?;
-        let (mut size, mut bytes, mut made) = (Size::default(), 0, Vec::new());
+        let (mut bytes, mut made) = (0, Vec::new());
         for batch in 0..batches {
             job.check_stop()?;
             let items = order[seeds * batch / batches..seeds * (batch + 1) / batches].to_vec();
@@ -108,12 +87,6 @@ impl Made {
             let mine = own.into_iter().filter(mine).collect();
             let sampled =
                 sample_all(graph, model.place(), mine, config.model.layers, &job.frontiers, comm)?;
-            let [vertices, beyond] = reach.counts();
-            size = Size {
-                vertices: size.vertices.max(vertices),
-                beyond: size.beyond + beyond,
-                all: size.all + vertices,
-            };
             bytes = bytes.max(bytes_of_rows(&sampled, model, job.features.dim()));
             made.push(MadeBatch { items, sampled, rows: Mutex::new(None) });
         }
@@ -122,12 +95,7 @@ impl Made {
             comms.all().all_reduce_sum_u64(&mut most)?;
         }
         fits(most[0], Memory::of_this_machine().available(), batches)?;
-        Ok((Self { batches: made }, size.over_servers(comms)?))
-    }
-
-    /// Number of mini-batches of an epoch.
-    pub fn len(&self) -> usize {
-        self.batches.len()
+        Ok(Self { batches: made })
     }
 
     /// The mini-batches of `epoch`, in its order, each loaded when it is taken (which is
@@ -203,18 +171,6 @@ fn server<'a>(job: &Job<'a>, comm: &dyn Communicator) -> Result<Expansion<'a>> {
     let layers = job.config.model.layers;
     let hops = config.hops().min(layers) as u8;
     Ok(Expansion { parts, own: first..first + comm.size(), layers, hops, fanout: config.fanout() })
-}
-
-impl Size {
-    /// Sums the counts and takes the maximum of `vertices` over all servers. Collective.
-    fn over_servers(self, comms: &Comms) -> Result<Self> {
-        let (comm, leads) = (comms.all(), comms.ranks().group.rank() == 0);
-        let mut sums = if leads { [self.beyond, self.all] } else { [0; 2] };
-        comm.all_reduce_sum_u64(&mut sums)?;
-        let all = gsplit_kernels::all_gather_v(comm, &[self.vertices])?;
-        let vertices = all.concat().into_iter().max().unwrap_or(0);
-        Ok(Self { vertices, beyond: sums[0], all: sums[1] })
-    }
 }
 
 /// Bytes of the rows of a mini-batch on this rank, with their gradients: the inputs and outputs of

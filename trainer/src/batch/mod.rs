@@ -1,6 +1,6 @@
 //! A mini-batch from its seeds to loaded rows: `prepare = load(sample(seeds))`.
 //!
-//! The table in `config/parallelism.rs` says which rank computes which rows; the loop over
+//! The names in `config/parallelism.rs` say which rank computes which rows; the loop over
 //! mini-batches is the same for all. Samples are a function of (seed, epoch, step, layer, vertex):
 //! they do not depend on when a mini-batch is prepared.
 //!

@@ -73,7 +73,7 @@ impl Config {
 
     /// Number of ranks, from the options or by default.
     pub fn num_ranks(&self) -> usize {
-        self.system.ranks.unwrap_or(if self.system.parallelism.row().several { 4 } else { 1 })
+        self.system.ranks.unwrap_or(if self.system.parallelism.takes_ranks() { 4 } else { 1 })
     }
 
     /// Number of layers, from the lowest, whose rows come from the ranks that own them.
@@ -127,7 +127,7 @@ impl Config {
             )
         } else if self.num_ranks() == 0 {
             "--ranks 0: expected 1 or more, one for each GPU or for each few cores".to_string()
-        } else if !self.system.parallelism.row().several && self.num_ranks() > 1 {
+        } else if !self.system.parallelism.takes_ranks() && self.num_ranks() > 1 {
             format!(
                 "--parallelism {} is one rank, --ranks asks for {}: leave one of them out",
                 self.system.parallelism,
@@ -138,8 +138,6 @@ impl Config {
             .or_else(|| self.columns_problem())
             .or_else(|| self.cooperative_problem())
         {
-            problem
-        } else if let Some(problem) = self.evaluation_problem() {
             problem
         } else if let Some(problem) = self.system.problem().or_else(|| self.run.problem()) {
             problem
@@ -214,34 +212,10 @@ impl Config {
         }
     }
 
-    /// Returns the problem with sampled evaluation, if any.
-    fn evaluation_problem(&self) -> Option<String> {
-        let (fanouts, layers) = (self.run.eval_fanouts.as_ref()?, self.model.layers);
-        if fanouts.len() != layers {
-            let given = fanouts.len();
-            Some(format!(
-                "--eval-fanouts {fanouts}: --layers {layers} needs {layers} fanouts, it has {given}"
-            ))
-        } else if self.data.task.is_link() {
-            Some(
-                "--eval-fanouts: the scores of links take the rows of all vertices: leave it out"
-                    .to_string(),
-            )
-        } else if self.run.eval_every == 0 {
-            Some("--eval-fanouts: --eval-every 0 makes no evaluations: leave it out".to_string())
-        } else {
-            None
-        }
-    }
-
     /// Returns the problem with the options that depend on the valid metric, if any.
     fn stopping_problem(&self) -> Option<String> {
         if self.run.patience == Some(0) {
             Some("--patience 0: expected 1 or more".to_string())
-        } else if self.run.min_delta < 0.0 || !self.run.min_delta.is_finite() {
-            Some(format!("--min-delta {}: expected a number from 0", self.run.min_delta))
-        } else if self.run.min_delta > 0.0 && self.run.patience.is_none() {
-            Some("--min-delta is for --patience: leave it out, or give both".to_string())
         } else {
             let user = self.watches_valid().filter(|_| self.run.eval_every == 0)?;
             Some(format!(
@@ -294,9 +268,7 @@ impl Config {
             schedule: run.schedule.clone(),
             seed: run.seed,
             eval_every: run.eval_every,
-            eval_fanouts: run.eval_fanouts.clone(),
             patience: run.patience,
-            min_delta: run.min_delta,
             ..RunConfig::default()
         };
         Self { data: self.data.clone(), model: self.model.clone(), system, run }
@@ -313,9 +285,9 @@ impl Config {
             let mut config = config.effective().of_model();
             let run = &mut config.run;
             if run.schedule.kind != ScheduleKind::Plateau {
-                (run.eval_every, run.eval_fanouts) = (0, None);
+                run.eval_every = 0;
             }
-            (run.epochs, run.patience, run.min_delta) = (0, None, 0.0);
+            (run.epochs, run.patience) = (0, None);
             (config.system.partition, config.data.task.metric) = (None, None);
             // Computes the same losses, to the bit, in another way.
             config.model.checkpoint_activations = false;

@@ -1,10 +1,10 @@
-//! The table of parallelisms: which ranks compute which rows, in columns.
+//! The parallelisms: which ranks compute which rows.
 //!
-//! This is the only file that matches on [`Parallelism`]. All other files read a column.
+//! This is the only file that matches on [`Parallelism`]. All other files ask it a question.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Device, FeatureNorm, ModelKind};
+use super::{Config, Device, FeatureNorm, ModelKind, name_of};
 
 /// Division of the work between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,105 +33,43 @@ pub enum Parallelism {
     Auto,
 }
 
-/// A row of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// Rows that ranks send each other, and how the seeds are distributed.
-    pub rows: Shared,
-    /// Ranks that compute the layer that reads features.
-    pub bottom: Bottom,
-    /// Origin of the mini-batches.
-    pub batches: BatchOrigin,
-    /// True if there may be several ranks.
-    pub several: bool,
-}
-
-/// Rows that cross between ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
-    /// No rows: each rank takes an equal share of the seeds and computes everything that they need.
-    Nothing,
-    /// No rows: each rank takes the seeds that a partition map assigns to it.
-    Seeds,
-    /// The rows of the lowest `--split-layers` layers (default: all). A partition map assigns the
-    /// seeds too.
-    Layers,
-}
-
-/// Origin of mini-batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchOrigin {
-    /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
-    EdgeOutput,
-    /// They are made once; epochs shuffle their order.
-    Made,
-}
-
-/// Ranks that compute the bottom layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bottom {
-    /// The rank that computes the layer above, from whole feature rows.
-    Rows,
-    /// Every rank computes a part of it, from its columns of the feature rows.
-    Columns,
-}
-
 impl Parallelism {
     /// Every parallelism that training can begin with: [`Self::Auto`] is replaced by one of them
     /// first.
     pub const ALL: [Self; 6] =
         [Self::Split, Self::Owned, Self::Data, Self::PushPull, Self::Cooperative, Self::Single];
 
-    /// The row of this parallelism.
-    pub fn row(self) -> Division {
-        let row = |name, rows| Division {
-            name,
-            rows,
-            bottom: Bottom::Rows,
-            batches: BatchOrigin::EdgeOutput,
-            several: true,
-        };
-        match self {
-            Self::Split => row("split", Shared::Layers),
-            Self::Owned => row("owned", Shared::Seeds),
-            Self::Data => row("data", Shared::Nothing),
-            Self::PushPull => {
-                Division { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) }
-            }
-            Self::Cooperative => {
-                Division { batches: BatchOrigin::Made, ..row("cooperative", Shared::Layers) }
-            }
-            Self::Auto => row("auto", Shared::Nothing),
-            Self::Single => Division { several: false, ..row("single", Shared::Nothing) },
-        }
+    /// True if there may be several ranks.
+    pub fn takes_ranks(self) -> bool {
+        self != Self::Single
     }
 
-    /// True if a partition map assigns the seeds.
+    /// True if a partition map assigns the seeds to ranks; if not, each rank takes an equal share.
     pub fn needs_map(self) -> bool {
-        self.row().rows != Shared::Nothing
+        self == Self::Owned || self.splits()
     }
 
-    /// True if layers may be split.
+    /// True if ranks send each other the rows of the lowest `--split-layers` layers (default: all).
     pub fn splits(self) -> bool {
-        self.row().rows == Shared::Layers
+        matches!(self, Self::Split | Self::Cooperative)
     }
 
-    /// True if mini-batches are made once, server by server.
+    /// True if mini-batches are made once, server by server; if not, seeds are shuffled and
+    /// in-neighbours drawn anew in every epoch.
     pub fn cooperates(self) -> bool {
-        self.row().batches == BatchOrigin::Made
+        self == Self::Cooperative
     }
 
-    /// True if each rank reads only some columns of the feature rows.
+    /// True if each rank reads only some columns of the feature rows, and computes from them a part
+    /// of every rank's bottom layer.
     pub fn slices_columns(self) -> bool {
-        self.row().bottom == Bottom::Columns
+        self == Self::PushPull
     }
 }
 
 impl std::fmt::Display for Parallelism {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.row().name)
+        f.write_str(&name_of(self))
     }
 }
 

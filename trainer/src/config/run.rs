@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gsplit_kernels::schedule::Fanouts;
-use gsplit_store::text::option_from_text;
 use serde::{Deserialize, Serialize};
 
 use super::{OptimizerConfig, ScheduleConfig};
@@ -30,20 +28,10 @@ pub struct RunConfig {
     /// that are threads share the work; of ranks that are processes, only rank 0 evaluates
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = Self::default().eval_every))]
     pub eval_every: u32,
-    /// Evaluate on sampled neighbourhoods: this many in-neighbours per vertex, from the scored
-    /// vertices' layer downwards, the same in every evaluation. For graphs whose layers are too
-    /// large for exact evaluation; scores are then estimates [default: exact]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FANOUTS"))]
-    #[serde(deserialize_with = "option_from_text")]
-    pub eval_fanouts: Option<Fanouts>,
     /// Stop after this many evaluations in a row without an improvement: a higher valid metric (for
     /// an error, a lower one), or an equal one with a lower valid loss, unless it is perfect
     #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     pub patience: Option<u32>,
-    /// Least rise of the valid metric (of an error: fall) that counts, for --patience; above 0, a
-    /// lower loss does not count
-    #[cfg_attr(feature = "cli", arg(long, value_name = "DELTA", default_value_t = 0.0))]
-    pub min_delta: f64,
     /// Write a checkpoint after every epoch into this folder; the last two and the best are kept
     #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub checkpoint: Option<PathBuf>,
@@ -93,9 +81,7 @@ impl Default for RunConfig {
             schedule: ScheduleConfig::default(),
             seed: 0,
             eval_every: 1,
-            eval_fanouts: None,
             patience: None,
-            min_delta: 0.0,
             checkpoint: None,
             resume: false,
             init: None,

@@ -2,31 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Learning-rate schedules. All except `step` and `plateau` change the rate with every mini-batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Learning-rate schedules. All except `plateau` change the rate with every mini-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleKind {
     /// One rate for the whole run
+    #[default]
     Constant,
     /// Down to --min-lr along a line
     Linear,
     /// Down to --min-lr along half a cosine (Loshchilov and Hutter, 2017)
     Cosine,
-    /// Multiply by --gamma every --step-epochs
-    Step,
     /// Multiply by --gamma when the valid metric has not risen for --lr-patience evaluations
     Plateau,
 }
 
 /// The schedule's settings. `None` has the default of [`ScheduleConfig::effective`] or does not
 /// apply to the kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// How the learning rate changes in the course of the run
-    #[cfg_attr(feature = "cli", arg(id = "schedule", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(id = "schedule", long, value_name = "KIND", value_enum, default_value_t)
+    )]
     pub kind: ScheduleKind,
     /// Mini-batches over which the rate first rises linearly to --lr
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = Self::default().warmup_steps))]
@@ -37,10 +39,7 @@ pub struct ScheduleConfig {
     /// Lowest rate of linear, cosine and plateau [default: 0]
     #[cfg_attr(feature = "cli", arg(long, value_name = "LR"))]
     pub min_lr: Option<f64>,
-    /// Epochs between two steps of the step schedule [default: 10]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
-    pub step_epochs: Option<u32>,
-    /// Factor by which step and plateau multiply the rate [default: 0.1]
+    /// Factor by which plateau multiplies the rate [default: 0.1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR"))]
     pub gamma: Option<f64>,
     /// Evaluations without a new best before plateau lowers the rate at the next one [default: 10]
@@ -48,25 +47,11 @@ pub struct ScheduleConfig {
     pub lr_patience: Option<u32>,
 }
 
-impl Default for ScheduleConfig {
-    fn default() -> Self {
-        Self {
-            kind: ScheduleKind::Constant,
-            warmup_steps: 0,
-            decay_epochs: None,
-            min_lr: None,
-            step_epochs: None,
-            gamma: None,
-            lr_patience: None,
-        }
-    }
-}
-
 impl ScheduleConfig {
     /// Returns the problem with these options, if any.
     pub(super) fn problem(&self, lr: f64) -> Option<String> {
-        use ScheduleKind::{Cosine, Linear, Plateau, Step};
-        let owners: [(&str, bool, &[ScheduleKind], &str); 5] = [
+        use ScheduleKind::{Cosine, Linear, Plateau};
+        let owners: [(&str, bool, &[ScheduleKind], &str); 4] = [
             ("decay-epochs", self.decay_epochs.is_some(), &[Linear, Cosine], "linear and cosine"),
             (
                 "min-lr",
@@ -74,8 +59,7 @@ impl ScheduleConfig {
                 &[Linear, Cosine, Plateau],
                 "linear, cosine and plateau",
             ),
-            ("step-epochs", self.step_epochs.is_some(), &[Step], "step"),
-            ("gamma", self.gamma.is_some(), &[Step, Plateau], "step and plateau"),
+            ("gamma", self.gamma.is_some(), &[Plateau], "plateau"),
             ("lr-patience", self.lr_patience.is_some(), &[Plateau], "plateau"),
         ];
         if let Some((name, _, _, names)) =
@@ -91,21 +75,18 @@ impl ScheduleConfig {
         if let Some(gamma) = self.gamma.filter(|&gamma| !(gamma > 0.0 && gamma < 1.0)) {
             return Some(format!("--gamma {gamma}: expected above 0 and below 1"));
         }
-        let zero = [("decay-epochs", self.decay_epochs), ("step-epochs", self.step_epochs)];
-        let (name, _) = zero.into_iter().find(|&(_, value)| value == Some(0))?;
-        Some(format!("--{name} 0: expected 1 or more"))
+        (self.decay_epochs == Some(0)).then(|| "--decay-epochs 0: expected 1 or more".to_string())
     }
 
     /// Returns these settings for a run of `epochs`, with the defaults filled in that apply to the
     /// kind.
     pub fn effective(&self, epochs: u32) -> Self {
-        use ScheduleKind::{Cosine, Linear, Plateau, Step};
+        use ScheduleKind::{Cosine, Linear, Plateau};
         let is = |kinds: &[ScheduleKind]| kinds.contains(&self.kind);
         Self {
             decay_epochs: is(&[Linear, Cosine]).then(|| self.decay_epochs.unwrap_or(epochs)),
             min_lr: is(&[Linear, Cosine, Plateau]).then(|| self.min_lr.unwrap_or(0.0)),
-            step_epochs: is(&[Step]).then(|| self.step_epochs.unwrap_or(10)),
-            gamma: is(&[Step, Plateau]).then(|| self.gamma.unwrap_or(0.1)),
+            gamma: is(&[Plateau]).then(|| self.gamma.unwrap_or(0.1)),
             lr_patience: is(&[Plateau]).then(|| self.lr_patience.unwrap_or(10)),
             ..self.clone()
         }

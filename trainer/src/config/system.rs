@@ -148,11 +148,6 @@ pub struct SystemConfig {
     /// not overlap
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = Self::default().prefetch))]
     pub prefetch: usize,
-    /// Threads of each rank that only sample and load these mini-batches; the others of --threads
-    /// compute. Use the share of the threads that equals the share of sampling and loading in an
-    /// epoch's seconds; any number gives the same losses [default: all threads do both]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
-    pub sample_threads: Option<usize>,
     /// Engine for dense products; losses are the same up to rounding [default: with --device cpu
     /// the fastest on this machine, timed once: gsplit doctor; with --device cuda torch's in f32]
     #[cfg_attr(feature = "cli", arg(long, value_enum, value_name = "ENGINE"))]
@@ -182,7 +177,6 @@ impl Default for SystemConfig {
             load_features: FeatureStorage::Auto,
             memory: None,
             prefetch: 1,
-            sample_threads: None,
             products: None,
             threads: None,
         }

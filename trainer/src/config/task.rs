@@ -249,26 +249,6 @@ impl TaskConfig {
     /// Returns the problem with an option that is for another task, if any.
     fn misplaced(&self) -> Option<String> {
         use TaskKind::{Link, Node, Regression};
-        if let Some(metric) = self.metric {
-            let problem = match self.kind {
-                Some(Link) if !metric.scores_links() => {
-                    "scores vertices: choose mrr or hits@K for --task link"
-                }
-                Some(Node) if metric.scores_numbers() => {
-                    "scores numbers: choose it with --task regression"
-                }
-                None | Some(Node) if !metric.scores_vertices() => {
-                    "scores links: choose it with --task link"
-                }
-                Some(Regression) if !metric.scores_numbers() => {
-                    "scores no numbers: choose rmse, mae or r2"
-                }
-                _ => "",
-            };
-            if !problem.is_empty() {
-                return Some(format!("--metric {metric}: {problem}"));
-            }
-        }
         match (self.kind, &self.loss, &self.class_weights) {
             (Some(Node | Link), Some(_), _) => {
                 Some("--loss is for numbers: leave it out, or choose --task regression".to_string())

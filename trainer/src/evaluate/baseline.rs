@@ -17,7 +17,7 @@ use super::{links, splits};
 use crate::Result;
 use crate::job::Job;
 use crate::metric::labels::Labels;
-use crate::metric::{Metric, Scores, class_name};
+use crate::metric::{Metric, Scores};
 use crate::ranks::comms::Comms;
 use crate::run::setup::Run;
 use crate::task::Task;
@@ -31,8 +31,7 @@ pub struct Yardstick {
     pub unscored: Vec<(Split, String)>,
 }
 
-/// Computes the yardstick, and prints a note if there is only one class. Only rank 0 does; for a
-/// shard all, collectively.
+/// Computes the yardstick. Only rank 0 does; for a shard all, collectively.
 pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let (job, all, group) = (run.job, comms.all(), comms.ranks().group);
     let sharded = job.dataset.shard().is_some();
@@ -62,15 +61,6 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
         group.all_reduce_sum_u64(&mut counts)?;
     }
     let (constant, logits) = constant(job.metric, labels, &counts);
-    if let (Some(class), 1, 0) =
-        (constant, counts.iter().filter(|count| **count > 0).count(), all.rank())
-    {
-        let class = class_name(job.dataset, class as usize);
-        run.progress.note(&format!(
-            "note: every labelled vertex of the train split has class {class}: nothing else can be \
-             learnt"
-        ));
-    }
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
     for v in scores.vertices().into_iter().filter(|v| is_own(*v)) {
         scores.push(v, &logits);
@@ -87,7 +77,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let baseline = Some(Baseline { name: name.into(), class: constant, valid, test });
     // Whether the metric is defined depends on the labels, not on the predictions.
     let there = splits(job).filter(|(_, vertices)| !vertices.is_empty()).map(|(split, _)| split);
-    let problem = |split| found.problem(split, job.metric, |class| class_name(job.dataset, class));
+    let problem = |split| found.problem(split, job.metric);
     let unscored = there.filter_map(|split| Some((split, problem(split)?))).collect();
     Ok(Yardstick { baseline, unscored })
 }

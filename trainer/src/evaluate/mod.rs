@@ -1,5 +1,4 @@
-//! Scores of the valid and test splits, by exact inference, or over sampled neighbourhoods
-//! (`--eval-fanouts`).
+//! Scores of the valid and test splits, by exact inference.
 //!
 //! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread
 //! computes on that rank's device, with a copy of rank 0's parameters, while the rank's own thread
@@ -26,7 +25,7 @@ use gsplit_kernels::Communicator;
 use gsplit_store::{Split, Stage};
 
 use crate::Result;
-use crate::infer::{LayerWise, OwnedLayers, Room, SampledInference, Team};
+use crate::infer::{LayerWise, OwnedLayers, Room, Team};
 use crate::job::Job;
 use crate::metric::{Evaluation, Scores};
 use crate::model::Model;
@@ -42,31 +41,12 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
         Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
         Task::Links(_) => job.graph.num_vertices(),
     };
-    let below = if job.config.run.eval_fanouts.is_some() { 0 } else { model.num_layers() - 1 };
-    (last > 0).then(|| (job.graph.num_vertices() * below + last) as u64)
+    (last > 0).then(|| (job.graph.num_vertices() * (model.num_layers() - 1) + last) as u64)
 }
 
 /// Scores the existing valid and test splits with the model of `team`; a score is `None` if it is
 /// undefined.
-pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
-    if let (Some(fanouts), Task::Nodes(task)) = (&job.config.run.eval_fanouts, &job.task) {
-        let mut scores = Tally::new(job, task)?;
-        // All workers together hold as much as one training mini-batch.
-        let chunk = job.config.data.batch_size.div_ceil(team.places().len());
-        let pass = SampledInference {
-            graph: job.graph,
-            fanouts,
-            seed: job.config.run.seed,
-            chunk,
-            stop: job.hooks.stop,
-        };
-        let wanted = scores.scores.vertices();
-        pass.run(&mut team, &wanted, stage, &mut |chunk| {
-            scores.push(chunk.vertices, chunk.rows);
-            Ok(())
-        })?;
-        return Ok(scores.finish());
-    }
+pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
     // Finished layers that do not fit in memory stay on disk until the next one is done.
     let scratch = job.config.run.checkpoint.clone().unwrap_or_else(std::env::temp_dir);
     let room = match job.room {

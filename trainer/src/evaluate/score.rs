@@ -46,7 +46,7 @@ pub fn score(
         }
     }
     report.valid_loss = loss;
-    set_torch_threads(run.compute_threads / run.here().len());
+    set_torch_threads(run.threads / run.here().len());
     report.evaluate_s = started.elapsed().as_secs_f64();
     Ok(Some(classes))
 }

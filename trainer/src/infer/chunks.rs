@@ -65,17 +65,9 @@ pub struct Bounds<'a> {
     pub graph: Graph<'a>,
     /// The vertices to compute, ascending; all when `None`.
     pub wanted: Option<&'a [u32]>,
-    /// Maximum size of a chunk.
-    pub limit: Limit,
-}
-
-/// Maximum size of a chunk.
-#[derive(Clone, Copy)]
-pub enum Limit {
-    /// Rows read with all in-edges, i.e. edges plus vertices, unless a single vertex has more.
-    Rows(u64),
-    /// Number of vertices, whatever their edges.
-    Vertices(usize),
+    /// Maximum number of rows that a chunk reads with all in-edges, i.e. edges plus vertices,
+    /// unless a single vertex has more.
+    pub most: u64,
 }
 
 impl Bounds<'_> {
@@ -91,15 +83,11 @@ impl Bounds<'_> {
 
     /// The positions of the chunk that begins at `start`; empty past the last.
     pub fn chunk_at(&self, start: usize) -> Range<usize> {
-        let most = match self.limit {
-            Limit::Vertices(most) => return start..(start + most.max(1)).min(self.count()),
-            Limit::Rows(most) => most,
-        };
         let (mut edges, mut end) = (0, start);
         while end < self.count() && end - start < CHUNK_VERTICES {
             edges += self.graph.degree(self.vertex(end));
             let rows = edges + (end + 1 - start) as u64;
-            if end > start && (edges > CHUNK_EDGES || rows > most) {
+            if end > start && (edges > CHUNK_EDGES || rows > self.most) {
                 break;
             }
             end += 1;

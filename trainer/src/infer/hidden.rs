@@ -250,9 +250,6 @@ pub enum Slots<'t, T> {
 
 impl<'t, T: Cell> Slots<'t, T> {
     /// Hands out the room for the next `len` values.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if less room is left.
     pub fn take(&mut self, len: usize) -> Result<Slot<'t, T>> {
         match self {
             Self::Device(rests) => {

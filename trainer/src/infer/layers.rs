@@ -24,7 +24,7 @@ use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, 
 use gsplit_store::Stage;
 
 use super::Team;
-use super::chunks::{Bounds, Chunks, Limit, Visit};
+use super::chunks::{Bounds, Chunks, Visit};
 use super::hidden::{Cell, Hidden, Home};
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, sharing, with_row};
@@ -76,7 +76,7 @@ pub fn least_room(model: &Model, features: usize, graph: &Graph<'_>, workers: u6
 /// Number of targets, sources and edges of the chunk that begins in the middle of `graph`, with
 /// unlimited memory.
 pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
-    let bounds = Bounds { graph: *graph, wanted: None, limit: Limit::Rows(u64::MAX) };
+    let bounds = Bounds { graph: *graph, wanted: None, most: u64::MAX };
     let vertices: Vec<u32> = bounds.chunk_at(bounds.count() / 2).map(|at| at as u32).collect();
     if vertices.is_empty() {
         return Ok([0; 3]);
@@ -207,7 +207,7 @@ impl<'a> LayerWise<'a> {
         visit: Option<&mut Visit<'_>>,
     ) -> Result<Option<Hidden<A>>> {
         let (in_dim, out_dim) = (self.in_dim(layer), self.model().out_dim(layer));
-        let bounds = Bounds { graph: self.graph, wanted, limit: Limit::Rows(self.limit(layer)?) };
+        let bounds = Bounds { graph: self.graph, wanted, most: self.limit(layer)? };
         let below = below.map(|below| below.reader(self.model().place()));
         let begin = |home| Hidden::begin(home, &self.team.places(), bounds.count() * out_dim);
         let mut above: Option<Hidden<A>> = home.map(begin).transpose()?;

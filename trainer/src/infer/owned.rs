@@ -17,7 +17,7 @@ use gsplit_kernels::{Communicator, Graph, Sampler};
 use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::{RowIndex, Stage};
 
-use super::chunks::{Bounds, Limit};
+use super::chunks::Bounds;
 use super::hidden::{Cell, Hidden};
 use super::layers::typical_chunk;
 use crate::autograd::values;
@@ -132,7 +132,7 @@ impl<'a> OwnedLayers<'a> {
         let below = below.map(|below| below.reader(place));
         let (frontiers, all) =
             (Frontiers::all(Ownership::Map(self.owners), 1), "all".parse::<Fanouts>()?);
-        let bounds = Bounds { graph: self.graph, wanted, limit: Limit::Rows(u64::MAX) };
+        let bounds = Bounds { graph: self.graph, wanted, most: u64::MAX };
         let mut start = 0;
         while start < bounds.count() {
             check_stop(self.stop)?;

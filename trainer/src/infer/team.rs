@@ -44,9 +44,6 @@ impl<'a> Team<'a> {
 
     /// Runs `work` on every worker at the same time. The flag passed to it becomes true once
     /// another worker has failed; the work is then no longer needed.
-    ///
-    /// # Errors
-    /// Error of the first worker that has one; [`Error::Rank`] for a worker that panicked.
     pub fn each(
         &mut self,
         work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<()> + Sync,

@@ -96,28 +96,17 @@ impl Trained {
             Some(ChosenEpoch::Number(epoch)) => of_epoch(folder, epoch),
         });
         let Some(path) = path else {
-            return Err(Error::Option(match (last(), chosen) {
-                (None, _) | (_, None | Some(ChosenEpoch::Last)) => format!(
+            let kept: Vec<String> = epochs(folder).iter().map(u32::to_string).collect();
+            return Err(Error::Option(match kept.is_empty() {
+                true => format!(
                     "--checkpoint {place}: no checkpoint there: name the folder that `gsplit train \
                      --checkpoint` wrote"
                 ),
-                (_, Some(ChosenEpoch::Best)) => {
-                    format!(
-                        "--epoch best: no epoch in {place} is the best, without a valid split: \
-                         choose last"
-                    )
-                }
-                (_, Some(ChosenEpoch::Number(epoch))) => {
-                    let kept = epochs(folder)
-                        .iter()
-                        .map(ToString::to_string)
-                        .collect::<Vec<_>>()
-                        .join(", ");
-                    format!(
-                        "--epoch {epoch}: not in {place}, where the last two and the best are \
-                         kept: choose one of {kept}"
-                    )
-                }
+                false => format!(
+                    "--epoch: not in {place}, where the last two and the best on the valid split \
+                     are kept: choose last, or one of {}",
+                    kept.join(", ")
+                ),
             }));
         };
         let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;

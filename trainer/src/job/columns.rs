@@ -57,9 +57,6 @@ impl EdgeColumns {
     }
 
     /// The columns of `graph`, whose edges are at `positions` in the graph of these columns.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one position per edge.
     pub fn select(&self, graph: &Graph<'_>, positions: &[u64]) -> Result<Self> {
         let drawn_by = self.drawn_by.as_ref().map(|(weights, _)| weights.select(positions));
         let summed_by = self.summed_by.as_ref().map(|(weights, _)| weights.select(positions));
@@ -67,9 +64,6 @@ impl EdgeColumns {
     }
 
     /// Adds these columns to `graph`.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if they belong to another graph.
     pub fn of<'a>(&'a self, mut graph: Graph<'a>) -> Result<Graph<'a>> {
         if let Some((weights, drawable)) = &self.drawn_by {
             graph = graph.with_weights(weights)?;

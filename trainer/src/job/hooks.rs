@@ -6,13 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use gsplit_store::Baseline;
 
-use crate::config::SystemConfig;
 use crate::model::OwnLayer;
 use crate::operator::OwnPlaces;
 use crate::ranks::comms::Comms;
 use crate::ranks::process::Process;
 use crate::ranks::threads::{Abandon, as_rank, on_threads};
-use crate::{Config, Error, Result};
+use crate::{Config, Result};
 
 /// A program's own additions to the [`Config`] of a run.
 #[derive(Clone, Debug, Default)]
@@ -74,30 +73,4 @@ impl Hooks {
             ),
         }
     }
-}
-
-/// Returns how many of `threads` compute on `ranks` ranks together; the others sample and load
-/// ahead.
-///
-/// # Errors
-/// [`Error::Option`] if none is left, or nothing is done ahead.
-pub fn count_compute_threads(system: &SystemConfig, threads: usize, ranks: usize) -> Result<usize> {
-    let problem = match system.sample_threads {
-        None => return Ok(threads),
-        Some(0) => {
-            "--sample-threads 0: expected 1 or more: leave it out to share the threads".into()
-        }
-        Some(each) if system.prefetch == 0 => {
-            format!("--sample-threads {each}: needs --prefetch 1 or more")
-        }
-        Some(each) => match threads.checked_sub(each.saturating_mul(ranks)) {
-            Some(left) if left > 0 => return Ok(left),
-            _ => format!(
-                "--sample-threads {each}: for each of {ranks} ranks, that leaves none of {threads} \
-                 threads to compute \
-                 with: ask for fewer, or raise --threads"
-            ),
-        },
-    };
-    Err(Error::Option(problem))
 }

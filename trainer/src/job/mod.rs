@@ -4,7 +4,7 @@ pub mod columns;
 pub mod hooks;
 pub mod partition;
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
@@ -72,6 +72,9 @@ pub struct Job<'a> {
     /// The part of each vertex, if there is a partition map.
     pub parts: Option<&'a [u16]>,
 }
+
+/// Items of an epoch, in a mapped file of the dataset or in memory of the run.
+type Items<'a> = Box<dyn Deref<Target = [u32]> + Sync + 'a>;
 
 impl Artifacts {
     /// Opens the partition map and the edge weights that `config` needs, and splits the edges if
@@ -178,7 +181,7 @@ impl<'a> Job<'a> {
             Some(links) => {
                 let graph =
                     artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?;
-                let train = Items::Borrowed(&links.train);
+                let train: Items<'a> = Box::new(&links.train[..]);
                 (Task::Links(links), corrected(graph), config.model.hidden, train, [None, None])
             }
             None => {
@@ -194,7 +197,7 @@ impl<'a> Job<'a> {
                     NodeTask::new(dataset, labels, &config.data.task, &train, shards)?.into(),
                 );
                 let splits = [optional(Split::Valid)?, optional(Split::Test)?];
-                (task, corrected(whole), outputs, Items::Mapped(train), splits)
+                (task, corrected(whole), outputs, Box::new(train) as Items<'a>, splits)
             }
         };
         let metric = task.metric(config.data.task.metric)?;
@@ -276,25 +279,6 @@ fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
         ));
     }
     Ok(train)
-}
-
-/// Items of an epoch.
-pub enum Items<'a> {
-    /// In a mapped file of the dataset.
-    Mapped(Column<u32>),
-    /// In memory of the run.
-    Borrowed(&'a [u32]),
-}
-
-impl std::ops::Deref for Items<'_> {
-    type Target = [u32];
-
-    fn deref(&self) -> &[u32] {
-        match self {
-            Self::Mapped(column) => column,
-            Self::Borrowed(items) => items,
-        }
-    }
 }
 
 impl Job<'_> {

@@ -1,7 +1,7 @@
 //! Choice of a run's partition map.
 
 use gsplit_store::{
-    Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word,
+    Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path,
 };
 
 use crate::config::Config;
@@ -17,29 +17,26 @@ pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
     let fits = |map: &PartitionMap| {
         map.num_parts() == parts && (servers == 1 || map.num_servers() == servers)
     };
-    let cut_by = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
-    let named = config.system.partition.as_deref().or(cut_by);
+    let of_shard = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
+    let named = config.system.partition.as_deref().or(of_shard);
     let mut unfit = Vec::new();
     let rank = |map: &PartitionMap| {
         if !fits(map) {
             unfit.push(format!("{} into {}", map.key(), map.num_parts()));
             return None;
         }
-        Some((suits(dataset, map, config), map.num_servers() == servers))
+        let is_alike = cut_by(dataset, map).map(|drawn| is_of(&drawn, config));
+        Some((is_alike, map.num_servers() == servers))
     };
     let map = choose(dataset, "partition", named, PartitionMap::open, rank)?;
     if let (Some(key), Some(map)) = (named, map.as_ref().filter(|map| !fits(map))) {
         let (found, on) = (map.num_parts(), map.num_servers());
-        let needs = match groups {
+        let needs = match servers {
             1 => format!(
-                "the number of ranks is {parts}: pass --ranks {found}, or name another partition"
+                "{parts} ranks of a group need one each: pass --ranks {}, or another --partition",
+                found * groups
             ),
-            _ if servers > 1 => {
-                format!("on {on} servers: {groups} groups need {parts}, on {groups} servers")
-            }
-            groups => format!(
-                "each of {groups} groups has {parts} ranks: each rank of a group needs its own part"
-            ),
+            _ => format!("on {on} servers: {groups} groups need {parts}, on {groups} servers"),
         };
         return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
     }
@@ -58,12 +55,6 @@ pub(crate) fn find(dataset: &Dataset, config: &Config) -> Result<PartitionMap> {
     })
 }
 
-/// Compares `map` with the mini-batches of `config`: `Some(true)` if cut by such ones,
-/// `Some(false)` if by others.
-fn suits(dataset: &Dataset, map: &PartitionMap, config: &Config) -> Option<bool> {
-    cut_by(dataset, map).map(|drawn| is_of(&drawn, config))
-}
-
 /// The mini-batches that `map` was cut by, if their presample still exists.
 fn cut_by(dataset: &Dataset, map: &PartitionMap) -> Option<PresampleConfig> {
     let meta = map.meta();
@@ -78,41 +69,24 @@ fn is_of(drawn: &PresampleConfig, config: &Config) -> bool {
     drawn.fanouts == config.data.fanouts.to_string()
         && drawn.batch_size == config.data.batch_size as u64
         && drawn.draw_by == config.data.draw_by
-        && drawn.negatives == negatives(config)
-}
-
-/// Number of negative pairs per edge of a mini-batch, if links are learnt.
-fn negatives(config: &Config) -> Option<u32> {
-    config.data.task.is_link().then_some(config.data.task.negatives as u32)
+        && drawn.negatives
+            == config.data.task.is_link().then_some(config.data.task.negatives as u32)
 }
 
 /// Notes on `map` before a run: its key if no option named it, and a warning if it was cut by
 /// mini-batches of another kind.
 pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &Config) -> Vec<String> {
-    let (key, path) = (map.key(), shell_path(dataset.path()));
+    let key = map.key();
     let chosen = (config.system.partition.is_none()
         && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
     .then(|| format!("note: partition {key}; --partition names another"));
     let unlike = cut_by(dataset, map).filter(|drawn| !is_of(drawn, config)).map(|drawn| {
-        let by = config
-            .data
-            .draw_by
-            .as_ref()
-            .map(|column| format!(" --draw-by {}", shell_word(column)))
-            .unwrap_or_default();
-        let task = negatives(config)
-            .map(|negatives| format!(" --task link --negatives {negatives}"))
-            .unwrap_or_default();
         format!(
             "note: partition {key} was cut by mini-batches of {} {} and fanouts {}, which are not \
-             this run's. To cut by its own: \
-             `gsplit presample {path} --fanouts {} --batch-size {}{by}{task}`, then `gsplit \
-             partition` with --presample",
+             this run's",
             drawn.batch_size,
             if drawn.negatives.is_some() { "edges" } else { "seeds" },
             drawn.fanouts,
-            config.data.fanouts,
-            config.data.batch_size
         )
     });
     chosen.into_iter().chain(unlike).collect()

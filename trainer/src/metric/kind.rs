@@ -74,11 +74,6 @@ impl Metric {
         matches!(self, Self::Rmse | Self::Mae)
     }
 
-    /// Whether it scores vertices.
-    pub fn scores_vertices(self) -> bool {
-        !matches!(self, Self::Mrr | Self::Hits(_))
-    }
-
     /// The metric of links: `asked`, if given, else that of the dataset's own split, else mean
     /// reciprocal rank.
     ///
@@ -104,28 +99,23 @@ impl Metric {
 
     /// Checks that the metric is defined for `labels`.
     pub fn check(self, labels: &Labels) -> Result<()> {
-        match (self, labels) {
-            (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => {
-                Err(Error::Option(format!(
-                    "--metric roc-auc: needs two classes, or several per vertex; the dataset has \
-                     {classes} with one per vertex: \
-                 choose accuracy or macro-f1"
-                )))
+        let of_classes = matches!(self, Self::Accuracy | Self::MicroF1 | Self::MacroF1);
+        let (fits, scored, others) = match labels {
+            Labels::Number { .. } => (self.scores_numbers(), "numbers", "rmse, mae or r2"),
+            Labels::One { classes, .. } if *classes != 2 => {
+                (of_classes, "one of several classes", "accuracy, micro-f1 or macro-f1")
             }
-            (Self::Mrr | Self::Hits(_), _) => Err(Error::Option(format!(
-                "--metric {self}: scores links: choose it with --task link"
+            Labels::One { .. } | Labels::Several(_) => (
+                of_classes || self == Self::RocAuc,
+                "two classes, or several per vertex",
+                "accuracy, micro-f1, macro-f1 or roc-auc",
+            ),
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(Error::Option(format!(
+                "--metric {self}: the labels are {scored}: choose {others}, or another --task"
             ))),
-            _ if self.scores_numbers() != matches!(labels, Labels::Number { .. }) => {
-                let (scored, remedy) = match self.scores_numbers() {
-                    true => (
-                        "numbers, and the labels are classes",
-                        "accuracy, micro-f1, macro-f1 or roc-auc",
-                    ),
-                    false => ("classes, and the labels are numbers", "rmse, mae or r2"),
-                };
-                Err(Error::Option(format!("--metric {self}: scores {scored}: choose {remedy}")))
-            }
-            _ => Ok(()),
         }
     }
 }

@@ -62,10 +62,6 @@ impl TargetScale {
 impl Labels {
     /// Opens and checks the labels of `dataset`. Numbers are on the scale of the input, until
     /// [`Labels::on`].
-    ///
-    /// # Errors
-    /// [`Error::Data`] if there are no classes or a label is out of range; [`Error::Store`] if
-    /// there are no labels.
     pub fn open(dataset: &Dataset) -> Result<Self> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         if dataset.manifest().multi_label {

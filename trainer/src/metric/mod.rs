@@ -18,4 +18,4 @@ pub use rank::{SharedNegatives, rank_of_positive};
 pub use roc_auc::roc_auc;
 pub use scorer::Scorer;
 pub(crate) use scorer::largest;
-pub use scores::{Evaluation, Scores, class_name, unscored};
+pub use scores::{Evaluation, Scores, unscored};

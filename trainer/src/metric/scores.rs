@@ -20,27 +20,13 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The reason why `split` has no score by `metric`, with the name of the class that it lacks;
-    /// `None` if it has one.
-    pub fn problem(
-        &self,
-        split: Split,
-        metric: Metric,
-        class_name: impl Fn(usize) -> String,
-    ) -> Option<String> {
+    /// The reason why `split` has no score by `metric`; `None` if it has one.
+    pub fn problem(&self, split: Split, metric: Metric) -> Option<String> {
         self.scores.iter().find(|(of, score)| *of == split && score.is_none())?;
-        let classes =
-            self.classes.iter().find(|scores| scores.split == split).map(|scores| &scores.classes);
-        let lacks = match (metric, classes) {
-            (Metric::R2, _) => "no two labelled vertices with different numbers".to_string(),
-            (Metric::RocAuc, Some(classes)) if classes.len() == 2 => {
-                let missing = classes.iter().position(|class| class.support == 0);
-                format!("no vertex of class `{}`", class_name(missing.unwrap_or_default()))
-            }
-            (Metric::RocAuc, Some(_)) => {
-                "no class that some of its vertices have and others have not".to_string()
-            }
-            _ => "no labelled vertex".to_string(),
+        let lacks = match metric {
+            Metric::R2 => "no two labelled vertices with different numbers",
+            Metric::RocAuc => "no class that some of its vertices have and others have not",
+            _ => "no labelled vertex",
         };
         Some(format!("{metric} has no value in the {} split, which has {lacks}", split.name()))
     }
@@ -60,13 +46,7 @@ pub fn unscored(dataset: &Dataset, asked: Option<Metric>, split: Split) -> Resul
     let metric = asked.unwrap_or_else(|| Metric::of(&labels));
     let mut scores = Scores::new(metric, &labels, [(split, &vertices[..])])?;
     vertices.iter().for_each(|&v| scores.push(v, &vec![0.0; labels.outputs()]));
-    Ok(scores.finish().problem(split, metric, |class| class_name(dataset, class)))
-}
-
-/// The name of `class`, or its number if the classes of `dataset` have no names.
-pub fn class_name(dataset: &Dataset, class: usize) -> String {
-    let names = dataset.manifest().class_names.as_ref();
-    names.and_then(|names| names.get(class)).cloned().unwrap_or_else(|| class.to_string())
+    Ok(scores.finish().problem(split, metric))
 }
 
 /// Scores by split.

@@ -17,7 +17,7 @@ use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{DeviceGraph, Graph, SampledCsc, Stream, symmetric, symmetric_on_device};
 use tch::Tensor;
 
-use crate::operator::{Dropout, Edges, Ids, Place, column, filled_of};
+use crate::operator::{Dropout, Edges, Ids, Place, filled_of};
 use crate::{Result, autograd};
 
 /// The sampled edges of one layer, and their end vertices.
@@ -123,8 +123,9 @@ impl<'a> LayerEdges<'a> {
                 Ok(graph.degrees_as_f32(gpu, vertices, out)?)
             });
         }
-        let vertices = &self.vertices()?[..targets];
-        self.place().bring(&column(vertices.iter().map(|&v| self.graph.drawable(v) as f32))?)
+        let degree = |&v: &u32| self.graph.drawable(v) as f32;
+        let degrees: Vec<f32> = self.vertices()?[..targets].iter().map(degree).collect();
+        Ok(self.place().upload(&degrees)?.f_view([targets as i64, 1])?)
     }
 
     /// The edges with a loop at each frontier row before its own, and the weights of D⁻¹ᐟ² (A + I)

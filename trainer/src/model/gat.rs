@@ -49,9 +49,7 @@ impl Gat {
             attention_dropout,
         }
     }
-}
 
-impl Gat {
     fn order(&self, edges: &LayerEdges<'_>, input: Rows<'_>) -> Result<Order> {
         if edges.edges.on_device().is_some() {
             return Ok(Order::TransformFirst);

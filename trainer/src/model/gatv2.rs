@@ -48,9 +48,7 @@ impl GatV2 {
             attention_dropout,
         }
     }
-}
 
-impl GatV2 {
     /// Attention over the projections of sources and targets.
     fn attended(
         &self,

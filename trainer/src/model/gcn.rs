@@ -52,9 +52,7 @@ impl Gcn {
         let bias = (index + 1 == layers).then(|| named.bias("bias", classes));
         Self { weight, bias, out: if index < with_weight { input } else { classes } }
     }
-}
 
-impl Gcn {
     /// Â h W + b, with `weight` and `bias` instead of the layer's own.
     fn convolved(
         &self,

@@ -46,9 +46,7 @@ impl Gin {
         let part = |start: usize| beside.f_narrow(1, start as i64, dim as i64);
         Ok(part(0)?.f_mul(&(&self.epsilon + 1.0))?.f_add(&part(dim)?.f_mul(&edges.degrees()?)?)?)
     }
-}
 
-impl Gin {
     /// The combined rows times `weight_1`, with `bias`.
     fn first_product(
         &self,

@@ -35,9 +35,7 @@ impl Sage {
             out,
         }
     }
-}
 
-impl Sage {
     /// The two products, with the given weights instead of the layer's own.
     fn products(
         &self,

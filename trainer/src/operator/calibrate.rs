@@ -140,8 +140,12 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     }
 }
 
-/// Computes a product, the gradient of `w`, and with `of_x` that of `x`.
-pub(super) fn both_ways(
+/// Computes the product of `x` and `w`, from the `gradient` of the result that of `w`, and with
+/// `of_x` that of `x`.
+///
+/// # Errors
+/// Errors of [`linear`].
+pub fn both_ways(
     engine: Engine,
     of_x: bool,
     x: &Tensor,

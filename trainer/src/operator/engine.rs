@@ -73,11 +73,6 @@ impl Engine {
         }
     }
 
-    /// Whether a product is cheaper than in f32, because it uses instructions for rounded factors.
-    pub fn by_instructions(self) -> bool {
-        self == Self::Bf16
-    }
-
     /// Whether it computes tiles of rows, on rayon's threads.
     pub(super) fn takes_tiles(self) -> bool {
         matches!(self, Self::Gemm | Self::Bf16 | Self::GemmOfRounded)

@@ -1,17 +1,11 @@
-//! Times the products of a run without anything else: a lower bound for the time of a step.
-//!
-//! Returns: the sizes of the products that [`linear`](super::linear) computes during a run, and the
-//! seconds that products of these sizes take back to back. Cost: one lock per product.
+//! Records the sizes of the products that [`linear`](super::linear) computes during a run, for a
+//! lower bound of the time of a step. Cost: one lock per product.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
-use super::calibrate::both_ways;
-use super::{Engine, tiles::TileSizes};
-use crate::Result;
+use super::tiles::TileSizes;
 
 static RECORD: Mutex<Option<Vec<Product>>> = Mutex::new(None);
 
@@ -28,14 +22,6 @@ pub struct Product {
     pub output: usize,
     /// Whether the gradient of `x` was needed, in addition to that of `W`.
     pub of_input: bool,
-}
-
-impl Product {
-    /// Number of floating-point operations, forwards and backwards.
-    pub fn operations(&self) -> f64 {
-        let products = if self.of_input { 3.0 } else { 2.0 };
-        2.0 * products * (self.rows * self.heads * self.input * self.output) as f64
-    }
 }
 
 /// Notes a product, if products are being recorded.
@@ -56,44 +42,12 @@ pub fn recorded_products() -> Vec<Product> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
 }
 
-/// Time that `products` take back to back, with factors allocated beforehand.
-///
-/// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if memory runs out.
-pub fn time_products(engine: Engine, products: &[Product]) -> Result<Duration> {
-    let made = |shape: &[usize]| {
-        Tensor::rand(
-            shape.iter().map(|&size| size as i64).collect::<Vec<_>>(),
-            (Kind::Float, Device::Cpu),
-        ) - 0.5
-    };
-    // For each shape of weight, make the factors with the most rows; each product uses their first
-    // rows.
-    let mut factors = HashMap::new();
-    for product in products {
-        let most = factors.entry([product.heads, product.input, product.output]).or_insert(0);
-        *most = product.rows.max(*most);
-    }
-    let factors: HashMap<_, _> = factors
-        .into_iter()
-        .map(|(weight, rows)| {
-            let [heads, input, output] = weight;
-            (weight, [made(&[rows, heads * input]), made(&weight), made(&[rows, heads * output])])
-        })
-        .collect();
-    let started = Instant::now();
-    for product in products {
-        let [x, w, gradient] = &factors[&[product.heads, product.input, product.output]];
-        let first = |matrix: &Tensor| matrix.f_narrow(0, 0, product.rows as i64);
-        both_ways(engine, product.of_input, &first(x)?, w, &first(gradient)?)?;
-    }
-    Ok(started.elapsed())
-}
-
 #[cfg(test)]
 mod tests {
+    use tch::{Device, Kind};
+
     use super::*;
-    use crate::operator::{Finish, Place, linear};
+    use crate::operator::{Engine, Finish, Place, linear};
 
     #[test]
     fn products_for_training_are_recorded_and_can_be_timed() {
@@ -112,7 +66,5 @@ mod tests {
             found.into_iter().filter(|product| (product.rows, product.input) == (70, 7)).collect();
         let of = |of_input| Product { rows: 70, heads: 1, input: 7, output: 3, of_input };
         assert_eq!(found, [of(false), of(true)]);
-        assert_eq!(found[1].operations(), 2.0 * 3.0 * 70.0 * 21.0);
-        assert!(time_products(Engine::Gemm, &found).unwrap() > Duration::ZERO);
     }
 }

@@ -32,13 +32,13 @@ pub use gsplit_kernels::{Activation, Reduce};
 
 pub use aggregate::{aggregate, aggregate_for_product, aggregate_max};
 pub use attention::attention;
-pub use calibrate::{Calibration, calibrated};
+pub use calibrate::{Calibration, both_ways, calibrated};
 pub use dynamic::dynamic_attention;
 pub use edges::Edges;
 pub use engine::Engine;
 pub(crate) use engine::set_torch_threads;
 pub use finish::{Dropout, Finish, ReluAbove, biased, finished};
-pub use floor::{Product, recorded_products, time_products};
+pub use floor::{Product, recorded_products};
 pub use ids::Ids;
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
@@ -66,14 +66,6 @@ fn shape(what: &str, tensor: &Tensor) -> Result<(usize, usize)> {
 /// An error about shapes.
 fn mismatch(problem: String) -> Error {
     Error::Torch(tch::TchError::Shape(problem))
-}
-
-/// A column of values on the host, f32 `[rows, 1]`.
-pub(crate) fn column(values: impl ExactSizeIterator<Item = f32>) -> Result<Tensor> {
-    filled(&[values.len(), 1], |out| {
-        out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
-        Ok(())
-    })
 }
 
 /// A new tensor of `shape` on the host, filled by `fill`.

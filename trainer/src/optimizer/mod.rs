@@ -120,10 +120,6 @@ impl GradientNorm {
 
 impl Optimizer {
     /// Starts with zero state, for epochs of `steps_per_epoch` mini-batches.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to
-    /// decay; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(parameters: &Parameters, config: &Config, steps_per_epoch: u64) -> Result<Self> {
         let rate = LearningRate::new(config, steps_per_epoch)?;
         let config = config.run.optimizer.effective();
@@ -172,9 +168,6 @@ impl Optimizer {
 
     /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the
     /// parameters (with staleness, by older gradients), and clears their gradients. Collective.
-    ///
-    /// # Errors
-    /// [`Error::Overflow`](crate::Error::Overflow) if gradients in f16 are never finite.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
         let mut gradient = summed_gradient(parameters, comm)?;
         parameters.iter().try_for_each(|(_, tensor)| autograd::forget_gradient(tensor))?;

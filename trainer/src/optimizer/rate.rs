@@ -7,7 +7,6 @@
 //! warm-up    lr · (s + 1) / W                                  while s < W
 //! linear     lr + (min - lr) · t                               t = (s - W) / (N - W), at most 1
 //! cosine     min + (lr - min) · (1 + cos πt) / 2               SGDR without restarts (Loshchilov and Hutter, 2017)
-//! step       lr · gamma^(epochs done / step epochs)
 //! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"; for errors "min"
 //! ```
 //!
@@ -27,7 +26,6 @@ const BETTER: f64 = 1e-4;
 pub struct LearningRate {
     base: f64,
     schedule: ScheduleConfig,
-    steps_per_epoch: u64,
     /// Number of steps of the linear and cosine schedules.
     decay_steps: u64,
     reductions: u32,
@@ -45,13 +43,7 @@ impl LearningRate {
                 schedule.warmup_steps
             )));
         }
-        Ok(Self {
-            base: config.run.optimizer.lr,
-            schedule,
-            steps_per_epoch,
-            decay_steps,
-            reductions: 0,
-        })
+        Ok(Self { base: config.run.optimizer.lr, schedule, decay_steps, reductions: 0 })
     }
 
     /// The rate of the update after `steps` updates.
@@ -67,11 +59,6 @@ impl LearningRate {
             ScheduleKind::Constant => self.base,
             ScheduleKind::Linear => self.base + (least - self.base) * done(),
             ScheduleKind::Cosine => least + (self.base - least) * (1.0 + (PI * done()).cos()) / 2.0,
-            ScheduleKind::Step => {
-                let epochs = steps / self.steps_per_epoch;
-                let lowered = epochs / u64::from(self.schedule.step_epochs.unwrap_or(1));
-                self.base * gamma.powf(lowered as f64)
-            }
             ScheduleKind::Plateau => least.max(self.base * gamma.powf(f64::from(self.reductions))),
         }
     }

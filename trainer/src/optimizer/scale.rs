@@ -40,9 +40,6 @@ impl Default for LossScale {
 
 impl LossScale {
     /// Updates the scale after a mini-batch whose gradient was `finite` or not.
-    ///
-    /// # Errors
-    /// [`Error::Overflow`] if no scale would make it finite.
     pub fn follow(&mut self, finite: bool) -> Result<()> {
         if !finite {
             (self.scale, self.good_steps, self.skipped) = (self.scale / 2.0, 0, self.skipped + 1);

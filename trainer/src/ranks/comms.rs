@@ -27,23 +27,14 @@ pub struct Ranks<'a> {
 }
 
 impl Comms {
-    /// The communicators of a rank whose run is one group: `sampling` for sampling ahead,
-    /// `computing` for the rest.
-    pub fn of_one_group(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>) -> Self {
-        Self { all: Counted::new(computing), group: None, sampling: Counted::new(sampling) }
-    }
-
-    /// The communicators of a rank in a group: `sampling` and `computing` are the group's.
-    pub fn of_group(
+    /// The communicators of a rank: `sampling` and `group` are its group's, if there are several.
+    pub fn new(
         all: Box<dyn Communicator>,
         sampling: Box<dyn Communicator>,
-        computing: Box<dyn Communicator>,
+        group: Option<Box<dyn Communicator>>,
     ) -> Self {
-        Self {
-            all: Counted::new(all),
-            group: Some(Counted::new(computing)),
-            sampling: Counted::new(sampling),
-        }
+        let [all, sampling] = [all, sampling].map(Counted::new);
+        Self { all, group: group.map(Counted::new), sampling }
     }
 
     /// Sets the route from this rank to each rank of the run.

@@ -51,11 +51,12 @@ impl Process {
                 None => Box::new(host),
             })
         };
-        let comms = match groups {
-            1 => Comms::of_one_group(sampling, over(all)?),
-            _ => Comms::of_group(over(all)?, sampling, over(meeting.group("computing", seat)?)?),
+        let all = over(all)?;
+        let group = match groups {
+            1 => None,
+            _ => Some(over(meeting.group("computing", seat)?)?),
         };
-        Ok(Self { comms, gpu, meeting: Some(meeting) })
+        Ok(Self { comms: Comms::new(all, sampling, group), gpu, meeting: Some(meeting) })
     }
 
     /// Refuses groups that are not equal.
@@ -121,22 +122,15 @@ impl Process {
         self.gpu.ok_or_else(|| Error::Option(problem.into()))
     }
 
-    /// Refuses a number of ranks other than the number of processes, and other groups than they
-    /// form.
+    /// Refuses a number of ranks other than the number of processes.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let (size, ranks) = (self.comms.all().size(), config.num_ranks());
-        let problem = if size != ranks {
-            format!("--ranks {ranks}: {size} processes were started, one is a rank")
-        } else if self.comms.sampling().size() != config.ranks_of_group() {
-            format!(
-                "--groups {}: the processes form groups of {}",
-                config.system.groups,
-                self.comms.sampling().size()
-            )
-        } else {
-            return Ok(());
-        };
-        Err(Error::Option(problem))
+        match size == ranks {
+            true => Ok(()),
+            false => Err(Error::Option(format!(
+                "--ranks {ranks}: {size} processes were started, one is a rank"
+            ))),
+        }
     }
 }
 

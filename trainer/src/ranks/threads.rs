@@ -24,9 +24,6 @@ pub type Abandon = fn(&Error) -> !;
 /// Runs `work` on each of `ranks`, in `groups` equal groups, each on its own thread; the first
 /// failure stops all of them and is reported. In a collective a rank waits for others for
 /// `timeout`.
-///
-/// # Errors
-/// Errors of `work`, and [`Error::Rank`] for one that panicked.
 pub fn on_threads<R: Send>(
     ranks: usize,
     groups: usize,
@@ -58,9 +55,6 @@ pub fn on_threads<R: Send>(
 }
 
 /// Runs `work` on one rank and notifies the others of its failure or panic.
-///
-/// # Errors
-/// Errors of `work`, and [`Error::Rank`] if it panicked.
 pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Result<R> {
     match catch_unwind(AssertUnwindSafe(|| work(comms))) {
         Ok(result) => {
@@ -88,16 +82,13 @@ fn comms(ranks: usize, groups: usize, timeout: Option<Duration>) -> Vec<Comms> {
         Threads::groups_within(groups, ranks / groups, timeout).into_iter().map(boxed)
     };
     match (ranks, groups) {
-        (1, _) => vec![Comms::of_one_group(Box::new(Solo), Box::new(Solo))],
-        (_, 1) => of(1)
-            .zip(of(1))
-            .map(|(sampling, computing)| Comms::of_one_group(sampling, computing))
-            .collect(),
+        (1, _) => vec![Comms::new(Box::new(Solo), Box::new(Solo), None)],
+        (_, 1) => of(1).zip(of(1)).map(|(all, sampling)| Comms::new(all, sampling, None)).collect(),
         _ => {
             let of_groups = of(groups).zip(of(groups));
             of(1)
                 .zip(of_groups)
-                .map(|(all, (sampling, computing))| Comms::of_group(all, sampling, computing))
+                .map(|(all, (sampling, group))| Comms::new(all, sampling, Some(group)))
                 .collect()
         }
     }

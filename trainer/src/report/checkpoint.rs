@@ -20,7 +20,7 @@ use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target, tidy};
 use gsplit_store::{
-    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Progress, Recipe,
+    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe,
     checksum_file, entries,
 };
 use serde::{Deserialize, Serialize};
@@ -148,14 +148,10 @@ impl Inputs {
                 ),
             });
         }
-        if (&self.features, &self.labels) != (&then.features, &then.labels) {
-            return Some(
-                "the dataset's features or labels have changed since: start another --checkpoint"
-                    .into(),
-            );
-        }
-        if self.edges != then.edges {
-            let problem = "the columns of the edges that it draws or sums by have changed since";
+        if (&self.features, &self.labels, &self.edges)
+            != (&then.features, &then.labels, &then.edges)
+        {
+            let problem = "the dataset's features, labels or edge columns have changed since";
             return Some(format!("{problem}: start another --checkpoint"));
         }
         (self.threads_per_rank != then.threads_per_rank).then(|| {
@@ -331,12 +327,7 @@ fn check_link(folder: &Path) -> Result<()> {
 
 /// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the
 /// first one, so that a job that is restarted again and again has one command line.
-pub fn find(
-    folder: &Path,
-    job: &Job<'_>,
-    inputs: &Inputs,
-    progress: &dyn Progress,
-) -> Result<Option<Resume>> {
+pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs) -> Result<Option<Resume>> {
     let Some((_, path)) = found(folder).pop() else { return Ok(None) };
     let (checkpoint, _) =
         document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
@@ -354,14 +345,6 @@ pub fn find(
     }
     if let Some(difference) = inputs.difference(&checkpoint.inputs) {
         return Err(Error::Option(format!("{}: {difference}", path.display())));
-    }
-    let [before, now] = [&checkpoint.config, job.config].map(|config| &config.run.eval_fanouts);
-    if before != now {
-        let [before, now] =
-            [before, now].map(|fanouts| fanouts.as_ref().map_or("all".into(), ToString::to_string));
-        progress.note(&format!(
-            "note: evaluations drew --eval-fanouts {before} until now, and draw {now} from here on"
-        ));
     }
     for (name, record) in &checkpoint.files {
         let (bytes, checksum) = checksum_file(&path.join(name)).map_err(unusable)?;
@@ -399,23 +382,17 @@ const DAMAGED: &str = "delete this checkpoint to resume from the one before";
 /// Adds the remedy for a checkpoint to the store's error.
 fn unusable(error: gsplit_store::Error) -> Error {
     use gsplit_store::Error as E;
-    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
-    match error {
-        E::Corrupt { path, problem } => {
-            Error::Data { path, problem: format!("{problem}: {DAMAGED}") }
-        }
-        E::Io { path, cause }
-            if matches!(cause.kind(), NotFound | IsADirectory | NotADirectory) =>
-        {
-            Error::Data { path, problem: format!("{cause}: {DAMAGED}") }
-        }
+    let (path, problem) = match error {
+        E::Corrupt { path, problem } => (path, format!("{problem}: {DAMAGED}")),
+        E::Io { path, cause } => (path, format!("{cause}: {DAMAGED}")),
         E::Mismatch { path, made_from, used_with } => {
             let problem =
                 format!("of a run on {made_from}, not on {used_with}: start another --checkpoint");
-            Error::Data { path, problem }
+            (path, problem)
         }
-        other => other.into(),
-    }
+        other => return other.into(),
+    };
+    Error::Data { path, problem }
 }
 
 /// Overwrites `parameters` and `optimizer` with the checkpoint's.

@@ -16,27 +16,11 @@ pub fn unchosen(job: &Job<'_>) -> Option<String> {
     is_blind.then(|| "note: no valid split, by which an epoch would be the best: the model is that of the last".into())
 }
 
-/// With fewer labelled vertices or edges, a model has too few to learn from.
-const FEW: usize = 10;
-
-/// Notes on the splits of `job`: too few vertices to train on, and the splits `unscored`, whose
-/// metric has no value.
-///
-/// # Errors
-/// [`Error::Option`] if an option depends on the valid split, and that has no score.
+/// Notes on the splits `unscored` of `job`, whose metric has no value.
 pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<String>> {
-    let (labels, config) = (job.task.labels(), job.config);
-    let labelled = job
-        .train
-        .iter()
-        .filter(|&&v| labels.is_none_or(|labels| labels.is_labelled(v)))
-        .take(FEW)
-        .count();
-    let items = if labels.is_some() { "labelled vertices" } else { "edges" };
-    let few = (labelled < FEW)
-        .then(|| format!("there are only {labelled} {items} to train on: too few for a model to be more than chance"));
+    let config = job.config;
     if config.run.eval_every == 0 {
-        return Ok(few.into_iter().collect());
+        return Ok(Vec::new());
     }
     let valid = unscored.iter().find(|(split, _)| *split == Split::Valid);
     if let (Some(user), Some((_, problem))) = (config.watches_valid(), valid) {
@@ -51,7 +35,7 @@ pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<Stri
         }
         _ => problem.clone(),
     };
-    Ok(few.into_iter().chain(unscored.iter().map(note)).collect())
+    Ok(unscored.iter().map(note).collect())
 }
 
 /// Note after the first epoch `report`, if its loss is far above that of a guess.

@@ -17,16 +17,15 @@ pub fn is_perfect(report: &EpochReport) -> bool {
 }
 
 /// True if, at the end of `history` or anywhere in it, `patience` evaluations in a row were not
-/// better than the best before. With a `min_delta` above 0 the metric has to be better by more than
-/// that. After a perfect metric nothing counts as better: the loss of a model without mistakes may
-/// fall for ever.
-pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> bool {
+/// better than the best before. After a perfect metric nothing counts as better: the loss of a
+/// model without mistakes may fall for ever.
+pub fn is_exhausted(history: &[EpochReport], patience: u32) -> bool {
     let none = EpochReport::default();
     let (mut best, mut others) = (&none, 0);
     for report in history {
         let Some(merit) = report.merit() else { continue };
         let is_better = match best.merit() {
-            Some(of_best) if min_delta > 0.0 || is_perfect(best) => merit > of_best + min_delta,
+            Some(of_best) if is_perfect(best) => merit > of_best,
             _ => report.is_better(best),
         };
         if is_better {

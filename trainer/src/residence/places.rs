@@ -6,10 +6,6 @@ use crate::operator::{Engine, Place, check_host_dtype};
 use crate::{Error, Result, autograd};
 
 /// The place of each rank according to `config` and `options`.
-///
-/// # Errors
-/// [`Error::Option`] if the number of named GPUs differs from the number of ranks; errors of
-/// [`Place::open`].
 pub fn places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     let dtype = config.model.dtype;
     let is_possible = match (config.system.device, config.system.products) {

@@ -50,10 +50,6 @@ impl DeviceRoom {
     /// Bytes left on the GPUs of `places` of this process's ranks. If nothing needs more than an
     /// eighth of the free memory, nothing is tried, and half of it is left. Collective among
     /// processes.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if a GPU is too small for a mini-batch;
-    /// errors of training.
     pub fn find(
         job: &Job<'_>,
         places: &[Place],

@@ -70,10 +70,6 @@ enum Way {
 impl HostRows {
     /// The storage that the options of `job` ask for, or the one that suits the memory, for ranks
     /// at `places`. Collective if ranks are processes.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if the budget is too small, with the least sufficient one; for options
-    /// that contradict each other.
     pub fn find(job: &Job<'_>, places: &[Place], progress: &dyn Progress) -> Result<Self> {
         let (config, hooks, features) = (job.config, job.hooks, &job.features);
         let refused = |problem: &str| Err(Error::Option(format!("--memory: {problem}")));
@@ -320,8 +316,8 @@ fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
         sampled.iter().map(|counts| bytes_of(job, &model, places, counts)).max().unwrap_or(0);
     // An evaluation has the same memory.
     let workers = job.hooks.ranks_here(places.len()).len() as u64;
-    let exact = config.run.eval_every > 0 && config.run.eval_fanouts.is_none();
-    let evaluating = if exact { least_room(&model, features, &job.graph, workers) } else { 0 };
+    let evaluates = config.run.eval_every > 0;
+    let evaluating = if evaluates { least_room(&model, features, &job.graph, workers) } else { 0 };
     // A margin for larger mini-batches and for memory that is not counted: vectors, gradients of
     // parameters, the loss, reads.
     Ok((most + most / 10 + LEAST_OF_BATCHES).max(evaluating))

@@ -12,7 +12,7 @@ use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
 use crate::config::{Parallelism, RunConfig};
 use crate::infer::Trained;
-use crate::job::hooks::{Hooks, count_compute_threads};
+use crate::job::hooks::Hooks;
 use crate::job::{Artifacts, Job, check_links_fit, partition};
 use crate::model::Model;
 use crate::operator::{Place, link};
@@ -33,10 +33,8 @@ pub struct Run<'a> {
     pub job: &'a Job<'a>,
     /// Record of the inputs for checkpoints.
     pub inputs: Inputs,
-    /// Threads of the whole run; all of them evaluate.
+    /// Threads of the whole run.
     pub threads: usize,
-    /// Threads that do not sample.
-    pub compute_threads: usize,
     /// The place of each rank, including ranks of other processes.
     pub places: Vec<Place>,
     /// The feature rows of each rank of this process.
@@ -108,9 +106,6 @@ impl Run<'_> {
 
 /// Opens the run of `config` and `options` on `dataset`, and returns the result of `work`.
 /// Collective over the processes of a run.
-///
-/// # Errors
-/// [`Error::Option`] and [`Error::Data`] if options and data do not fit together; errors of `work`.
 pub fn with_run<R>(
     dataset: &Dataset,
     config: &Config,
@@ -131,7 +126,6 @@ pub fn with_run<R>(
         .unwrap_or(1);
     hooks.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
     let ranks = hooks.ranks_here(config.num_ranks()).len();
-    let compute_threads = count_compute_threads(&config.system, threads, ranks)?;
     let places = places(config, hooks)?;
     number_types(config).filter(|_| hooks.leads()).iter().for_each(|line| progress.note(line));
     link_gpus(&places[hooks.ranks_here(places.len())], progress)?;
@@ -142,13 +136,8 @@ pub fn with_run<R>(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let mut job = Job::new(dataset, &artifacts, config, hooks)?;
-    let mut inputs = Inputs::of(
-        dataset,
-        config,
-        artifacts.partition(),
-        (compute_threads / ranks).max(1),
-        job.shape(),
-    );
+    let mut inputs =
+        Inputs::of(dataset, config, artifacts.partition(), (threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!(
             "{user} needs a valid split with vertices: leave it out, or convert with another split"
@@ -161,13 +150,6 @@ pub fn with_run<R>(
     let resume = resume_from(&job, &inputs, progress)?;
     let init = config.run.init.as_ref().filter(|_| resume.is_none());
     let init = init.map(|folder| starting_model(folder, &job, progress)).transpose()?;
-    if config.data.batch_size > job.train.len() && !config.system.parallelism.cooperates() {
-        let (size, available) = (config.data.batch_size, job.train.len());
-        progress.note(&format!(
-            "note: a mini-batch may have {size}, there are {available} to train on: an epoch is \
-             one mini-batch"
-        ));
-    }
     let notes =
         artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().for_each(|note| progress.note(note));
@@ -177,7 +159,7 @@ pub fn with_run<R>(
     }
     let host = HostRows::find(&job, &places, progress)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
-    let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
+    let room = DeviceRoom::find(&job, &places, threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
     let left = topology.left_of(&room);
     let caches = Caches::new(&job, &places, &left, progress)?;
@@ -218,7 +200,6 @@ pub fn with_run<R>(
         job: &job,
         inputs,
         threads,
-        compute_threads,
         places,
         sources,
         slices,
@@ -274,7 +255,7 @@ fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Resul
             );
             return Err(Error::Option(format!("--checkpoint {place}: {problem}")));
         }
-        (Some(folder), true) => checkpoint::find(folder, job, inputs, progress)?,
+        (Some(folder), true) => checkpoint::find(folder, job, inputs)?,
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,

@@ -71,9 +71,6 @@ pub fn check(
                 .into(),
         );
     }
-    if config.run.eval_fanouts.is_some() {
-        return refuse("scores of shards are exact: leave --eval-fanouts out".into());
-    }
     if config.data.task.is_link() && config.run.eval_every > 0 {
         return refuse(format!(
             "scores of links need the rows of all: pass --eval-every 0, or train on the whole \

@@ -159,7 +159,7 @@ impl<'a> GpuSampler<'a> {
             match frontiers.at(depth + 1) {
                 Ownership::Mine if depth + 1 < fanouts.len() => continue,
                 Ownership::Mine => self.end_alone(&mut making, &run)?,
-                Ownership::Map(part) => self.end_split(&mut making, &run, part, comm)?,
+                Ownership::Map(_) => self.end_split(&mut making, &run, comm)?,
             }
             run.clear();
         }
@@ -178,28 +178,21 @@ impl<'a> GpuSampler<'a> {
         making.add(&self.place, layers, run, &mixed_frontier)
     }
 
-    /// Ends a `run`, if the map `part` holds the frontier below its last layer. Collective.
+    /// Ends a `run`, if a map holds the frontier below its last layer. Collective.
     fn end_split(
         &mut self,
         making: &mut Making,
         run: &[(Fanout, bool)],
-        part: &[u16],
         comm: &dyn Communicator,
     ) -> Result<()> {
         let Self { place, gpu, sampler, inputs: OnDevice { graph, owners } } = self;
-        let (mut layers, split) = match owners.map(DeviceOwners::Map) {
-            Some(owners) => {
-                let (layers, split) =
-                    sampler.finish_split(graph, owners, [comm.rank(), comm.size()])?;
-                (layers, Some(split))
-            }
-            None => (sampler.finish(graph)?, None),
-        };
+        let none = || Error::Option("a GPU that samples by a map has no owners".into());
+        let owners = owners.map(DeviceOwners::Map).ok_or_else(none)?;
+        let (mut layers, split) =
+            sampler.finish_split(graph, owners, [comm.rank(), comm.size()])?;
         let (Some(last), Some(&(fanout, shared))) = (layers.pop(), run.last()) else {
             return Err(Error::Option("a run of no layers".into()));
         };
-        let on_host =
-            if split.is_none() { sampler.mixed_frontier().to_vec(gpu)? } else { Vec::new() };
         // A run has several layers only if ranks share its frontier.
         let mixed_frontier =
             if shared { Some(Ids::on_device(sampler.take_mixed_frontier()?)) } else { None };
@@ -214,24 +207,10 @@ impl<'a> GpuSampler<'a> {
         making.close(place, last.num_vertices())?;
         let mut above =
             Split { frontier: making.frontier.clone(), fanout, layer: last, mixed_frontier };
-        match split {
-            Some(split) => {
-                let shuffling = Shuffling::ask(gpu, comm, &split, |asked| {
-                    sampler.go_on_with(graph, &split, asked)
-                })?;
-                above.number(gpu, shuffling.source())?;
-                making.open = Some((above, shuffling));
-            }
-            None => {
-                let shuffled = Exchange::shuffle(comm, &on_host, |v| part[v as usize] as usize)?;
-                above.number(gpu, shuffled.source.on_gpu(gpu)?)?;
-                let (layer, below) = above.close(place, shuffled)?;
-                [&layer.read, &below].into_iter().try_for_each(|ids| ids.on_gpu(gpu).map(drop))?;
-                sampler.start(graph, below.on_gpu(gpu)?)?;
-                making.made.push(layer);
-                making.frontier = below;
-            }
-        }
+        let shuffling =
+            Shuffling::ask(gpu, comm, &split, |asked| sampler.go_on_with(graph, &split, asked))?;
+        above.number(gpu, shuffling.source())?;
+        making.open = Some((above, shuffling));
         Ok(())
     }
 }

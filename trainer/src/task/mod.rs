@@ -38,9 +38,6 @@ impl Task<'_> {
     }
 
     /// The metric `asked` for, or else the default of the labels or links.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if it is not defined for them.
     pub fn metric(&self, asked: Option<Metric>) -> Result<Metric> {
         match self {
             Self::Nodes(task) => {

@@ -28,9 +28,6 @@ pub struct NodeTask {
 impl NodeTask {
     /// The task according to `config` on `labels` of `dataset`, whose train split is `train`.
     /// Collective over the processes of `comm`, which hold shards.
-    ///
-    /// # Errors
-    /// [`Error::Option`] unless there is a weight for each class.
     pub fn new(
         dataset: &Dataset,
         labels: Labels,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gsplit_kernels::{Fanout, Route, Solo};
 use gsplit_sample::{Frontiers, Ownership};
-use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
+use gsplit_store::{NoProgress, Progress, Split, Stage, Unit};
 
 use super::fixture::{
     Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition,
@@ -197,14 +197,4 @@ fn what_does_not_fit_is_refused() {
     );
     let elsewhere = with(&|config| (config.system.groups, config.system.partition) = (4, None));
     refused(elsewhere, "run `gsplit partition");
-    // The number of mini-batches is noted.
-    let notes = Notes::default();
-    train(&fixture.dataset, &base, &Around::default(), &notes, &|_| {}).unwrap();
-    assert!(
-        notes
-            .lines()
-            .iter()
-            .any(|line| line.contains("a server reads up to")
-                && line.contains("% of them beyond it"))
-    );
 }

@@ -11,8 +11,8 @@ use gsplit_kernels::CommError;
 use gsplit_store::{Dataset, NoProgress, Progress, Split, Stage, Unit};
 
 use super::fixture::{
-    Cut, Fixture, assert_refused, changed, communities, config, dataset, emulated, models, numbers,
-    several_labels, store_partition, without_valid,
+    Cut, Fixture, changed, communities, config, dataset, emulated, models, numbers, several_labels,
+    store_partition, without_valid,
 };
 use super::links::link_config;
 use super::processes::before;
@@ -298,48 +298,6 @@ fn scores_do_not_depend_on_the_number_of_workers() {
             }
         });
     }
-}
-
-#[test]
-fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_the_workers() {
-    let fixture = dataset(96, 400, 5);
-    let sampled = |fanouts: &str| {
-        changed(&config(ModelKind::Gat, Parallelism::Single, 1), |config| {
-            (config.data.batch_size, config.run.eval_fanouts) =
-                (50, Some(fanouts.parse().unwrap()));
-        })
-    };
-    let exact = changed(&sampled("all,all,all"), |config| config.run.eval_fanouts = None);
-    let all = |config: &Config| {
-        with_job(&fixture.dataset, config, |job| {
-            [Place::host(), Place::under_test(1)]
-                .map(|place| [1, 3].map(|workers| scores(job, &place, workers)))
-        })
-    };
-    let (exact, whole, few) = (all(&exact), all(&sampled("all,all,all")), all(&sampled("1,2,1")));
-    let wanted = with_job(&fixture.dataset, &sampled("1,2,1"), |job| {
-        [&job.valid, &job.test].into_iter().flatten().map(|rows| rows.len() as u64).sum::<u64>()
-    });
-    for ((exact, whole), few) in
-        exact.iter().flatten().zip(whole.iter().flatten()).zip(few.iter().flatten())
-    {
-        assert_eq!(whole.0, exact.0);
-        assert_eq!((whole.1, few.1), (wanted, wanted), "only rows that are scored are computed");
-        assert!(few.0 != exact.0 && exact.1 > wanted);
-    }
-    assert!(few.iter().flatten().all(|found| *found == few[0][0]), "{few:?}");
-    let refused = |change: &dyn Fn(&mut Config), expected: &str| {
-        assert_refused(changed(&sampled("2,2,2"), |config| change(config)).check(), expected)
-    };
-    refused(
-        &|config| config.run.eval_fanouts = Some("2,2".parse().unwrap()),
-        "--eval-fanouts 2,2: --layers 3 needs 3",
-    );
-    refused(&|config| config.run.eval_every = 0, "--eval-every 0 makes no evaluations");
-    refused(
-        &|config| config.data.task = link_config(ModelKind::Gcn, Parallelism::Single, 1).data.task,
-        "rows of all vertices",
-    );
 }
 
 /// A chunk has the size for a rank of the same process: small graphs are one, a split may have no

@@ -409,7 +409,6 @@ pub struct Around {
     pub tensorboard: Option<PathBuf>,
     pub log_every: u32,
     pub threads: Option<usize>,
-    pub sample_threads: Option<usize>,
     pub products: Option<Products>,
     pub features: FeatureStorage,
     pub memory: Option<u64>,
@@ -442,7 +441,7 @@ impl Around {
         run.trial = around.trial;
         run.timeout = around.timeout.map_or(run.timeout, |timeout| timeout.as_secs_f64());
         let system = &mut config.system;
-        (system.threads, system.sample_threads) = (around.threads, around.sample_threads);
+        system.threads = around.threads;
         (system.products, system.load_features) = (around.products, around.features);
         (system.memory, system.cache) =
             (around.memory.map(Size::Bytes), around.cache.map(Size::Bytes));

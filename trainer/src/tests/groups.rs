@@ -1,17 +1,13 @@
 //! Groups of ranks: each trains split-parallel on its share of every mini-batch, and all together
 //! like data parallelism with one rank per group.
 
-use std::sync::Arc;
-
-use gsplit_kernels::{Communicator, Threads};
 use gsplit_store::Dataset;
 
 use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition};
 use super::runs::{losses, run};
 use crate::config::{Config, ModelKind, Parallelism};
-use crate::ranks::comms::Comms;
 use crate::tests::fixture::Around;
-use crate::{Process, RowPlacement, Summary};
+use crate::{RowPlacement, Summary};
 
 /// `base` on `groups` of `ranks` each.
 pub fn grouped(dataset: &Dataset, base: &Config, groups: usize, ranks: usize) -> Config {
@@ -110,18 +106,8 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
             "under single leave it out",
         ),
         (split(6, 2), "has no partition into 3 parts (there are: random-2 into 2)"),
-        (named, "--partition random-2 has 2 parts, each of 2 groups has 3 ranks"),
+        (named, "--partition random-2 has 2 parts, 3 ranks of a group need one each"),
     ] {
         assert_refused(run(&fixture, &config, &Around::default()), words);
     }
-    // Processes that were joined in another way than the configuration requires.
-    let mut ends = [Threads::group(4), Threads::group(1), Threads::group(1)];
-    let [all, sampling, computing] =
-        ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
-    let process = Some(Arc::new(Process::over(Comms::of_group(all, sampling, computing), Some(0))));
-    let options = Around { process, ..Around::default() };
-    assert_refused(
-        run(&fixture, &split(4, 2), &options),
-        "--groups 2: the processes form groups of 1",
-    );
 }

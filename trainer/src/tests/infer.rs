@@ -412,8 +412,12 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
         with(&|c| (c.out, c.embeddings) = (to("p.npy"), to("p.npy"))),
         "the same file",
     );
-    refused(&fixture, with(&|c| c.metric = Some("roc-auc".parse().unwrap())), "needs two classes");
-    refused(&fixture, with(&|c| c.metric = Some("mrr".parse().unwrap())), "--task link");
+    refused(
+        &fixture,
+        with(&|c| c.metric = Some("roc-auc".parse().unwrap())),
+        "one of several classes",
+    );
+    refused(&fixture, with(&|c| c.metric = Some("mrr".parse().unwrap())), "another --task");
     refused(&larger, with(&|c| c.out = Some(out.clone())), "--force");
     assert!(run(&fixture, &base, 1 << 10).unwrap_err().to_string().contains("raise it"));
 

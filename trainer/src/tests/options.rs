@@ -250,7 +250,7 @@ fn every_parallelism_takes_the_options_that_make_sense() {
     ];
     for (option, change, takes) in table {
         for &parallelism in all {
-            let ranks = if parallelism.row().several { 4 } else { 1 };
+            let ranks = if parallelism.takes_ranks() { 4 } else { 1 };
             let base = config(ModelKind::Sage, parallelism, ranks);
             base.check().unwrap();
             let with = changed(&base, change);

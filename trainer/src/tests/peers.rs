@@ -114,7 +114,7 @@ fn what_processes_keep_for_each_other_is_freed_when_all_have_closed_it() {
         thread::scope(|scope| {
             for (sampling, all) in Threads::group(3).into_iter().zip(Threads::group(3)) {
                 let process =
-                    Process::over(Comms::of_one_group(Box::new(sampling), Box::new(all)), Some(0));
+                    Process::over(Comms::new(Box::new(all), Box::new(sampling), None), Some(0));
                 scope.spawn(move || gather_and_part(fixture, config, process));
             }
         });

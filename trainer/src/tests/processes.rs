@@ -36,12 +36,11 @@ pub fn in_processes<R: Send>(
             |(rank, (all, (sampling, computing))): (usize, (Threads, (Threads, Threads)))| {
                 let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
                 let process = match groups {
-                    1 => Process::over(
-                        Comms::of_one_group(boxed(sampling), boxed(computing)),
-                        Some(0),
-                    ),
+                    1 => {
+                        Process::over(Comms::new(boxed(computing), boxed(sampling), None), Some(0))
+                    }
                     _ => Process::over(
-                        Comms::of_group(boxed(all), boxed(sampling), boxed(computing)),
+                        Comms::new(boxed(all), boxed(sampling), Some(boxed(computing))),
                         Some(0),
                     ),
                 };
@@ -131,7 +130,7 @@ fn a_process_without_a_gpu_of_its_own_is_told() {
         config.system.device = Device::Cuda
     });
     let solo = || Box::new(gsplit_kernels::Solo) as Box<dyn Communicator>;
-    let process = Some(Arc::new(Process::over(Comms::of_one_group(solo(), solo()), None)));
+    let process = Some(Arc::new(Process::over(Comms::new(solo(), solo(), None), None)));
     let options = Around { process, ..Around::default() };
     assert_refused(run(&fixture, &cuda, &options), "LOCAL_RANK");
 }

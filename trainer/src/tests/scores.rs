@@ -152,7 +152,7 @@ fn told(dataset: &Dataset, config: &Config) -> String {
 
 #[test]
 fn notes_are_said_where_they_help_and_nowhere_else() {
-    let notable = ["has class", "no valid split", "the first epoch", "still rising"];
+    let notable = ["no valid split", "the first epoch", "still rising"];
     let quiet = told(&dataset(38, 300, 5).dataset, &single(None));
     assert!(notable.iter().all(|words| !quiet.contains(words)), "{quiet}");
     let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
@@ -160,18 +160,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
         labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
     let line = told(&large, &single(None));
     assert!(line.contains("a guess has 1.0986: lower --lr, now "), "{line}");
-    assert!(
-        line.contains("convert with --scale standard") && !line.contains("has class"),
-        "{line}"
-    );
-    let (small, _folder) =
-        labelled(splits, 0.5, |writer| writer.add_labels(&[1, 1, 1, 1, 0, 1, 2, 0]).unwrap());
-    let line = told(&small, &single(None));
-    assert!(
-        line.contains("every labelled vertex of the train split has class 1")
-            && !line.contains("scaled"),
-        "{line}"
-    );
+    assert!(line.contains("convert with --scale standard"), "{line}");
     let Fixture { dataset: blind, folder: _folder } = without_valid();
     assert!(told(&blind, &single(None)).contains("note: no valid split"));
     let unasked = changed(&single(None), |config| config.run.eval_every = 0);
@@ -224,15 +213,15 @@ fn a_split_without_a_class_has_no_score_and_training_goes_on() {
     let (rare, _folder) =
         labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 0, 1, 0, 0, 1, 1]).unwrap());
     let of_both = lines(&rare, &single(None)).unwrap();
-    let problem = "roc-auc has no value in the valid split, which has no vertex of class `1`";
+    let problem = "roc-auc has no value in the valid split, which has no class that some of \
+                   its vertices have and others have not";
     assert!(
         of_both.contains(&format!(
             "{problem}: no epoch is the best, and the model is that of the last"
         )),
         "{of_both}"
     );
-    assert!(of_both.contains("in the test split, which has no vertex of class `0`"), "{of_both}");
-    assert!(of_both.contains("there are only 4 labelled vertices to train on"), "{of_both}");
+    assert!(of_both.contains("in the test split, which has no class"), "{of_both}");
     assert!(told(&rare, &single(None)).contains(problem));
     assert_eq!(crate::unscored(&rare, None, Split::Valid).unwrap().as_deref(), Some(problem));
     assert_eq!(
@@ -269,14 +258,12 @@ fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
     };
     let falling = reports(0.9, &[0.3, 0.2, 0.1, 0.2, 0.2]);
     assert_eq!(EpochReport::best(&falling).unwrap().epoch, 3);
-    assert!(is_exhausted(&falling, 2, 0.0) && !is_exhausted(&falling[..4], 2, 0.0));
+    assert!(is_exhausted(&falling, 2) && !is_exhausted(&falling[..4], 2));
     // A perfect score ends the wait, and among the epochs until then the one with the lowest loss
     // is the best.
     let perfect = reports(1.0, &[0.3, 0.2, 0.1]);
-    assert!(is_exhausted(&perfect, 2, 0.0) && !is_exhausted(&perfect[..2], 2, 0.0));
+    assert!(is_exhausted(&perfect, 2) && !is_exhausted(&perfect[..2], 2));
     assert_eq!(EpochReport::best(&perfect).unwrap().epoch, 3);
-    // Only a rise by more than --min-delta counts then.
-    assert!(is_exhausted(&falling[..3], 2, 0.01) && !is_exhausted(&falling[..2], 2, 0.01));
     // The smallest error is the best.
     let error = |(epoch, error)| EpochReport {
         scores_are_errors: true,
@@ -284,7 +271,7 @@ fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
     };
     let errors: Vec<EpochReport> = (1..).zip([3.0, 1.0, 2.0, 1.5]).map(error).collect();
     assert_eq!(EpochReport::best(&errors).unwrap().epoch, 2);
-    assert!(is_exhausted(&errors, 2, 0.0) && !is_exhausted(&errors[..3], 2, 0.0));
+    assert!(is_exhausted(&errors, 2) && !is_exhausted(&errors[..3], 2));
 }
 
 #[test]

@@ -489,7 +489,7 @@ fn sources_are_listed_by_their_original_ids() {
         assert_refused(listed(text, &config), words);
     };
     refused("3\n99\n", &|_| {}, "sources.txt:2: `99` is not the id of a source in the dataset");
-    refused("3\n70\n", &|_| {}, ":2: `70` is the id of a target");
+    refused("3\n70\n", &|_| {}, ":2: `70` is not the id of a source");
     refused("\n", &|_| {}, "is empty");
     refused("3\n", &|config| config.out = Some(folder.join("r.npy")), "ends in .parquet or .csv");
     refused("3\n", &|config| config.out = None, "--out recommendations.parquet");
@@ -498,7 +498,7 @@ fn sources_are_listed_by_their_original_ids() {
     refused(
         "3\n",
         &|config| config.predict = Some(crate::Predict::Logits),
-        "--predict: is for classes",
+        "no --split or --predict",
     );
     refused("3\n", &|config| config.sources = Some(folder.join("none.txt")), "none.txt");
 }

@@ -81,10 +81,6 @@ pub(super) struct Recommender<'a> {
 
 impl<'a> Recommender<'a> {
     /// Returns the recommender for `config` and begins its file, if recommendations are asked for.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if options, model and dataset do not fit, or a listed vertex is not a
-    /// source.
     pub fn begin(
         config: &InferConfig,
         trained: &Trained,
@@ -92,26 +88,16 @@ impl<'a> Recommender<'a> {
         ids: &'a OutputIds,
     ) -> Result<Option<Self>> {
         let Some(top) = config.top else { return Ok(None) };
-        let refused = |problem: &str| Err(Error::Option(problem.into()));
-        let Some(out) = &config.out else {
-            return refused(
-                "--top: needs a file for the recommendations: --out recommendations.parquet, or \
-                 .csv",
-            );
+        let classes = config.split != Wanted::All
+            || config.predict.is_some_and(|form| form != Predict::Class);
+        let is_link = trained.config().data.task.is_link();
+        let Some(out) = config.out.as_ref().filter(|_| top > 0 && is_link && !classes) else {
+            return Err(Error::Option(format!(
+                "--top {top}: expected 1 or more, a model that was trained with --task link, a \
+                 file --out recommendations.parquet or .csv, and no --split or --predict, which are for \
+                 classes: list sources with --sources FILE"
+            )));
         };
-        if top == 0 {
-            return refused("--top 0: expected at least 1");
-        } else if !trained.config().data.task.is_link() {
-            return refused(
-                "--top: the model was trained on classes, not on links: train one with --task link",
-            );
-        } else if config.split != Wanted::All {
-            return refused(
-                "--split: is for classes: list the sources of recommendations with --sources FILE",
-            );
-        } else if config.predict.is_some_and(|form| form != Predict::Class) {
-            return refused("--predict: is for classes, not for recommendations: leave it out");
-        }
         let kinds = dataset.kinds()?;
         let sources = match &config.sources {
             Some(path) => sources::listed(path, ids, kinds)?,

@@ -9,9 +9,6 @@ use crate::infer::table::OutputIds;
 use crate::{Error, Result};
 
 /// Returns the vertices that the file at `path` lists, in its order and without duplicates.
-///
-/// # Errors
-/// [`Error::Option`] with the line if an id is not the id of a source.
 pub fn listed(path: &Path, ids: &OutputIds, kinds: Kinds) -> Result<Vec<u32>> {
     let text = read_text(path).map_err(StoreError::io(path))?;
     let lines = text.lines().map(str::trim).zip(1..).filter(|(id, _)| !id.is_empty());
@@ -30,13 +27,6 @@ pub fn listed(path: &Path, ids: &OutputIds, kinds: Kinds) -> Result<Vec<u32>> {
         vertices.extend(first.remove(&*ids.text(v)?).map(|line| (line, v)));
     }
     if let Some((id, line)) = first.into_iter().min_by_key(|(_, line)| *line) {
-        for v in kinds.targets().filter(|_| kinds.are_two()) {
-            if ids.text(v)? == id {
-                let problem =
-                    "is the id of a target, and recommendations are for sources: leave it out";
-                return Err(Error::Option(format!("--sources {shown}:{line}: `{id}` {problem}")));
-            }
-        }
         let problem = "is not the id of a source in the dataset: leave it out, or convert it with the dataset";
         return Err(Error::Option(format!("--sources {shown}:{line}: `{id}` {problem}")));
     }

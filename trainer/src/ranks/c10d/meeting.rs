@@ -178,9 +178,9 @@ impl Meeting {
         let options: Vec<String> =
             options.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let own = [
-            run.to_string(),
-            size.to_string(),
-            env!("CARGO_PKG_VERSION").to_string(),
+            format!("run {run}"),
+            format!("version {}", env!("CARGO_PKG_VERSION")),
+            format!("ranks {size}"),
             options.join("\n"),
         ];
         meeting.be_seated(&own.join("\n"))?;
@@ -213,8 +213,8 @@ impl Meeting {
         }
         if let Some((reason, is_of_run)) = difference(rank, own, &of_first) {
             // A refused rank cannot fail a run that has started.
-            let first_size =
-                of_first.split('\n').nth(1).and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
+            let first_size = of_first.lines().find_map(|line| line.strip_prefix("ranks "));
+            let first_size = first_size.and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
             if is_of_run && self.board.add("came".to_string(), 0).map_err(lost)? < first_size {
                 self.board.failed(rank, &reason);
             }
@@ -266,9 +266,6 @@ impl Meeting {
 
     /// Opens this rank's end of the group of `seat`, separate from groups of other `name`s.
     /// Collective over the group.
-    ///
-    /// # Errors
-    /// [`CommError::Start`] with the message of Gloo.
     pub fn group(&self, name: &str, seat: Seat) -> Result<C10d> {
         let (host, port, timeout, is_here) =
             (self.host.clone(), self.port, self.timeout, is_loopback(&self.host));
@@ -319,45 +316,22 @@ impl Meeting {
 /// Difference between this rank's options and the ones of rank 0, and whether both belong to the
 /// same run.
 fn difference(rank: usize, own: &str, of_first: &str) -> Option<(String, bool)> {
-    let (own, first): (Vec<&str>, Vec<&str>) =
-        (own.split('\n').collect(), of_first.split('\n').collect());
-    let (
-        [run, size, version, options @ ..],
-        [first_run, first_size, first_version, first_options @ ..],
-    ) = (&own[..], &first[..])
-    else {
-        return Some(("rank 0 is another version of gsplit".to_string(), false));
-    };
-    if version != first_version {
-        Some((
+    let (own, of_first) =
+        own.lines().zip(of_first.lines()).find(|(own, of_first)| own != of_first)?;
+    let ((name, own), (_, of_first)) = (own.split_once(' ')?, of_first.split_once(' ')?);
+    Some(match name {
+        "run" => {
+            let problem = "this is another run: give each its own port with --rendezvous HOST:PORT";
+            (problem.to_string(), false)
+        }
+        name => (
             format!(
-                "this is gsplit {version}, rank 0 is {first_version}: start the same everywhere"
+                "--{name} {own} of rank {rank} is {of_first} on rank 0: start all with the same \
+                 options, of the same gsplit"
             ),
             true,
-        ))
-    } else if run != first_run {
-        Some((
-            "this is another run: give each its own port with --rendezvous HOST:PORT".to_string(),
-            false,
-        ))
-    } else if size != first_size {
-        Some((
-            format!(
-                "rank 0 was started as one of {first_size} ranks, rank {rank} as one of {size}"
-            ),
-            true,
-        ))
-    } else {
-        let (option, of_first) =
-            options.iter().zip(first_options).find(|(option, of_first)| option != of_first)?;
-        let (_, of_first) = of_first.split_once(' ')?;
-        Some((
-            format!(
-                "--{option} of rank {rank} is {of_first} on rank 0: start all with the same options"
-            ),
-            true,
-        ))
-    }
+        ),
+    })
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -206,12 +206,8 @@ fn says(told: &[Option<String>], who: usize, words: &str) {
 fn who_does_not_belong_is_told_why() {
     let started = Instant::now();
     let told = refusals(&[(0, 2, 1, ""), (1, 3, 1, "")], PATIENCE);
-    says(&told, 1, "rank 1: rank 0 was started as one of 2 ranks, rank 1 as one of 3");
-    says(
-        &told,
-        0,
-        "rank 1 left the group: rank 0 was started as one of 2 ranks, rank 1 as one of 3",
-    );
+    says(&told, 1, "rank 1: --ranks 3 of rank 1 is 2 on rank 0");
+    says(&told, 0, "rank 1 left the group: --ranks 3 of rank 1 is 2 on rank 0");
     let told = refusals(&[(0, 4, 2, ""), (1, 4, 4, "")], PATIENCE);
     says(&told, 1, "--groups 4 of rank 1 is 2 on rank 0: start all with the same options");
     assert!(started.elapsed() < PATIENCE);

@@ -42,9 +42,6 @@ pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(
 /// The presample that is `named`; otherwise the one for this task drawn most like `config`: with
 /// the same fanouts, batch size and seed, and the most epochs. A note is printed for a presample
 /// that cannot be used.
-///
-/// # Errors
-/// The reason why the `named` presample cannot be used.
 pub fn presample_like(
     dataset: &Dataset,
     config: &Config,

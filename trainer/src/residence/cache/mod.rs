@@ -90,10 +90,6 @@ impl Caches {
     /// Rows for ranks at `places` according to the options of `job`; `None` if GPUs keep nothing.
     /// `left` are the free bytes of each rank of this process, used if the options do not say. If
     /// ranks are processes, it is collective and returns the same on each.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for options that contradict each other, or room for no row; errors of
-    /// stored artifacts.
     pub fn new(
         job: &Job<'_>,
         places: &[Place],

@@ -30,9 +30,6 @@ pub type GpuTable<'a> = Box<dyn AnyTable<'a> + 'a>;
 
 /// Opens `table`. With a `gpu` it is pinned for all GPUs, if it is in memory in one piece;
 /// otherwise those of its rows that stay in memory are.
-///
-/// # Errors
-/// Errors of the driver, if it cannot pin that much.
 pub fn open_gpu_table<'a>(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<GpuTable<'a>> {
     let opened: GpuTable<'a> = match table.dtype() {
         FeatureDtype::F32 => Box::new(TypedTable::<f32>::open(table, gpu)?),
@@ -58,9 +55,6 @@ pub trait AnyTable<'a>: Send + Sync {
 
     /// Copies the rows of `caches` for a rank, this process, to its GPU, and opens the rows that it
     /// reads of other ranks of `comm`. Collective.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Option`] if a rank keeps other rows than this one expects.
     fn share(
         &mut self,
         caches: &'a Caches,

@@ -62,18 +62,6 @@ struct PinnedGraph<'a> {
     owners: Option<MappedHost<'a, u16>>,
 }
 
-impl PinnedGraph<'_> {
-    /// Bytes that had to be copied to be pinned.
-    fn copied_bytes(&self) -> u64 {
-        let Self { indptr, indices, owners } = self;
-        let of = [
-            indptr.as_ref().map(MappedHost::copied_bytes),
-            indices.as_ref().map(MappedHost::copied_bytes),
-        ];
-        of.into_iter().chain([owners.as_ref().map(MappedHost::copied_bytes)]).flatten().sum()
-    }
-}
-
 /// Arrays in the memory of one GPU.
 struct GpuArrays {
     gpu: Gpu,
@@ -85,9 +73,6 @@ struct GpuArrays {
 impl<'a> Topology<'a> {
     /// Brings the graph of `job` to where the GPUs of `places`, those of all ranks, read it, and
     /// notes where that is.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if the storage that `--topology` asks for is not possible.
     pub fn new(
         job: &Job<'a>,
         places: &[Place],
@@ -131,13 +116,6 @@ impl<'a> Topology<'a> {
                 ))
             })?,
         };
-        let copied = found.pinned.copied_bytes();
-        if copied > 0 {
-            let bytes = shown(copied);
-            progress.note(&format!(
-                "{bytes} of the graph are copied in memory: the driver does not pin mapped files"
-            ));
-        }
         if let Some(line) = found.told(&source) {
             progress.note(&line);
         }
