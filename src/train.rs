@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
-use gsplit_store::{Dataset, Presample, Progress};
+use gsplit_store::{Dataset, Presample};
 use gsplit_trainer::{
     CacheSummary, Config, EpochReport, Error, Hooks, Parallelism, Summary, foreign_events,
     is_json_log, left_behind, most_values_held, train,

@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn options_that_nothing_reads_are_refused() {
         for (words, told) in [
-            (&["--heads", "8"][..], "--heads 8: there is no attention"),
+            (&["--heads", "8"][..], "--heads is for --model gat and gatv2"),
             (
                 &["--parallelism", "single", "--partition", "four"],
                 "--partition four: --parallelism single reads no partition",

@@ -176,10 +176,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
         "--nodes numbers.csv --label-column team --random-split 0.5,0.3,0.2 --out by-number";
     ok(folder, format!("convert edges.csv {ends} {nodes}"));
     let output = gsplit(folder, "infer by-number --checkpoint run");
-    assert!(
-        errors(&output)
-            .contains("not scored: the dataset's classes do not have the names of the model's")
-    );
+    assert!(errors(&output).contains("not scored: the dataset's labels"));
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(!told.contains("accuracy"), "{told}");
 }

@@ -254,7 +254,7 @@ fn a_preset_fills_in_what_is_left_open() {
         folder,
         "train ds --preset intel --parallelism data",
         2,
-        "--split-layers 1 is for --parallelism split",
+        "--split-layers is for --parallelism split",
     );
 }
 

@@ -7,7 +7,7 @@ use gsplit_store::{Baseline, Dataset, ModelScores, Progress, diverged};
 
 use crate::batch::Made;
 use crate::epoch::{Batches, train_epoch};
-use crate::evaluate::{Yardstick, score, yardstick};
+use crate::evaluate::{score, yardstick};
 use crate::job::hooks::Hooks;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
@@ -77,7 +77,7 @@ fn epochs(
     }
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
     let (mut reports, mut scores) = (Vec::new(), None);
-    let Yardstick { baseline, unscored } = yardstick(run, comms)?;
+    let (baseline, unscored) = yardstick(run, comms)?;
     let of_splits = notes::of_splits(job, &unscored)?;
     if let (Some(told), Some(baseline)) = (&job.hooks.baseline, &baseline) {
         told.get_or_init(|| baseline.clone());

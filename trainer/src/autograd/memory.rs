@@ -23,33 +23,15 @@ static POOL: Mutex<Pool<Pages>> = Mutex::new(Pool::new());
 
 /// A pool of free memory. Lengths are numbers of values.
 ///
-/// A piece is either pages or only a length; a pool of lengths predicts the memory of a sequence of
+/// A piece is either pages or nothing; a pool of nothing predicts the memory of a sequence of
 /// allocations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pool<P> {
-    /// In the order in which they were given back.
-    free: Vec<P>,
+    /// Lengths and pieces, in the order in which they were given back.
+    free: Vec<(usize, P)>,
     in_use: usize,
     /// Peak of `in_use`.
     most: usize,
-}
-
-/// A piece of memory.
-pub trait Piece {
-    /// Its length.
-    fn num_values(&self) -> usize;
-}
-
-impl Piece for Pages {
-    fn num_values(&self) -> usize {
-        self.len()
-    }
-}
-
-impl Piece for usize {
-    fn num_values(&self) -> usize {
-        *self
-    }
 }
 
 fn pool() -> MutexGuard<'static, Pool<Pages>> {
@@ -77,10 +59,10 @@ impl Buffer {
         }
         let reused = pool().take(len);
         let pages = match reused {
-            Some(pages) => pages,
+            Some((_, pages)) => pages,
             None => Pages::zeroed(size_class(len))?,
         };
-        pool().lend(&pages);
+        pool().lend(pages.len());
         Ok(Self { pages: Some(pages), len })
     }
 
@@ -111,7 +93,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(pages) = self.pages.take() else { return };
         if pages.len() >= SMALLEST {
-            let gone = pool().give_back(pages);
+            let gone = pool().give_back(pages.len(), pages);
             drop(gone);
         }
     }
@@ -124,20 +106,20 @@ fn size_class(len: usize) -> usize {
     len.checked_next_multiple_of(eighth).unwrap_or(len)
 }
 
-impl Pool<usize> {
+impl Pool<()> {
     /// Takes or makes a piece for `len` values and returns its length; 0 if the allocator serves so
     /// small a length.
     pub fn take_or_make(&mut self, len: usize) -> usize {
         if len < SMALLEST {
             return 0;
         }
-        let piece = self.take(len).unwrap_or_else(|| size_class(len));
-        self.lend(&piece);
+        let piece = self.take(len).map_or_else(|| size_class(len), |(piece, ())| piece);
+        self.lend(piece);
         piece
     }
 }
 
-impl<P: Piece> Pool<P> {
+impl<P> Pool<P> {
     /// Creates an empty pool.
     pub const fn new() -> Self {
         Self { free: Vec::new(), in_use: 0, most: 0 }
@@ -150,41 +132,34 @@ impl<P: Piece> Pool<P> {
 
     /// Number of values in use and free.
     pub fn kept(&self) -> usize {
-        self.in_use + self.free.iter().map(P::num_values).sum::<usize>()
+        self.in_use + self.free.iter().map(|(len, _)| len).sum::<usize>()
     }
 
     /// The smallest free piece that holds `len` values without waste.
-    fn take(&mut self, len: usize) -> Option<P> {
+    fn take(&mut self, len: usize) -> Option<(usize, P)> {
         let fits = size_class(len)..size_class(len).saturating_mul(WASTE);
-        let fitting =
-            self.free.iter().enumerate().filter(|(_, piece)| fits.contains(&piece.num_values()));
-        let best = fitting.min_by_key(|(_, piece)| piece.num_values()).map(|(at, _)| at);
-        best.map(|at| self.free.remove(at))
+        let lengths = self.free.iter().map(|(len, _)| len).enumerate();
+        let best = lengths.filter(|(_, len)| fits.contains(len)).min_by_key(|(_, len)| **len);
+        best.map(|(at, _)| at).map(|at| self.free.remove(at))
     }
 
-    fn lend(&mut self, piece: &P) {
-        self.in_use += piece.num_values();
+    fn lend(&mut self, len: usize) {
+        self.in_use += len;
         self.most = self.most.max(self.in_use);
     }
 
-    /// Takes `piece` back and returns the pieces to release.
-    pub fn give_back(&mut self, piece: P) -> Vec<P> {
-        self.in_use = self.in_use.saturating_sub(piece.num_values());
-        self.free.push(piece);
+    /// Takes a `piece` of length `len` back and returns the pieces to release.
+    pub fn give_back(&mut self, len: usize, piece: P) -> Vec<(usize, P)> {
+        self.in_use = self.in_use.saturating_sub(len);
+        self.free.push((len, piece));
         let mut beyond = self.kept().saturating_sub(self.most + self.most / 3);
-        let gone = self.free.iter().take_while(|piece| {
+        let gone = self.free.iter().take_while(|(len, _)| {
             let goes = beyond > 0;
-            beyond = beyond.saturating_sub(piece.num_values());
+            beyond = beyond.saturating_sub(*len);
             goes
         });
         let gone = gone.count();
         self.free.drain(..gone).collect()
-    }
-}
-
-impl<P: Piece> Default for Pool<P> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -193,8 +168,9 @@ mod tests {
     use super::*;
 
     fn piece(pool: &mut Pool<Pages>, len: usize) -> Pages {
-        let pages = pool.take(len).unwrap_or_else(|| Pages::zeroed(size_class(len)).unwrap());
-        pool.lend(&pages);
+        let reused = pool.take(len).map(|(_, pages)| pages);
+        let pages = reused.unwrap_or_else(|| Pages::zeroed(size_class(len)).unwrap());
+        pool.lend(pages.len());
         pages
     }
 
@@ -206,7 +182,7 @@ mod tests {
             let places = pieces.iter().map(|pages| pages.as_slice().as_ptr()).collect();
             for (pages, len) in pieces.into_iter().zip(sizes) {
                 assert!(pages.len() >= len);
-                drop(pool.give_back(pages));
+                drop(pool.give_back(pages.len(), pages));
             }
             places
         };
@@ -223,8 +199,8 @@ mod tests {
         let mut pool = Pool::new();
         for shift in 0..6 {
             let pages = piece(&mut pool, SMALLEST << shift);
-            drop(pool.give_back(pages));
-            let kept: usize = pool.free.iter().map(Pages::len).sum();
+            drop(pool.give_back(pages.len(), pages));
+            let kept: usize = pool.free.iter().map(|(len, _)| len).sum();
             assert!(kept <= (SMALLEST << shift) * 4 / 3, "{kept} kept after {}", SMALLEST << shift);
         }
         assert!(pool.take(SMALLEST).is_none(), "waste");

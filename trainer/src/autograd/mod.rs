@@ -23,9 +23,8 @@ use crate::{Error, Result};
 pub use memory::{Buffer, Pool, most_values_held};
 pub use raw::{
     TensorValue, adopt, adopt_on_device, attach, backward, bytes_held, device_values,
-    device_values_mut, device_values_mut_of, device_values_of, extended, forget_gradient, gemm,
-    give_back_memory, round_to_tf32, rounds_to_tf32, share_memory, update, upload, values,
-    values_mut, values_of,
+    device_values_mut, extended, forget_gradient, gemm, give_back_memory, round_to_tf32,
+    rounds_to_tf32, share_memory, update, upload, values, values_mut,
 };
 
 /// Arguments of a backward function.

@@ -13,8 +13,8 @@
 //!   calls catches panics. Both become a line of text of at most [`ERROR_BYTES`] bytes.
 //! * **Threads.** torch may run a backward function on another thread, so closures and buffers are
 //!   `Send`; a node calls its closure under its own lock, never twice at a time.
-//! * **Device slices.** [`device_values_of`] lends the GPU a tensor's memory under the same rule.
-//!   [`device_values_mut_of`] lends a tensor that its caller has just made and has not shared, or a
+//! * **Device slices.** [`device_values`] lends the GPU a tensor's memory under the same rule.
+//!   [`device_values_mut`] lends a tensor that its caller has just made and has not shared, or a
 //!   parameter between two mini-batches, when no graph holds it. Kernels run in call order on the
 //!   stream that torch also uses, so a tensor may be dropped before they run.
 //! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its
@@ -344,13 +344,8 @@ unsafe extern "C" fn call_backward(
     1
 }
 
-/// Borrows the values of a dense f32 tensor on the host, row after row, without copying.
-pub fn values(tensor: &Tensor) -> Result<&[f32]> {
-    values_of(tensor)
-}
-
 /// Borrows the values of a dense tensor of `T` on the host, row after row, without copying.
-pub fn values_of<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
+pub fn values<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
     let fits = tensor.kind() == T::KIND && tensor.device() == Device::Cpu && tensor.is_contiguous();
     if !fits || tensor.is_sparse() {
         let found = format!("expected a dense tensor of {:?} on the host, got {tensor:?}", T::KIND);
@@ -367,7 +362,7 @@ pub fn values_of<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
 /// Borrows the values of a dense f32 tensor on the host for writing. Only the caller may use the
 /// tensor meanwhile.
 pub fn values_mut(tensor: &mut Tensor) -> Result<&mut [f32]> {
-    let (start, len) = (values(tensor)?.as_ptr(), tensor.numel());
+    let (start, len) = (values::<f32>(tensor)?.as_ptr(), tensor.numel());
     if len == 0 {
         return Ok(&mut []);
     }
@@ -391,22 +386,8 @@ macro_rules! tensor_values {
 
 tensor_values!(f32: Float, bf16: BFloat16, f16: Half, f64: Double, i32: Int, u8: Uint8);
 
-/// Borrows the values of a dense f32 tensor on the GPU `device`.
-pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, f32>> {
-    device_values_of(device, tensor)
-}
-
-/// Borrows the values of a dense f32 tensor on the GPU `device` for writing. Only the caller may
-/// use it meanwhile.
-pub fn device_values_mut<'a>(
-    device: Device,
-    tensor: &'a mut Tensor,
-) -> Result<DeviceSliceMut<'a, f32>> {
-    device_values_mut_of(device, tensor)
-}
-
 /// Borrows the values of a dense tensor of `T` on the GPU `device`.
-pub fn device_values_of<'a, T: TensorValue>(
+pub fn device_values<'a, T: TensorValue>(
     device: Device,
     tensor: &'a Tensor,
 ) -> Result<DeviceSlice<'a, T>> {
@@ -416,8 +397,8 @@ pub fn device_values_of<'a, T: TensorValue>(
     Ok(unsafe { DeviceSlice::from_raw(address, len) })
 }
 
-/// Like [`device_values_of`], for writing. Only the caller may use the tensor meanwhile.
-pub fn device_values_mut_of<'a, T: TensorValue>(
+/// Like [`device_values`], for writing. Only the caller may use the tensor meanwhile.
+pub fn device_values_mut<'a, T: TensorValue>(
     device: Device,
     tensor: &'a mut Tensor,
 ) -> Result<DeviceSliceMut<'a, T>> {

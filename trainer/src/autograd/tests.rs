@@ -176,19 +176,21 @@ fn a_graph_of_the_gradient_is_refused() {
 #[test]
 fn only_dense_f32_rows_on_the_host_are_lent() {
     let matrix = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]);
-    assert_eq!(values(&matrix).unwrap(), [1.0, 2.0, 3.0, 4.0]);
-    assert_eq!(values(&matrix.narrow(0, 1, 1)).unwrap(), [3.0, 4.0]);
+    assert_eq!(values::<f32>(&matrix).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(values::<f32>(&matrix.narrow(0, 1, 1)).unwrap(), [3.0, 4.0]);
     for other in
         [matrix.tr(), matrix.to_kind(Kind::Double), matrix.sum(Kind::Float).expand([3], false)]
     {
-        assert!(message(values(&other)).contains("dense tensor of Float"));
+        assert!(message(values::<f32>(&other)).contains("dense tensor of Float"));
     }
-    assert!(values(&Tensor::zeros([0, 4], (Kind::Float, tch::Device::Cpu))).unwrap().is_empty());
+    assert!(
+        values::<f32>(&Tensor::zeros([0, 4], (Kind::Float, tch::Device::Cpu))).unwrap().is_empty()
+    );
     // The gradient of a sum is one value, expanded.
     let x = leaf(&[1.0, 2.0]);
     let y = attach(&[&x], &[], x.detach().copy(), |gradient| {
-        assert!(values(&gradient.output).is_err());
-        Ok(vec![Some(Tensor::from_slice(values(&gradient.output.contiguous())?))])
+        assert!(values::<f32>(&gradient.output).is_err());
+        Ok(vec![Some(Tensor::from_slice(values::<f32>(&gradient.output.contiguous())?))])
     });
     y.unwrap().sum(Kind::Float).backward();
     assert_eq!(list(&x.grad()), [1.0, 1.0]);

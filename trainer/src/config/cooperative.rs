@@ -57,25 +57,19 @@ impl Config {
     /// Returns the problem with these options, or with a run whose mini-batches are made once, if
     /// any.
     pub(super) fn cooperative_problem(&self) -> Option<String> {
-        let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } =
+        let CooperativeConfig { batches_per_epoch, expansion_hops, expansion_fanout } =
             &self.system.cooperative;
-        let expansion = [
-            expansion_hops.map(|hops| format!("--expansion-hops {hops}")),
-            expansion_fanout.map(|fanout| format!("--expansion-fanout {fanout}")),
-        ];
-        let expansion = expansion.into_iter().flatten().next();
         let parallelism = self.system.parallelism;
         if !parallelism.cooperates() {
-            let option =
-                batches.map(|batches| format!("--batches-per-epoch {batches}")).or(expansion)?;
-            return Some(format!(
-                "{option} is for --parallelism cooperative: under {parallelism} leave it out"
-            ));
+            return None;
         }
-        let problem = if *batches == Some(0) {
+        let expands = expansion_hops.is_some() || expansion_fanout.is_some();
+        let problem = if *batches_per_epoch == Some(0) {
             "--batches-per-epoch 0: expected 1 or more".to_string()
-        } else if let Some(option) = expansion.filter(|_| self.system.groups == 1) {
-            format!("{option}: there is nothing beyond one server: leave it out, or give --groups")
+        } else if expands && self.system.groups == 1 {
+            "--expansion-hops, --expansion-fanout: there is nothing beyond one server: leave them \
+             out, or give --groups"
+                .into()
         } else if self.system.device == Device::Cuda {
             "mini-batches that are made once are for CPUs only: choose --device cpu".into()
         } else if self.data.task.is_link() {

@@ -112,10 +112,7 @@ impl Config {
             return Some(format!("--draw-by {column}: --model {} {problem}", name_of(&kind)));
         }
         if !self.draws_locally() {
-            let factor = self.data.draw.draw_factor.as_ref()?;
-            return Some(format!(
-                "--draw-factor {factor} is for --draw locality: leave it out, or give both"
-            ));
+            return None;
         }
         if let Some(column) = &self.data.draw_by {
             Some(format!(

@@ -133,8 +133,8 @@ impl Config {
                 self.system.parallelism,
                 self.num_ranks()
             )
-        } else if let Some(problem) = (self.grouping_problem())
-            .or_else(|| self.splitting_problem())
+        } else if let Some(problem) = (self.misplaced())
+            .or_else(|| self.grouping_problem())
             .or_else(|| self.columns_problem())
             .or_else(|| self.cooperative_problem())
         {
@@ -175,41 +175,66 @@ impl Config {
         Err(Error::Option(problem))
     }
 
-    /// Returns the problem with the groups of ranks, if any.
-    fn grouping_problem(&self) -> Option<String> {
-        let (groups, ranks) = (self.system.groups, self.num_ranks());
-        if groups > 1 && !self.system.parallelism.splits() {
-            Some(format!(
-                "--groups {groups} is for --parallelism split or cooperative: under {} leave it \
-                 out",
-                self.system.parallelism
-            ))
-        } else if groups == 0 || !ranks.is_multiple_of(groups) {
-            Some(format!(
-                "--groups {groups}: expected a number that divides --ranks {ranks}: every group \
-                 has as many ranks"
-            ))
-        } else {
-            None
-        }
+    /// Returns the problem with the first option that is given and that only other choices read, if
+    /// any.
+    fn misplaced(&self) -> Option<String> {
+        let Self { data, system, run, .. } = self;
+        let (optimizer, schedule, made) = (&run.optimizer, &run.schedule, &system.cooperative);
+        let (splits, cooperates) = (system.parallelism.splits(), system.parallelism.cooperates());
+        let (sgd, plateau) =
+            (optimizer.kind == OptimizerKind::Sgd, schedule.kind == ScheduleKind::Plateau);
+        let falls = matches!(schedule.kind, ScheduleKind::Linear | ScheduleKind::Cosine);
+        let (split, cooperative) =
+            ("--parallelism split or cooperative", "--parallelism cooperative");
+        unread(&[
+            ("groups", system.groups > 1, splits, split),
+            ("split-layers", system.split_layers.is_some(), splits, split),
+            ("batches-per-epoch", made.batches_per_epoch.is_some(), cooperates, cooperative),
+            ("expansion-hops", made.expansion_hops.is_some(), cooperates, cooperative),
+            ("expansion-fanout", made.expansion_fanout.is_some(), cooperates, cooperative),
+            (
+                "draw-factor",
+                data.draw.draw_factor.is_some(),
+                self.draws_locally(),
+                "--draw locality",
+            ),
+            ("momentum", optimizer.momentum.is_some(), sgd, "--optimizer sgd"),
+            ("nesterov", optimizer.nesterov, sgd, "--optimizer sgd"),
+            ("beta1", optimizer.beta1.is_some(), !sgd, "--optimizer adam and adamw"),
+            ("beta2", optimizer.beta2.is_some(), !sgd, "--optimizer adam and adamw"),
+            ("adam-epsilon", optimizer.adam_epsilon.is_some(), !sgd, "--optimizer adam and adamw"),
+            (
+                "decay-epochs",
+                schedule.decay_epochs.is_some(),
+                falls,
+                "--schedule linear and cosine",
+            ),
+            (
+                "min-lr",
+                schedule.min_lr.is_some(),
+                falls || plateau,
+                "--schedule linear, cosine and plateau",
+            ),
+            ("gamma", schedule.gamma.is_some(), plateau, "--schedule plateau"),
+            ("lr-patience", schedule.lr_patience.is_some(), plateau, "--schedule plateau"),
+        ])
     }
 
-    /// Returns the problem with the number of split layers, if any.
-    fn splitting_problem(&self) -> Option<String> {
-        let (split_layers, layers) = (self.system.split_layers?, self.model.layers);
-        if !self.system.parallelism.splits() {
-            let parallelism = self.system.parallelism;
-            Some(format!(
-                "--split-layers {split_layers} is for --parallelism split or cooperative: under \
-                 {parallelism} leave it out"
-            ))
-        } else if split_layers > layers {
-            Some(format!(
-                "--split-layers {split_layers}: expected at most {layers}, the number of layers"
-            ))
-        } else {
-            None
+    /// Returns the problem with the groups of ranks and the number of split layers, if any.
+    fn grouping_problem(&self) -> Option<String> {
+        let (groups, ranks) = (self.system.groups, self.num_ranks());
+        if groups == 0 || !ranks.is_multiple_of(groups) {
+            return Some(format!(
+                "--groups {groups}: expected a number that divides --ranks {ranks}: every group \
+                 has as many ranks"
+            ));
         }
+        let (split_layers, layers) = (self.system.split_layers?, self.model.layers);
+        (split_layers > layers).then(|| {
+            format!(
+                "--split-layers {split_layers}: expected at most {layers}, the number of layers"
+            )
+        })
     }
 
     /// Returns the problem with the options that depend on the valid metric, if any.
@@ -358,4 +383,12 @@ pub fn name_of(value: &impl Serialize) -> String {
         .ok()
         .and_then(|value| value.as_str().map(str::to_string))
         .unwrap_or_default()
+}
+
+/// Returns the problem with the first of these options that is given and not read: its name,
+/// whether it is given, whether it is read, and the choice that reads it.
+fn unread(options: &[(&str, bool, bool, &str)]) -> Option<String> {
+    let (name, _, _, by) =
+        options.iter().find(|(_, is_given, is_read, _)| *is_given && !is_read)?;
+    Some(format!("--{name} is for {by}: leave it out, or choose that"))
 }

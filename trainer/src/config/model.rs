@@ -227,13 +227,10 @@ impl ModelConfig {
 
     /// Returns the problem with an attention option of a model without attention, if any.
     pub(super) fn unread_problem(&self) -> Option<String> {
-        let dropout = (self.attention_dropout > 0.0)
-            .then(|| format!("--attention-dropout {}", self.attention_dropout));
-        let option = dropout.or_else(|| {
-            (self.heads != Self::default().heads).then(|| format!("--heads {}", self.heads))
-        });
-        let option = option.filter(|_| !self.kind.attends())?;
-        let problem = "there is no attention in this kind of model: leave it out, or choose --model gat or gatv2";
-        Some(format!("{option}: {problem}"))
+        let attends = self.kind.attends();
+        super::unread(&[
+            ("attention-dropout", self.attention_dropout > 0.0, attends, "--model gat and gatv2"),
+            ("heads", self.heads != Self::default().heads, attends, "--model gat and gatv2"),
+        ])
     }
 }

@@ -80,19 +80,6 @@ impl Default for OptimizerConfig {
 impl OptimizerConfig {
     /// Returns the problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
-        let (sgd, adam) = (self.kind == OptimizerKind::Sgd, self.kind != OptimizerKind::Sgd);
-        let foreign = [
-            ("momentum", self.momentum.is_some() && !sgd, "sgd"),
-            ("nesterov", self.nesterov && !sgd, "sgd"),
-            ("beta1", self.beta1.is_some() && !adam, "adam and adamw"),
-            ("beta2", self.beta2.is_some() && !adam, "adam and adamw"),
-            ("adam-epsilon", self.adam_epsilon.is_some() && !adam, "adam and adamw"),
-        ];
-        if let Some((name, _, owner)) = foreign.iter().find(|(_, given, _)| *given) {
-            return Some(format!(
-                "--{name} is for --optimizer {owner}: leave it out, or choose that optimizer"
-            ));
-        }
         if self.staleness > MAX_STALENESS {
             return Some(format!(
                 "--staleness {}: expected at most {MAX_STALENESS}",

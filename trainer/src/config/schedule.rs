@@ -50,25 +50,6 @@ pub struct ScheduleConfig {
 impl ScheduleConfig {
     /// Returns the problem with these options, if any.
     pub(super) fn problem(&self, lr: f64) -> Option<String> {
-        use ScheduleKind::{Cosine, Linear, Plateau};
-        let owners: [(&str, bool, &[ScheduleKind], &str); 4] = [
-            ("decay-epochs", self.decay_epochs.is_some(), &[Linear, Cosine], "linear and cosine"),
-            (
-                "min-lr",
-                self.min_lr.is_some(),
-                &[Linear, Cosine, Plateau],
-                "linear, cosine and plateau",
-            ),
-            ("gamma", self.gamma.is_some(), &[Plateau], "plateau"),
-            ("lr-patience", self.lr_patience.is_some(), &[Plateau], "plateau"),
-        ];
-        if let Some((name, _, _, names)) =
-            owners.iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&self.kind))
-        {
-            return Some(format!(
-                "--{name} is for --schedule {names}: leave it out, or choose that schedule"
-            ));
-        }
         if let Some(min) = self.min_lr.filter(|min| !(0.0..=lr).contains(min)) {
             return Some(format!("--min-lr {min}: expected 0 to --lr {lr}"));
         }

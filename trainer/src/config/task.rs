@@ -248,16 +248,12 @@ impl TaskConfig {
 
     /// Returns the problem with an option that is for another task, if any.
     fn misplaced(&self) -> Option<String> {
-        use TaskKind::{Link, Node, Regression};
-        match (self.kind, &self.loss, &self.class_weights) {
-            (Some(Node | Link), Some(_), _) => {
-                Some("--loss is for numbers: leave it out, or choose --task regression".to_string())
-            }
-            (Some(Regression | Link), _, Some(weights)) => {
-                Some(format!("--class-weights {weights} is for classes of vertices: leave it out"))
-            }
-            _ => None,
-        }
+        let of = |kind| self.kind.is_none_or(|own| own == kind);
+        let (loss, weights) = (self.loss.is_some(), self.class_weights.is_some());
+        super::unread(&[
+            ("loss", loss, of(TaskKind::Regression), "--task regression"),
+            ("class-weights", weights, of(TaskKind::Node), "--task node"),
+        ])
     }
 }
 

@@ -22,14 +22,9 @@ use crate::ranks::comms::Comms;
 use crate::run::setup::Run;
 use crate::task::Task;
 
-/// Baseline of a run, and the splits that have no score.
-#[derive(Default)]
-pub struct Yardstick {
-    /// The baseline; `None` for links that are never scored.
-    pub baseline: Option<Baseline>,
-    /// Splits of vertices in which the metric is undefined, and why.
-    pub unscored: Vec<(Split, String)>,
-}
+/// Baseline of a run, `None` for links that are never scored; and the splits of vertices in which
+/// the metric is undefined, with the reasons.
+pub type Yardstick = (Option<Baseline>, Vec<(Split, String)>);
 
 /// Computes the yardstick. Only rank 0 does; for a shard all, collectively.
 pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
@@ -50,7 +45,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
                 job.metric,
                 job.hooks.stop,
             )?;
-            return Ok(Yardstick { baseline: Some(found), unscored: Vec::new() });
+            return Ok((Some(found), Vec::new()));
         }
     };
     let owners = job.frontiers.map().filter(|_| sharded);
@@ -79,7 +74,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let there = splits(job).filter(|(_, vertices)| !vertices.is_empty()).map(|(split, _)| split);
     let problem = |split| found.problem(split, job.metric);
     let unscored = there.filter_map(|split| Some((split, problem(split)?))).collect();
-    Ok(Yardstick { baseline, unscored })
+    Ok((baseline, unscored))
 }
 
 /// Number of vertices of the train split that have each class, then of all of them; counts only

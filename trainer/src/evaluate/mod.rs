@@ -18,7 +18,7 @@ mod baseline;
 mod links;
 mod score;
 
-pub use baseline::{Yardstick, yardstick};
+pub use baseline::yardstick;
 pub use score::score;
 
 use gsplit_kernels::Communicator;

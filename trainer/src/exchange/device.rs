@@ -29,7 +29,7 @@ use tch::{Device, Tensor};
 
 use super::{Exchange, Shuffle, Shuffled};
 use crate::Result;
-use crate::autograd::device_values_mut_of;
+use crate::autograd::device_values_mut;
 use crate::operator::{Ids, Row};
 
 /// A shuffle whose number of vertices in the local frontier is not yet known to the host.
@@ -122,7 +122,7 @@ impl Shuffle {
         dim: usize,
     ) -> Result<()> {
         let (own, mut received) =
-            device_values_mut_of::<T>(device, read)?.split_at(self.rows * dim)?;
+            device_values_mut::<T>(device, read)?.split_at(self.rows * dim)?;
         let mut sent = gpu.alloc::<T>(self.asked.len() * dim)?;
         gather_on_device(
             gpu,
@@ -145,7 +145,7 @@ impl Shuffle {
         dim: usize,
     ) -> Result<()> {
         let (mut own, others) =
-            device_values_mut_of::<T>(device, gradient)?.split_at(self.rows * dim)?;
+            device_values_mut::<T>(device, gradient)?.split_at(self.rows * dim)?;
         let mut received = gpu.alloc::<T>(self.asked.len() * dim)?;
         let [send, receive] = self.counts.values(dim);
         device_all_to_all_v(

@@ -7,7 +7,7 @@ use gsplit_kernels::{DeviceScatter, gather_f32, gather_on_device, scatter_add_f3
 use tch::Tensor;
 
 use crate::Result;
-use crate::autograd::{device_values_mut_of, device_values_of, values, values_mut};
+use crate::autograd::{device_values, device_values_mut, values, values_mut};
 use crate::operator::{Ids, Place, filled, filled_of, with_row};
 
 /// The rows at `positions` of the matrix `rows`, `[positions, dim]`.
@@ -20,7 +20,7 @@ pub(super) fn rows_at(place: &Place, rows: &Tensor, positions: &Ids) -> Result<T
         }
         Place::Device(gpu, device, ..) => {
             with_row!(rows.kind(), |T| filled_of::<T>(*device, &shape, |out| {
-                let rows = device_values_of::<T>(*device, &rows)?;
+                let rows = device_values::<T>(*device, &rows)?;
                 Ok(gather_on_device(gpu, rows, None, positions.on_gpu(gpu)?, dim, out)?)
             }))
         }
@@ -49,10 +49,10 @@ pub(super) fn rows_onto(
         Place::Device(gpu, device, ..) => {
             let scatter = DeviceScatter::new(gpu, positions.on_gpu(gpu)?, count)?;
             with_row!(rows.kind(), |T| {
-                let rows = device_values_of::<T>(*device, &rows)?;
+                let rows = device_values::<T>(*device, &rows)?;
                 scatter.add(
                     gpu,
-                    &mut device_values_mut_of::<T>(*device, &mut onto)?,
+                    &mut device_values_mut::<T>(*device, &mut onto)?,
                     dim as usize,
                     rows,
                 )?;

@@ -22,7 +22,7 @@ use gsplit_kernels::{
 use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{Buffer, device_values_mut, device_values_of};
+use crate::autograd::{Buffer, device_values, device_values_mut};
 use crate::operator::{Place, Row, link};
 use crate::{Error, Result};
 
@@ -135,7 +135,7 @@ impl<T: Cell> HiddenReader<'_, T> {
             None,
             vertices.slice(),
             dim,
-            &mut device_values_mut(*device, &mut rows)?,
+            &mut device_values_mut::<f32>(*device, &mut rows)?,
         )?;
         Ok(rows)
     }
@@ -294,7 +294,7 @@ impl<T: Cell> Slot<'_, T> {
         let rows = rows.f_to_kind(T::KIND)?.f_contiguous()?;
         match (self, place) {
             (Self::Device(parts), Place::Device(gpu, device, _)) => {
-                let rows = device_values_of::<T>(*device, &rows)?;
+                let rows = device_values::<T>(*device, &rows)?;
                 for (other, arriving, mut part) in parts {
                     match other.is_same_device(gpu) {
                         true => part.copy_from(gpu, rows)?,

@@ -23,8 +23,9 @@ use crate::job::hooks::Hooks;
 use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scorer, Scores, largest};
 use crate::model::Model;
-use crate::operator::{Engine, Place, check_host_dtype};
+use crate::operator::{Engine, Place};
 use crate::residence::cache::row_bytes;
+use crate::residence::places::check_host;
 use crate::residence::source::{prepare_gpu_table, sources};
 use crate::{Error, Result};
 
@@ -176,23 +177,14 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     if let Some(own) = &config.places {
         return gpus.iter().map(|&gpu| Ok(own.place(gpu)?.with_dtype(dtype))).collect();
     }
-    match (config.device, &config.gpus) {
-        (Device::Cpu, None) => {
-            // Only GPUs compute in f16.
-            let dtype =
-                if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
-            check_host_dtype(dtype)?;
-            // torch's own products depend on the number of threads in the last bits; tiled products
-            // do not.
-            Ok(vec![Place::Host(Engine::in_tiles(dtype))])
-        }
-        (Device::Cpu, Some(_)) => {
-            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
-        }
-        (Device::Cuda, _) => {
-            gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect()
-        }
+    if config.device == Device::Cuda {
+        return gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect();
     }
+    // Only GPUs compute in f16.
+    let dtype = if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
+    check_host(config.gpus.as_ref().map_or(&[][..], |GpuList(gpus)| gpus), dtype)?;
+    // torch's own products depend on the number of threads in the last bits; tiled products do not.
+    Ok(vec![Place::Host(Engine::in_tiles(dtype))])
 }
 
 /// Opens the feature rows; for a GPU in memory, which it reads over the bus, if they take at most a
@@ -321,15 +313,12 @@ fn labels(
     };
     let here = kind(labels.outputs(), labels.scale().is_some());
     let of_model = kind(trained.outputs(), scale.is_some());
-    if (&here, labels.several()) != (&of_model, trained.several()) {
-        progress.note(&format!(
-            "not scored: the dataset's labels ({here}) are not the model's ({of_model})"
-        ));
-        return Ok(None);
-    }
     let names = dataset.manifest().class_names.as_deref();
-    if names != trained.class_names() {
-        progress.note("not scored: the dataset's classes do not have the names of the model's");
+    if (&here, labels.several(), names) != (&of_model, trained.several(), trained.class_names()) {
+        progress.note(&format!(
+            "not scored: the dataset's labels ({here}) or their names are not the model's \
+             ({of_model})"
+        ));
         return Ok(None);
     }
     let labels = scale.into_iter().fold(labels, Labels::on);

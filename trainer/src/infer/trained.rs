@@ -216,23 +216,16 @@ impl Trained {
         let (manifest, place) = (job.dataset.manifest(), self.path.display());
         let of_recipes = manifest.recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
         let of_recipes = of_recipes.and_then(|(here, trained)| here.difference(trained));
-        let width = |name: &str, here: usize, then: usize| {
-            (here != then)
-                .then(|| format!("has {here} {name}, the training of --init {place} had {then}"))
-        };
-        let classes = || {
-            let names = manifest.class_names.as_ref().zip(self.checkpoint.class_names.as_ref());
-            let differ = names.is_some_and(|(here, then)| here != then);
-            differ.then(|| {
-                format!(
-                    "has other classes than the training of --init {place}, or in another order"
-                )
-            })
-        };
-        let difference = of_recipes
-            .or_else(|| width("features", job.features.dim(), self.feature_dim()))
-            .or_else(|| width("outputs", job.outputs, self.outputs()))
-            .or_else(classes);
+        let names = manifest.class_names.as_ref().zip(self.checkpoint.class_names.as_ref());
+        let shapes = [
+            ("features", job.features.dim() != self.feature_dim()),
+            ("outputs", job.outputs != self.outputs()),
+            ("classes", names.is_some_and(|(here, then)| here != then)),
+        ];
+        let other = shapes.into_iter().find(|(_, differ)| *differ);
+        let difference = of_recipes.or_else(|| {
+            other.map(|(what, _)| format!("has other {what} than the training of --init {place}"))
+        });
         difference.map_or(Ok(()), |difference| {
             let remedy = format!("convert its tables with --recipe {place}, or leave --init out");
             Err(Error::Option(format!("{}: {difference}: {remedy}", job.dataset.path().display())))

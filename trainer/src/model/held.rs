@@ -182,7 +182,7 @@ type TapedOperator = (Operator, Vec<usize>, Vec<usize>);
 /// The matrices of all ranks, which allocate the same sizes at the same time.
 #[derive(Default)]
 struct HeldValues {
-    pool: Pool<usize>,
+    pool: Pool<()>,
     ranks: usize,
     /// Peak size of the pool, including free pieces.
     most: usize,
@@ -204,10 +204,9 @@ impl HeldValues {
     }
 
     fn drop(&mut self, pieces: Vec<usize>) {
-        pieces
-            .into_iter()
-            .filter(|&piece| piece > 0)
-            .for_each(|piece| drop(self.pool.give_back(piece)));
+        for piece in pieces.into_iter().filter(|&piece| piece > 0) {
+            self.pool.give_back(piece, ());
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::{Edges, Rows, filled, filled_of, mismatch, shape, widened, with_row};
-use crate::autograd::{attach, device_values, device_values_of, values};
+use crate::autograd::{attach, device_values, values};
 use crate::{Error, Result};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`,
@@ -152,7 +152,7 @@ impl Aggregating {
         let rows = rows.held()?;
         let shape = [edges.num_targets(), op.out_dim(dim)];
         with_row!(rows.kind(), |T| with_row!(self.to, |O| filled_of::<O>(device, &shape, |out| {
-            Ok(op.forward(gpu, device_values_of::<T>(device, &rows)?, dim, out)?)
+            Ok(op.forward(gpu, device_values::<T>(device, &rows)?, dim, out)?)
         })))
     }
 
@@ -175,11 +175,11 @@ impl Aggregating {
         let op = self
             .on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
-            let given = device_values_of::<T>(device, given)?;
+            let given = device_values::<T>(device, given)?;
             match relu {
                 None => op.backward(gpu, given, dim, out)?,
                 Some((rows, keep)) => {
-                    let rows = device_values_of::<O>(device, rows)?;
+                    let rows = device_values::<O>(device, rows)?;
                     op.backward_through_relu(gpu, given, rows, keep, dim, out)?;
                 }
             }
@@ -246,7 +246,7 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     };
     let mut picked = gpu.alloc(edges.num_targets() * dim)?;
     let output = with_row!(x.kind(), |T| filled_of::<T>(device, &of_targets, |out| {
-        let x = device_values_of::<T>(device, &x)?;
+        let x = device_values::<T>(device, &x)?;
         Ok(aggregate_max_on_device(gpu, on_gpu, x, dim, out, &mut picked.slice_mut())?)
     }))?;
     let edges = edges.clone();
@@ -255,7 +255,7 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
         let (gpu, device, on_gpu) =
             edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let of_rows = with_row!(given.kind(), |T| filled_of::<T>(device, &of_sources, |out| {
-            let given = device_values_of::<T>(device, &given)?;
+            let given = device_values::<T>(device, &given)?;
             Ok(aggregate_max_backward_on_device(gpu, on_gpu, picked.slice(), given, dim, out)?)
         }))?;
         Ok(vec![Some(of_rows)])

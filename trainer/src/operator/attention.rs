@@ -13,7 +13,7 @@ use super::finish::column_sums;
 use super::{
     Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row,
 };
-use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
+use crate::autograd::{Buffer, attach, device_values, device_values_mut, values};
 use crate::{Error, Result};
 
 /// Slope of LeakyReLU below zero.
@@ -139,7 +139,7 @@ fn on_device<T: Row>(
     let (op, targets, dim) =
         (form.over_on_gpu(edges, gpu, on_gpu)?, on_gpu.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
-    let rows = device_values_of::<T>(device, &z)?;
+    let rows = device_values::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
         filled_of::<f32>(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
             Ok(head_products_on_device(gpu, rows, device_values(device, a)?, head_dim, out)?)
@@ -165,7 +165,7 @@ fn on_device<T: Row>(
             edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
         let values = |tensor| device_values(device, tensor);
-        let rows = device_values_of::<T>(device, z)?;
+        let rows = device_values::<T>(device, z)?;
         let mut of_source = gpu.alloc(from_source.numel())?;
         let mut of_target = gpu.alloc(from_target.numel())?;
         let of_rows = filled_of::<T>(device, &[edges.num_sources(), dim], |of_rows| {

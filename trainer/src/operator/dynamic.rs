@@ -14,10 +14,7 @@ use super::{
     Dropout, Edges, Finish, Row, filled, filled_of, filled_with_room, mismatch, shape, with_row,
 };
 use crate::Result;
-use crate::autograd::{
-    Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of,
-    values,
-};
+use crate::autograd::{Buffer, attach, device_values, device_values_mut, values};
 
 /// For each target and head `finish`(Σ weight · source's row + `bias`) over the target itself and
 /// its sources, f32 `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Weights
@@ -134,7 +131,7 @@ fn on_device<T: Row>(
         let of_sources = filled_of::<T>(device, &[on_gpu.num_sources(), dim], |of_sources| {
             let out = DeviceDynamicGradient {
                 sources: of_sources.reborrow(),
-                targets: device_values_mut_of(device, &mut of_targets)?,
+                targets: device_values_mut(device, &mut of_targets)?,
                 vector: device_values_mut(device, &mut of_vector)?,
             };
             let [weights, given] =
@@ -154,8 +151,8 @@ fn rows_on_gpu<T: Row>(
 ) -> Result<DeviceDynamicRows<'_, T>> {
     let [sources, targets, vector] = rows;
     Ok(DeviceDynamicRows {
-        sources: device_values_of(device, sources)?,
-        targets: device_values_of(device, targets)?,
+        sources: device_values(device, sources)?,
+        targets: device_values(device, targets)?,
         vector: device_values(device, vector)?,
     })
 }

@@ -11,7 +11,7 @@ use tch::Tensor;
 
 use super::{Ids, filled, filled_of, filled_with_room, widened, with_row};
 use crate::Result;
-use crate::autograd::{attach, device_values, device_values_mut, device_values_of, values};
+use crate::autograd::{attach, device_values, device_values_mut, values};
 use crate::config::Dtype;
 use crate::operator::Place;
 
@@ -181,7 +181,7 @@ impl Finish {
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let epilogue = self.epilogue_on_gpu(None, ids);
         with_row!(rows.kind(), |O| {
-            let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
+            let [rows, given] = [rows, &given].map(|tensor| device_values::<O>(*device, tensor));
             let (rows, given) = (rows?, given?);
             match rounded {
                 true => filled_of(*device, &shape, |out| {
@@ -238,7 +238,7 @@ pub(super) fn column_sums(place: &Place, rows: &Tensor) -> Result<Tensor> {
         Place::Host(_) => filled(&[columns], |out| Ok(host_column_sums(values(rows)?, out)?)),
         Place::Device(gpu, device, ..) => {
             with_row!(rows.kind(), |T| filled_of::<f32>(*device, &[columns], |out| {
-                Ok(column_sums_on_device(gpu, device_values_of::<T>(*device, rows)?, out)?)
+                Ok(column_sums_on_device(gpu, device_values::<T>(*device, rows)?, out)?)
             }))
         }
     }

@@ -43,14 +43,14 @@ pub use ids::Ids;
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
 pub use place::{OwnPlaces, Place};
-pub(crate) use place::{check_host_dtype, from_rows, link, on_host, sharing, to_rows};
+pub(crate) use place::{from_rows, link, on_host, sharing, to_rows};
 pub(crate) use rows::gather_features;
 pub use rows::{KeptRows, Rows};
 
 use gsplit_kernels::{DeviceRow, DeviceSliceMut};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{Buffer, TensorValue, device_values_mut_of, extended, values};
+use crate::autograd::{Buffer, TensorValue, device_values_mut, extended, values};
 use crate::{Error, Result};
 
 /// Number of rows and columns of a matrix.
@@ -143,7 +143,7 @@ pub(crate) fn filled_of<T: TensorValue>(
 ) -> Result<Tensor> {
     let shape: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
     let mut tensor = Tensor::f_empty(&shape[..], (T::KIND, device))?;
-    fill(&mut device_values_mut_of(device, &mut tensor)?)?;
+    fill(&mut device_values_mut(device, &mut tensor)?)?;
     Ok(tensor)
 }
 

@@ -19,9 +19,9 @@ use gsplit_store::GpuMemory;
 use tch::{Kind, Tensor};
 
 use super::Engine;
-use crate::autograd::{TensorValue, device_values_mut_of};
+use crate::autograd::{TensorValue, device_values_mut};
 use crate::config::Dtype;
-use crate::{Error, Result, autograd};
+use crate::{Result, autograd};
 
 /// Place of tensors and of the computation with them. Clones are the same place.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Place {
     /// Opens GPU `ordinal`, from 0, which several ranks may share.
     ///
     /// # Errors
-    /// [`Error::Gpu`] if there is no driver, no compiler, no such GPU, or no torch for CUDA.
+    /// [`crate::Error::Gpu`] if there is no driver, no compiler, no such GPU, or no torch for CUDA.
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         // torch looks for its CUDA part only once, at the first query about it: it must be loaded
@@ -118,19 +118,19 @@ impl Place {
     /// Copies `values` to this place, as a vector. On a GPU this does not wait, for up to 2 MiB.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`].
     pub fn upload<T: TensorValue + tch::kind::Element>(&self, values: &[T]) -> Result<Tensor> {
         let Self::Device(gpu, device, _) = self else { return Ok(Tensor::from_slice(values)) };
         let mut tensor =
             Tensor::f_empty([values.len() as i64], (<T as TensorValue>::KIND, *device))?;
-        device_values_mut_of(*device, &mut tensor)?.upload(gpu, values)?;
+        device_values_mut(*device, &mut tensor)?.upload(gpu, values)?;
         Ok(tensor)
     }
 
     /// Returns `tensor` if it is at this place already, otherwise a copy here.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`].
     pub fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
         match self {
             _ if tensor.device() == self.device() => Ok(tensor.shallow_clone()),
@@ -168,16 +168,6 @@ pub trait OwnPlaces: Debug + Send + Sync {
     /// # Errors
     /// The reason why there is none.
     fn place(&self, number: usize) -> Result<Place>;
-}
-
-/// Rejects f16, in which the host does not compute.
-pub(crate) fn check_host_dtype(dtype: Dtype) -> Result<()> {
-    match dtype {
-        Dtype::F32 | Dtype::Bf16 => Ok(()),
-        Dtype::F16 => Err(Error::Option(
-            "--dtype f16 is for --device cuda: on a CPU choose bf16, or f32".into(),
-        )),
-    }
 }
 
 /// Copies the values of `tensor` to the host if necessary, as a dense tensor without history.

@@ -280,7 +280,11 @@ fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<T
         return Ok(local);
     }
     if let Place::Device(gpu, device, ..) = parameters.place() {
-        device_all_reduce_sum(comm, gpu, &mut autograd::device_values_mut(*device, &mut local)?)?;
+        device_all_reduce_sum(
+            comm,
+            gpu,
+            &mut autograd::device_values_mut::<f32>(*device, &mut local)?,
+        )?;
         return Ok(local);
     }
     let mut values = vec![0f32; local.numel()];

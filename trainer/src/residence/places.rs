@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Device, Dtype, Products};
 use crate::job::hooks::Hooks;
-use crate::operator::{Engine, Place, check_host_dtype};
+use crate::operator::{Engine, Place};
 use crate::{Error, Result, autograd};
 
 /// The place of each rank according to `config` and `options`.
@@ -57,11 +57,8 @@ fn named_places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
     }
     let named = config.system.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
     match config.system.device {
-        Device::Cpu if !named.is_empty() => {
-            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
-        }
         Device::Cpu => {
-            check_host_dtype(config.model.dtype)?;
+            check_host(named, config.model.dtype)?;
             Ok(vec![Place::host(); ranks])
         }
         Device::Cuda if hooks.process.is_some() => place_of_process(hooks, ranks),
@@ -75,6 +72,18 @@ fn named_places(config: &Config, hooks: &Hooks) -> Result<Vec<Place>> {
             named.len()
         ))),
     }
+}
+
+/// Refuses GPUs that are `named` for the host, and f16, in which it does not compute.
+pub fn check_host(named: &[usize], dtype: Dtype) -> Result<()> {
+    let problem = if !named.is_empty() {
+        "--gpus is for --device cuda: leave it out, or give both"
+    } else if dtype == Dtype::F16 {
+        "--dtype f16 is for --device cuda: on a CPU choose bf16, or f32"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Option(problem.into()))
 }
 
 /// This process's GPU, for every rank.

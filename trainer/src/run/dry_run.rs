@@ -87,11 +87,9 @@ impl DeviceRoom {
             let margin = (total / 20 + taken / 4).max(evaluating);
             left.push(before.saturating_sub(taken).saturating_sub(margin));
             lines.push(format!(
-                "{} free, mini-batches take {}, {} stay free, {} are for the graph and feature \
-                 rows",
+                "{} free, mini-batches take {}, {} are for the graph and feature rows",
                 shown(*before),
                 shown(taken),
-                shown(margin.min(before.saturating_sub(taken))),
                 shown(left[left.len() - 1]),
             ));
         }

@@ -72,17 +72,16 @@ impl HostRows {
     /// at `places`. Collective if ranks are processes.
     pub fn find(job: &Job<'_>, places: &[Place], progress: &dyn Progress) -> Result<Self> {
         let (config, hooks, features) = (job.config, job.hooks, &job.features);
+        let (asked, storage) = (config.system.memory_bytes(), config.system.load_features);
         let refused = |problem: &str| Err(Error::Option(format!("--memory: {problem}")));
         let cooperates = job.config.system.parallelism.cooperates();
-        if config.system.memory_bytes().is_some()
-            && config.system.load_features == FeatureStorage::Mapped
-        {
+        if asked.is_some() && storage == FeatureStorage::Mapped {
             return refused(
                 "the system decides how much of a mapped file is in memory: leave out \
                  --load-features mapped",
             );
         }
-        if config.system.memory_bytes().is_some() && cooperates {
+        if asked.is_some() && cooperates {
             return refused(
                 "mini-batches that are made once are kept, however large: leave it out, or train \
                  with split",
@@ -97,8 +96,8 @@ impl HostRows {
         // Ranks with their own columns have all rows once, together.
         let copies =
             if job.config.system.parallelism.slices_columns() { 1 } else { processes.copies() };
-        let stays = match config.system.load_features {
-            _ if config.system.memory_bytes().is_some() => None,
+        let stays = match storage {
+            _ if asked.is_some() => None,
             FeatureStorage::Memory if copies > 1 && bytes > available / copies => {
                 let why = processes.apart().unwrap_or("its processes read different files");
                 let problem = format!(
@@ -119,13 +118,8 @@ impl HostRows {
         };
         let beside_gpus = None;
         if let (false, Some(storage)) = (any_process(hooks, stays.is_none())?, stays) {
-            return Ok(Self {
-                way: Way::Given(storage),
-                room: None,
-                for_gpus,
-                beside_gpus,
-                processes,
-            });
+            let (way, room) = (Way::Given(storage), None);
+            return Ok(Self { way, room, for_gpus, beside_gpus, processes });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 {
@@ -141,11 +135,9 @@ impl HostRows {
         // A copy of the graph counts as the graph.
         let program = resident().saturating_sub(job.artifacts.copied_bytes()) + scales + lookups;
         let held = HeldBytes { graph, batches, program };
-        let is_for_all = config.system.memory_bytes().is_some()
-            && config.system.load_features == FeatureStorage::Memory;
+        let is_for_all = asked.is_some() && storage == FeatureStorage::Memory;
         let rows = if is_for_all { bytes } else { 0 };
-        let needs =
-            Needs { budget: config.system.memory_bytes(), free, held, least_of_graph, rows };
+        let needs = Needs { budget: asked, free, held, least_of_graph, rows };
         let shared = processes.budget(hooks, needs)?;
         if shared.held.graph < shared.graph {
             let [all, kept] = [shared.graph, shared.held.graph].map(shown);
@@ -159,18 +151,9 @@ impl HostRows {
         let room = |rows: u64| {
             (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes)
         };
-        if config.system.memory_bytes().is_some()
-            && config.system.load_features != FeatureStorage::Disk
-            && bytes <= shared.left
-        {
-            let room = room(bytes);
-            return Ok(Self {
-                way: Way::Given(FeatureStorage::Memory),
-                room,
-                for_gpus,
-                beside_gpus,
-                processes,
-            });
+        if asked.is_some() && storage != FeatureStorage::Disk && bytes <= shared.left {
+            let (way, room) = (Way::Given(FeatureStorage::Memory), room(bytes));
+            return Ok(Self { way, room, for_gpus, beside_gpus, processes });
         }
         // Includes its position.
         let each = row_bytes(features) + ID;
@@ -207,13 +190,8 @@ impl HostRows {
                  presample` first",
             );
         }
-        Ok(Self {
-            way: Way::Read(kept),
-            room: room(rows as u64 * each),
-            for_gpus,
-            beside_gpus,
-            processes,
-        })
+        let (way, room) = (Way::Read(kept), room(rows as u64 * each));
+        Ok(Self { way, room, for_gpus, beside_gpus, processes })
     }
 
     /// Bytes that an evaluation may take for rows; unlimited when `None`.

@@ -33,14 +33,9 @@ pub fn check(
         return check_columns(dataset, shard, config, hooks).map_or(Ok(()), refuse);
     };
     let Some(map) = map.filter(|_| config.split_layers() > 0 && !parallelism.cooperates()) else {
-        let how = if map.is_some() && config.system.split_layers.is_some() {
-            " with --split-layers 0"
-        } else {
-            ""
-        };
         return refuse(format!(
-            "--parallelism {parallelism}{how} loads rows of other hosts: pass --parallelism split, \
-             or train on the whole `{origin}`"
+            "--parallelism {parallelism} loads rows of other hosts: pass --parallelism split \
+             without --split-layers 0, or train on the whole `{origin}`"
         ));
     };
     if map.assignment_checksum() != Some(assignment) {
@@ -55,11 +50,8 @@ pub fn check(
         if !held.contains(&part) {
             let host = part * shard.hosts as usize / parts;
             return refuse(format!(
-                "rank {rank} has part {part}, it holds those from {} to {}: give that rank the \
-                 shard of host {host}, or a process of \
-                 its own",
-                held.start,
-                held.end - 1
+                "rank {rank} has part {part}: give that rank the shard of host {host}, or a \
+                 process of its own"
             ));
         }
     }
@@ -101,13 +93,9 @@ fn check_columns(
         if !needs.is_empty() && (needs.start < held.start || needs.end > held.end) {
             let host = rank * shard.hosts as usize / ranks;
             return Some(format!(
-                "rank {rank} of {ranks} has columns {} to {}, it holds {} to {}: give that rank \
-                 the shard of host {host}, or a process of \
-                 its own",
-                needs.start,
-                needs.end - 1,
-                held.start,
-                held.end - 1
+                "rank {rank} of {ranks} has columns from {} on: give that rank the shard of host \
+                 {host}, or a process of its own",
+                needs.start
             ));
         }
     }

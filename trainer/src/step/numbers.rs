@@ -5,7 +5,7 @@ use gsplit_store::RowsRead;
 use tch::Tensor;
 
 use crate::Result;
-use crate::autograd::device_values_of;
+use crate::autograd::device_values;
 use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::{GradientNorm, Update};
@@ -23,16 +23,18 @@ pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     let (rows_cached, rows_from_peers) = (batch.counted.own as u64, batch.counted.peer as u64);
     let exchanged = exchanged(sampled, model, batch.features.dim());
     let RowsRead { read: rows_from_disk, bytes: bytes_from_disk, kept: rows_kept } = batch.reads;
-    let loaded = Work {
+    let work = Work {
+        edges,
         rows_loaded,
         rows_cached,
         rows_from_peers,
         rows_from_disk,
         bytes_from_disk,
         rows_kept,
+        rows_exchanged,
+        exchanged,
         ..Work::default()
     };
-    let work = Work { edges, rows_exchanged, exchanged, ..loaded };
     StepReport { work, ..StepReport::default() }
 }
 
@@ -79,10 +81,10 @@ impl Launched {
             (Place::Device(gpu, device, _), GradientNorm::There(norm)) => {
                 let nothing = gpu.alloc::<u8>(0)?;
                 let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
-                let norm = device_values_of::<f64>(*device, norm)?;
+                let norm = device_values::<f64>(*device, norm)?;
                 let numbers = numbers
                     .as_ref()
-                    .map(|numbers| device_values_of::<f64>(*device, numbers))
+                    .map(|numbers| device_values::<f64>(*device, numbers))
                     .transpose()?;
                 Some(gpu.read_later([
                     numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),

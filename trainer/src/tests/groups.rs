@@ -103,7 +103,7 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
                 config.system.parallelism = Parallelism::Single;
                 config.system.ranks = None
             }),
-            "under single leave it out",
+            "--groups is for --parallelism split or cooperative",
         ),
         (split(6, 2), "has no partition into 3 parts (there are: random-2 into 2)"),
         (named, "--partition random-2 has 2 parts, 3 ranks of a group need one each"),

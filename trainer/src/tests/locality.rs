@@ -278,7 +278,7 @@ fn what_has_nothing_near_is_refused() {
     refused(
         &|c| c.data.draw = DrawConfig { kind: DrawKind::Uniform, ..locality(Some(2.0)) },
         cache(),
-        &["--draw-factor 2 is for"],
+        &["--draw-factor is for"],
     );
     let on_gpu = |c: &mut Config| (c.model.kind, c.system.device) = (ModelKind::Gat, Device::Cuda);
     refused(&on_gpu, cache(), &["--model gat", "choose --device cpu"]);

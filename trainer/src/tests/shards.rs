@@ -216,8 +216,8 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
         "is the shard of host 0 of 2, cut by partition random-2: --parallelism single loads";
     by_default(&[first], &single, words);
     let above = changed(&split, |config| config.system.split_layers = Some(0));
-    by_default(&[first, second], &above, "with --split-layers 0 loads rows");
-    let words = "rank 0 has part 0, it holds those from 1 to 1: give that rank the shard of host 0";
+    by_default(&[first, second], &above, "loads rows of other hosts");
+    let words = "rank 0 has part 0: give that rank the shard of host 0";
     by_default(&[second, first], &split, words);
     let link = changed(&split, |config| config.data.task.kind = Some(TaskKind::Link));
     by_default(&[first, second], &link, "pass --eval-every 0");

@@ -9,7 +9,7 @@ use tch::{Device, Kind, TchError, Tensor};
 use super::super::{Finish, finished, shape};
 use super::EPSILON;
 use crate::Result;
-use crate::autograd::device_values_mut_of;
+use crate::autograd::device_values_mut;
 use crate::operator::Place;
 
 /// [`layer_norm`](super::layer_norm) of rows, scale and shift.
@@ -46,7 +46,7 @@ impl DeviceMoments {
     ) -> Result<Self> {
         let (count, dim) = shape("rows to normalise", rows)?;
         let mut totals = local_sums(&rows.detach(), count, weights)?;
-        device_all_reduce_sum(comm, gpu, &mut device_values_mut_of::<f64>(device, &mut totals)?)?;
+        device_all_reduce_sum(comm, gpu, &mut device_values_mut::<f64>(device, &mut totals)?)?;
         let (rows, dim) = (totals.f_narrow(0, 0, 1)?, dim as i64);
         let means = totals.f_narrow(0, 1, 2 * dim)?.f_div(&rows.f_clamp_min(1.0)?)?;
         let mean = means.f_narrow(0, 0, dim)?;
@@ -84,7 +84,7 @@ impl DeviceMoments {
         device_all_reduce_sum(
             comm,
             &self.gpu,
-            &mut device_values_mut_of::<f64>(self.device, &mut totals)?,
+            &mut device_values_mut::<f64>(self.device, &mut totals)?,
         )?;
         let means = totals.f_div(&self.rows.f_clamp_min(1.0)?)?.f_to_kind(Kind::Float)?;
         let spread = normed.f_mul(&means.f_narrow(0, dim, dim)?)?;

@@ -138,7 +138,9 @@ impl Moments {
     /// [`Error::Torch`](crate::Error::Torch) unless they are dense f32 tensors.
     pub fn running(place: &Place, mean: &Tensor, variance: &Tensor) -> Result<Self> {
         let wide = |tensor: &Tensor| {
-            Ok::<_, crate::Error>(values(tensor)?.iter().map(|&value| value.into()).collect())
+            Ok::<_, crate::Error>(
+                values::<f32>(tensor)?.iter().map(|&value| value.into()).collect(),
+            )
         };
         let columns = match place {
             Place::Device(gpu, device, ..) => {

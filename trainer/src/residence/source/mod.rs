@@ -30,7 +30,7 @@ use gsplit_kernels::{CacheHits, DeviceHits, DeviceSlice, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
 use tch::{Kind, Tensor};
 
-use crate::autograd::values_of;
+use crate::autograd::values;
 use crate::model::Input;
 use crate::operator::{KeptRows, Place, filled_with_room, gather_features, with_row};
 use crate::residence::cache::SimulatedCache;
@@ -182,7 +182,7 @@ impl<'a> FeatureSource<'a> {
         }
         let rows = self.on_host(vertices, input, 0)?;
         let brought: Box<dyn Gathered> =
-            with_row!(rows.kind(), |O| Box::new(side.upload(values_of::<O>(&rows)?)?));
+            with_row!(rows.kind(), |O| Box::new(side.upload(values::<O>(&rows)?)?));
         Ok((brought, side.clone()))
     }
 

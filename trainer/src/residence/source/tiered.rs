@@ -18,7 +18,7 @@ use tch::{Kind, Tensor};
 
 use super::gpu_rows::{Gathered, Unrounded};
 use crate::Result;
-use crate::autograd::values_of;
+use crate::autograd::values;
 use crate::model::Input;
 use crate::operator::{Row, with_row};
 
@@ -122,7 +122,7 @@ impl<'a, T: DeviceValue> TieredRows<'a, T> {
         let of_host = ends.len();
         if !lists[of_host].is_empty() {
             let (rows, (start, end)) = (on_host(&lists[of_host], P::KIND)?, part(of_host));
-            behind.slice_mut().part(start, end)?.upload(gpu, values_of::<P>(&rows)?)?;
+            behind.slice_mut().part(start, end)?.upload(gpu, values::<P>(&rows)?)?;
         }
         let is_pinned = |store: &ReachedRows<'a, T>| matches!(store, ReachedRows::Pinned { .. });
         let pinned = self.stores.iter().zip(&lists).filter(|(store, _)| is_pinned(store));
