@@ -81,9 +81,6 @@ pub struct Homophily {
 
 impl Figures {
     /// The figures of `dataset`.
-    ///
-    /// # Errors
-    /// A damaged topology or label file.
     pub fn of(dataset: &Dataset, progress: &dyn Progress) -> Result<Self> {
         let topology = dataset.topology();
         let labels = labels(dataset)?;

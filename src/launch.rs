@@ -83,9 +83,6 @@ pub struct Launch {
 
 impl Launch {
     /// Reads the environment; `None` if no launcher has started this process.
-    ///
-    /// # Errors
-    /// One line, if the variables contradict each other.
     pub fn found() -> Result<Option<Self>, String> {
         Self::from(&|name| std::env::var(name).ok())
     }

@@ -86,9 +86,6 @@ impl Args {
     }
 
     /// The configuration, checked for contradictions.
-    ///
-    /// # Errors
-    /// A usage error that names the contradicting options.
     pub fn checked(&self) -> anyhow::Result<Config> {
         self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
         Ok(self.config.clone())

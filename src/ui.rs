@@ -92,9 +92,6 @@ fn is_usage(error: &anyhow::Error) -> bool {
 }
 
 /// `path`, which `--option` names, as text to record.
-///
-/// # Errors
-/// A usage error, if it is not UTF-8.
 pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
     let problem = || {
         usage(format!(

@@ -98,9 +98,6 @@ impl Setting {
     }
 
     /// Sorts the requested systems (or all) into [`Chosen`]. `config` gives the run of a system.
-    ///
-    /// # Errors
-    /// A usage error, if the options contradict each other or a system that was named cannot run.
     pub fn choose(&self, config: impl Fn(System) -> Config) -> anyhow::Result<Chosen> {
         if self.cache.is_some() && self.device == Device::Cpu {
             return Err(usage("--cache is for --device cuda: leave it out, or give both"));

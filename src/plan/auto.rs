@@ -43,9 +43,6 @@ pub struct AutoChoice {
 /// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine, with
 /// the reasons printed. A resumed run keeps its choice without trials. Missing artifacts are made
 /// in the cache of the dataset (`tried/`), which no default chooses from.
-///
-/// # Errors
-/// A usage error if it cannot choose; the errors of planning and training.
 pub fn choose(
     dataset: &Dataset,
     config: &Config,

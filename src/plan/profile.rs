@@ -111,10 +111,6 @@ impl Dense {
 
 impl Profile {
     /// The built-in profile with this name, or the profile in the file `name`.
-    ///
-    /// # Errors
-    /// If neither exists, with the names of the built-in profiles; if the file is invalid, with the
-    /// problem and its line.
     pub fn named(name: &str) -> anyhow::Result<Self> {
         if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Self::parse(text).with_context(|| format!("profile {name}"));

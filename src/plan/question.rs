@@ -44,9 +44,6 @@ pub struct Question {
 
 impl Question {
     /// Refuses a model or ranks that cannot be trained.
-    ///
-    /// # Errors
-    /// A usage error.
     pub fn check(&self) -> gsplit_trainer::Result<()> {
         let system = if self.draws() { systems::GSPLIT } else { systems::GRANNDIS };
         self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize))
@@ -71,9 +68,6 @@ impl Question {
     }
 
     /// Finds or makes the maps, and counts the work of each system.
-    ///
-    /// # Errors
-    /// The errors of presampling, partitioning and evaluating.
     pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Candidates> {
         super::check_ranks(&self.ranks)?;
         let (dim, stored) = match self.feature_dim {

@@ -56,9 +56,6 @@ impl Document for TrainingRun {
 
 impl Found {
     /// Searches `folder`; its runs may be of the dataset `elsewhere`.
-    ///
-    /// # Errors
-    /// If it finds nothing, several datasets, or a checkpoint that cannot be read.
     pub fn within(folder: &Path, elsewhere: Option<&Path>) -> Result<Self> {
         let mut scan = Scan::default();
         scan.folder(folder, DEPTH)?;

@@ -19,9 +19,6 @@ pub struct Earlier {
 
 impl Earlier {
     /// Opens the run in `folder`, or the checkpoint there.
-    ///
-    /// # Errors
-    /// A usage error, if there is none.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let inner: PathBuf = folder.join("checkpoint");
         let folder = if inner.is_dir() { inner } else { folder.to_path_buf() };
@@ -35,9 +32,6 @@ impl Earlier {
     }
 
     /// Options of convert that read tables as the earlier run read its own.
-    ///
-    /// # Errors
-    /// A usage error, if `given` contradicts them.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
         let table = &given.read.node_table;
         let has_features = self
@@ -77,9 +71,6 @@ impl Earlier {
     }
 
     /// The option of train that starts from the earlier model.
-    ///
-    /// # Errors
-    /// A usage error, if a model by `config` has other parameters.
     pub fn init(&self, config: &Config) -> anyhow::Result<String> {
         self.trained.check_shape(config).map_err(|error| usage(in_run(&error.to_string())))?;
         Ok(format!("--init={}", self.path))

@@ -198,9 +198,6 @@ pub fn merged(line: Vec<OsString>, file: &FileOfRun) -> Vec<OsString> {
 impl Args {
     /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit
     /// run`) does not set.
-    ///
-    /// # Errors
-    /// A usage error that names file and line.
     pub fn read_file(&self, given: &ArgMatches) -> anyhow::Result<Option<FileOfRun>> {
         let Some(path) = &self.file else { return Ok(None) };
         let (mut file, run) = File::read::<RunFile>(path)?;

@@ -40,9 +40,6 @@ pub struct Fresh {
 
 impl Fresh {
     /// Prepares to replace the run in `out`.
-    ///
-    /// # Errors
-    /// Another run in progress.
     pub fn begin(out: &Path) -> Result<Self> {
         let folder = out.join(FOLDER);
         let lock = FolderLock::acquire(&folder)?;

@@ -39,9 +39,6 @@ pub struct Record {
 
 impl Record {
     /// The record of the run in `out`, if there is one.
-    ///
-    /// # Errors
-    /// A file with the record's name that is not a record.
     pub fn read(out: &Path) -> anyhow::Result<Option<Self>> {
         let file = out.join(RECORD);
         let Ok(text) = read_text(&file) else { return Ok(None) };
@@ -136,9 +133,6 @@ impl<'a> Steps<'a> {
 
     /// Begins `total` steps of the run with the arguments `words`; `outdated` is set if its dataset
     /// exists and would be a different one now.
-    ///
-    /// # Errors
-    /// An existing run with another input, unless this one is `fresh`.
     pub fn start(
         &mut self,
         total: usize,
@@ -179,9 +173,6 @@ impl<'a> Steps<'a> {
 
     /// Whether the dataset, which differs by `outdated` from the one the input would give now, may
     /// be replaced: it was made here, and nothing was trained on it.
-    ///
-    /// # Errors
-    /// If it differs but must not be replaced.
     pub fn replaces(&self, dataset: &Path, outdated: Option<&str>) -> anyhow::Result<bool> {
         let Some(difference) = outdated.filter(|_| dataset.exists()) else { return Ok(false) };
         if self.record.made_by("convert").is_some() && !self.work.join("checkpoint").exists() {

@@ -34,10 +34,6 @@ pub struct File {
 
 impl File {
     /// Reads the file at `path`, which must deserialize to a `T`.
-    ///
-    /// # Errors
-    /// One line that names file and line, for anything that is not TOML, not an option, or not a
-    /// value of its option.
     pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<(Self, T)> {
         let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
         let file =
@@ -151,9 +147,6 @@ fn filtered(config: &Config, keeps: impl Fn(&str, &str, &Value) -> bool) -> anyh
 }
 
 /// The options of `config` that are on the command line, by its matches.
-///
-/// # Errors
-/// A usage error for a path that is not UTF-8, which no file could have.
 pub fn on_line(config: &Config, given: &ArgMatches) -> anyhow::Result<Value> {
     let run = &config.run;
     let paths = [&run.checkpoint, &run.init, &run.log, &run.tensorboard];
@@ -181,9 +174,6 @@ fn configured(tree: &Value) -> anyhow::Result<Config> {
 impl Args {
     /// Completes the configuration of the command line, whose matches are `given`, by the file, the
     /// preset, and what follows.
-    ///
-    /// # Errors
-    /// A usage error for what is wrong with the file or the preset.
     pub fn complete(&mut self, given: &ArgMatches) -> anyhow::Result<()> {
         let line = on_line(&self.config, given)?;
         let mut set = Value::Object(Map::new());
