@@ -1,6 +1,5 @@
 //! Ranks as processes that `torchrun`, `srun` or `mpirun` has started.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use gsplit::launch::Launch;
@@ -9,35 +8,9 @@ use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::{Config, Device, GpuList, Meeting, Process};
 use serde_json::Value;
 
-/// A host and a port.
-#[derive(Clone, Debug)]
-pub struct Address {
-    host: String,
-    port: u16,
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let split =
-            text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-        match split {
-            Some((host, port)) if !host.is_empty() && port > 0 => {
-                let host =
-                    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-                Ok(Self { host: host.to_string(), port })
-            }
-            _ => Err("expected a host and a port, such as node1:29400".to_string()),
-        }
-    }
-}
-
 /// This process and the number of processes.
 pub struct Processes {
-    /// This process as a rank.
     pub process: Arc<Process>,
-    /// The number of processes.
     pub size: usize,
 }
 
@@ -96,11 +69,9 @@ impl Processes {
 /// Host and port where processes meet.
 fn address(config: &Config, launch: &Launch) -> anyhow::Result<(String, u16)> {
     match &config.run.rendezvous {
-        Some(text) => {
-            let address: Address =
-                text.parse().map_err(|problem| usage(format!("--rendezvous {text}: {problem}")))?;
-            Ok((address.host, address.port))
-        }
+        Some(text) => host_and_port(text).ok_or_else(|| {
+            usage(format!("--rendezvous {text}: expected a host and a port, such as node1:29400"))
+        }),
         None => launch.address.clone().ok_or_else(|| {
             usage(format!(
                 "--rendezvous is missing: {} does not say where rank 0 is: pass its HOST:PORT, or \
@@ -109,6 +80,14 @@ fn address(config: &Config, launch: &Launch) -> anyhow::Result<(String, u16)> {
             ))
         }),
     }
+}
+
+/// The host and the port that `text` names.
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let port = port.parse().ok().filter(|&port| port > 0)?;
+    (!host.is_empty()).then(|| (host.to_string(), port))
 }
 
 /// The number of this process on its host.
@@ -136,11 +115,11 @@ mod tests {
     #[test]
     fn addresses_are_read_and_shown() {
         for text in ["node1:29400", "10.0.0.7:1", "[fe80::1]:65535"] {
-            let Address { host, port } = text.parse().unwrap();
+            let (host, port) = host_and_port(text).unwrap();
             assert!(!host.starts_with('[') && text.ends_with(&format!(":{port}")), "{text}");
         }
         for text in ["node1", "node1:", ":80", "node1:x", "node1:65536", "node1:0", ""] {
-            assert!(text.parse::<Address>().is_err(), "{text}");
+            assert!(host_and_port(text).is_none(), "{text}");
         }
     }
 }
