@@ -395,10 +395,10 @@ fn say_links(links: &[Vec<Option<Link>>], ui: &Ui) {
         return;
     }
     ui.say(format_args!("  how each GPU reaches the others"));
-    let head: String = (0..links.len()).map(|to| format!("{to:>8}")).collect();
-    ui.say(format_args!("             {head}"));
-    for (from, row) in links.iter().enumerate() {
-        let row: String = row.iter().map(|link| format!("{:>8}", link_name(*link))).collect();
-        ui.say(format_args!("  GPU {from:<6} {row}"));
-    }
+    let heads: Vec<String> = (0..links.len()).map(|to| to.to_string()).collect();
+    let rows = links.iter().enumerate().map(|(from, row)| {
+        let cells = row.iter().map(|link| link_name(*link).to_string());
+        [format!("  GPU {from}")].into_iter().chain(cells).collect()
+    });
+    ui.columns(&format!(", {}", heads.join(", ")), rows);
 }

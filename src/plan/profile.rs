@@ -30,7 +30,6 @@ pub struct Profile {
     pub about: String,
     /// Device that ranks compute on.
     pub device: Device,
-    /// Number of hosts.
     pub hosts: usize,
     /// GPUs per host; on a CPU there may be any number of ranks.
     pub ranks: usize,
@@ -67,7 +66,6 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dense {
-    /// f32.
     pub f32: f64,
     /// bf16, summed in f32.
     pub bf16: f64,
@@ -103,7 +101,6 @@ impl Link {
 }
 
 impl Dense {
-    /// Rate of products of `dtype`.
     pub fn of(self, dtype: Dtype) -> f64 {
         if dtype == Dtype::F32 { self.f32 } else { self.bf16 }
     }

@@ -5,7 +5,6 @@ use gsplit_trainer::{Dtype, ModelKind};
 /// Shape of a model.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Kind of layers.
     pub kind: ModelKind,
     /// Widths of the rows that each layer reads and makes, from the seeds' layer down.
     pub widths: Vec<[f64; 2]>,
@@ -13,7 +12,6 @@ pub struct Shape {
     pub dtype: Dtype,
     /// Bytes of a stored feature value.
     pub stored: f64,
-    /// Number of parameters.
     pub parameters: f64,
     /// Attention heads of hidden layers.
     pub heads: f64,

@@ -17,7 +17,6 @@ const DEPTH: usize = 3;
 
 /// Contents of a folder for the report.
 pub struct Found {
-    /// The dataset.
     pub dataset: Option<PathBuf>,
     /// Training runs, by name.
     pub runs: Vec<TrainingRun>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::train::as_words;
-use gsplit::ui::{as_text, in_run, usage};
+use gsplit::ui::{as_text, usage};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::as_argument;
 use gsplit_trainer::{Config, Trained};
@@ -72,7 +72,8 @@ impl Earlier {
 
     /// The option of train that starts from the earlier model.
     pub fn init(&self, config: &Config) -> anyhow::Result<String> {
-        self.trained.check_shape(config).map_err(|error| usage(in_run(&error.to_string())))?;
+        let in_run = |error: String| usage(error.replace("--init", "--from"));
+        self.trained.check_shape(config).map_err(|error| in_run(error.to_string()))?;
         Ok(format!("--init={}", self.path))
     }
 

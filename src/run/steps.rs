@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use gsplit::child::finished;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{STEP_OF_RUN, Ui};
+use gsplit::ui::Ui;
 use gsplit_store::staging::{Staging, Target, make_folder};
 use gsplit_store::{Progress, entries, read_text, shell_word};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Record {
     begun: BTreeMap<String, Vec<String>>,
     /// The arguments of each step that has finished here.
     #[serde(flatten)]
-    pub finished: BTreeMap<String, Vec<String>>,
+    finished: BTreeMap<String, Vec<String>>,
 }
 
 impl Record {
@@ -89,8 +89,8 @@ pub struct Steps<'a> {
     pub record: Record,
     done: Vec<Value>,
     /// Number of steps begun, and their total.
-    pub begun: usize,
-    pub total: usize,
+    begun: usize,
+    total: usize,
 }
 
 impl<'a> Steps<'a> {
@@ -211,7 +211,6 @@ impl<'a> Steps<'a> {
             .context("cannot find gsplit's own executable")?
             .with_file_name("gsplit");
         let mut command = Command::new(program);
-        command.env(STEP_OF_RUN, "1");
         command.arg(name).args(&words).args(force.then_some("--force")).args(self.ui.options());
         if self.ui.is_json() {
             command.stdout(Stdio::piped());
@@ -221,8 +220,8 @@ impl<'a> Steps<'a> {
             finished(&mut command, "what steps have finished is kept; the same command goes on")?;
         if !output.status.success() {
             self.say(&format!(
-                "{name} failed. Fix the error above and run the same command again; finished steps \
-                 are kept."
+                "{name} failed. Fix the error above and run the same command again, which keeps \
+                 finished steps, or pass --fresh to run anew."
             ));
             // The step has printed the reason.
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
@@ -278,7 +277,7 @@ fn move_paths(value: &mut Value, from: &str, to: &str) {
 }
 
 /// The command line of a step.
-pub fn shown(step: &str, words: &[String]) -> String {
+fn shown(step: &str, words: &[String]) -> String {
     let words = words.iter().map(shell_word);
     std::iter::once(format!("gsplit {step}")).chain(words).collect::<Vec<_>>().join(" ")
 }

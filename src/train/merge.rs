@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use gsplit::describe::as_text;
 use gsplit::ui::{as_text as text_of, usage};
 use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::systems::System;
@@ -21,12 +22,10 @@ use toml::de::DeTable;
 use super::Args;
 use crate::system::map_options;
 
-/// A configuration file.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
     text: String,
-    /// Its content.
     pub content: Value,
     /// Lines of the options of train that the command line does not override, by their flags.
     lines: BTreeMap<String, usize>,
@@ -40,13 +39,8 @@ impl File {
             Self { path: path.to_path_buf(), text, content: Value::Null, lines: BTreeMap::new() };
         let complaint = |error: toml::de::Error| {
             let message = error.message().replace('\n', ", ");
-            let unknown =
-                message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-            let elsewhere = unknown
-                .and_then(option_called)
-                .map(|table| format!(" (it is an option of [{table}])"));
             let line = file.line_at(error.span().map_or(0, |span| span.start));
-            usage(format!("{}:{line}: {message}{}", path.display(), elsewhere.unwrap_or_default()))
+            usage(format!("{}:{line}: {message}", path.display()))
         };
         let typed: T = toml::from_str(&file.text).map_err(complaint)?;
         let content: Value = toml::from_str(&file.text).map_err(complaint)?;
@@ -98,14 +92,6 @@ impl File {
             None => complaint,
         }
     }
-}
-
-/// The table of the option of train that is called `name`, in files or on the command line.
-fn option_called(name: &str) -> Option<String> {
-    let mut options = Config::default().options().into_iter();
-    options
-        .find(|(flag, option)| option.key == name || flag.replace('-', "_") == name)
-        .map(|(_, option)| option.table)
 }
 
 /// The JSON pointer of an option.
@@ -278,15 +264,6 @@ pub fn as_words(options: impl IntoIterator<Item = (String, Value)>) -> Vec<Strin
         value => Some(format!("--{flag}={}", as_text(value))),
     };
     options.into_iter().filter_map(word).collect()
-}
-
-/// A value as on the command line: lists have commas.
-pub fn as_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(as_text).collect::<Vec<_>>().join(","),
-        value => value.to_string(),
-    }
 }
 
 /// The options of train that `tree` has, by their flags.

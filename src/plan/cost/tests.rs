@@ -39,18 +39,7 @@ fn work(exchanged: [f64; 2]) -> Work {
 }
 
 fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
-    let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-    Way {
-        parallelism,
-        split_layers,
-        ranks,
-        steps: 10,
-        largest: 1.0,
-        servers: 1,
-        sources,
-        far_graph: false,
-        disk: None,
-    }
+    Way::new(parallelism, split_layers, ranks, 10)
 }
 
 fn shape() -> Shape {

@@ -8,11 +8,11 @@ use gsplit_store::Checksum;
 use super::ChosenEpoch;
 use super::recommend::RecommendationFile;
 use super::table::OutputFormat;
+use crate::Result;
 use crate::config::{Device, Dtype, FeatureStorage, GpuList};
 use crate::metric::Metric;
 use crate::model::OwnLayer;
 use crate::operator::OwnPlaces;
-use crate::Result;
 
 /// Vertices to predict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub struct InferConfig {
         arg(long, value_enum, value_name = "PLACE", default_value = "auto")
     )]
     pub load_features: FeatureStorage,
-    /// Replace existing files
+    /// Replace existing files, unless they were made the same way
     #[cfg_attr(feature = "cli", arg(long))]
     pub force: bool,
     /// Device to compute on
