@@ -108,7 +108,7 @@ impl Launch {
             }
             let local = number(of_local)?;
             let run: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
-            let address = address(launcher, variable)?;
+            let address = address(launcher, &run, variable)?;
             return Ok(Some(Self {
                 by: launcher.name,
                 rank,
@@ -133,6 +133,7 @@ impl Display for Launch {
 /// Host and port of rank 0, if the launcher gives them.
 fn address(
     launcher: &Launcher,
+    run: &[String],
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, u16)>, String> {
     if let (Some(host), Some(port)) = (variable(ADDRESS[0]), variable(ADDRESS[1])) {
@@ -156,13 +157,12 @@ fn address(
         }
         // All ranks are on this host, and the run has a name.
         _ if variable(launcher.variables[1]) == variable(launcher.variables[3]) => {
-            let name: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
-            let sum = name
+            let sum = run
                 .concat()
                 .bytes()
                 .fold(0u64, |sum, byte| (sum * 31 + u64::from(byte)) % NUM_PORTS);
             let address = ("127.0.0.1".to_string(), (PORTS + sum) as u16);
-            Ok((!name.is_empty()).then_some(address))
+            Ok((!run.is_empty()).then_some(address))
         }
         _ => Ok(None),
     }

@@ -192,7 +192,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let total =
         3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
     let mut steps = Steps::new(raw, folder, args.fresh, args.dry_run, ui)?;
-    let folder = &steps.work().to_path_buf();
+    let folder = &steps.work.clone();
     let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
     let [data, out] = [text("--out", &dataset)?, text("--out", folder)?];
     if let Some(earlier) = earlier.as_ref().filter(|_| !is_dataset) {

@@ -16,10 +16,9 @@ use crate::plan;
 use gsplit::describe::{number_of, score};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
-use merge::to_toml;
 use processes::Processes;
 
-pub use merge::{File, as_words, is_on_line, on_line, options_of};
+pub use merge::{File, as_words, is_on_line, on_line, options_of, to_toml};
 pub use open::{HELP_ALL, brief, grouped, leaves_layers_to_fanouts};
 
 mod merge;
@@ -80,11 +79,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// The options in force as a file for `gsplit run --config`, except the options `untold`.
-    pub fn in_run_file(&self, untold: &[&str]) -> String {
-        to_toml(&self.config, "train", untold)
-    }
-
     /// The configuration, checked for contradictions.
     pub fn checked(&self) -> anyhow::Result<Config> {
         self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
@@ -108,7 +102,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     let muted = ui.muted();
     let outcome = run_rank(args, Some(&processes), if processes.leads() { ui } else { &muted });
     outcome.inspect_err(|error| processes.process.fail(&format!("{error:#}")))?;
-    processes.part();
+    processes.process.finish();
     Ok(())
 }
 

@@ -54,16 +54,6 @@ enum TrainerCommand {
     Man(completions::ManArgs),
 }
 
-impl TrainerCommand {
-    /// Threads that the subcommand starts itself.
-    fn own_threads(&self) -> usize {
-        match self {
-            Self::Train(args) => args.sampling_threads(),
-            _ => 0,
-        }
-    }
-}
-
 /// The command line, with options under headings.
 fn command() -> clap::Command {
     of_table(TrainerCli::command()).mut_subcommand("train", train::grouped)
@@ -84,26 +74,24 @@ fn main() -> ExitCode {
     let line = arguments::given();
     let (TrainerCli { output, .. }, _) = parsed(&line);
     match completed(line) {
-        Ok(cli) => {
-            ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
-                TrainerCommand::Run(args) => run::run(*args, ui),
-                TrainerCommand::Train(args) => train::run(*args, ui),
-                TrainerCommand::Infer(args) => infer::run(*args, ui),
-                TrainerCommand::Compare(args) => compare::run(*args, ui),
-                TrainerCommand::Plan(args) => plan::run(*args, ui),
-                TrainerCommand::Profile { device } => {
-                    plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
-                    Ok(())
-                }
-                TrainerCommand::Products => {
-                    let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
-                    ui.json(&serde_json::json!({ "products": found }));
-                    Ok(())
-                }
-                TrainerCommand::Completions(args) => completions::run(&args, of_both_programs()),
-                TrainerCommand::Man(args) => completions::man(&args, of_both_programs()),
-            })
-        }
+        Ok(cli) => ui::guard(cli.output, |ui| match cli.command {
+            TrainerCommand::Run(args) => run::run(*args, ui),
+            TrainerCommand::Train(args) => train::run(*args, ui),
+            TrainerCommand::Infer(args) => infer::run(*args, ui),
+            TrainerCommand::Compare(args) => compare::run(*args, ui),
+            TrainerCommand::Plan(args) => plan::run(*args, ui),
+            TrainerCommand::Profile { device } => {
+                plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
+                Ok(())
+            }
+            TrainerCommand::Products => {
+                let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
+                ui.json(&serde_json::json!({ "products": found }));
+                Ok(())
+            }
+            TrainerCommand::Completions(args) => completions::run(&args, of_both_programs()),
+            TrainerCommand::Man(args) => completions::man(&args, of_both_programs()),
+        }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }
 }
@@ -137,7 +125,8 @@ fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
         }
         TrainerCommand::Train(args) => {
             args.complete(given)?;
-            cli.output = cli.output.with_threads(args.config.system.threads);
+            let threads = args.config.system.threads;
+            cli.output = cli.output.with_threads(threads).leaving(args.sampling_threads());
         }
         _ => {}
     }

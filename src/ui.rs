@@ -17,8 +17,8 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit, check, take_signals};
 use serde_json::{Value, json};
 
 use end::{
-    INTERRUPTED, JSON, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle,
-    on_interrupt, on_panic, tell_interrupt, wait_for_sigterm,
+    INTERRUPTED, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle, on_interrupt,
+    on_panic, tell_interrupt, wait_for_sigterm,
 };
 pub use end::{end, give_up, interrupted, plainly, refuse, sober, stop_after_child, stop_gently};
 use progress::{LogLines, TerminalBar, Timed, Times};
@@ -99,7 +99,6 @@ const PROGRESS: &str = "GSPLIT_PROGRESS";
 /// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request
 /// to stop becomes its own line and 130 (SIGTERM: 143).
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
-    JSON.store(output.json, Ordering::SeqCst);
     let handlers = wait_for_sigterm().and_then(|()| take_signals(|fault| give_up(fault)));
     let handlers = handlers.map_err(anyhow::Error::from);
     if let Err(error) = handlers.and_then(|()| Ok(ctrlc::set_handler(|| on_interrupt(SIGINT))?)) {
@@ -176,18 +175,13 @@ pub fn complain(line: &str) {
 /// `line` with its control characters escaped: a name may contain line ends or characters that move
 /// a terminal's cursor or set colours.
 fn visible(line: &str) -> Cow<'_, str> {
+    let shown = |character: char| match is_hidden(character) {
+        true => character.escape_default().to_string(),
+        false => character.into(),
+    };
     match line.contains(is_hidden) {
         false => line.into(),
-        true => line
-            .chars()
-            .fold(String::new(), |mut shown, character| {
-                match is_hidden(character) {
-                    true => shown.extend(character.escape_default()),
-                    false => shown.push(character),
-                }
-                shown
-            })
-            .into(),
+        true => line.chars().map(shown).collect::<String>().into(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use gsplit::ui::{Ui, usage};
 use over::Over;
-use side_by_side::{Comparison, HEADS, SideBySide, SystemRow};
+use side_by_side::{HEADS, SideBySide, SystemRow};
 
 mod logs;
 mod over;
@@ -79,7 +79,7 @@ impl Args {
         let dataset = Dataset::open(dataset)?;
         let mut told = Vec::new();
         for (value, systems) in &tables {
-            let Comparison { rows, left_out } = systems.measure(&dataset, ui)?;
+            let (rows, left_out) = systems.measure(&dataset, ui)?;
             let setting = &systems.setting;
             ui.say(setting.line(&dataset));
             ui.columns(HEADS, rows.iter().map(SystemRow::cells));

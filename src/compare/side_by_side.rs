@@ -31,11 +31,7 @@ pub struct SideBySide {
     epochs: u32,
 }
 
-pub struct Comparison {
-    pub rows: Vec<SystemRow>,
-    pub left_out: Vec<(System, String)>,
-}
-
+/// A system in the table.
 pub struct SystemRow {
     pub system: System,
     /// True if its loss equals the loss of the first row with the same mini-batches; `None` if it
@@ -73,8 +69,13 @@ impl SideBySide {
         config
     }
 
-    /// Runs all systems on `dataset`. Leaves out systems that fail; fails if all do.
-    pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Comparison> {
+    /// Runs all systems on `dataset`: the rows of the table, and the systems that are left out with
+    /// the reason. Leaves out systems that fail; fails if all do.
+    pub fn measure(
+        &self,
+        dataset: &Dataset,
+        ui: &Ui,
+    ) -> anyhow::Result<(Vec<SystemRow>, Vec<(System, String)>)> {
         let (systems, mut left_out) = self.choose()?;
         let Prepared { systems, presample } = self.setting.prepare(dataset, &systems, ui)?;
         let mut rows: Vec<SystemRow> = Vec::new();
@@ -99,7 +100,7 @@ impl SideBySide {
                 first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
             row.times_gsplit = gsplit.map(|gsplit| row.epoch.seconds / gsplit);
         }
-        Ok(Comparison { rows, left_out })
+        Ok((rows, left_out))
     }
 
     /// Runs `system` with its `map`. The row is not yet compared with others.

@@ -47,7 +47,14 @@ impl Counting<'_> {
         let maps = keys.iter().map(|key| PartitionMap::open(self.dataset, key));
         let mut maps = maps.collect::<Result<Vec<_>, _>>()?;
         maps.retain(|map| map.num_parts() == self.ranks);
-        let drawn = self.setting();
+        let question = self.question;
+        let drawn = evaluate::Setting {
+            fanouts: question.fanouts.clone(),
+            batch_size: question.batch_size as u64,
+            batches: question.batches,
+            seed: question.seed,
+            draw_by: None,
+        };
         let evaluation = evaluate::evaluate(self.dataset, &maps, None, &drawn, ui)?;
         let of_key = |key: &str| evaluation.maps.iter().find(|map| map.key.as_deref() == Some(key));
         let mut found = Vec::new();
@@ -63,18 +70,6 @@ impl Counting<'_> {
         let alone = Way { ranks: 1, ..self.way(Parallelism::Single, 0) };
         let (rows, work) = (RowPlacement::Replicated, one_rank(&evaluation));
         Ok((found, Candidate::new("one rank", alone, rows, None, self.question, work)))
-    }
-
-    /// Options of the counted mini-batches.
-    fn setting(&self) -> evaluate::Setting {
-        let question = self.question;
-        evaluate::Setting {
-            fanouts: question.fanouts.clone(),
-            batch_size: question.batch_size as u64,
-            batches: question.batches,
-            seed: question.seed,
-            draw_by: None,
-        }
     }
 
     fn way(&self, parallelism: Parallelism, split_layers: usize) -> Way {

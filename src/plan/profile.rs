@@ -4,7 +4,7 @@
 //! `profiles/` are built in, each number with its source. A rate is the rate of one rank, except
 //! where ranks share the cores of a host (`shared`): there it is the rate of all of them together.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use gsplit_store::{DiskRates, read_text};
 use gsplit_trainer::{Device, Dtype};
 use serde::{Deserialize, Serialize};
@@ -112,17 +112,13 @@ impl Profile {
         if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Self::parse(text).with_context(|| format!("profile {name}"));
         }
-        let text = match read_text(name) {
-            Ok(text) => text,
-            Err(cause) => {
-                let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-                bail!(
-                    "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` \
-                     wrote, or one of {}",
-                    known.join(", ")
-                )
-            }
-        };
+        let known = SHIPPED.map(|(name, _)| name).join(", ");
+        let text = read_text(name).map_err(|cause| {
+            anyhow!(
+                "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` wrote, \
+                 or one of {known}"
+            )
+        })?;
         Self::parse(&text).with_context(|| name.to_string())
     }
 

@@ -167,16 +167,7 @@ impl Question {
             steps,
             candidates,
             left_out,
-            shape: Shape {
-                heads: model.heads as f64,
-                ..Shape::new(
-                    model.kind,
-                    model.layers,
-                    [dim, model.hidden, outputs],
-                    model.dtype,
-                    stored,
-                )
-            },
+            shape: Shape::new(model, [dim, outputs], stored),
             hits: Hits::of(presample.as_ref(), dataset.num_vertices()),
             graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64
                 + 4.0 * dataset.topology().num_edges() as f64,

@@ -1,6 +1,6 @@
 //! Shape of a model: widths, weights and parameters of its layers.
 
-use gsplit_trainer::{Dtype, ModelKind};
+use gsplit_trainer::{Dtype, ModelConfig, ModelKind};
 
 /// Shape of a model.
 #[derive(Clone, Debug)]
@@ -18,15 +18,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A model of `layers` layers with `hidden` values, from `features` inputs to `outputs`
-    /// outputs.
-    pub fn new(
-        kind: ModelKind,
-        layers: usize,
-        [features, hidden, outputs]: [usize; 3],
-        dtype: Dtype,
-        stored: usize,
-    ) -> Self {
+    /// The shape of `model`, from `features` inputs of `stored` bytes to `outputs` outputs.
+    pub fn new(model: &ModelConfig, [features, outputs]: [usize; 2], stored: usize) -> Self {
+        let &ModelConfig { kind, layers, hidden, dtype, heads, .. } = model;
         // The only product is at the end where it makes rows narrower: the bottom or the top.
         let hidden = if kind == ModelKind::Sgc { features.min(outputs) } else { hidden };
         let width = |layer: usize| match layer {
@@ -43,7 +37,7 @@ impl Shape {
             ModelKind::Sgc => (features * outputs + outputs) as f64,
             _ => widths.iter().map(of_layer).sum(),
         };
-        Self { kind, widths, dtype, stored: stored as f64, parameters, heads: 1.0 }
+        Self { kind, widths, dtype, stored: stored as f64, parameters, heads: heads as f64 }
     }
 }
 

@@ -29,27 +29,18 @@ pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
 /// Options of convert that the user left open and the task decides: numbers are not classes,
 /// labelled vertices need splits, and vertices of two kinds only have features of the structure.
 pub fn of_convert(convert: &ConvertOptions, config: &Config) -> Vec<String> {
-    let read = &convert.read;
-    let needs_splits =
-        !config.data.task.is_link() && convert.random_split.is_none() && read.split.is_none();
+    let (read, is_link) = (&convert.read, config.data.task.is_link());
+    let needs_splits = !is_link && convert.random_split.is_none() && read.split.is_none();
     let is_number = config.data.task.is_regression() && read.node_table.label_kind.is_none();
-    let has_no_label = config.data.task.is_link()
-        && read.nodes.is_some()
-        && read.node_table.label_column.is_none();
-    let is_bare = config.data.task.is_link()
-        && read.bipartite == Some(Answer::Yes)
-        && convert.features.is_none();
+    let has_no_label = is_link && read.nodes.is_some() && read.node_table.label_column.is_none();
+    let is_bare = is_link && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
     let words = [
         (is_bare, "--features=fastrp:64"),
         (needs_splits, "--random-split=auto"),
         (is_number, "--label-kind=number"),
         (has_no_label, "--label-column=none"),
     ];
-    words
-        .into_iter()
-        .filter(|(is_chosen, _)| *is_chosen)
-        .map(|(_, word)| word.to_string())
-        .collect()
+    words.into_iter().filter(|(is_open, _)| *is_open).map(|(_, word)| word.to_string()).collect()
 }
 
 /// The words of train `given`, with suitable options for links where they are left open: many

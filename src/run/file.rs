@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, CHOSEN, COMMON, chosen, of_convert};
 use crate::infer;
-use crate::train::{self, File, as_words, is_on_line, on_line, options_of};
+use crate::train::{self, File, as_words, is_on_line, on_line, options_of, to_toml};
 
 /// Options of the other steps that follow from training or are chosen by the run.
 const FOLLOW: &str = "fanouts batch-size draw-by task negatives seed device gpus parts servers presample force \
@@ -60,11 +60,6 @@ impl FileOfRun {
     /// Options of `step`.
     pub fn of_step(&self, step: &str) -> Vec<String> {
         self.steps.get(step).cloned().unwrap_or_default()
-    }
-
-    /// Adds the place in the file to a complaint about an option of train, if the file sets it.
-    pub fn place(&self, complaint: String) -> String {
-        self.file.place(complaint)
     }
 }
 
@@ -231,7 +226,7 @@ impl Args {
         }
         let args = training(words, dataset)?;
         match (args.checked(), &self.from_file) {
-            (Err(error), Some(file)) => Err(usage(file.place(error.to_string()))),
+            (Err(error), Some(file)) => Err(usage(file.file.place(error.to_string()))),
             (checked, _) => checked.map(|_| args),
         }
     }
@@ -270,7 +265,7 @@ impl Args {
                 untold.join(", ")
             ));
         }
-        sections.push(args.in_run_file(&untold));
+        sections.push(to_toml(&args.config, "train", &untold));
         let text = sections.join("\n\n");
         ui.json(&json!({ "config": toml::from_str::<toml::Value>(&text)? }));
         text.lines().for_each(|line| ui.say(line));

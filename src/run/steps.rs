@@ -82,7 +82,7 @@ fn is_foreign(path: &Path) -> bool {
 pub struct Steps<'a> {
     /// Folder of the run, and the folder that the steps write to until the run is complete.
     out: &'a Path,
-    work: PathBuf,
+    pub work: PathBuf,
     fresh: Option<Fresh>,
     dry_run: bool,
     ui: &'a Ui,
@@ -124,11 +124,6 @@ impl<'a> Steps<'a> {
             record = Record::read(&work)?.unwrap_or_default();
         }
         Ok(Self { out, work, fresh, dry_run, ui, record, done: Vec::new(), begun: 0, total: 0 })
-    }
-
-    /// Folder that the steps write to.
-    pub fn work(&self) -> &Path {
-        &self.work
     }
 
     /// Begins `total` steps of the run with the arguments `words`; `outdated` is set if its dataset

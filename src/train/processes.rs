@@ -59,11 +59,6 @@ impl Processes {
     pub fn leads(&self) -> bool {
         self.process.rank() == 0
     }
-
-    /// Disconnects from the others. Collective.
-    pub fn part(self) {
-        self.process.finish();
-    }
 }
 
 /// Host and port where processes meet.
