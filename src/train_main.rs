@@ -228,8 +228,8 @@ mod tests {
             (
                 "lr = 0.1",
                 1,
-                "unknown field `lr`, expected one of `data`, `model`, `system`, `run` (it is an \
-                 option of [run.optimizer])",
+                "unknown field `lr`, expected one of `data`, `model`, `system`, `run`: --print-config \
+                 prints each in its table",
             ),
             (
                 "\n[run.optimizer]\nlearning_rate = 0.1",
@@ -239,8 +239,8 @@ mod tests {
             (
                 "[optimizer]",
                 1,
-                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run` (it \
-                 is an option of [run.optimizer])",
+                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run`: \
+                 --print-config prints each in its table",
             ),
             (
                 "[model]\nmodel = 'gat'",

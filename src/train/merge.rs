@@ -40,7 +40,9 @@ impl File {
         let complaint = |error: toml::de::Error| {
             let message = error.message().replace('\n', ", ");
             let line = file.line_at(error.span().map_or(0, |span| span.start));
-            usage(format!("{}:{line}: {message}", path.display()))
+            let is_unknown = message.starts_with("unknown field");
+            let hint = if is_unknown { ": --print-config prints each in its table" } else { "" };
+            usage(format!("{}:{line}: {message}{hint}", path.display()))
         };
         let typed: T = toml::from_str(&file.text).map_err(complaint)?;
         let content: Value = toml::from_str(&file.text).map_err(complaint)?;
