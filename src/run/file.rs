@@ -112,6 +112,7 @@ fn step_words(
 /// `--flag=text`, if `text` is a value of `arg`.
 fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
     let same = Arg::new("value").long("value").value_parser(arg.get_value_parser().clone());
+    let called = [" for '", "--value", " <value>'"].concat();
     let alone = Command::new("gsplit")
         .no_binary_name(true)
         .disable_help_flag(true)
@@ -122,7 +123,7 @@ fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
         // values: ...]`.
         let told = ui::plainly(&error);
         let lines = told.lines().take_while(|line| !line.is_empty()).map(str::trim);
-        let told = lines.collect::<Vec<_>>().join(" ").replace(" for '--value <value>'", "");
+        let told = lines.collect::<Vec<_>>().join(" ").replace(&called, "");
         Err(told.trim_start_matches("error: ").to_string())
     })
 }
