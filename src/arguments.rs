@@ -14,6 +14,15 @@ pub fn given() -> Vec<OsString> {
     joined(std::env::args_os())
 }
 
+/// Index of the subcommand in a command line.
+pub fn subcommand_at(line: &[OsString]) -> usize {
+    let mut at = 1;
+    while let Some(option) = line.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        at += if option == "--threads" { 2 } else { 1 };
+    }
+    at
+}
+
 /// Turns `--option -1` into `--option=-1` in `words`, up to the first `--`.
 fn joined(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut joined, mut escaped) = (Vec::<OsString>::new(), false);

@@ -22,9 +22,6 @@ pub fn tied(command: &mut Command) -> &mut Command {
 
 /// Ends this process when the gsplit that started it ends, if one did ([`tied`]). Call it first in
 /// `main`.
-///
-/// # Errors
-/// One line, if that gsplit has ended already.
 pub fn end_with_parent() -> Result<(), String> {
     let named = std::env::var(PARENT).ok().and_then(|id| Pid::from_raw(id.parse().ok()?));
     let Some(parent) = named else { return Ok(()) };

@@ -24,9 +24,6 @@ pub struct Args {
 }
 
 /// Prints the script for `command`.
-///
-/// # Errors
-/// If it cannot be printed.
 pub fn run(args: &Args, mut command: Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "gsplit", &mut script);
@@ -47,9 +44,6 @@ pub struct ManArgs {
 }
 
 /// Writes a man page for `command` and one for each of its subcommands that is not hidden.
-///
-/// # Errors
-/// If a file cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.folder)?;
     Ok(clap_mangen::generate_to(command, &args.folder)?)

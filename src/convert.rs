@@ -167,17 +167,11 @@ fn show(plan: &Plan, ui: &Ui) {
         plan.format,
         number_of(plan.num_vertices, "vertex", "vertices")
     ));
-    ui.say(format_args!(
-        "  {:<24} {:>10} {:>10} {:>10} {:>8}",
-        "stage", "memory", "output", "scratch", "seconds"
-    ));
-    for stage in &plan.stages {
+    let rows = plan.stages.iter().map(|stage| {
         let [memory, output, scratch] = [stage.memory, stage.output, stage.scratch].map(shown);
-        ui.say(format_args!(
-            "  {:<24} {memory:>10} {output:>10} {scratch:>10} {:>8.1}",
-            stage.name, stage.seconds
-        ));
-    }
+        vec![format!("  {}", stage.name), memory, output, scratch, format!("{:.1}", stage.seconds)]
+    });
+    ui.columns("  stage, memory, output, scratch, seconds", rows);
     let [memory, budget, mapped, disk, free] =
         [plan.memory(), plan.memory_budget, plan.mapped, plan.disk(), plan.disk_free].map(shown);
     ui.say(format_args!(

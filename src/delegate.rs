@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use gsplit::arguments::subcommand_at;
 use gsplit::installed::remedy;
 
 /// Subcommands of `gsplit-train`; it knows the options of both programs.
@@ -19,8 +20,8 @@ const IDLE_THREADS: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
 /// Replaces this process by `gsplit-train`, which is in the same folder, if the command line is for
 /// it. Returns only if it is not, or if that program cannot be started.
 pub fn to_trainer() -> Option<ExitCode> {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if !is_for_trainer(&arguments) {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    if !is_for_trainer(&line) {
         return None;
     }
     let beside = std::env::current_exe().map(|program| program.with_file_name("gsplit-train"));
@@ -30,7 +31,7 @@ pub fn to_trainer() -> Option<ExitCode> {
             if std::env::var_os(IDLE_THREADS.0).is_none() {
                 trainer.env(IDLE_THREADS.0, IDLE_THREADS.1);
             }
-            let cause = trainer.args(arguments).exec();
+            let cause = trainer.args(&line[1..]).exec();
             format!(
                 "{}: {cause}: it trains, and belongs next to gsplit: copy both, or {}",
                 program.display(),
@@ -61,20 +62,12 @@ fn missing_libraries(program: &Path) -> Option<String> {
         .then(|| format!("{}: {} not found: {}", program.display(), missing.join(", "), remedy()))
 }
 
-/// Whether the first argument that is not an option (or the second after `help`) is a subcommand of
-/// `gsplit-train`.
-fn is_for_trainer(arguments: &[OsString]) -> bool {
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.to_str() {
-            Some("--threads") => drop(words.next()),
-            Some("help") => {}
-            Some(option) if option.starts_with('-') => {}
-            Some(subcommand) => return SUBCOMMANDS.contains(&subcommand),
-            None => return false,
-        }
-    }
-    false
+/// Whether the subcommand of a command line (or the word after `help`) is one of `gsplit-train`.
+fn is_for_trainer(line: &[OsString]) -> bool {
+    let words = &line[subcommand_at(line).min(line.len())..];
+    let word =
+        if words.first().is_some_and(|word| word == "help") { words.get(1) } else { words.first() };
+    word.is_some_and(|word| SUBCOMMANDS.iter().any(|subcommand| word == subcommand))
 }
 
 #[cfg(test)]
@@ -84,7 +77,8 @@ mod tests {
     #[test]
     fn training_is_handed_over_and_nothing_else() {
         let is = |line: &str| {
-            is_for_trainer(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+            let words = ["gsplit"].into_iter().chain(line.split_whitespace());
+            is_for_trainer(&words.map(OsString::from).collect::<Vec<_>>())
         };
         for line in [
             "train ds",

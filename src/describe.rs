@@ -26,6 +26,20 @@ pub fn splits_json(splits: &[(Split, usize)]) -> Value {
         .into()
 }
 
+/// A value as on the command line: lists have commas.
+pub fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(as_text).collect::<Vec<_>>().join(","),
+        value => value.to_string(),
+    }
+}
+
+/// A score, or a dash if there is none.
+pub fn score(value: Option<f64>) -> String {
+    value.map_or("-".to_string(), |value| format!("{value:.4}"))
+}
+
 /// `count` followed by the word for `one` or for `several`.
 pub fn number_of(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
@@ -202,7 +216,7 @@ fn first_of(names: &[String]) -> String {
 }
 
 /// Formats a number with `significant` digits, or with all digits before the point.
-fn digits(value: f64, significant: i32) -> String {
+pub fn digits(value: f64, significant: i32) -> String {
     match value.abs() {
         0.0 => "0".into(),
         magnitude @ 1e-4..1e15 => {

@@ -66,13 +66,8 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Outputs::default().file("--profile", path, Some(|line| line.trim_end() == MEASURED))?;
     }
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
-    let gpus: Vec<OnGpu> = survey
-        .gpus
-        .iter()
-        .flatten()
-        .enumerate()
-        .map(|(at, facts)| OnGpu::look(at, facts))
-        .collect();
+    let gpus = survey.gpus.iter().flatten().enumerate();
+    let gpus: Vec<OnGpu> = gpus.map(|(at, facts)| OnGpu::look(at, facts)).collect();
     let launch = Launch::found();
     let mut advice = advice(&survey, &gpus, &training);
     advice.extend(host.shm_bytes.and_then(|bytes| little_shm(bytes, gpus.len())));
@@ -91,9 +86,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     products.iter().flatten().for_each(|found| say_products(found, ui));
     say_libraries(&survey, ui);
     let disk = args.profile.as_ref().and_then(|_| disk_rates(args.disk.clone(), ui));
-    for gpu in &gpus {
-        gpu.say(ui);
-    }
+    gpus.iter().for_each(|gpu| gpu.say(ui));
     let links = links(&survey, gpus.len());
     say_links(&links, ui);
     if !advice.is_empty() {
@@ -395,10 +388,10 @@ fn say_links(links: &[Vec<Option<Link>>], ui: &Ui) {
         return;
     }
     ui.say(format_args!("  how each GPU reaches the others"));
-    let head: String = (0..links.len()).map(|to| format!("{to:>8}")).collect();
-    ui.say(format_args!("             {head}"));
-    for (from, row) in links.iter().enumerate() {
-        let row: String = row.iter().map(|link| format!("{:>8}", link_name(*link))).collect();
-        ui.say(format_args!("  GPU {from:<6} {row}"));
-    }
+    let heads: Vec<String> = (0..links.len()).map(|to| to.to_string()).collect();
+    let rows = links.iter().enumerate().map(|(from, row)| {
+        let cells = row.iter().map(|link| link_name(*link).to_string());
+        [format!("  GPU {from}")].into_iter().chain(cells).collect()
+    });
+    ui.columns(&format!(", {}", heads.join(", ")), rows);
 }

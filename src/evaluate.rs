@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use gsplit_partition::evaluate::{
-    Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Work, evaluate,
+    Evaluation, LayerEvaluation, MapEvaluation, Options, Work, evaluate,
 };
 use gsplit_store::{
     Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key,
@@ -127,24 +127,20 @@ fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
         batch.edges, batch.input_rows
     ));
     let maps = &evaluation.maps;
-    let names: Vec<String> =
-        maps.iter().map(|map| map.key.clone().unwrap_or_else(|| "random".into())).collect();
-    let width = names.iter().map(String::len).max().unwrap_or(0).max(15);
-    for (label, cells) in [("".to_string(), names)].into_iter().chain(table(maps)) {
-        let cells: String = cells.iter().map(|cell| format!("  {cell:>width$}")).collect();
-        ui.say(format!("{label:<27}{cells}").trim_end());
-    }
+    let names = maps.iter().map(|map| map.key.as_deref().unwrap_or("random"));
+    let heads: Vec<&str> = [""].into_iter().chain(names).collect();
+    ui.columns(&heads.join(", "), table(maps));
 }
 
-/// A label, and one cell per map.
-type LabelledRow = (String, Vec<String>);
+/// A row: a label, and one cell for each of `items`.
+fn row<T>(label: impl Into<String>, items: &[T], cell: impl Fn(&T) -> String) -> Vec<String> {
+    [label.into()].into_iter().chain(items.iter().map(cell)).collect()
+}
 
 /// The rows of [`say`]'s table below the names of the maps.
-fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
-    let row = |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| {
-        (label.to_string(), maps.iter().map(cell).collect())
-    };
-    let mut rows = vec![row("parts", &|map| format!("{}{}", map.parts, on_servers(map.servers)))];
+fn table(maps: &[MapEvaluation]) -> Vec<Vec<String>> {
+    let parts = |map: &MapEvaluation| format!("{}{}", map.parts, on_servers(map.servers));
+    let mut rows = vec![row("parts", maps, parts)];
     rows.extend(by_layer("cross edges", maps, &|layer| percent(layer.cross_share)));
     if maps.iter().any(|map| map.servers > 1) {
         let share =
@@ -155,12 +151,12 @@ fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     rows.extend(by_layer("vertices, heaviest / mean", maps, &|layer| {
         factor(layer.vertex_imbalance)
     }));
-    rows.push(row("  input rows", &|map| factor(map.input_imbalance)));
+    rows.push(row("  input rows", maps, |map| factor(map.input_imbalance)));
     rows.extend(by_layer("rows exchanged", maps, &|layer| count(layer.rows_exchanged)));
     let layers = maps.first().map_or(0, |map| map.layers.len());
     rows.extend((1..layers).rev().map(|split| {
         let label = format!("  of {layers} layers {split} split");
-        row(&label, &|map| format!("{:.0}", map.split_layers[split].rows_exchanged()))
+        row(label, maps, |map| count(map.split_layers[split].rows_exchanged()))
     }));
     rows.extend(by_sharing("rows loaded", maps, &|work| work.rows_loaded));
     rows.extend(by_sharing("edges computed", maps, &Work::edges));
@@ -173,8 +169,8 @@ fn by_layer(
     label: &str,
     maps: &[MapEvaluation],
     cell: &dyn Fn(&LayerEvaluation) -> String,
-) -> Vec<LabelledRow> {
-    let mut rows = vec![(label.to_string(), maps.iter().map(|map| cell(&map.all)).collect())];
+) -> Vec<Vec<String>> {
+    let mut rows = vec![row(label, maps, |map| cell(&map.all))];
     let layers = maps.first().map_or(0, |map| map.layers.len());
     for layer in (0..layers).filter(|_| layers > 1) {
         let which = match layer {
@@ -182,48 +178,43 @@ fn by_layer(
             _ if layer + 1 == layers => " (input)",
             _ => "",
         };
-        let cells = maps.iter().map(|map| cell(&map.layers[layer])).collect();
-        rows.push((format!("  layer {}{which}", layer + 1), cells));
+        let label = format!("  layer {}{which}", layer + 1);
+        rows.push(row(label, maps, |map| cell(&map.layers[layer])));
     }
     rows
 }
 
 /// Rows of a sum over all ranks: under split parallelism, with fewer layers split down to none, and
 /// under data parallelism; each with its ratio to split parallelism.
-fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Work) -> f64) -> Vec<LabelledRow> {
-    let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> LabelledRow {
-        (format!("{label}, {sharing}"), maps.iter().map(cell).collect())
-    };
+fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Work) -> f64) -> Vec<Vec<String>> {
     let times = |work: &Work, map: &MapEvaluation| {
         let (found, split) = (of(work), of(map.split()));
         format!("{found:.0} ({:.2}x)", if split > 0.0 { found / split } else { 1.0 })
     };
     let layers = maps.first().map_or(0, |map| map.layers.len());
-    let mut rows = vec![row("split".into(), &|map| count(of(map.split())))];
+    let mut rows = vec![row(format!("{label}, split"), maps, |map| count(of(map.split())))];
     rows.extend((0..layers).rev().map(|split| {
         let sharing = if split == 0 { "owned".to_string() } else { format!("{split} split") };
-        row(sharing, &|map| times(&map.split_layers[split], map))
+        row(format!("{label}, {sharing}"), maps, |map| times(&map.split_layers[split], map))
     }));
-    rows.push(row("data".into(), &|map| times(&map.data, map)));
+    rows.push(row(format!("{label}, data"), maps, |map| times(&map.data, map)));
     rows
 }
 
 /// The expectation and the measurement; no rows without a presample.
-fn expectations(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
+fn expectations(maps: &[MapEvaluation]) -> Vec<Vec<String>> {
     let found: Vec<_> = maps.iter().filter_map(|map| map.expectation.as_ref()).collect();
     if found.is_empty() {
         return Vec::new();
     }
-    let row = |label: &str, cell: &dyn Fn(&Expectation) -> String| -> LabelledRow {
-        (label.into(), found.iter().map(|expectation| cell(expectation)).collect())
-    };
+    let share = |share: f64| format!("{:.2} %", 100.0 * share);
     vec![
-        row("expected cross edges", &|e| count(e.expected_cross_edges)),
-        row("measured cross edges", &|e| count(e.measured_cross_edges)),
-        row("expected share", &|e| format!("{:.2} %", 100.0 * e.expected_cross_share)),
-        row("measured share", &|e| format!("{:.2} %", 100.0 * e.measured_cross_share)),
-        row("expected work balance", &|e| format!("{:.3}", e.expected_work_balance)),
-        row("measured work balance", &|e| format!("{:.3}", e.measured_work_balance)),
+        row("expected cross edges", &found, |e| count(e.expected_cross_edges)),
+        row("measured cross edges", &found, |e| count(e.measured_cross_edges)),
+        row("expected share", &found, |e| share(e.expected_cross_share)),
+        row("measured share", &found, |e| share(e.measured_cross_share)),
+        row("expected work balance", &found, |e| factor(e.expected_work_balance)),
+        row("measured work balance", &found, |e| factor(e.measured_work_balance)),
     ]
 }
 

@@ -30,29 +30,21 @@ pub struct Figures {
 /// the vertices does not exceed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Degrees {
-    /// Least.
     pub min: u32,
-    /// Median.
     pub p50: u32,
-    /// 90th percentile.
     pub p90: u32,
-    /// 99th percentile.
     pub p99: u32,
-    /// Most.
     pub max: u32,
-    /// Arithmetic mean.
     pub mean: f64,
 }
 
 /// Number of vertices of one class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClassCount {
-    /// The class.
     pub class: u32,
     /// Its name, where classes have names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number of vertices of the class.
     pub vertices: u64,
 }
 
@@ -81,9 +73,6 @@ pub struct Homophily {
 
 impl Figures {
     /// The figures of `dataset`.
-    ///
-    /// # Errors
-    /// A damaged topology or label file.
     pub fn of(dataset: &Dataset, progress: &dyn Progress) -> Result<Self> {
         let topology = dataset.topology();
         let labels = labels(dataset)?;

@@ -75,7 +75,7 @@ pub fn of_table(command: Command) -> Command {
         let found =
             TABLE.iter().find(|(names, ..)| names.split(' ').any(|name| name == sub.get_name()));
         let Some((_, common, headings)) = found else { return sub };
-        grouped(sub, &common.split(' ').collect::<Vec<_>>(), |flag| {
+        grouped(sub, common, |flag| {
             let has = |(_, flags): &&Heading| flags.split(' ').any(|listed| listed == flag);
             headings
                 .iter()
@@ -88,16 +88,12 @@ pub fn of_table(command: Command) -> Command {
 
 /// `command` with the options of `common` first, in that order. `heading` gives the heading of each
 /// other flag, which only `--help` shows.
-pub fn grouped(
-    command: Command,
-    common: &[&str],
-    heading: impl Fn(&str) -> &'static str,
-) -> Command {
+pub fn grouped(command: Command, common: &str, heading: impl Fn(&str) -> &'static str) -> Command {
     command.mut_args(|arg: Arg| {
         let Some(flag) = arg.get_long().filter(|flag| !["help", "version"].contains(flag)) else {
             return arg;
         };
-        match common.iter().position(|common| *common == flag) {
+        match common.split(' ').position(|common| common == flag) {
             // Options of every subcommand already have their heading.
             _ if arg.get_help_heading().is_some() => arg,
             Some(at) => arg.display_order(at),

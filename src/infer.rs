@@ -12,7 +12,7 @@ use gsplit_trainer::{InferConfig, Recommended, Trained, ids_beside, infer};
 use serde_json::json;
 
 use crate::train::as_usage;
-use gsplit::describe::numbered_classes;
+use gsplit::describe::{numbered_classes, score};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, peak_rss_mb, stop_gently, usage};
 use tables::NewTables;
@@ -85,16 +85,18 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     recover(&targets)?;
     let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let (out, embeddings) = (shown(&args.config.out), shown(&args.config.embeddings));
+    let said = |reused: bool| {
+        json!({
+            "dataset": dataset.name(), "out": out, "embeddings": embeddings, "reused": reused,
+            "seconds": started.elapsed().as_secs_f64(), "peak_rss_mb": peak_rss_mb(),
+        })
+    };
     args.config.made_by = Some(made_by(&args.config, dataset)?);
-    if !args.config.force && is_made(&targets, &args.config)? {
+    if is_made(&targets, &args.config)? {
         let places: Vec<&str> =
             [&out, &embeddings].into_iter().flatten().map(String::as_str).collect();
         ui.say(format_args!("{}: already there, made the same way", places.join(", ")));
-        let seconds = started.elapsed().as_secs_f64();
-        ui.json(&json!({
-            "dataset": dataset.name(), "out": out, "embeddings": embeddings, "reused": true, "seconds": seconds,
-            "peak_rss_mb": peak_rss_mb(),
-        }));
+        ui.json(&said(true));
         return Ok(());
     }
     check_outputs(&args, dataset)?;
@@ -113,10 +115,9 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
         if summary.spilled { ", layers on disk" } else { "" },
     ));
     let splits = summary.scores.iter().map(|(split, score)| (split.name(), *score));
-    for (name, score) in splits.chain(summary.all.map(|score| ("all", Some(score)))) {
+    for (name, found) in splits.chain(summary.all.map(|score| ("all", Some(score)))) {
         let metric = summary.metric.map(|metric| metric.to_string()).unwrap_or_default();
-        let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
-        ui.say(format_args!("  {name:<6} {metric} {score}"));
+        ui.say(format_args!("  {name:<6} {metric} {}", score(found)));
     }
     if let Some(Recommended { sources, without, rows }) = summary.recommendations {
         ui.say(format_args!("  {rows} recommendations for {} sources", sources - without));
@@ -135,10 +136,9 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     if summary.scores.iter().any(|(_, score)| score.is_some_and(f64::is_nan)) {
         ui.note("warning: a score is NaN: features or the model contain NaN");
     }
-    ui.json(&json!({
-        "dataset": dataset.name(), "summary": summary, "out": out, "embeddings": embeddings, "reused": false, "seconds": seconds,
-        "peak_rss_mb": peak_rss_mb(),
-    }));
+    let mut said = said(false);
+    said["summary"] = json!(summary);
+    ui.json(&said);
     Ok(())
 }
 
@@ -171,8 +171,7 @@ fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> 
         fields.retain(|name, _| name != "name" && name != "provenance");
     }
     let InferConfig { split, rows, top, with_known, predict, device, gpus, dtype, .. } = config;
-    let files =
-        [&config.out, &config.embeddings].map(|file| file.as_ref().map(std::path::absolute));
+    let files = [&config.out, &config.embeddings].map(|file| file.as_ref()?.file_name());
     let options =
         format!("{:?}", (split, rows, top, with_known, predict, device, gpus, dtype, files));
     let version = env!("CARGO_PKG_VERSION");

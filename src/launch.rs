@@ -3,16 +3,11 @@
 
 use std::fmt::{self, Display};
 
-/// Names of a launcher's variables: the rank, the number of ranks, the rank within its host.
+/// Names of a launcher's variables.
 struct Launcher {
     name: &'static str,
-    rank: &'static str,
-    size: &'static str,
-    local: &'static str,
-    /// Number of ranks on the rank's host.
-    local_size: &'static str,
-    /// Unless this one is set, the others belong to a surrounding job.
-    needs: Option<&'static str>,
+    /// The rank, the number of ranks, the rank within its host, and the number of ranks there.
+    variables: [&'static str; 4],
     /// Variables that name the run.
     run: &'static [&'static str],
 }
@@ -21,39 +16,27 @@ struct Launcher {
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
-        rank: "RANK",
-        size: "WORLD_SIZE",
-        local: "LOCAL_RANK",
-        local_size: "LOCAL_WORLD_SIZE",
-        needs: None,
+        variables: ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
         run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
     },
     Launcher {
         name: "mpirun",
-        rank: "OMPI_COMM_WORLD_RANK",
-        size: "OMPI_COMM_WORLD_SIZE",
-        local: "OMPI_COMM_WORLD_LOCAL_RANK",
-        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
-        needs: None,
+        variables: [
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ],
         run: &["PMIX_NAMESPACE"],
     },
     Launcher {
         name: "mpiexec",
-        rank: "PMI_RANK",
-        size: "PMI_SIZE",
-        local: "MPI_LOCALRANKID",
-        local_size: "MPI_LOCALNRANKS",
-        needs: None,
+        variables: ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
         run: &["PMI_JOBID"],
     },
     Launcher {
         name: "srun",
-        rank: "SLURM_PROCID",
-        size: "SLURM_NTASKS",
-        local: "SLURM_LOCALID",
-        local_size: "SLURM_TASKS_PER_NODE",
-        // The batch script of a job has the other variables too, but is a single process.
-        needs: Some("SLURM_STEP_ID"),
+        variables: ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"],
         run: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
@@ -83,9 +66,6 @@ pub struct Launch {
 
 impl Launch {
     /// Reads the environment; `None` if no launcher has started this process.
-    ///
-    /// # Errors
-    /// One line, if the variables contradict each other.
     pub fn found() -> Result<Option<Self>, String> {
         Self::from(&|name| std::env::var(name).ok())
     }
@@ -98,9 +78,15 @@ impl Launch {
     /// Reads variables from `variable`, which gives the value of a name.
     fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         for launcher in &LAUNCHERS {
-            let there = |name: &str| variable(name).is_some();
-            let started = there(launcher.size) && launcher.needs.is_none_or(there);
-            if !started || (launcher.name == "torchrun" && !there(launcher.rank)) {
+            let [of_rank, of_size, of_local, _] = launcher.variables;
+            // Other programs set WORLD_SIZE too; and the batch script of a job has all variables of
+            // srun but the one of its steps, and is a single process.
+            let sign = match launcher.name {
+                "torchrun" => of_rank,
+                "srun" => "SLURM_STEP_ID",
+                _ => of_size,
+            };
+            if [of_size, sign].iter().any(|name| variable(name).is_none()) {
                 continue;
             }
             let number = |name: &str| -> Result<Option<usize>, String> {
@@ -111,20 +97,18 @@ impl Launch {
             };
             let needed = |name: &str| {
                 number(name)?.ok_or_else(|| {
-                    format!("{} is set, {name} is not: {} sets both", launcher.size, launcher.name)
+                    format!("{of_size} is set, {name} is not: {} sets both", launcher.name)
                 })
             };
-            let (rank, size) = (needed(launcher.rank)?, needed(launcher.size)?);
+            let (rank, size) = (needed(of_rank)?, needed(of_size)?);
             if rank >= size {
-                let (names, values) = ((launcher.rank, launcher.size), (rank, size));
                 return Err(format!(
-                    "{}={} but {}={}: ranks are counted from 0",
-                    names.0, values.0, names.1, values.1
+                    "{of_rank}={rank} but {of_size}={size}: ranks are counted from 0"
                 ));
             }
-            let local = number(launcher.local)?;
+            let local = number(of_local)?;
             let run: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
-            let address = address(launcher, variable)?;
+            let address = address(launcher, &run, variable)?;
             return Ok(Some(Self {
                 by: launcher.name,
                 rank,
@@ -149,6 +133,7 @@ impl Display for Launch {
 /// Host and port of rank 0, if the launcher gives them.
 fn address(
     launcher: &Launcher,
+    run: &[String],
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, u16)>, String> {
     if let (Some(host), Some(port)) = (variable(ADDRESS[0]), variable(ADDRESS[1])) {
@@ -164,25 +149,20 @@ fn address(
         .find_map(|name| variable(name));
     match (launcher.name, hosts.as_deref().and_then(first_host)) {
         ("srun", Some(host)) => {
-            let job: u64 =
-                variable("SLURM_JOB_ID").and_then(|job| job.trim().parse().ok()).unwrap_or(0);
-            let step: u64 =
-                variable("SLURM_STEP_ID").and_then(|step| step.trim().parse().ok()).unwrap_or(0);
+            let number = |name| variable(name).and_then(|text| text.trim().parse::<u64>().ok());
+            let [job, step] =
+                ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| number(name).unwrap_or(0));
             // Consecutive jobs get different ports, and so do their steps.
             Ok(Some((host, (PORTS + (job.wrapping_mul(7).wrapping_add(step)) % NUM_PORTS) as u16)))
         }
         // All ranks are on this host, and the run has a name.
-        _ if variable(launcher.size) == variable(launcher.local_size) => {
-            let name: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
-            let sum = name
+        _ if variable(launcher.variables[1]) == variable(launcher.variables[3]) => {
+            let sum = run
                 .concat()
                 .bytes()
                 .fold(0u64, |sum, byte| (sum * 31 + u64::from(byte)) % NUM_PORTS);
-            Ok(if name.is_empty() {
-                None
-            } else {
-                Some(("127.0.0.1".to_string(), (PORTS + sum) as u16))
-            })
+            let address = ("127.0.0.1".to_string(), (PORTS + sum) as u16);
+            Ok((!run.is_empty()).then_some(address))
         }
         _ => Ok(None),
     }

@@ -280,33 +280,18 @@ fn reuse(
     if !folder.exists() {
         return tried(dataset, key, config, &made_from_now);
     }
-    let same_import = |map: &PartitionMap| {
-        imported.is_none_or(|imported| imported.assignment == map.assignment())
+    let Ok(map) = PartitionMap::open(dataset, key) else {
+        return Err(gsplit_store::Error::Exists(folder).into());
     };
-    match PartitionMap::open(dataset, key) {
-        Ok(map)
-            if map.meta().config == *config
-                && map.meta().made_from == made_from_now
-                && same_import(&map) =>
-        {
-            Ok(Some(map))
-        }
-        Ok(map) => {
-            let presample = |made: &MadeFrom| {
-                made.presample.as_ref().map_or("none".to_string(), |(key, _)| key.clone())
-            };
-            let [was, now] = [presample(&map.meta().made_from), presample(&made_from_now)];
-            let difference = match other_option(&json!(map.meta().config), &json!(config)) {
-                Some(difference) => difference,
-                None if was != now => {
-                    format!("it was made with presample {was} and is asked for with {now}")
-                }
-                None => "it was made from other input".to_string(),
-            };
-            Err(gsplit_store::Error::Differs { path: folder, difference }.into())
-        }
-        _ => Err(gsplit_store::Error::Exists(folder).into()),
+    let is_same = map.meta().config == *config
+        && map.meta().made_from == made_from_now
+        && imported.is_none_or(|imported| imported.assignment == map.assignment());
+    if is_same {
+        return Ok(Some(map));
     }
+    let difference = other_option(&json!(map.meta().config), &json!(config))
+        .unwrap_or_else(|| "it was made from another presample or other input".to_string());
+    Err(gsplit_store::Error::Differs { path: folder, difference }.into())
 }
 
 /// ` on 2 servers` for two; empty for one.
@@ -344,10 +329,10 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
         );
     }
     row("weighted cut", format!("{} of {} {unit}", report.weighted_cut, report.total_weight));
-    let batch = report
-        .expected_cross_edges
-        .map(|edges| format!(", {edges:.0} a mini-batch"))
-        .unwrap_or_default();
+    let of_batch = |edges: Option<f64>| {
+        edges.map_or(String::new(), |edges| format!(", {edges:.0} a mini-batch"))
+    };
+    let batch = of_batch(report.expected_cross_edges);
     row(cross, format!("{:.1} %{batch}", 100.0 * report.expected_cross_share));
     if let Some(between) = &report.between_servers {
         let of_cut = share(between.cut, report.cut);
@@ -359,10 +344,7 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
                 between.cut, report.cut
             ),
         );
-        let batch = between
-            .expected_cross_edges
-            .map(|edges| format!(", {edges:.0} a mini-batch"))
-            .unwrap_or_default();
+        let batch = of_batch(between.expected_cross_edges);
         let weighted = between.weighted_cut;
         row(
             "  weighted",

@@ -15,6 +15,7 @@ use gsplit_store::{
 };
 use serde_json::{Value, json};
 
+use crate::inspect::words::percent;
 use crate::ui::{self, Ui, bytes};
 
 /// Decide which feature rows each device caches, and predict the savings
@@ -273,21 +274,17 @@ impl Shown<'_> {
 
     fn say_curve(&self, ui: &Ui) {
         ui.say("% of the row loads served by the own cache / by peers / by the host");
-        let names = self.rules.iter().map(|rule| format!("{:>15}", rule.name()));
-        ui.say(format_args!("  {:>12} {:>11}{}", "cache", "rows", names.collect::<String>()));
-        for point in self.points {
+        let rows = self.points.iter().map(|point| {
+            let mark = if point.rows == self.capacity { '>' } else { ' ' };
+            let size = bytes(point.rows as u64 * self.config().row_bytes);
             let cells = point.loads.iter().map(|loads| {
                 let [local, peer, host] = shares(loads).map(|share| 100.0 * share);
-                format!("{:>15}", format!("{local:.0}/{peer:.0}/{host:.0}"))
+                format!("{local:.0}/{peer:.0}/{host:.0}")
             });
-            let size = bytes(point.rows as u64 * self.config().row_bytes);
-            let mark = if point.rows == self.capacity { '>' } else { ' ' };
-            ui.say(format_args!(
-                "{mark} {size:>12} {:>11}{}",
-                point.rows,
-                cells.collect::<String>()
-            ));
-        }
+            [format!("{mark} {size}"), point.rows.to_string()].into_iter().chain(cells).collect()
+        });
+        let names: Vec<String> = self.rules.iter().map(|rule| rule.name()).collect();
+        ui.columns(&format!("  cache, rows, {}", names.join(", ")), rows);
     }
 
     /// Prints the traffic of a mini-batch with caches of the requested size.
@@ -296,30 +293,23 @@ impl Shown<'_> {
         let Some(point) = self.points.iter().find(|point| point.rows == self.capacity) else {
             return;
         };
-        let timed = config.host_bandwidth.is_some();
         ui.say(format_args!(
             "a mini-batch with {} a device, alpha {}; cost in rows read from the host",
             bytes(config.cache_bytes),
             config.alpha
         ));
-        let time = if timed { format!("{:>12}", "ms a device") } else { String::new() };
-        let head = ["placement", "hit rate", "host-device", "device-device", "cost"];
-        ui.say(format_args!(
-            "  {:<12} {:>9} {:>13} {:>14} {:>11}{time}",
-            head[0], head[1], head[2], head[3], head[4]
-        ));
-        for (rule, loads) in self.rules.iter().zip(&point.loads) {
+        let rows = self.rules.iter().zip(&point.loads).map(|(rule, loads)| {
             let [local, peer, _] = shares(loads);
             let [host, peers] =
                 [loads.host, loads.peer].map(|rows| bytes((rows * config.row_bytes as f64) as u64));
-            let time =
-                self.milliseconds(loads).map(|time| format!("{time:>12.3}")).unwrap_or_default();
-            let (hits, cost) = (100.0 * (local + peer), self.cost(loads));
-            ui.say(format_args!(
-                "  {:<12} {hits:>7.1} % {host:>13} {peers:>14} {cost:>11.0}{time}",
-                rule.name()
-            ));
-        }
+            let (hits, cost) = (percent(local + peer), format!("{:.0}", self.cost(loads)));
+            let mut cells = vec![format!("  {}", rule.name()), hits, host, peers, cost];
+            cells.extend(self.milliseconds(loads).map(|time| format!("{time:.3}")));
+            cells
+        });
+        let time = if config.host_bandwidth.is_some() { ", ms a device" } else { "" };
+        let heads = "  placement, hit rate, host-device, device-device, cost";
+        ui.columns(&format!("{heads}{time}"), rows);
     }
 }
 

@@ -76,11 +76,11 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         bytes(html.len() as u64),
         page.sections.join(", ")
     ));
-    for (title, why) in &page.left_out {
+    for [title, why] in &page.left_out {
         ui.say(format_args!("  left out: {title}: {why}"));
     }
     let left_out: Vec<Value> =
-        page.left_out.iter().map(|(title, why)| json!({ "title": title, "why": why })).collect();
+        page.left_out.iter().map(|[title, why]| json!({ "title": title, "why": why })).collect();
     ui.json(&json!({
         "path": path.display().to_string(), "bytes": html.len(), "sections": page.sections, "left_out": left_out,
         "runs": found.runs.iter().map(|run| &run.name).collect::<Vec<_>>(), "seconds": started.elapsed().as_secs_f64(),

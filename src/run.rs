@@ -14,23 +14,21 @@ mod fresh;
 mod score;
 mod steps;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _, FromArgMatches};
+use clap::{ArgMatches, Args as _};
 use gsplit::arguments;
 use gsplit::ui::{self, Ui, as_text, usage};
 use gsplit::{partition, presample};
 use gsplit_preprocess::convert::{ConvertOptions, outdated};
 use gsplit_preprocess::read::options::Answer;
-use gsplit_store::{Dataset, as_argument, entries};
+use gsplit_store::{Dataset, as_argument};
 use gsplit_trainer::Device;
 
 use earlier::Earlier;
-use steps::{Steps, shown};
+use steps::Steps;
 
 pub use file::merged;
 
@@ -84,7 +82,7 @@ pub struct Args {
     from_file: Option<file::FileOfRun>,
     /// The options of convert, from the command line and the file.
     #[arg(skip)]
-    merged: Option<Vec<String>>,
+    merged: Vec<String>,
     /// Run anew on the input as it is now. Everything that gsplit run made in --out is replaced
     /// once the new run has succeeded; until then the earlier one stays as it is. Other files there
     /// are kept
@@ -110,9 +108,9 @@ const CHOSEN: [&str; 6] = ["checkpoint", "init", "resume", "log", "config", "pri
 const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
 /// Recommendations per source, if sources and targets are of two kinds.
 const RECOMMENDATIONS: u32 = 10;
+
 /// The options of convert in `given`, the matches of the command line, as words.
-fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
-    let Some(given) = given else { return Vec::new() };
+fn of_convert(given: &ArgMatches) -> Vec<String> {
     let command = ConvertOptions::augment_args(clap::Command::new("convert"));
     let mut words = Vec::new();
     for argument in command.get_arguments() {
@@ -130,58 +128,35 @@ fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
     words
 }
 
-/// Ends the program with `error` about `line`, which is the command line or the part for gsplit
-/// train. If an option is on the wrong side of `--`, the message shows the right one.
-pub fn misplaced(line: &[OsString], error: &clap::Error) -> ! {
-    let is = |line: &[OsString], name: &str| {
-        line.get(crate::subcommand_at(line)).is_some_and(|word| word == name)
-    };
+/// Ends the program with `error` about the command line, or about its part for gsplit train. If an
+/// option is on the wrong side of the `--` of gsplit run, the message says so.
+pub fn misplaced(error: &clap::Error) -> ! {
+    let given = arguments::given();
+    let is_run = given.get(arguments::subcommand_at(&given)).is_some_and(|word| word == "run");
     let option = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
-            option.as_str()
-        }
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,
         _ => ui::end(error),
     };
     let command = crate::command();
-    let has = |name: &str| {
-        let arguments =
-            command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
-        arguments
-            .filter_map(clap::Arg::get_long)
-            .any(|long| option.strip_prefix("--") == Some(long))
-    };
-    let told = match is(&arguments::given(), "run") {
-        true if is(line, "run") && option == "--force" => {
-            "gsplit run has no --force: --fresh runs anew and replaces an earlier run in --out"
-                .into()
-        }
-        true if is(line, "run")
-            && CHOSEN.iter().any(|chosen| option.strip_prefix("--") == Some(chosen)) =>
-        {
-            format!("{option}: is chosen by gsplit run: leave it out, or call gsplit train")
-        }
-        true if is(line, "run") && has("train") => {
-            format!(
-                "{option} is an option of gsplit train: give it after --, as in gsplit run ... -- \
-                 {option}"
-            )
-        }
-        true if is(line, "train") && has("run") => {
-            format!("{option} is an option of gsplit run: give it before --")
-        }
-        _ => ui::end(error),
-    };
-    ui::refuse(&told, 2);
+    let subcommands = ["run", "train"].into_iter().filter_map(|name| command.find_subcommand(name));
+    let mut flags =
+        subcommands.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
+    if !is_run || !flags.any(|flag| option.strip_prefix("--") == Some(flag)) {
+        ui::end(error);
+    }
+    let told = "gsplit run takes its own options and those of gsplit convert before --, and those \
+                of gsplit train after it";
+    ui::refuse(&format!("{option}: {told}"), 2);
     std::process::exit(2)
 }
 
-/// Runs the steps; `given` holds the matches that `args` came from.
-pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
+/// Runs the steps.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let (raw, folder) = args.places()?;
     let is_dataset = raw.join("dataset.json").is_file();
     let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
     let (input, named) = (text("INPUT", raw)?, text("--out", folder)?);
-    let mut convert = args.merged.clone().unwrap_or_else(|| of_convert(given));
+    let mut convert = args.merged.clone();
     let of_step =
         |step: &str| args.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
     // Find a mistyped option before a step works for hours.
@@ -193,9 +168,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let (config, gpus) =
         (parsed.checked()?, parsed.config.system.gpus.as_ref().map(ToString::to_string));
     let init = earlier.as_ref().map(|earlier| earlier.init(&config)).transpose()?;
-    let with_presample =
-        config.system.parallelism.needs_map() || config.system.device == Device::Cuda;
-    args.check_steps(is_dataset, with_presample, config.system.parallelism.needs_map())?;
+    let needs_map = config.system.parallelism.needs_map();
+    let with_presample = needs_map || config.system.device == Device::Cuda;
     if args.print_config {
         let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
         let opened = dataset.exists().then(|| Dataset::open(&dataset)).transpose()?;
@@ -215,11 +189,10 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let on_gpu: Vec<String> = on_gpu.into_iter().flatten().collect();
     let seed = option("seed", (config.run.seed != 0).then(|| config.run.seed.to_string()));
 
-    let needs_map = config.system.parallelism.needs_map();
     let total =
         3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
     let mut steps = Steps::new(raw, folder, args.fresh, args.dry_run, ui)?;
-    let folder = &steps.work().to_path_buf();
+    let folder = &steps.work.clone();
     let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
     let [data, out] = [text("--out", &dataset)?, text("--out", folder)?];
     if let Some(earlier) = earlier.as_ref().filter(|_| !is_dataset) {
@@ -229,18 +202,14 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let is_other = match is_dataset || (args.fresh && args.dry_run) {
         true => None,
         // The step itself reports problems with the input.
-        false => outdated(raw, &dataset, &options_of(&of_table)?).ok().flatten(),
+        false => outdated(raw, &dataset, &options_in(&of_table)?).ok().flatten(),
     };
-    let graph =
-        if is_dataset { vec![Dataset::open(raw)?.fingerprint().to_string()] } else { Vec::new() };
-    let asked = [
-        vec![input.clone()],
-        of_table.clone(),
-        vec!["--".into()],
-        train.clone(),
-        init.iter().cloned().collect(),
-    ];
-    steps.start(total, [asked.concat(), graph].concat(), is_other.clone())?;
+    let graph = is_dataset.then(|| Dataset::open(raw)).transpose()?;
+    let graph = graph.map(|dataset| dataset.fingerprint().to_string());
+    let rest = init.iter().cloned().chain(graph).collect();
+    let asked =
+        [vec![input.clone()], of_table.clone(), vec!["--".into()], train.clone(), rest].concat();
+    steps.start(total, asked, is_other.clone())?;
     if !is_dataset {
         let words = [vec![input.clone()], of_table, vec![format!("--out={data}")]].concat();
         let force = steps.replaces(&dataset, is_other.as_deref())?;
@@ -249,34 +218,19 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let opened =
         if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
     if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
-        let again = |options: &[&str], more: &[&str]| {
-            let owned =
-                |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
-            let words = [vec![input.clone()], convert.clone(), owned(options)];
-            let train = [args.train.clone(), owned(more)].concat();
-            let behind = if train.is_empty() {
-                Vec::new()
-            } else {
-                [vec!["--".to_string()], train].concat()
-            };
-            shown("run", &[words.concat(), vec![format!("--out={named}")], behind].concat())
-        };
-        chosen::check_ready(opened, &config, is_dataset, again)?;
+        chosen::check_ready(opened, &config, is_dataset)?;
     }
-    let chosen = match &opened {
-        Some(opened) => chosen::of_train(opened, &config, &train)?,
-        None => {
-            steps.say(
-                "train: --lr, --epochs and --patience, if not given, follow from the \
-                       dataset: not known yet",
-            );
-            Vec::new()
-        }
-    };
+    let chosen = opened.as_ref().map(|opened| chosen::of_train(opened, &config, &train));
+    let chosen = chosen.transpose()?.unwrap_or_else(|| {
+        let follow = "--lr, --epochs and --patience, if not given, follow from the dataset";
+        steps.say(&format!("train: {follow}: not known yet"));
+        Vec::new()
+    });
     let mut map = None;
     if with_presample {
         let is_link = config.data.task.is_link();
-        let drawn = [
+        let words = [
+            Some(data.clone()),
             option("fanouts", Some(config.data.fanouts.to_string())),
             option("batch-size", Some(config.data.batch_size.to_string())),
             option("draw-by", config.data.draw_by.clone()),
@@ -284,16 +238,9 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             option("negatives", is_link.then(|| config.data.task.negatives.to_string())),
             seed.clone(),
         ];
-        let words = [
-            vec![data.clone()],
-            drawn.into_iter().flatten().collect(),
-            on_gpu.clone(),
-            of_step("presample"),
-        ]
-        .concat();
-        let command =
-            presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
-        let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
+        let words = words.into_iter().flatten().chain(on_gpu.clone());
+        let words: Vec<String> = words.chain(of_step("presample")).collect();
+        let key = options_in::<presample::Args>(&words)?.key();
         steps.step("presample", words, None, false)?;
         if needs_map {
             let servers =
@@ -307,13 +254,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             ];
             let words: Vec<String> =
                 parts.into_iter().flatten().chain(of_step("partition")).collect();
-            let command =
-                partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
-            let args = partition::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?;
-            map = option(
-                "partition",
-                config.system.partition.is_none().then(|| args.key(opened.as_ref(), &key)),
-            );
+            let key = options_in::<partition::Args>(&words)?.key(opened.as_ref(), &key);
+            map = option("partition", config.system.partition.is_none().then_some(key));
             steps.step("partition", words, None, false)?;
         }
     } else {
@@ -322,14 +264,10 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let (checkpoint, log) =
         (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
     if !chosen.is_empty() {
-        let until = match chosen.iter().any(|word| word.starts_with("--patience")) {
-            true => ", until the valid score stops rising",
-            false => "",
-        };
-        steps.say(&format!(
-            "training with {}{until}. Options of train after -- change this",
-            chosen.join(" ")
-        ));
+        let stops = chosen.iter().any(|word| word.starts_with("--patience"));
+        let until = if stops { ", until the valid score stops rising" } else { "" };
+        let words = chosen.join(" ");
+        steps.say(&format!("training with {words}{until}. Options of train after -- change this"));
     }
     let own = vec![checkpoint.clone(), "--resume".into(), log];
     let chosen = [chosen, init.into_iter().chain(map).collect()].concat();
@@ -360,16 +298,9 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let words =
         [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect(), of_step("infer")]
             .concat();
-    if steps.record.finished.get("infer") == Some(&words)
-        && modified(&result) > trained(&folder.join("checkpoint"))
-    {
-        steps.begun += 1;
-        let step = format!("{} of {}: infer", steps.begun, steps.total);
-        steps.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
-    } else {
-        let force = steps.record.made_by("infer").is_some();
-        steps.step("infer", words, Some(&result), force)?;
-    }
+    // Predictions that were made this way already stay.
+    let force = steps.record.made_by("infer").is_some();
+    steps.step("infer", words, Some(&result), force)?;
     let elsewhere = is_dataset.then(|| format!("--dataset={}", dataset.display()));
     let words =
         [vec![out.clone(), format!("--out={out}/report.html")], elsewhere.into_iter().collect()]
@@ -378,21 +309,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     steps.end(&dataset, &result)
 }
 
-/// Parses `words` as options of convert.
-fn options_of(words: &[String]) -> anyhow::Result<ConvertOptions> {
-    let command = ConvertOptions::augment_args(clap::Command::new("convert").no_binary_name(true));
-    Ok(ConvertOptions::from_arg_matches(&command.try_get_matches_from(words)?)?)
-}
-
-fn modified(path: &Path) -> Option<SystemTime> {
-    path.metadata().and_then(|found| found.modified()).ok()
-}
-
-/// Time when the newest checkpoint in `folder` was written.
-fn trained(folder: &Path) -> Option<SystemTime> {
-    let paths = entries(folder).ok()?.into_iter();
-    paths
-        .filter(|path| path.is_dir() && !path.is_symlink())
-        .filter_map(|path| modified(&path))
-        .max()
+/// Parses `words` as the options of a step.
+fn options_in<A: clap::Args>(words: &[String]) -> anyhow::Result<A> {
+    let command = A::augment_args(clap::Command::new("gsplit").no_binary_name(true));
+    Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
 }

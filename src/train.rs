@@ -12,13 +12,12 @@ use gsplit_trainer::{
 use serde_json::json;
 
 use crate::plan;
-use gsplit::describe::number_of;
+use gsplit::describe::{number_of, score};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
-use merge::to_toml;
 use processes::Processes;
 
-pub use merge::{File, as_text, as_words, is_on_line, on_line, options_of};
+pub use merge::{File, as_words, is_on_line, on_line, options_of, to_toml};
 pub use open::{HELP_ALL, brief, grouped, leaves_layers_to_fanouts};
 
 mod merge;
@@ -79,15 +78,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The options in force as a file for `gsplit run --config`, except the options `untold`.
-    pub fn in_run_file(&self, untold: &[&str]) -> String {
-        to_toml(&self.config, "train", untold)
-    }
-
     /// The configuration, checked for contradictions.
-    ///
-    /// # Errors
-    /// A usage error that names the contradicting options.
     pub fn checked(&self) -> anyhow::Result<Config> {
         self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
         Ok(self.config.clone())
@@ -105,7 +96,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     let muted = ui.muted();
     let outcome = run_rank(args, Some(&processes), if processes.leads() { ui } else { &muted });
     outcome.inspect_err(|error| processes.process.fail(&format!("{error:#}")))?;
-    processes.part();
+    processes.process.finish();
     Ok(())
 }
 
@@ -167,18 +158,15 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     let shown = OnceLock::new();
     let show = |epochs: &[EpochReport]| {
         let Some(epoch) = epochs.last() else { return };
+        let cells = row(epoch);
         if shown.set(()).is_ok() {
-            ui.table(format_args!(
-                "{}{}",
-                header(),
-                if reads_disk(epoch) { disk_header() } else { String::new() }
-            ));
+            ui.table(line(HEADS.split(", ").take(cells.len()).map(String::from)));
             let baseline = hooks.baseline.as_ref().and_then(|told| told.get());
             baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
         let is_best = EpochReport::best(epochs).is_some_and(|best| best.epoch == epoch.epoch);
-        let of_disk = if reads_disk(epoch) { disk_row(epoch) } else { String::new() };
-        ui.table(format_args!("{}{of_disk}{}", row(epoch), if is_best { " *" } else { "" }));
+        let mark = if is_best { " *" } else { "" };
+        ui.table(format_args!("{}{mark}", line(cells.into_iter())));
     };
     let summary = train(&dataset, config, &hooks, ui, &show).map_err(in_place)?;
     if let Some(line) = ending(&summary, config) {
@@ -299,23 +287,14 @@ fn found_where(epochs: &[EpochReport], cache: &CacheSummary) -> String {
     )
 }
 
-fn header() -> String {
-    format!(
-        "{:>5} {:>8} {:>7} {:>7} {:>7}  {:>7} {:>7} {:>7} {:>8} {:>8}  {:>12} {:>11} {:>11}",
-        "epoch",
-        "loss",
-        "train",
-        "valid",
-        "test",
-        "sample",
-        "load",
-        "compute",
-        "exchange",
-        "seconds",
-        "edges",
-        "rows loaded",
-        "exchanged"
-    )
+/// Heads and widths of the columns of an epoch; the last three are there if rows came from disk.
+const HEADS: &str = "epoch, loss, train, valid, test, sample, load, compute, exchange, seconds, edges, rows loaded, exchanged, from disk, MB read, kept";
+const WIDTHS: [usize; 16] = [5, 8, 7, 7, 7, 8, 7, 7, 8, 8, 13, 11, 11, 11, 9, 11];
+
+/// The first columns of an epoch with these `cells`, as a line.
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let cells = cells.zip(WIDTHS).map(|(cell, width)| format!("{cell:>width$}"));
+    cells.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether feature rows came from disk, or would have if they were not kept.
@@ -323,38 +302,17 @@ fn reads_disk(report: &EpochReport) -> bool {
     report.work.rows_from_disk > 0 || report.work.rows_kept > 0
 }
 
-fn disk_header() -> String {
-    format!(" {:>11} {:>9} {:>11}", "from disk", "MB read", "kept")
-}
-
-fn disk_row(report: &EpochReport) -> String {
-    let work = &report.work;
-    format!(
-        " {:>11} {:>9} {:>11}",
-        work.rows_from_disk,
-        work.bytes_from_disk / 1_000_000,
-        work.rows_kept
-    )
-}
-
-fn row(report: &EpochReport) -> String {
-    let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
-    let t = &report.timings;
-    format!(
-        "{:>5} {:>8.4} {:>7} {:>7} {:>7}  {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.2}  {:>12} {:>11} \
-         {:>11}",
-        report.epoch,
-        report.loss,
-        share(report.train),
-        share(report.valid),
-        share(report.test),
-        t.sample_s,
-        t.load_s,
-        t.compute_s,
-        t.exchange_s,
-        report.seconds,
-        report.work.edges,
-        report.work.rows_loaded,
-        report.work.rows_exchanged,
-    )
+/// The cells of an epoch.
+fn row(report: &EpochReport) -> Vec<String> {
+    let (work, t) = (&report.work, &report.timings);
+    let mut cells = vec![report.epoch.to_string(), format!("{:.4}", report.loss)];
+    cells.extend([report.train, report.valid, report.test].map(score));
+    let seconds = [t.sample_s, t.load_s, t.compute_s, t.exchange_s, report.seconds];
+    cells.extend(seconds.map(|seconds| format!("{seconds:.2}")));
+    let mut counts = vec![work.edges, work.rows_loaded, work.rows_exchanged];
+    if reads_disk(report) {
+        counts.extend([work.rows_from_disk, work.bytes_from_disk / 1_000_000, work.rows_kept]);
+    }
+    cells.extend(counts.iter().map(u64::to_string));
+    cells
 }

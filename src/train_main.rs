@@ -72,15 +72,13 @@ fn main() -> ExitCode {
     }
     gsplit_kernels::before_cuda(Launch::has_several());
     let line = arguments::given();
-    let (TrainerCli { output, .. }, given) = parsed(&line);
+    let (TrainerCli { output, .. }, _) = parsed(&line);
     match completed(line) {
         Ok(cli) => ui::guard(cli.output, |ui| match cli.command {
-            TrainerCommand::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
+            TrainerCommand::Run(args) => run::run(*args, ui),
             TrainerCommand::Train(args) => train::run(*args, ui),
             TrainerCommand::Infer(args) => infer::run(*args, ui),
-            TrainerCommand::Compare(args) => {
-                compare::run(*args, given.subcommand_matches("compare"), ui)
-            }
+            TrainerCommand::Compare(args) => compare::run(*args, ui),
             TrainerCommand::Plan(args) => plan::run(*args, ui),
             TrainerCommand::Profile { device } => {
                 plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
@@ -102,37 +100,35 @@ fn main() -> ExitCode {
 /// train, then adds the options of `--preset` and then the options that follow from others.
 fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (mut cli, given) = parsed(&line);
-    let shape = match &mut cli.command {
-        TrainerCommand::Plan(args) => Some((&mut args.model, &args.fanouts)),
-        TrainerCommand::Compare(args) => {
-            Some((&mut args.systems.setting.model, &args.systems.setting.fanouts))
+    let Some((_, given)) = given.subcommand() else { return Ok(cli) };
+    let follows = train::leaves_layers_to_fanouts(given);
+    match &mut cli.command {
+        TrainerCommand::Plan(args) if follows => {
+            args.question.model.layers = args.question.fanouts.len();
         }
-        _ => None,
-    };
-    if let (Some((model, fanouts)), Some((_, given))) = (shape, given.subcommand())
-        && train::leaves_layers_to_fanouts(given)
-    {
-        model.layers = fanouts.len();
-    }
-    if let (TrainerCommand::Run(args), Some(matches)) =
-        (&cli.command, given.subcommand_matches("run"))
-    {
-        return match args.read_file(matches)? {
-            Some(file) => {
-                let (mut cli, given) = parsed(&run::merged(line, &file));
-                if let TrainerCommand::Run(args) = &mut cli.command {
-                    args.came_from(file, given.subcommand_matches("run"));
-                }
-                Ok(cli)
+        TrainerCommand::Compare(args) if follows => {
+            let setting = &mut args.systems.setting;
+            setting.model.layers = setting.fanouts.len();
+        }
+        TrainerCommand::Run(args) => {
+            let Some(file) = args.read_file(given)? else {
+                args.came_from(None, given);
+                return Ok(cli);
+            };
+            let (mut cli, given) = parsed(&run::merged(line, &file));
+            if let (TrainerCommand::Run(args), Some((_, given))) =
+                (&mut cli.command, given.subcommand())
+            {
+                args.came_from(Some(file), given);
             }
-            None => Ok(cli),
-        };
-    }
-    if let (TrainerCommand::Train(args), Some(given)) =
-        (&mut cli.command, given.subcommand_matches("train"))
-    {
-        args.complete(given)?;
-        cli.output = cli.output.with_threads(args.config.system.threads);
+            return Ok(cli);
+        }
+        TrainerCommand::Train(args) => {
+            args.complete(given)?;
+            let threads = args.config.system.threads;
+            cli.output = cli.output.with_threads(threads).leaving(args.sampling_threads());
+        }
+        _ => {}
     }
     Ok(cli)
 }
@@ -144,25 +140,16 @@ fn parsed(line: &[OsString]) -> (TrainerCli, ArgMatches) {
     };
     let given = command
         .try_get_matches_from(line)
-        .unwrap_or_else(|error| run::misplaced(line, &ui::sober(error)));
+        .unwrap_or_else(|error| run::misplaced(&ui::sober(error)));
     (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error)), given)
 }
 
 /// A command line with the arguments `more` inserted after its subcommand.
 fn with_arguments(line: impl Iterator<Item = OsString>, more: &[String]) -> Vec<OsString> {
     let mut words: Vec<OsString> = line.collect();
-    let at = (subcommand_at(&words) + 1).min(words.len());
+    let at = (arguments::subcommand_at(&words) + 1).min(words.len());
     words.splice(at..at, more.iter().map(OsString::from));
     words
-}
-
-/// Index of the subcommand in a command line.
-fn subcommand_at(line: &[OsString]) -> usize {
-    let mut at = 1;
-    while let Some(option) = line.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
-        at += if option == "--threads" { 2 } else { 1 };
-    }
-    at
 }
 
 #[cfg(test)]
@@ -199,7 +186,7 @@ mod tests {
         let layers = |line: &str| {
             let cli = completed(line.split_whitespace().map(OsString::from).collect()).unwrap();
             match cli.command {
-                TrainerCommand::Plan(args) => args.model.layers,
+                TrainerCommand::Plan(args) => args.question.model.layers,
                 TrainerCommand::Compare(args) => args.systems.setting.model.layers,
                 _ => unreachable!(),
             }
@@ -241,8 +228,8 @@ mod tests {
             (
                 "lr = 0.1",
                 1,
-                "unknown field `lr`, expected one of `data`, `model`, `system`, `run` (it is an \
-                 option of [run.optimizer])",
+                "unknown field `lr`, expected one of `data`, `model`, `system`, `run`: --print-config \
+                 prints each in its table",
             ),
             (
                 "\n[run.optimizer]\nlearning_rate = 0.1",
@@ -252,8 +239,8 @@ mod tests {
             (
                 "[optimizer]",
                 1,
-                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run` (it \
-                 is an option of [run.optimizer])",
+                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run`: \
+                 --print-config prints each in its table",
             ),
             (
                 "[model]\nmodel = 'gat'",

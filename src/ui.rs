@@ -1,7 +1,6 @@
 //! Messages to the user: results on standard output, progress and errors on standard error.
 
 mod end;
-mod in_run;
 mod progress;
 
 use std::borrow::Cow;
@@ -18,12 +17,10 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit, check, take_signals};
 use serde_json::{Value, json};
 
 use end::{
-    INTERRUPTED, JSON, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle,
-    on_interrupt, on_panic, tell_interrupt, wait_for_sigterm,
+    INTERRUPTED, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle, on_interrupt,
+    on_panic, tell_interrupt, wait_for_sigterm,
 };
 pub use end::{end, give_up, interrupted, plainly, refuse, sober, stop_after_child, stop_gently};
-use in_run::reworded;
-pub use in_run::{STEP_OF_RUN, in_run};
 use progress::{LogLines, TerminalBar, Timed, Times};
 /// Number of letters to insert, remove or replace in one word to get the other.
 pub use strsim::levenshtein as distance;
@@ -60,16 +57,9 @@ impl Output {
 }
 
 /// A command line that parsed but contradicts itself: exit code 2, as for clap's own usage errors.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 struct UsageError(String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// A usage error: `--option` and the problem with it.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
@@ -84,9 +74,6 @@ fn is_usage(error: &anyhow::Error) -> bool {
 }
 
 /// `path`, which `--option` names, as text to record.
-///
-/// # Errors
-/// A usage error, if it is not UTF-8.
 pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
     let problem = || {
         usage(format!(
@@ -104,7 +91,6 @@ const PROGRESS: &str = "GSPLIT_PROGRESS";
 /// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request
 /// to stop becomes its own line and 130 (SIGTERM: 143).
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
-    JSON.store(output.json, Ordering::SeqCst);
     let handlers = wait_for_sigterm().and_then(|()| take_signals(|fault| give_up(fault)));
     let handlers = handlers.map_err(anyhow::Error::from);
     if let Err(error) = handlers.and_then(|()| Ok(ctrlc::set_handler(|| on_interrupt(SIGINT))?)) {
@@ -113,13 +99,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         ));
     }
     panic::set_hook(Box::new(on_panic));
-    let ui = Ui {
-        output,
-        terminal: std::io::stderr().is_terminal(),
-        mute: false,
-        lost: Mutex::new(None),
-        times: Times::default(),
-    };
+    let ui = Ui::new(output, std::io::stderr().is_terminal(), false);
     let result = panic::catch_unwind(AssertUnwindSafe(|| {
         start_threads(output)?;
         if output.no_check {
@@ -133,46 +113,37 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if is_gentle() {
             // The subcommand knows what it leaves.
-            match result
-                .as_ref()
-                .ok()
-                .and_then(|result| result.as_ref().err())
-                .map(|error| format!("{error:#}"))
-            {
-                Some(told) if told.starts_with("interrupted: ") => tell_interrupt(&told),
-                _ => complain_of_interrupt(&[]),
+            let told = match &result {
+                Ok(Err(error)) => format!("{error:#}"),
+                _ => String::new(),
+            };
+            match told.starts_with("interrupted: ") {
+                true => tell_interrupt(&told),
+                false => complain_of_interrupt(&[]),
             }
             return ExitCode::from(SIGNAL.load(Ordering::SeqCst));
         }
         // The interrupt removed files that `run` was using, and is about to exit with its own line.
         thread::sleep(Duration::from_millis(10));
     }
-    match result {
-        Ok(Ok(())) => ExitCode::SUCCESS,
+    let (exit, told) = match result {
+        Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => {
             // Damage is the cause of other failures.
             let damage = check::sound_so_far().err().filter(|_| !is_usage(&error));
             let error = damage.map_or(error, Into::into);
-            let (exit, told) = (
-                if is_usage(&error) { 2 } else { 1 },
-                reworded(&format!("{error:#}")).into_owned(),
-            );
-            complain(&format!("error: {told}"));
-            if output.json {
-                ui.print(failure(&told, exit));
-            }
-            ExitCode::from(exit)
+            (if is_usage(&error) { 2 } else { 1 }, format!("{error:#}"))
         }
         Err(_) => {
             let damage = check::settled().err().map(|damage| damage.to_string());
-            let told = damage.unwrap_or_else(|| "stopped by the internal failure above".into());
-            complain(&format!("error: {told}"));
-            if output.json {
-                ui.print(failure(&told, 1));
-            }
-            ExitCode::FAILURE
+            (1, damage.unwrap_or_else(|| "stopped by the internal failure above".into()))
         }
+    };
+    complain(&format!("error: {told}"));
+    if output.json {
+        ui.print(failure(&told, exit));
     }
+    ExitCode::from(exit)
 }
 
 fn start_threads(output: Output) -> anyhow::Result<()> {
@@ -190,18 +161,13 @@ pub fn complain(line: &str) {
 /// `line` with its control characters escaped: a name may contain line ends or characters that move
 /// a terminal's cursor or set colours.
 fn visible(line: &str) -> Cow<'_, str> {
+    let shown = |character: char| match is_hidden(character) {
+        true => character.escape_default().to_string(),
+        false => character.into(),
+    };
     match line.contains(is_hidden) {
         false => line.into(),
-        true => line
-            .chars()
-            .fold(String::new(), |mut shown, character| {
-                match is_hidden(character) {
-                    true => shown.extend(character.escape_default()),
-                    false => shown.push(character),
-                }
-                shown
-            })
-            .into(),
+        true => line.chars().map(shown).collect::<String>().into(),
     }
 }
 
@@ -225,14 +191,11 @@ pub struct Ui {
 impl Ui {
     /// A copy that prints nothing, for ranks while another one prints.
     pub fn muted(&self) -> Self {
-        let output = Output { quiet: true, json: false, ..self.output };
-        Self {
-            output,
-            terminal: false,
-            mute: true,
-            lost: Mutex::new(None),
-            times: Times::default(),
-        }
+        Self::new(Output { quiet: true, json: false, ..self.output }, false, true)
+    }
+
+    fn new(output: Output, terminal: bool, mute: bool) -> Self {
+        Self { output, terminal, mute, lost: Mutex::default(), times: Times::default() }
     }
 
     /// The stages that ended so far, with their seconds, for scripts.
@@ -246,6 +209,12 @@ impl Ui {
         if !self.output.json {
             self.print(visible(&line.to_string()));
         }
+    }
+
+    /// Prints a table of the result for people: `heads` has the heads of its columns with commas
+    /// between them. The first column is aligned to the left, the others to the right.
+    pub fn columns(&self, heads: &str, rows: impl IntoIterator<Item = Vec<String>>) {
+        aligned(heads, rows).iter().for_each(|line| self.say(line));
     }
 
     /// Prints one line about the way to the result; nothing with `--quiet`, nor with `--json`
@@ -331,9 +300,27 @@ impl Progress for Ui {
 
     fn note(&self, line: &str) {
         if !self.silent() {
-            complain(&reworded(line));
+            complain(line);
         }
     }
+}
+
+/// The lines of a table ([`Ui::columns`]).
+pub fn aligned(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> Vec<String> {
+    let mut all = vec![heads.split(", ").map(str::to_string).collect::<Vec<_>>()];
+    all.extend(rows);
+    let mut widths = vec![0; all.iter().map(Vec::len).max().unwrap_or_default()];
+    for (at, cell) in all.iter().flat_map(|row| row.iter().enumerate()) {
+        widths[at] = widths[at].max(cell.chars().count());
+    }
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
+            0 => format!("{cell:<width$}"),
+            _ => format!("  {cell:>width$}"),
+        });
+        cells.collect::<String>().trim_end().to_string()
+    };
+    all.iter().map(line).collect()
 }
 
 /// The peak memory of this process in megabytes, including the mapped files that it read, if the

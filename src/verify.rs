@@ -24,26 +24,20 @@ pub struct Args {
 /// Verifies everything, prints the problems, and fails if there are any.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let findings = verify(&args.dataset)?;
-    for (path, problem) in
-        findings.iter().filter_map(|finding| Some((&finding.path, finding.problem.as_ref()?)))
-    {
+    let damaged = findings.iter().filter_map(|found| Some((&found.path, found.problem.as_ref()?)));
+    let damaged: Vec<_> = damaged.collect();
+    for (path, problem) in &damaged {
         // Most errors of the store start with the path.
         let prefix = format!("{}: ", path.display());
-        ui.say(if problem.starts_with(&prefix) {
-            problem.clone()
-        } else {
-            format!("{prefix}{problem}")
-        });
+        let problem = problem.strip_prefix(&prefix).unwrap_or(problem);
+        ui.say(format!("{prefix}{problem}"));
     }
-    let damaged: Vec<_> = findings.iter().filter(|finding| finding.problem.is_some()).collect();
-    let problems: Vec<_> = damaged
-        .iter()
-        .map(|finding| json!({ "path": finding.path.display().to_string(), "problem": finding.problem }))
-        .collect();
+    let problem = |(path, problem): &(&PathBuf, &String)| json!({ "path": path.display().to_string(), "problem": problem });
+    let problems: Vec<_> = damaged.iter().map(problem).collect();
     ui.json(&json!({ "checks": findings.len(), "problems": problems }));
     if !damaged.is_empty() {
         let remedies: BTreeSet<String> =
-            damaged.iter().map(|finding| remedy(&args.dataset, &finding.path)).collect();
+            damaged.iter().map(|(path, _)| remedy(&args.dataset, path)).collect();
         let remedies = remedies.into_iter().collect::<Vec<_>>().join("; ");
         bail!(
             "{}: {} of {} checks failed: restore the files that are named above from a copy, or \

@@ -4,69 +4,51 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use gsplit_trainer::EpochReport;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use gsplit::describe::score;
 use gsplit::ui::Ui;
 
+#[derive(Serialize)]
 struct LogRow {
-    name: String,
+    run: String,
     epochs: usize,
-    last: EpochReport,
+    loss: f64,
+    valid: Option<f64>,
+    test: Option<f64>,
     seconds: f64,
     edges: f64,
     rows_loaded: f64,
     rows_exchanged: f64,
     bytes_sent: f64,
+    /// Of the last epoch, as its record has them.
+    sent: Value,
+    exchanged: Value,
 }
 
 /// Reads the logs and prints the table.
 pub fn run(logs: &[PathBuf], ui: &Ui) -> anyhow::Result<()> {
     let rows = logs.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let first = &rows[0];
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max("run".len());
-    ui.say(format_args!(
-        "{:<width$} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14} {:>9}",
-        "run",
-        "epochs",
-        "loss",
-        "valid",
-        "test",
-        "s/epoch",
-        "edges/epoch",
-        "rows loaded/epoch",
-        "rows exchanged",
-        "MB sent"
-    ));
-    for row in &rows {
-        let share =
-            |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
-        let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
-        ui.say(format_args!(
-            "{:<width$} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0} {:>9.1}",
-            row.name,
-            row.epochs,
-            row.last.loss,
-            share(row.last.valid),
-            share(row.last.test),
-            row.seconds,
+    let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
+    let cells = |row: &LogRow| {
+        vec![
+            row.run.clone(),
+            row.epochs.to_string(),
+            format!("{:.5}", row.loss),
+            score(row.valid),
+            score(row.test),
+            format!("{:.2}", row.seconds),
             against(row.edges, first.edges),
             against(row.rows_loaded, first.rows_loaded),
-            row.rows_exchanged,
-            row.bytes_sent / 1e6,
-        ));
-    }
-    let objects: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            json!({
-                "run": row.name, "epochs": row.epochs, "loss": row.last.loss, "valid": row.last.valid,
-                "test": row.last.test, "seconds": row.seconds, "edges": row.edges, "rows_loaded": row.rows_loaded,
-                "rows_exchanged": row.rows_exchanged, "bytes_sent": row.bytes_sent, "sent": row.last.work.sent,
-                "exchanged": row.last.work.exchanged,
-            })
-        })
-        .collect();
-    ui.json(&json!({ "runs": objects }));
+            format!("{:.0}", row.rows_exchanged),
+            format!("{:.1}", row.bytes_sent / 1e6),
+        ]
+    };
+    let heads = "run, epochs, loss, valid, test, s/epoch, edges/epoch, rows loaded/epoch, rows exchanged, MB sent";
+    ui.columns(heads, rows.iter().map(cells));
+    ui.json(&json!({ "runs": rows }));
     Ok(())
 }
 
@@ -87,16 +69,20 @@ fn read(path: &Path) -> anyhow::Result<LogRow> {
             reports.push(serde_json::from_value(record).with_context(expected)?);
         }
     }
-    let Some(last) = reports.last().cloned() else {
+    let Some(last) = reports.last() else {
         bail!("{}: no epoch was finished: compare runs of one epoch or more", path.display());
     };
     let mean = |of: &dyn Fn(&EpochReport) -> f64| {
         reports.iter().map(of).sum::<f64>() / reports.len() as f64
     };
     Ok(LogRow {
-        name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
+        run: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
         epochs: reports.len(),
-        last,
+        loss: last.loss,
+        valid: last.valid,
+        test: last.test,
+        sent: json!(last.work.sent),
+        exchanged: json!(last.work.exchanged),
         seconds: mean(&|report| report.seconds),
         edges: mean(&|report| report.work.edges as f64),
         rows_loaded: mean(&|report| report.work.rows_loaded as f64),

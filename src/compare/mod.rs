@@ -7,14 +7,12 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _};
 use gsplit_store::Dataset;
 use serde_json::{Value, json};
 
-use gsplit::ui::{Output, Ui, usage};
+use gsplit::ui::{Ui, usage};
 use over::Over;
-use side_by_side::{Comparison, SideBySide, header};
+use side_by_side::{HEADS, SideBySide, SystemRow};
 
 mod logs;
 mod over;
@@ -62,21 +60,15 @@ pub struct Args {
     pub systems: SideBySide,
 }
 
-/// Compares the systems or the logs that `args` name; `given` holds the matches that `args` came
-/// from.
-pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
+/// Compares the systems or the logs that `args` name.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     match (&args.inputs[..], args.inputs.iter().find(|input| input.is_dir())) {
         ([dataset], Some(_)) => args.on(dataset, ui),
         (_, Some(folder)) => Err(usage(format!(
             "{}: is a directory: name one dataset, or only logs",
             folder.display()
         ))),
-        (logs, None) => match given.and_then(option_given) {
-            Some(option) => {
-                Err(usage(format!("--{option} is for a dataset: logs are compared as they are")))
-            }
-            None => logs::run(logs, ui),
-        },
+        (logs, None) => logs::run(logs, ui),
     }
 }
 
@@ -87,11 +79,10 @@ impl Args {
         let dataset = Dataset::open(dataset)?;
         let mut told = Vec::new();
         for (value, systems) in &tables {
-            let Comparison { rows, left_out } = systems.measure(&dataset, ui)?;
+            let (rows, left_out) = systems.measure(&dataset, ui)?;
             let setting = &systems.setting;
             ui.say(setting.line(&dataset));
-            ui.say(header());
-            rows.iter().for_each(|row| ui.say(row.line()));
+            ui.columns(HEADS, rows.iter().map(SystemRow::cells));
             for (system, why) in &left_out {
                 ui.say(format_args!("{} is left out: {why}", system.name));
             }
@@ -103,7 +94,7 @@ impl Args {
             ));
         }
         match &self.over {
-            Some(over) => ui.json(&json!({ "over": over.to_string(), "tables": told })),
+            Some(over) => ui.json(&json!({ "over": over.option, "tables": told })),
             None => told.iter().for_each(|table| ui.json(table)),
         }
         Ok(())
@@ -117,21 +108,11 @@ impl Args {
         };
         let table = |&value: &usize| {
             let systems = over.at(value, &self.systems)?;
-            systems.choose().map_err(|error| error.context(format!("--over {over}={value}")))?;
+            systems
+                .choose()
+                .map_err(|error| error.context(format!("--over {}={value}", over.option)))?;
             Ok((Some(value), systems))
         };
         over.values.iter().map(table).collect()
     }
-}
-
-/// The name of an option of `given` that not every subcommand has.
-fn option_given(given: &ArgMatches) -> Option<String> {
-    let everywhere = Output::augment_args(clap::Command::new("gsplit"));
-    let is_own = |id: &&clap::Id| {
-        id.as_str() != "inputs"
-            && everywhere.get_arguments().all(|argument| argument.get_id() != *id)
-    };
-    let is_given =
-        |id: &&clap::Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-    given.ids().filter(is_own).find(is_given).map(|id| id.as_str().replace('_', "-"))
 }

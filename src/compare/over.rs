@@ -1,46 +1,28 @@
 //! An option that grows from table to table, as in GSplit's sections 6.4 and 6.5.
 
-use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use gsplit_kernels::schedule::Fanouts;
 
 use super::side_by_side::SideBySide;
 use gsplit::ui::usage;
 
-/// An option of a comparison and its values: `ranks=1,2,4`.
+/// An option of a comparison and its values: `ranks=1,2,4`, as in GSplit's Figure 6.
 #[derive(Clone, Debug)]
 pub struct Over {
-    option: Growing,
+    pub option: String,
     pub values: Vec<usize>,
 }
 
-/// The options that can grow, as in GSplit's Figure 6.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Growing {
-    Ranks,
-    Groups,
-    Hidden,
-    BatchSize,
-    Layers,
-}
+const EXPECTED: &str = "expected an option and its values, as ranks=1,2,4: ranks, groups, hidden, batch-size or layers";
 
 impl FromStr for Over {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let problem = || "expected an option and its values, as ranks=1,2,4: ranks, groups, hidden, batch-size or layers";
-        let (option, values) = text.split_once('=').ok_or_else(problem)?;
-        let values =
-            values.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| problem())?;
-        Ok(Self { option: Growing::from_str(option, false).map_err(|_| problem())?, values })
-    }
-}
-
-impl fmt::Display for Over {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.option.to_possible_value().map_or(Ok(()), |name| f.write_str(name.get_name()))
+        let (option, values) = text.split_once('=').ok_or(EXPECTED)?;
+        let values = values.split(',').map(str::parse).collect::<Result<_, _>>();
+        Ok(Self { option: option.into(), values: values.map_err(|_| EXPECTED)? })
     }
 }
 
@@ -49,17 +31,18 @@ impl Over {
     pub fn at(&self, value: usize, systems: &SideBySide) -> anyhow::Result<SideBySide> {
         let mut systems = systems.clone();
         let setting = &mut systems.setting;
-        match self.option {
-            Growing::Ranks => setting.ranks = value,
-            Growing::Groups => {
+        match self.option.as_str() {
+            "ranks" => setting.ranks = value,
+            "groups" => {
                 (setting.groups, setting.ranks) = (value, value.saturating_mul(setting.ranks))
             }
-            Growing::Hidden => setting.model.hidden = value,
-            Growing::BatchSize => setting.batch_size = value,
-            Growing::Layers => {
+            "hidden" => setting.model.hidden = value,
+            "batch-size" => setting.batch_size = value,
+            "layers" => {
                 setting.model.layers = value;
                 setting.fanouts = of_layers(&setting.fanouts, value)?;
             }
+            other => return Err(usage(format!("--over {other}: {EXPECTED}"))),
         }
         Ok(systems)
     }

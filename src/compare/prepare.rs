@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use gsplit_kernels::Gpu;
-use gsplit_partition::{Error, PartitionOptions, partition};
+use gsplit_partition::{PartitionOptions, partition};
 use gsplit_preprocess::presample::{Options, presample};
 use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, Progress, bare_key, tried};
 
-use gsplit::ui::{Ui, usage};
+use gsplit::ui::Ui;
 
 /// The presample of `dataset` with `options`; made if it does not exist.
 pub fn presampled(
@@ -28,11 +28,8 @@ pub fn presampled(
         return Ok(found);
     }
     // The presample of that name is damaged, or is of other splits.
-    let made = presample(dataset, options, Some(&tried(&options.default_key())), true, gpu, ui)
-        .map_err(|error| match error {
-            gsplit_preprocess::Error::Option(problem) => usage(problem),
-            error => error.into(),
-        })?;
+    let key = tried(&options.default_key());
+    let made = presample(dataset, options, Some(&key), true, gpu, ui)?;
     ui.note(&format!("made presample {}", made.presample.key()));
     Ok(made.presample)
 }
@@ -45,7 +42,7 @@ pub fn partitioned(
     presample: Option<&Presample>,
     ui: &Ui,
 ) -> Result<PartitionMap> {
-    let config = options.config(dataset).map_err(explain)?;
+    let config = options.config(dataset)?;
     let made_from = MadeFrom::with(dataset, presample);
     let is_same = |found: &PartitionMap| {
         found.meta().config == config
@@ -54,17 +51,16 @@ pub fn partitioned(
     if let Some(found) = opened(dataset, "partition", PartitionMap::open)?.find(is_same) {
         return Ok(found);
     }
-    let made = partition(dataset, presample, options, ui).map_err(explain)?;
+    let made = partition(dataset, presample, options, ui)?;
     let key = new_key(dataset, &options.default_key(), presample);
-    let (assignment, order) = (&made.assignment, &made.cache_order);
     let map = PartitionMap::save(
         dataset,
         &key,
         presample,
         config,
         made.report,
-        assignment,
-        order,
+        &made.assignment,
+        &made.cache_order,
         false,
     )?;
     ui.note(&format!("made partition {key}"));
@@ -79,14 +75,8 @@ fn new_key(dataset: &Dataset, by_options: &str, presample: Option<&Presample>) -
         !PartitionMap::folder(dataset, key).exists()
             && !PartitionMap::folder(dataset, &tried(key)).exists()
     };
-    tried(
-        &[Some(by_options.to_string()), with]
-            .into_iter()
-            .flatten()
-            .chain(numbered(by_options))
-            .find(is_free)
-            .unwrap_or_default(),
-    )
+    let names = [Some(by_options.to_string()), with].into_iter().flatten();
+    tried(&names.chain(numbered(by_options)).find(is_free).unwrap_or_default())
 }
 
 /// Further names: `key` with a number.
@@ -110,11 +100,4 @@ fn opened<A>(
 ) -> Result<impl Iterator<Item = A>> {
     let keys = dataset.keys(kind)?.into_iter().chain(dataset.tried(kind)?);
     Ok(keys.filter_map(move |key| open(dataset, &key).ok()))
-}
-
-fn explain(error: Error) -> anyhow::Error {
-    match error {
-        Error::Option(problem) => usage(problem),
-        error => error.into(),
-    }
 }

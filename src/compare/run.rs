@@ -21,9 +21,6 @@ pub struct RunResult {
 }
 
 /// Trains on `dataset` with `config`.
-///
-/// # Errors
-/// The error line of `gsplit train`, if it fails.
 pub fn train(dataset: &Dataset, config: &Config, ui: &Ui) -> anyhow::Result<RunResult> {
     let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
     let options = config.options().into_iter().map(|(flag, option)| (flag, option.value));

@@ -4,8 +4,7 @@
 use gsplit_kernels::Gpu;
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_preprocess::presample::Options;
-use gsplit_store::Size;
-use gsplit_store::{Dataset, PartitionMap, Presample};
+use gsplit_store::{Dataset, PartitionMap, Presample, Size};
 use gsplit_trainer::{Config, Device, FeatureStorage, GpuList, ModelConfig, RowPlacement, name_of};
 use serde_json::{Value, json};
 
@@ -21,7 +20,7 @@ use gsplit_trainer::systems::{self, System};
 pub struct Setting {
     /// Systems to compare [default: all that the device can run]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
-    systems: Vec<System>,
+    pub systems: Vec<System>,
     #[command(flatten)]
     pub model: ModelConfig,
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every
@@ -44,21 +43,21 @@ pub struct Setting {
     /// With --device cuda, the GPU of each rank, e.g. 0,1,2,3; one named more than once is shared
     /// [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
-    gpus: Option<GpuList>,
+    pub gpus: Option<GpuList>,
     /// With --device cuda, GPU memory of each rank for feature rows, in systems that cache: 4GiB,
     /// or 20% of all rows [default: the memory that the graph and a few trial mini-batches leave
     /// free]
     #[arg(long, value_name = "SIZE")]
-    cache: Option<Size>,
+    pub cache: Option<Size>,
     /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
-    load_features: FeatureStorage,
+    pub load_features: FeatureStorage,
     /// Epochs of the presample that gives the weights of the maps and ranks the rows
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    presample_epochs: u32,
+    pub presample_epochs: u32,
     /// Seed of every random choice: weights, batches, samples, dropout, maps
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub seed: u64,
 }
 
 /// The systems of a comparison that can run here, and the other systems with the reason.
@@ -73,34 +72,7 @@ pub struct Prepared {
 }
 
 impl Setting {
-    /// Settings of all systems on `ranks` CPU ranks, to count their work without a run.
-    pub fn counted(
-        model: ModelConfig,
-        fanouts: Fanouts,
-        batch_size: usize,
-        ranks: usize,
-        seed: u64,
-    ) -> Self {
-        Self {
-            systems: Vec::new(),
-            model,
-            fanouts,
-            batch_size,
-            ranks,
-            groups: 1,
-            device: Device::Cpu,
-            gpus: None,
-            cache: None,
-            load_features: FeatureStorage::default(),
-            presample_epochs: 10,
-            seed,
-        }
-    }
-
     /// Sorts the requested systems (or all) into [`Chosen`]. `config` gives the run of a system.
-    ///
-    /// # Errors
-    /// A usage error, if the options contradict each other or a system that was named cannot run.
     pub fn choose(&self, config: impl Fn(System) -> Config) -> anyhow::Result<Chosen> {
         if self.cache.is_some() && self.device == Device::Cpu {
             return Err(usage("--cache is for --device cuda: leave it out, or give both"));

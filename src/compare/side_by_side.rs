@@ -11,6 +11,9 @@ use super::setting::{Chosen, Prepared, Setting};
 use gsplit::ui::{Ui, usage};
 use gsplit_trainer::systems::{self, System};
 
+/// Heads of the columns of a table.
+pub const HEADS: &str = "system, loss, , edges, rows loaded, MB memory, MB peer, MB host, MB net, sample, load, compute, exchange, wait, seconds, / GSplit, peak MB";
+
 /// Losses of the same mini-batches differ only by rounding, by at most this fraction.
 const ROUNDING: f64 = 1e-3;
 
@@ -28,13 +31,7 @@ pub struct SideBySide {
     epochs: u32,
 }
 
-/// Table of systems.
-pub struct Comparison {
-    pub rows: Vec<SystemRow>,
-    pub left_out: Vec<(System, String)>,
-}
-
-/// Row of the table.
+/// A system in the table.
 pub struct SystemRow {
     pub system: System,
     /// True if its loss equals the loss of the first row with the same mini-batches; `None` if it
@@ -72,8 +69,13 @@ impl SideBySide {
         config
     }
 
-    /// Runs all systems on `dataset`. Leaves out systems that fail; fails if all do.
-    pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Comparison> {
+    /// Runs all systems on `dataset`: the rows of the table, and the systems that are left out with
+    /// the reason. Leaves out systems that fail; fails if all do.
+    pub fn measure(
+        &self,
+        dataset: &Dataset,
+        ui: &Ui,
+    ) -> anyhow::Result<(Vec<SystemRow>, Vec<(System, String)>)> {
         let (systems, mut left_out) = self.choose()?;
         let Prepared { systems, presample } = self.setting.prepare(dataset, &systems, ui)?;
         let mut rows: Vec<SystemRow> = Vec::new();
@@ -98,7 +100,7 @@ impl SideBySide {
                 first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
             row.times_gsplit = gsplit.map(|gsplit| row.epoch.seconds / gsplit);
         }
-        Ok(Comparison { rows, left_out })
+        Ok((rows, left_out))
     }
 
     /// Runs `system` with its `map`. The row is not yet compared with others.
@@ -127,27 +129,20 @@ fn is_equal(loss: f64, first: f64) -> bool {
 }
 
 impl SystemRow {
-    /// For people.
-    pub fn line(&self) -> String {
+    /// The cells of its row ([`HEADS`]).
+    pub fn cells(&self) -> Vec<String> {
         let EpochReport { loss, work, timings: t, seconds, .. } = &self.epoch;
-        let loss_is =
+        let equal =
             self.equal.map_or("not comparable", |equal| if equal { "equal" } else { "DIFFERS" });
-        let sent =
-            Route::ALL.map(|route| format!("{:>9.1}", work.sent.by(route) as f64 / 1e6)).join(" ");
-        format!(
-            "{:<9} {loss:>8.5} {loss_is:<14} {:>12} {:>11} {sent} {:>8.3} {:>8.3} {:>8.3} {:>8.3} \
-             {:>8.3} {seconds:>8.3} {:>8} {:>8}",
-            self.system.name,
-            work.edges,
-            work.rows_loaded,
-            t.sample_s,
-            t.load_s,
-            t.compute_s,
-            t.exchange_s,
-            t.wait_s,
-            self.times_gsplit.map_or("-".to_string(), |times| format!("{times:.2}x")),
-            self.peak_rss_mb.map_or("-".to_string(), |mb| format!("{mb:.0}")),
-        )
+        let sent = Route::ALL.map(|route| format!("{:.1}", work.sent.by(route) as f64 / 1e6));
+        let seconds = [t.sample_s, t.load_s, t.compute_s, t.exchange_s, t.wait_s, *seconds]
+            .map(|seconds| format!("{seconds:.3}"));
+        let mut cells = vec![self.system.name.to_string(), format!("{loss:.5}"), equal.into()];
+        cells.extend([work.edges.to_string(), work.rows_loaded.to_string()]);
+        cells.extend(sent.into_iter().chain(seconds));
+        cells.push(self.times_gsplit.map_or("-".to_string(), |times| format!("{times:.2}x")));
+        cells.push(self.peak_rss_mb.map_or("-".to_string(), |mb| format!("{mb:.0}")));
+        cells
     }
 
     /// For scripts.
@@ -170,31 +165,6 @@ impl SystemRow {
             "peak_rss_mb": self.peak_rss_mb,
         })
     }
-}
-
-/// Heads of the columns.
-pub fn header() -> String {
-    format!(
-        "{:<9} {:>8} {:<14} {:>12} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} \
-         {:>8} {:>8} {:>8}",
-        "system",
-        "loss",
-        "",
-        "edges",
-        "rows loaded",
-        "MB memory",
-        "MB peer",
-        "MB host",
-        "MB net",
-        "sample",
-        "load",
-        "compute",
-        "exchange",
-        "wait",
-        "seconds",
-        "/ GSplit",
-        "peak MB"
-    )
 }
 
 #[cfg(test)]

@@ -23,34 +23,23 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
     if gpus.is_empty() {
         return lines;
     }
-    lines.extend(
-        [&survey.compiler, &survey.nccl]
-            .into_iter()
-            .filter_map(|found| found.as_ref().err())
-            .map(ToString::to_string),
-    );
+    let errors = [&survey.compiler, &survey.nccl].into_iter().filter_map(|of| of.as_ref().err());
+    lines.extend(errors.map(ToString::to_string));
     let version = |found: &Result<CudaLibrary, GpuError>| {
         found.as_ref().ok().and_then(|library| library.version)
     };
     if let (Some(driver), Some(compiler)) = (version(&survey.driver), version(&survey.compiler)) {
         lines.extend(too_new(compiler, driver));
         if compiler.0 >= 13 {
-            lines.extend(gpus.iter().filter(|gpu| gpu.facts.compute_capability < OLDEST).map(
-                |gpu| {
-                    format!(
-                        "GPU {}: NVRTC 13 does not know it; use PyTorch for CUDA 12, which brings \
-                     NVRTC 12",
-                        gpu.ordinal
-                    )
-                },
-            ));
+            let old = gpus.iter().filter(|gpu| gpu.facts.compute_capability < OLDEST);
+            let remedy = "use PyTorch for CUDA 12, which brings NVRTC 12";
+            let line = |gpu: &OnGpu<'_>| {
+                format!("GPU {}: NVRTC 13 does not know it; {remedy}", gpu.ordinal)
+            };
+            lines.extend(old.map(line));
         }
     }
-    lines.extend(
-        gpus.iter().filter_map(|gpu| {
-            Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?))
-        }),
-    );
+    lines.extend(gpus.iter().filter_map(unusable));
     lines
 }
 
@@ -73,12 +62,13 @@ fn no_gpus(survey: &CudaSurvey) -> Option<String> {
 
 /// The reason why none of `gpus` can be used; `None` if one can.
 pub fn no_gpu(survey: &CudaSurvey, gpus: &[OnGpu<'_>]) -> Option<String> {
-    let unusable =
-        |gpu: &OnGpu<'_>| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?));
-    match gpus.iter().map(unusable).collect::<Option<Vec<String>>>()?.into_iter().next() {
-        Some(why) => Some(why),
-        None => no_gpus(survey),
-    }
+    let all = gpus.iter().map(unusable).collect::<Option<Vec<String>>>()?;
+    all.into_iter().next().or_else(|| no_gpus(survey))
+}
+
+/// The reason why `gpu` cannot be used, if any.
+fn unusable(gpu: &OnGpu<'_>) -> Option<String> {
+    Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?))
 }
 
 /// Advice where `bytes` of shared memory are too few for this number of `gpus`.

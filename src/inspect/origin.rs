@@ -7,6 +7,8 @@ use clap::{Arg, Command};
 use gsplit_store::{Dataset, shell_path, shell_word};
 use serde_json::Value;
 
+use crate::describe::as_text;
+
 /// The command line that makes `dataset` again in the same place; for an unknown subcommand, its
 /// recorded name.
 pub fn command_line(dataset: &Dataset) -> String {
@@ -39,23 +41,15 @@ fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
             (None, Value::Null) => words.push(arg.get_id().as_str().to_uppercase()),
             (_, Value::Null | Value::Bool(false)) => {}
             (Some(long), Value::Bool(true)) => words.push(format!("--{long}")),
-            (None, value) => words.push(shell_path(text(value))),
-            (Some(_), value) if is_default(arg, &text(value)) => {}
+            (None, value) => words.push(shell_path(as_text(value))),
+            (Some(_), value) if is_default(arg, &as_text(value)) => {}
             (Some(long), value) => {
                 let mark = if arg.is_require_equals_set() { '=' } else { ' ' };
-                words.push(format!("--{long}{mark}{}", shell_word(text(value))));
+                words.push(format!("--{long}{mark}{}", shell_word(as_text(value))));
             }
         }
     }
     words
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
-        other => other.to_string(),
-    }
 }
 
 /// Whether `value` is the default of `arg`; 0.0 is the number 0.

@@ -22,10 +22,8 @@ const STEPS: usize = 6;
 /// A candidate that was tried.
 #[derive(Serialize)]
 pub struct Tried {
-    name: String,
-    ranks: usize,
-    /// The options of `gsplit train` that run it.
-    options: Vec<String>,
+    #[serde(flatten)]
+    candidate: Candidate,
     /// Predicted seconds of an epoch.
     predicted_s: f64,
     /// Seconds of an epoch, extrapolated from the mini-batches of the trial.
@@ -43,9 +41,6 @@ pub struct AutoChoice {
 /// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine, with
 /// the reasons printed. A resumed run keeps its choice without trials. Missing artifacts are made
 /// in the cache of the dataset (`tried/`), which no default chooses from.
-///
-/// # Errors
-/// A usage error if it cannot choose; the errors of planning and training.
 pub fn choose(
     dataset: &Dataset,
     config: &Config,
@@ -90,7 +85,7 @@ pub fn choose(
         hosts: 1,
         device: config.system.device,
         feature_dim: None,
-        caches: Vec::new(),
+        cache: Vec::new(),
         memory: config.system.memory_bytes().map(Memory::bytes),
         batches: 20,
         partitions: config.system.partition.iter().cloned().collect(),
@@ -109,18 +104,18 @@ pub fn choose(
     let presample = config.system.presample.clone().or(presample);
     let profile = with_disk(profile, &found, dataset, ui);
     let ranked = found.rank(&profile);
-    let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
+    let mut best: Vec<Tried> = Vec::new();
     for row in &ranked {
         // Systems that differ only in the placement of rows do the same on a CPU.
-        let fits = row.candidate.applied(config).check().is_ok();
-        if fits && best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate))
-        {
-            best.push((row.candidate, row.epoch_s, f64::INFINITY));
+        let is_new = best.iter().all(|other| !other.candidate.is_as(row.candidate));
+        if is_new && best.len() < TRIED && row.candidate.applied(config).check().is_ok() {
+            let (candidate, measured_s) = (row.candidate.clone(), f64::INFINITY);
+            best.push(Tried { candidate, predicted_s: row.epoch_s, measured_s });
         }
     }
     for _ in 0..ROUNDS {
-        for (candidate, _, measured) in &mut best {
-            let mut config = candidate.applied(config);
+        for tried in &mut best {
+            let mut config = tried.candidate.applied(config);
             let run = &mut config.run;
             (run.epochs, run.trial, run.eval_every, run.patience) =
                 (1, Some(STEPS as u32), 0, None);
@@ -129,33 +124,25 @@ pub fn choose(
             config.system.presample.clone_from(&presample);
             let epoch = train(dataset, &config, hooks, &NoProgress, &|_| {})?.epochs;
             let seconds = epoch.first().map_or(f64::INFINITY, |epoch| epoch.seconds);
-            *measured =
-                measured.min(seconds * found.steps as f64 / STEPS.min(found.steps).max(1) as f64);
+            let steps = found.steps as f64 / STEPS.min(found.steps).max(1) as f64;
+            tried.measured_s = tried.measured_s.min(seconds * steps);
         }
     }
-    for (candidate, predicted, measured) in &best {
-        let (name, ranks) = (&candidate.name, candidate.ranks);
+    for Tried { candidate, predicted_s, measured_s } in &best {
+        let (name, ranks) = (&candidate.name, candidate.way.ranks);
         ui.note(&format!(
-            "auto: {name}, ranks {ranks}: {predicted:.2} s an epoch predicted, {measured:.2} s by \
-             {STEPS} mini-batches"
+            "auto: {name}, ranks {ranks}: {predicted_s:.2} s an epoch predicted, {measured_s:.2} s \
+             by {STEPS} mini-batches"
         ));
     }
-    best.sort_by(|a, b| a.2.total_cmp(&b.2));
-    let chosen = best.first().map(|(candidate, ..)| *candidate);
-    let chosen = chosen.ok_or_else(|| {
-        anyhow::anyhow!("--parallelism auto: no system fits this machine; name one")
-    })?;
+    best.sort_by(|a, b| a.measured_s.total_cmp(&b.measured_s));
+    let Some(Tried { candidate: chosen, .. }) = best.first() else {
+        anyhow::bail!("--parallelism auto: no system fits this machine; name one");
+    };
     let mut config = chosen.applied(config);
     config.system.presample = presample;
     ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));
-    let tried = best.iter().map(|&(candidate, predicted_s, measured_s)| Tried {
-        name: candidate.name.clone(),
-        ranks: candidate.ranks,
-        options: candidate.options.clone(),
-        predicted_s,
-        measured_s,
-    });
-    Ok(AutoChoice { config, tried: tried.collect() })
+    Ok(AutoChoice { config, tried: best })
 }
 
 /// The configuration of the checkpoints in `folder`, if there are any.

@@ -9,9 +9,6 @@ use crate::compare::own_key;
 
 /// The commands that train like `plan`, in order: they store its presample and its map in the
 /// dataset, then train.
-///
-/// # Errors
-/// The error of opening its map.
 pub fn commands(
     plan: &Ranked<'_>,
     presample: Option<&Presample>,

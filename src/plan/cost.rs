@@ -88,11 +88,13 @@ pub struct Sources {
 }
 
 /// How ranks share mini-batches.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Way {
     /// Division of the work between ranks.
+    #[serde(skip)]
     pub parallelism: Parallelism,
     /// The lowest layers whose rows are exchanged.
+    #[serde(skip)]
     pub split_layers: usize,
     /// Number of ranks, over all hosts.
     pub ranks: usize,
@@ -100,17 +102,39 @@ pub struct Way {
     pub steps: usize,
     /// Seeds of the largest mini-batch divided by the mean number: an epoch's last mini-batch is
     /// short.
+    #[serde(skip)]
     pub largest: f64,
     /// Servers that the map was made for; if these are the hosts, the rows between them are
     /// counted.
+    #[serde(skip)]
     pub servers: usize,
     /// Sources of feature rows.
+    #[serde(skip)]
     pub sources: Sources,
     /// Whether devices draw from the graph in the host's memory.
+    #[serde(skip)]
     pub far_graph: bool,
     /// Reads from disk per host and mini-batch, and their bytes, if rows do not fit into its
     /// memory.
+    #[serde(skip)]
     pub disk: Option<[f64; 2]>,
+}
+
+impl Way {
+    /// A way in which each rank has the graph and all rows in its own memory.
+    pub fn new(parallelism: Parallelism, split_layers: usize, ranks: usize, steps: usize) -> Self {
+        Self {
+            parallelism,
+            split_layers,
+            ranks,
+            steps,
+            largest: 1.0,
+            servers: 1,
+            sources: Sources { own: 1.0, peers: 0.0, host: 0.0 },
+            far_graph: false,
+            disk: None,
+        }
+    }
 }
 
 /// Name of the piece for reading rows from disk.
@@ -133,11 +157,8 @@ pub enum Phase {
 /// A part of a phase.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Piece {
-    /// Phase that it is a part of.
     pub phase: Phase,
-    /// Name of the work.
     pub what: &'static str,
-    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -159,7 +180,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Seconds of `phase`.
     pub fn of(&self, phase: Phase) -> f64 {
         self.pieces
             .iter()

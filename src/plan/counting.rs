@@ -4,7 +4,8 @@ use gsplit_partition::evaluate::{self, Cooperative, LayerWork, MapEvaluation, Wo
 use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement};
 
-use super::candidate::{Candidate, Choice, Contender};
+use super::candidate::Candidate;
+use super::cost::Way;
 use super::question::Question;
 use gsplit::ui::Ui;
 use gsplit_trainer::systems::{self, System};
@@ -43,69 +44,36 @@ impl Counting<'_> {
             keys.chain(self.question.partitions.iter().map(String::as_str)).collect();
         keys.sort_unstable();
         keys.dedup();
-        let maps = keys
-            .iter()
-            .map(|key| PartitionMap::open(self.dataset, key))
-            .collect::<Result<Vec<_>, _>>()?;
-        let maps: Vec<PartitionMap> =
-            maps.into_iter().filter(|map| map.num_parts() == self.ranks).collect();
-        let drawn = self.setting();
-        let evaluation = evaluate::evaluate(self.dataset, &maps, None, &drawn, ui)?;
-        let of_key = |key: &str| evaluation.maps.iter().find(|map| map.key.as_deref() == Some(key));
-        let mut found = Vec::new();
-        for (system, map) in of_systems.iter().filter(|(system, _)| systems.contains(system)) {
-            let evaluated =
-                map.as_ref().and_then(|map| of_key(map.key())).or(evaluation.maps.first());
-            found.extend(
-                evaluated
-                    .map(|evaluated| self.of_system(*system, evaluated, map.as_ref()))
-                    .unwrap_or_default(),
-            );
-        }
-        for key in self.question.partitions.iter().filter_map(|key| of_key(key)) {
-            found.extend(self.in_part(key, 1..=self.question.model.layers));
-        }
-        let alone = Choice { parallelism: Parallelism::Single, split_layers: 0 };
-        let one = Contender { name: "one rank", ranks: 1, steps: self.steps };
-        let one = Candidate::new(
-            one,
-            alone,
-            &RowPlacement::Replicated,
-            None,
-            self.question,
-            &one_rank(&evaluation),
-        );
-        Ok((found, one))
-    }
-
-    /// Options of the counted mini-batches.
-    fn setting(&self) -> evaluate::Setting {
+        let maps = keys.iter().map(|key| PartitionMap::open(self.dataset, key));
+        let mut maps = maps.collect::<Result<Vec<_>, _>>()?;
+        maps.retain(|map| map.num_parts() == self.ranks);
         let question = self.question;
-        evaluate::Setting {
+        let drawn = evaluate::Setting {
             fanouts: question.fanouts.clone(),
             batch_size: question.batch_size as u64,
             batches: question.batches,
             seed: question.seed,
             draw_by: None,
+        };
+        let evaluation = evaluate::evaluate(self.dataset, &maps, None, &drawn, ui)?;
+        let of_key = |key: &str| evaluation.maps.iter().find(|map| map.key.as_deref() == Some(key));
+        let mut found = Vec::new();
+        for (system, map) in of_systems.iter().filter(|(system, _)| systems.contains(system)) {
+            let evaluated = map.as_ref().and_then(|map| of_key(map.key()));
+            if let Some(evaluated) = evaluated.or(evaluation.maps.first()) {
+                found.extend(self.of_system(*system, evaluated, map.as_ref()));
+            }
         }
+        for key in self.question.partitions.iter().filter_map(|key| of_key(key)) {
+            found.extend(self.in_part(key, 1..=self.question.model.layers));
+        }
+        let alone = Way { ranks: 1, ..self.way(Parallelism::Single, 0) };
+        let (rows, work) = (RowPlacement::Replicated, one_rank(&evaluation));
+        Ok((found, Candidate::new("one rank", alone, rows, None, self.question, work)))
     }
 
-    fn candidate(
-        &self,
-        name: &str,
-        way: Choice,
-        rows: &RowPlacement,
-        map: Option<(&str, u32)>,
-        work: &Work,
-    ) -> Candidate {
-        Candidate::new(
-            Contender { name, ranks: self.ranks, steps: self.steps },
-            way,
-            rows,
-            map,
-            self.question,
-            work,
-        )
+    fn way(&self, parallelism: Parallelism, split_layers: usize) -> Way {
+        Way::new(parallelism, split_layers, self.ranks, self.steps)
     }
 
     /// Candidates for a system: the system itself; for GSplit also with only some layers split; on
@@ -126,16 +94,17 @@ impl Counting<'_> {
             true => &evaluated.split_layers[split_layers],
             false => &evaluated.data,
         };
-        let way = Choice { parallelism, split_layers };
+        let (way, question) = (self.way(parallelism, split_layers), self.question);
         let map = map.map(|map| (map.key(), evaluated.servers));
-        let of = |name: &str, rows: &RowPlacement| self.candidate(name, way, rows, map, work);
-        let problem = (system.problem)(self.question.device).map(str::to_string);
-        let mut found = vec![Candidate { problem, ..of(system.name, &system.rows()) }];
-        match (system.key, self.question.device) {
-            ("gsplit", _) => found.extend(self.in_part(evaluated, 1..=layers - 1)),
-            ("dgl", Device::Cuda) => found.push(of("DGL, replicated", &RowPlacement::Replicated)),
-            ("owned", Device::Cuda) => found.push(of("Owned, peer", &RowPlacement::Peer)),
-            _ => {}
+        let of = |name, rows| Candidate::new(name, way, rows, map, question, work.clone());
+        let problem = (system.problem)(question.device).map(str::to_string);
+        let mut found = vec![Candidate { problem, ..of(system.name, system.rows()) }];
+        if system == systems::GSPLIT {
+            found.extend(self.in_part(evaluated, 1..=layers - 1));
+        } else if question.device == Device::Cuda {
+            let replicated = || of("DGL, replicated", RowPlacement::Replicated);
+            found.extend((system == systems::DGL).then(replicated));
+            found.extend((system == systems::OWNED).then(|| of("Owned, peer", RowPlacement::Peer)));
         }
         found
     }
@@ -148,10 +117,11 @@ impl Counting<'_> {
     ) -> Vec<Candidate> {
         let of = |split_layers: usize| {
             let name = format!("split {split_layers} of {}", self.question.model.layers);
-            let way = Choice { parallelism: Parallelism::Split, split_layers };
-            let work = &map.split_layers[split_layers];
+            let (way, rows) =
+                (self.way(Parallelism::Split, split_layers), RowPlacement::Partitioned);
+            let work = map.split_layers[split_layers].clone();
             let map = (map.key.as_deref().unwrap_or_default(), map.servers);
-            self.candidate(&name, way, &RowPlacement::Partitioned, Some(map), work)
+            Candidate::new(&name, way, rows, Some(map), self.question, work)
         };
         split_layers.map(of).collect()
     }
@@ -169,15 +139,10 @@ impl Counting<'_> {
             return Ok(Vec::new());
         };
         let train = self.dataset.split(Split::Train)?.len();
-        let of_servers = COOPERATIVE
-            .into_iter()
-            .filter(|&batches| batches <= train)
-            .map(|batches| (batches, servers));
-        let together = (servers > 1).then_some((1, 1));
-        of_servers
-            .chain(together)
-            .map(|(batches, groups)| self.cooperative(map, batches, groups))
-            .collect()
+        let of_servers = COOPERATIVE.into_iter().filter(|&batches| batches <= train);
+        let ways = of_servers.map(|batches| (batches, servers));
+        let ways = ways.chain((servers > 1).then_some((1, 1)));
+        ways.map(|(batches, groups)| self.cooperative(map, batches, groups)).collect()
     }
 
     fn cooperative(
@@ -202,12 +167,9 @@ impl Counting<'_> {
             (_, true) => format!("{}, {batches} batches", system.name),
             (_, false) => "full graph".to_string(),
         };
-        let way =
-            Choice { parallelism: Parallelism::Cooperative, split_layers: question.model.layers };
-        let of = (map.key(), map.num_servers() as u32);
-        let rows = system.rows();
-        let contender = Contender { name: &name, ranks: self.ranks, steps: batches };
-        let mut candidate = Candidate::new(contender, way, &rows, Some(of), question, &work);
+        let way = self.way(Parallelism::Cooperative, question.model.layers);
+        let (way, of) = (Way { steps: batches, ..way }, (map.key(), map.num_servers() as u32));
+        let mut candidate = Candidate::new(&name, way, system.rows(), Some(of), question, work);
         candidate.options.extend((batches > 1).then(|| format!("--batches-per-epoch {batches}")));
         candidate.options.extend((groups > 1).then(|| format!("--groups {groups}")));
         let problem = (system.problem)(question.device).map(str::to_string);

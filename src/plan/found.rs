@@ -98,7 +98,7 @@ impl Ranked<'_> {
             Some(piece) => {
                 format!(
                     "in {:.1} s, bound by {}",
-                    piece.seconds * self.candidate.steps as f64,
+                    piece.seconds * self.candidate.way.steps as f64,
                     self.bound
                 )
             }
@@ -174,7 +174,7 @@ impl Candidates {
         let first = |profile: &Profile| {
             self.rank(profile)
                 .first()
-                .map(|first| (first.candidate.name.clone(), first.candidate.ranks))
+                .map(|first| (first.candidate.name.clone(), first.candidate.way.ranks))
         };
         let now = first(profile);
         type Change = fn(&mut Profile);
@@ -225,25 +225,13 @@ impl Candidates {
         profile: &Profile,
         cache: Option<Size>,
     ) -> (Ranked<'a>, Option<String>) {
-        let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-        let way = |sources, far_graph, disk: Option<DiskRows>| Way {
-            parallelism: candidate.way.parallelism,
-            split_layers: candidate.way.split_layers,
-            steps: candidate.steps,
-            largest: candidate.largest,
-            servers: candidate.servers,
-            ranks: candidate.ranks,
-            sources,
-            far_graph,
-            disk: disk.map(|disk| disk.of_host),
-        };
-        let bare = cost(&candidate.work, way(whole, false, None), &self.shape, profile);
+        let bare = cost(&candidate.work, candidate.way, &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
         let unfit = (bare.memory > room).then(|| {
             format!("needs {}, there are {}", bytes(bare.memory as u64), bytes(room as u64))
         });
         let (sources, far_graph, memory) = match profile.shared {
-            true => (whole, false, bare.memory),
+            true => (candidate.way.sources, false, bare.memory),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
         };
         let disk = self.disk_rows(candidate, profile, bare.memory, sources);
@@ -252,10 +240,12 @@ impl Candidates {
             Some(disk) => disk.graph + disk.rows_kept * self.row_bytes,
             None => self.mapped(candidate),
         };
-        let cost = cost(&candidate.work, way(sources, far_graph, disk), &self.shape, profile);
+        let disk_of_host = disk.map(|disk| disk.of_host);
+        let way = Way { sources, far_graph, disk: disk_of_host, ..candidate.way };
+        let cost = cost(&candidate.work, way, &self.shape, profile);
         let plan = Ranked {
             candidate,
-            epoch_s: cost.seconds * candidate.steps as f64,
+            epoch_s: cost.seconds * candidate.way.steps as f64,
             bound: cost.bound,
             memory: memory + mapped,
             disk,
@@ -276,7 +266,8 @@ impl Candidates {
         taken: f64,
         sources: Sources,
     ) -> Option<DiskRows> {
-        let (ranks, hosts) = (candidate.ranks as f64, profile.hosts.min(candidate.ranks) as f64);
+        let (ranks, hosts) =
+            (candidate.way.ranks as f64, profile.hosts.min(candidate.way.ranks) as f64);
         let (loaded, all) = (candidate.work.rows_loaded, self.hits.vertices() * self.row_bytes);
         // Rows that the host gathers for GPUs: as f32 and as converted for them, also for the
         // mini-batch prepared ahead.
@@ -294,7 +285,7 @@ impl Candidates {
         let left = rest - graph;
         let fits = all
             <= if self.memory.is_some() && !cooperates { left } else { budget - self.graph_bytes };
-        if fits || (cooperates && candidate.steps == 1) {
+        if fits || (cooperates && candidate.way.steps == 1) {
             return None;
         }
         let kept = if cooperates { 0.0 } else { (left.max(0.0) / self.row_bytes).floor() };
@@ -308,7 +299,7 @@ impl Candidates {
         let read = each * missed * ranks;
         let [reads, bytes] =
             self.hits.reads_of_row(kept, each, [self.row_bytes, row]).map(|of_row| of_row * read);
-        let steps = candidate.steps as f64;
+        let steps = candidate.way.steps as f64;
         Some(DiskRows {
             graph,
             rows_kept: kept.min(self.hits.vertices()),
@@ -327,7 +318,7 @@ impl Candidates {
     fn mapped(&self, candidate: &Candidate) -> f64 {
         let vertices = self.hits.vertices();
         let unread =
-            (1.0 - candidate.work.rows_loaded / vertices).max(0.0).powi(candidate.steps as i32);
+            (1.0 - candidate.work.rows_loaded / vertices).max(0.0).powi(candidate.way.steps as i32);
         self.graph_bytes + vertices * (1.0 - unread) * self.row_bytes
     }
 
@@ -342,7 +333,7 @@ impl Candidates {
     ) -> (Sources, bool, f64) {
         // If all layers are split, a rank draws only for its own vertices.
         let parts = if candidate.way.split_layers == self.shape.widths.len() {
-            candidate.ranks as f64
+            candidate.way.ranks as f64
         } else {
             1.0
         };
@@ -355,7 +346,7 @@ impl Candidates {
             None => f64::INFINITY,
         };
         let room = (left - graph).min(wanted);
-        let ranks = candidate.ranks as f64;
+        let ranks = candidate.way.ranks as f64;
         let (hit, rows) = match candidate.rows {
             // A rank holds its columns of all rows, or none: all ranks compute a row together.
             _ if candidate.way.parallelism.slices_columns() && all / ranks <= room => {

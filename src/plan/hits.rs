@@ -14,7 +14,6 @@ const PIECE: usize = 1 << 12;
 
 /// Numbers of loads of the feature rows.
 pub struct Hits {
-    /// Loads of each row.
     loads: Vec<u32>,
     /// Prefix sums of the loads, hottest first.
     sums: Vec<u64>,

@@ -15,9 +15,6 @@ use gsplit::ui::Ui;
 const SLOWER: f64 = 0.9;
 
 /// Measures this machine, which takes some seconds.
-///
-/// # Errors
-/// The errors of the operators; an error if there is no GPU.
 pub fn measure(device: Device) -> anyhow::Result<Profile> {
     match device {
         Device::Cpu => Ok(of_cpu(Rates::measure()?)),

@@ -13,16 +13,12 @@
 
 use std::path::PathBuf;
 
-use gsplit_kernels::schedule::Fanouts;
-use gsplit_preprocess::memory::Memory;
-use gsplit_store::Size;
-use gsplit_store::{Dataset, shell_path, stored_key};
-use gsplit_trainer::{Device, ModelConfig};
+use gsplit_store::{Dataset, shell_path};
+use gsplit_trainer::Device;
 use serde_json::json;
 
 use crate::train::as_usage;
-use gsplit::ui::{Ui, bytes, usage};
-use gsplit_trainer::systems::System;
+use gsplit::ui::{Ui, bytes};
 
 mod auto;
 mod candidate;
@@ -77,37 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
     #[command(flatten)]
-    pub model: ModelConfig,
-    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every
-    /// one
-    #[arg(long, default_value = "15,10,5")]
-    pub fanouts: Fanouts,
-    /// Seeds of a mini-batch, over all ranks together
-    #[arg(long, default_value_t = 1024)]
-    batch_size: usize,
-    /// Systems to plan for [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
-    systems: Vec<System>,
-    /// Numbers of ranks to try in addition to one [default: all of the profile]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
-    ranks: Vec<u32>,
-    /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan
-    /// with each [default: the free memory]
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
-    cache: Vec<Size>,
-    /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are
-    /// read from disk [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Memory>,
-    /// Plan for feature rows of N f32 values, instead of the dataset's rows, if it has any
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    feature_dim: Option<u32>,
-    /// Mini-batches to count
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    batches: u32,
-    /// A map to plan with, in addition to the maps of the systems; repeat it for several
-    #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
-    partitions: Vec<String>,
+    pub question: Question,
 }
 
 /// Runs the subcommand.
@@ -116,7 +82,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         Some(name) => Profile::named(name)?,
         None => measure(Device::Cpu)?,
     };
-    let question = args.question(&profile);
+    let question = args.question.on(&profile);
     question.check().map_err(as_usage)?;
     let dataset = Dataset::open(&args.dataset)?;
     let candidates = question.candidates(&dataset, ui)?;
@@ -136,37 +102,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ui.say(format_args!("to train with it: {command}"));
     }
     ui.json(&json!({
-        "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
+        "dataset": dataset.name(), "profile": profile, "fanouts": question.fanouts.to_string(), "batch_size": question.batch_size,
         "steps": candidates.steps, "plans": ranked, "apart": apart, "would_change": candidates.what_changes(&profile), "left_out": left_out,
         "commands": commands,
     }));
     Ok(())
-}
-
-impl Args {
-    fn question(&self, profile: &Profile) -> Question {
-        let ranks = if self.ranks.is_empty() {
-            vec![(profile.hosts * profile.ranks) as u32]
-        } else {
-            self.ranks.clone()
-        };
-        Question {
-            systems: self.systems.clone(),
-            model: self.model.clone(),
-            fanouts: self.fanouts.clone(),
-            batch_size: self.batch_size,
-            ranks: ranks.into_iter().filter(|&ranks| ranks > 1).collect(),
-            hosts: profile.hosts,
-            device: profile.device,
-            feature_dim: self.feature_dim.map(|dim| dim as usize),
-            caches: self.cache.clone(),
-            memory: self.memory,
-            batches: self.batches,
-            partitions: self.partitions.clone(),
-            apart: true,
-            seed: 0,
-        }
-    }
 }
 
 /// For people.
@@ -179,27 +119,18 @@ fn say(
 ) {
     ui.say(format_args!("{}: {}", dataset.name(), candidates.line));
     ui.say(format_args!("hardware: {}", profile.about));
-    ui.say(format_args!(
-        "{:<24} {:>5} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>9}  bound by",
-        "", "ranks", "sample", "load", "compute", "exchange", "epoch (s)", "times", "memory"
-    ));
     let best = ranked.first().map_or(1.0, |first| first.epoch_s);
-    for row in ranked.iter().chain(apart) {
-        let of = |phase| row.cost.of(phase) * row.candidate.steps as f64;
-        ui.say(format_args!(
-            "{:<24} {:>5} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>6.2} {:>9}  {}",
-            row.name(),
-            row.candidate.ranks,
-            of(Phase::Sample),
-            of(Phase::Load),
-            of(Phase::Compute),
-            of(Phase::Exchange),
-            row.epoch_s,
-            row.epoch_s / best,
-            bytes(row.memory as u64),
-            row.bound,
-        ));
-    }
+    let cells = |row: &Ranked<'_>| {
+        let mut cells = vec![row.name(), row.candidate.way.ranks.to_string()];
+        let phases = [Phase::Sample, Phase::Load, Phase::Compute, Phase::Exchange];
+        let seconds = phases.map(|phase| row.cost.of(phase) * row.candidate.way.steps as f64);
+        cells.extend(seconds.iter().chain([&row.epoch_s]).map(|seconds| format!("{seconds:.3}")));
+        cells.extend([format!("{:.2}", row.epoch_s / best), bytes(row.memory as u64)]);
+        cells.push(row.bound.to_string());
+        cells
+    };
+    let heads = ", ranks, sample, load, compute, exchange, epoch (s), times, memory, bound by";
+    ui.columns(heads, ranked.iter().chain(apart).map(cells));
     for candidate in apart.iter().map(|row| row.candidate) {
         let why = candidate.apart.as_deref().unwrap_or_default();
         ui.say(format_args!("{} stands apart: {why}", candidate.name));
@@ -212,12 +143,4 @@ fn say(
     let disk = ranked.iter().find_map(|row| row.disk_line(&shell_path(dataset.path())));
     disk.iter().for_each(|line| ui.say(line));
     candidates.what_changes(profile).iter().for_each(|line| ui.say(line));
-}
-
-/// Fails unless there is a plan with several ranks.
-fn check_ranks(ranks: &[u32]) -> anyhow::Result<()> {
-    match ranks.is_empty() {
-        true => Err(usage("the profile has one rank: pass --ranks N to plan for more")),
-        false => Ok(()),
-    }
 }

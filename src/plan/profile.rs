@@ -4,7 +4,7 @@
 //! `profiles/` are built in, each number with its source. A rate is the rate of one rank, except
 //! where ranks share the cores of a host (`shared`): there it is the rate of all of them together.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use gsplit_store::{DiskRates, read_text};
 use gsplit_trainer::{Device, Dtype};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,6 @@ pub struct Profile {
     pub about: String,
     /// Device that ranks compute on.
     pub device: Device,
-    /// Number of hosts.
     pub hosts: usize,
     /// GPUs per host; on a CPU there may be any number of ranks.
     pub ranks: usize,
@@ -67,7 +66,6 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dense {
-    /// f32.
     pub f32: f64,
     /// bf16, summed in f32.
     pub bf16: f64,
@@ -103,7 +101,6 @@ impl Link {
 }
 
 impl Dense {
-    /// Rate of products of `dtype`.
     pub fn of(self, dtype: Dtype) -> f64 {
         if dtype == Dtype::F32 { self.f32 } else { self.bf16 }
     }
@@ -111,25 +108,17 @@ impl Dense {
 
 impl Profile {
     /// The built-in profile with this name, or the profile in the file `name`.
-    ///
-    /// # Errors
-    /// If neither exists, with the names of the built-in profiles; if the file is invalid, with the
-    /// problem and its line.
     pub fn named(name: &str) -> anyhow::Result<Self> {
         if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Self::parse(text).with_context(|| format!("profile {name}"));
         }
-        let text = match read_text(name) {
-            Ok(text) => text,
-            Err(cause) => {
-                let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-                bail!(
-                    "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` \
-                     wrote, or one of {}",
-                    known.join(", ")
-                )
-            }
-        };
+        let known = SHIPPED.map(|(name, _)| name).join(", ");
+        let text = read_text(name).map_err(|cause| {
+            anyhow!(
+                "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` wrote, \
+                 or one of {known}"
+            )
+        })?;
         Self::parse(&text).with_context(|| name.to_string())
     }
 

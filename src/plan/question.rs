@@ -2,56 +2,81 @@
 
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::Size;
-use gsplit_store::{Dataset, PartitionMap, Split};
-use gsplit_trainer::{Device, ModelConfig, RowPlacement};
+use gsplit_store::{Dataset, PartitionMap, Size, Split, stored_key};
+use gsplit_trainer::{Device, FeatureStorage, ModelConfig, RowPlacement};
 
 use super::counting::Counting;
 use super::found::Candidates;
 use super::hits::Hits;
+use super::profile::Profile;
 use super::shape::Shape;
 use crate::compare::Setting;
 use gsplit::ui::{Ui, usage};
 use gsplit_trainer::systems::{self, System};
 
 /// The question that a plan answers.
-#[derive(Clone, Debug)]
+#[derive(clap::Args, Clone)]
+#[group(skip)]
 pub struct Question {
-    /// Systems to plan for; all, if empty.
-    pub systems: Vec<System>,
+    #[command(flatten)]
     pub model: ModelConfig,
+    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every
+    /// one
+    #[arg(long, default_value = "15,10,5")]
     pub fanouts: Fanouts,
+    /// Seeds of a mini-batch, over all ranks together
+    #[arg(long, default_value_t = 1024)]
     pub batch_size: usize,
-    /// Numbers of ranks to try, in addition to one.
+    /// Systems to plan for [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
+    pub systems: Vec<System>,
+    /// Numbers of ranks to try in addition to one [default: all of the profile]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
     pub ranks: Vec<u32>,
-    /// Number of hosts of these ranks.
-    pub hosts: usize,
-    pub device: Device,
-    /// Width of the feature rows, if it is not the dataset's.
-    pub feature_dim: Option<usize>,
-    /// Memory of each rank for feature rows; the free memory if empty.
-    pub caches: Vec<Size>,
-    /// Memory limit of a run on a host, if it is not the profile's memory.
+    /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan
+    /// with each [default: the free memory]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    pub cache: Vec<Size>,
+    /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are
+    /// read from disk [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
+    #[arg(long, value_name = "SIZE")]
     pub memory: Option<Memory>,
-    /// Number of simulated mini-batches.
+    /// Plan for feature rows of N f32 values, instead of the dataset's rows, if it has any
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub feature_dim: Option<u32>,
+    /// Mini-batches to count
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub batches: u32,
-    /// Maps to plan with in addition.
+    /// A map to plan with, in addition to the maps of the systems; repeat it for several
+    #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
     pub partitions: Vec<String>,
+    /// Number of hosts of these ranks.
+    #[arg(skip = 1usize)]
+    pub hosts: usize,
+    #[arg(skip)]
+    pub device: Device,
     /// Whether to count systems whose seconds cannot be compared.
+    #[arg(skip = true)]
     pub apart: bool,
+    #[arg(skip)]
     pub seed: u64,
 }
 
 impl Question {
+    /// The question for the hardware of `profile`, with all of its ranks unless some are named.
+    pub fn on(mut self, profile: &Profile) -> Self {
+        if self.ranks.is_empty() {
+            self.ranks.push((profile.hosts * profile.ranks) as u32);
+        }
+        self.ranks.retain(|&ranks| ranks > 1);
+        Self { hosts: profile.hosts, device: profile.device, ..self }
+    }
+
     /// Refuses a model or ranks that cannot be trained.
-    ///
-    /// # Errors
-    /// A usage error.
     pub fn check(&self) -> gsplit_trainer::Result<()> {
         let system = if self.draws() { systems::GSPLIT } else { systems::GRANNDIS };
-        self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize))
-            .config(system, 1)
-            .check()
+        let setting = self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize));
+        setting.config(system, 1).check()
     }
 
     /// Whether any system draws mini-batches.
@@ -59,25 +84,32 @@ impl Question {
         self.systems.is_empty() || self.systems.iter().any(|system| system.draws())
     }
 
-    /// The settings that all systems share on this number of `ranks`.
+    /// The settings that all systems share on this number of CPU `ranks`, to count their work
+    /// without a run.
     pub fn setting(&self, ranks: usize) -> Setting {
-        Setting::counted(
-            self.model.clone(),
-            self.fanouts.clone(),
-            self.batch_size,
+        Setting {
+            systems: Vec::new(),
+            model: self.model.clone(),
+            fanouts: self.fanouts.clone(),
+            batch_size: self.batch_size,
             ranks,
-            self.seed,
-        )
+            groups: 1,
+            device: Device::Cpu,
+            gpus: None,
+            cache: None,
+            load_features: FeatureStorage::default(),
+            presample_epochs: 10,
+            seed: self.seed,
+        }
     }
 
     /// Finds or makes the maps, and counts the work of each system.
-    ///
-    /// # Errors
-    /// The errors of presampling, partitioning and evaluating.
     pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Candidates> {
-        super::check_ranks(&self.ranks)?;
+        if self.ranks.is_empty() {
+            return Err(usage("the profile has one rank: pass --ranks N to plan for more"));
+        }
         let (dim, stored) = match self.feature_dim {
-            Some(dim) => (dim, 4),
+            Some(dim) => (dim as usize, 4),
             None => {
                 let features = dataset.features()?;
                 (features.dim(), features.dtype().bytes())
@@ -118,12 +150,9 @@ impl Question {
                     matches!(candidate.rows, RowPlacement::Replicated | RowPlacement::Peer)
                 }
             };
-            let key = presample
-                .as_ref()
-                .filter(|_| ranks_rows && !candidate.way.parallelism.cooperates());
-            candidate
-                .options
-                .extend(key.map(|presample| format!("--presample {}", presample.key())));
+            let by = ranks_rows && !candidate.way.parallelism.cooperates();
+            let by = presample.as_ref().filter(|_| by);
+            candidate.options.extend(by.map(|by| format!("--presample {}", by.key())));
         }
         let outputs = match dataset.manifest().numeric_label {
             true => 1,
@@ -138,22 +167,13 @@ impl Question {
             steps,
             candidates,
             left_out,
-            shape: Shape {
-                heads: model.heads as f64,
-                ..Shape::new(
-                    model.kind,
-                    model.layers,
-                    [dim, model.hidden, outputs],
-                    model.dtype,
-                    stored,
-                )
-            },
+            shape: Shape::new(model, [dim, outputs], stored),
             hits: Hits::of(presample.as_ref(), dataset.num_vertices()),
             graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64
                 + 4.0 * dataset.topology().num_edges() as f64,
             row_bytes: (dim * stored) as f64,
             presample,
-            caches: self.caches.clone(),
+            caches: self.cache.clone(),
             memory: self.memory,
         })
     }

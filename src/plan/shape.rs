@@ -1,11 +1,10 @@
 //! Shape of a model: widths, weights and parameters of its layers.
 
-use gsplit_trainer::{Dtype, ModelKind};
+use gsplit_trainer::{Dtype, ModelConfig, ModelKind};
 
 /// Shape of a model.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Kind of layers.
     pub kind: ModelKind,
     /// Widths of the rows that each layer reads and makes, from the seeds' layer down.
     pub widths: Vec<[f64; 2]>,
@@ -13,22 +12,15 @@ pub struct Shape {
     pub dtype: Dtype,
     /// Bytes of a stored feature value.
     pub stored: f64,
-    /// Number of parameters.
     pub parameters: f64,
     /// Attention heads of hidden layers.
     pub heads: f64,
 }
 
 impl Shape {
-    /// A model of `layers` layers with `hidden` values, from `features` inputs to `outputs`
-    /// outputs.
-    pub fn new(
-        kind: ModelKind,
-        layers: usize,
-        [features, hidden, outputs]: [usize; 3],
-        dtype: Dtype,
-        stored: usize,
-    ) -> Self {
+    /// The shape of `model`, from `features` inputs of `stored` bytes to `outputs` outputs.
+    pub fn new(model: &ModelConfig, [features, outputs]: [usize; 2], stored: usize) -> Self {
+        let &ModelConfig { kind, layers, hidden, dtype, heads, .. } = model;
         // The only product is at the end where it makes rows narrower: the bottom or the top.
         let hidden = if kind == ModelKind::Sgc { features.min(outputs) } else { hidden };
         let width = |layer: usize| match layer {
@@ -45,7 +37,7 @@ impl Shape {
             ModelKind::Sgc => (features * outputs + outputs) as f64,
             _ => widths.iter().map(of_layer).sum(),
         };
-        Self { kind, widths, dtype, stored: stored as f64, parameters, heads: 1.0 }
+        Self { kind, widths, dtype, stored: stored as f64, parameters, heads: heads as f64 }
     }
 }
 

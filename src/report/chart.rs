@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::page::escape;
+use crate::describe::digits;
 
 const LEFT: f64 = 58.0;
 const TOP: f64 = 12.0;
@@ -12,8 +13,6 @@ const HEIGHT: f64 = 192.0;
 const BOTTOM: f64 = TOP + HEIGHT;
 /// Colours of the style sheet; further lines have them again, paler.
 const COLOURS: usize = 7;
-/// The points of a longer line are not marked.
-const MOST_MARKED: usize = 60;
 
 /// One line of a chart.
 pub struct Line {
@@ -52,11 +51,12 @@ pub fn chart(title: &str, label: &str, lines: &[Line]) -> String {
         // Writing to a string does not fail.
         let _ = write!(svg, r#"<text x="{x:.1}" y="{y:.1}" {more}>{text}</text>"#);
     };
-    up.iter()
-        .for_each(|&tick| text(LEFT - 6.0, y(tick) + 4.0, r#"text-anchor="end""#, &number(tick)));
-    across
-        .iter()
-        .for_each(|&tick| text(x(tick), BOTTOM + 20.0, r#"text-anchor="middle""#, &number(tick)));
+    up.iter().for_each(|&tick| {
+        text(LEFT - 6.0, y(tick) + 4.0, r#"text-anchor="end""#, &digits(tick, 4))
+    });
+    across.iter().for_each(|&tick| {
+        text(x(tick), BOTTOM + 20.0, r#"text-anchor="middle""#, &digits(tick, 4))
+    });
     text(middle[0], BOTTOM + 39.0, r#"text-anchor="middle""#, "epoch");
     let turned = format!(r#"text-anchor="middle" transform="rotate(-90 12 {:.1})""#, middle[1]);
     text(12.0, middle[1], &turned, &label);
@@ -66,22 +66,12 @@ pub fn chart(title: &str, label: &str, lines: &[Line]) -> String {
     let mut legend = String::new();
     for line in lines {
         let ((colour, opacity), name) = (line.look(), escape(&line.name));
-        let places: Vec<[f64; 2]> =
-            line.points.iter().map(|&(epoch, value)| [x(epoch.into()), y(value)]).collect();
-        let corners: String = places.iter().map(|[x, y]| format!("{x:.1},{y:.1} ")).collect();
+        let points = line.points.iter().map(|&(epoch, value)| (x(epoch.into()), y(value)));
+        let corners: String = points.map(|(x, y)| format!("{x:.1},{y:.1} ")).collect();
         let _ = write!(
             svg,
             r#"<polyline points="{corners}" fill="none" stroke="{colour}" stroke-opacity="{opacity}" stroke-width="2"/>"#
         );
-        for ([x, y], (epoch, value)) in
-            places.iter().zip(&line.points).filter(|_| places.len() <= MOST_MARKED)
-        {
-            let hint = format!("{name}, epoch {epoch}: {}", number(*value));
-            let _ = write!(
-                svg,
-                r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{colour}"><title>{hint}</title></circle>"#
-            );
-        }
         let _ = write!(
             legend,
             r#"<li><i style="background:{colour};opacity:{opacity}"></i>{name}</li>"#
@@ -114,19 +104,6 @@ fn place(ticks: &[f64], value: f64) -> f64 {
     (value - first) / (last - first)
 }
 
-/// Returns `value` with no more digits than it needs; 20k for 20,000.
-fn number(value: f64) -> String {
-    let (value, unit) = match value.abs() {
-        1e12.. => (value / 1e12, "T"),
-        1e9.. => (value / 1e9, "G"),
-        1e6.. => (value / 1e6, "M"),
-        1e4.. => (value / 1e3, "k"),
-        _ => (value, ""),
-    };
-    let text = format!("{value:.6}");
-    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,17 +127,5 @@ mod tests {
             );
             assert!(!whole || ticks.iter().all(|tick| tick.fract() == 0.0), "{ticks:?}");
         }
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(
-            [0.0, 20.0, 2.5, 1.0 + 0.02, 0.001].map(number),
-            ["0", "20", "2.5", "1.02", "0.001"]
-        );
-        assert_eq!(
-            [1000.0, 20_000.0, 2.5e6, -3e9, 1e13].map(number),
-            ["1000", "20k", "2.5M", "-3G", "10T"]
-        );
     }
 }

@@ -17,7 +17,6 @@ const DEPTH: usize = 3;
 
 /// Contents of a folder for the report.
 pub struct Found {
-    /// The dataset.
     pub dataset: Option<PathBuf>,
     /// Training runs, by name.
     pub runs: Vec<TrainingRun>,
@@ -56,9 +55,6 @@ impl Document for TrainingRun {
 
 impl Found {
     /// Searches `folder`; its runs may be of the dataset `elsewhere`.
-    ///
-    /// # Errors
-    /// If it finds nothing, several datasets, or a checkpoint that cannot be read.
     pub fn within(folder: &Path, elsewhere: Option<&Path>) -> Result<Self> {
         let mut scan = Scan::default();
         scan.folder(folder, DEPTH)?;

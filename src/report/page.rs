@@ -12,7 +12,7 @@ pub struct Page {
     pub sections: Vec<String>,
     /// Titles of the sections without data, each with the reason: usually the command that makes
     /// the data.
-    pub left_out: Vec<(String, String)>,
+    pub left_out: Vec<[String; 2]>,
 }
 
 impl Page {
@@ -27,7 +27,7 @@ impl Page {
 
     /// Records that a section is left out, and why.
     pub fn leave_out(&mut self, title: &str, why: impl Into<String>) {
-        self.left_out.push((title.into(), why.into()));
+        self.left_out.push([title.into(), why.into()]);
     }
 
     /// Adds a paragraph.
@@ -82,8 +82,7 @@ impl Page {
         };
         let contents: String = self.sections.iter().map(entry).collect();
         if !self.left_out.is_empty() {
-            let rows: Vec<_> =
-                self.left_out.iter().map(|(title, why)| [title.clone(), why.clone()]).collect();
+            let rows = self.left_out.clone();
             self.add("<section aria-labelledby=\"left-out\"><h2 id=\"left-out\">Left out</h2>");
             self.table("Sections without data", &["section", "why"], &rows);
             self.add("</section>");
@@ -119,13 +118,11 @@ pub fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{61c}' => escaped.push('\u{fffd}'),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            c if c.is_control() => escaped.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
+            '\u{200e}' | '\u{200f}' | '\u{61c}' => escaped.push('\u{fffd}'),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('\u{fffd}');
+            }
             c => escaped.push(c),
         }
     }

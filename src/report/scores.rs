@@ -4,6 +4,7 @@ use gsplit_store::{Confused, EpochReport, SplitScores, notes};
 
 use super::found::TrainingRun;
 use super::page::Page;
+use crate::describe::score;
 
 /// Number of pairs of classes shown, the most confused ones.
 const PAIRS_SHOWN: usize = 20;
@@ -34,11 +35,6 @@ pub fn show(page: &mut Page, runs: &[TrainingRun]) {
     });
 }
 
-/// Returns a score as a cell.
-pub fn shown(score: Option<f64>) -> String {
-    score.map_or_else(|| "-".into(), |score| format!("{score:.4}"))
-}
-
 /// Adds the loss and the scores of each run, and the scores of its baseline.
 fn summary(page: &mut Page, runs: &[TrainingRun]) {
     let row = |run: &TrainingRun| {
@@ -56,35 +52,25 @@ fn summary(page: &mut Page, runs: &[TrainingRun]) {
             run.history.last().map(|last| format!("{:.5}", last.loss)).unwrap_or_default(),
             run.scores.as_ref().map_or_else(|| "-".into(), |scores| scores.metric.clone()),
             best.map_or_else(|| "-".into(), |best| best.epoch.to_string()),
-            shown(best.and_then(|best| best.valid)),
-            shown(best.and_then(|best| best.test)),
+            score(best.and_then(|best| best.valid)),
+            score(best.and_then(|best| best.test)),
             baseline.map_or("-", |of| &of.name).to_string() + &class.unwrap_or_default(),
-            shown(baseline.and_then(|of| of.valid)),
-            shown(baseline.and_then(|of| of.test)),
+            score(baseline.and_then(|of| of.valid)),
+            score(baseline.and_then(|of| of.test)),
         ]
     };
     let caption = "Scores of the best epoch beside a baseline, which reads no features: it predicts the same for every vertex, by the \
                    labels of the train split; of links it ranks targets by their popularity";
-    let head = [
-        "run",
-        "epochs",
-        "last loss",
-        "metric",
-        "best epoch",
-        "valid",
-        "test",
-        "baseline",
-        "its valid",
-        "its test",
-    ];
+    let head =
+        "run, epochs, last loss, metric, best epoch, valid, test, baseline, its valid, its test";
+    let head: Vec<&str> = head.split(", ").collect();
     page.table(caption, &head, &runs.iter().map(row).collect::<Vec<_>>());
 }
 
 /// Adds precision, recall and F1 of each class.
 fn of_split(page: &mut Page, run: &TrainingRun, epoch: u32, split: &SplitScores) {
     let row = |(class, of): (usize, &gsplit_store::ClassScores)| {
-        let [precision, recall, f1] =
-            [of.precision, of.recall, of.f1].map(|score| shown(Some(score)));
+        let [precision, recall, f1] = [of.precision, of.recall, of.f1].map(|of| score(Some(of)));
         [run.class(class), precision, recall, f1, of.support.to_string(), of.predicted.to_string()]
     };
     let (name, run_name, macro_f1) = (split.split.name(), &run.name, split.macro_f1);

@@ -7,7 +7,7 @@ use gsplit_store::EpochReport;
 use super::chart::{Line, chart};
 use super::found::TrainingRun;
 use super::page::Page;
-use super::scores::shown;
+use crate::describe::score;
 
 /// Adds the section.
 pub fn show(page: &mut Page, runs: &[TrainingRun]) {
@@ -66,7 +66,7 @@ fn numbers(page: &mut Page, runs: &[TrainingRun]) {
             let row =
                 rows.entry(epoch.epoch).or_insert_with(|| vec![String::new(); 2 * runs.len()]);
             row[2 * i] = format!("{:.5}", epoch.loss);
-            row[2 * i + 1] = shown(epoch.valid);
+            row[2 * i + 1] = score(epoch.valid);
         }
     }
     let heads =

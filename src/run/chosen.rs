@@ -1,16 +1,12 @@
 //! Options that `gsplit run` chooses where the command line leaves them open, and the checks of its
 //! requirements.
 
-use anyhow::bail;
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, Split};
 use gsplit_trainer::{Config, TaskConfig, unscored};
 
 use crate::train::as_usage;
-
-/// Option of convert for a graph with labels but without splits.
-const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
 
 /// Whether the words `given` contain the option `flag`.
 pub fn has(given: &[String], flag: &str) -> bool {
@@ -33,27 +29,18 @@ pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
 /// Options of convert that the user left open and the task decides: numbers are not classes,
 /// labelled vertices need splits, and vertices of two kinds only have features of the structure.
 pub fn of_convert(convert: &ConvertOptions, config: &Config) -> Vec<String> {
-    let read = &convert.read;
-    let needs_splits =
-        !config.data.task.is_link() && convert.random_split.is_none() && read.split.is_none();
+    let (read, is_link) = (&convert.read, config.data.task.is_link());
+    let needs_splits = !is_link && convert.random_split.is_none() && read.split.is_none();
     let is_number = config.data.task.is_regression() && read.node_table.label_kind.is_none();
-    let has_no_label = config.data.task.is_link()
-        && read.nodes.is_some()
-        && read.node_table.label_column.is_none();
-    let is_bare = config.data.task.is_link()
-        && read.bipartite == Some(Answer::Yes)
-        && convert.features.is_none();
+    let has_no_label = is_link && read.nodes.is_some() && read.node_table.label_column.is_none();
+    let is_bare = is_link && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
     let words = [
         (is_bare, "--features=fastrp:64"),
         (needs_splits, "--random-split=auto"),
         (is_number, "--label-kind=number"),
         (has_no_label, "--label-column=none"),
     ];
-    words
-        .into_iter()
-        .filter(|(is_chosen, _)| *is_chosen)
-        .map(|(_, word)| word.to_string())
-        .collect()
+    words.into_iter().filter(|(is_open, _)| *is_open).map(|(_, word)| word.to_string()).collect()
 }
 
 /// The words of train `given`, with suitable options for links where they are left open: many
@@ -128,51 +115,30 @@ pub fn of_train(
     Ok(chosen)
 }
 
-/// Whether `dataset` has labels but no training vertices.
-fn lacks_splits(dataset: &Dataset, config: &Config) -> bool {
-    !config.data.task.is_link()
-        && (dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label)
-        && !(dataset.manifest().splits().contains(&Split::Train)
-            && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
-}
-
-/// Fails with everything that training needs and `dataset` lacks, and a command that provides it:
-/// `again` with these options of convert and of train.
-pub fn check_ready(
-    dataset: &Dataset,
-    config: &Config,
-    is_dataset: bool,
-    again: impl Fn(&[&str], &[&str]) -> String,
-) -> anyhow::Result<()> {
-    let (mut lacking, mut convert, mut train) = (Vec::new(), Vec::new(), Vec::new());
-    if dataset.manifest().features.is_none() {
-        lacking.push("features to learn from (fastrp makes them of the graph's structure)");
-        convert.push("--features=fastrp:64");
-    }
-    let has_labels = config.data.task.is_link()
-        || dataset.manifest().num_classes.is_some()
-        || dataset.manifest().numeric_label;
-    if !has_labels {
-        lacking.push(
-            "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link \
-             learns the edges)",
-        );
-        train.push("--task=link");
-    } else if lacks_splits(dataset, config) {
-        lacking.push("training vertices");
-        convert.push(RANDOM_SPLIT);
-    }
-    if lacking.is_empty() {
-        return Ok(());
-    }
-    let (path, lacking) = (dataset.path().display(), lacking.join(", no "));
-    let command = match is_dataset && !convert.is_empty() {
-        true => format!(
-            "convert the graph again with {}, then {}",
-            convert.join(" "),
-            again(&[], &train)
+/// Fails with everything that training needs and `dataset` lacks, and the options that provide it.
+pub fn check_ready(dataset: &Dataset, config: &Config, is_dataset: bool) -> anyhow::Result<()> {
+    let (manifest, is_link) = (dataset.manifest(), config.data.task.is_link());
+    let has_labels = manifest.num_classes.is_some() || manifest.numeric_label;
+    let has_train = manifest.splits().contains(&Split::Train)
+        && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
+    let lacks = [
+        (
+            manifest.features.is_none(),
+            "features to learn from (--features=fastrp:64 makes them of the graph's structure)",
         ),
-        false => again(&convert, &train),
-    };
-    bail!("{path}: has no {lacking}: {command}")
+        (
+            !is_link && !has_labels,
+            "labels to learn (--nodes FILE names a table of the vertices that has some; -- \
+             --task=link learns the edges)",
+        ),
+        (
+            !is_link && has_labels && !has_train,
+            "training vertices (--random-split=0.6,0.2,0.2 draws them)",
+        ),
+    ];
+    let lacking = lacks.into_iter().filter_map(|(lacks, what)| lacks.then_some(what));
+    let lacking = lacking.collect::<Vec<_>>().join(", no ");
+    let again = if is_dataset { ": convert the graph again with these options" } else { "" };
+    anyhow::ensure!(lacking.is_empty(), "{}: has no {lacking}{again}", dataset.path().display());
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::train::as_words;
-use gsplit::ui::{as_text, in_run, usage};
+use gsplit::ui::{as_text, usage};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::as_argument;
 use gsplit_trainer::{Config, Trained};
@@ -19,9 +19,6 @@ pub struct Earlier {
 
 impl Earlier {
     /// Opens the run in `folder`, or the checkpoint there.
-    ///
-    /// # Errors
-    /// A usage error, if there is none.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let inner: PathBuf = folder.join("checkpoint");
         let folder = if inner.is_dir() { inner } else { folder.to_path_buf() };
@@ -35,9 +32,6 @@ impl Earlier {
     }
 
     /// Options of convert that read tables as the earlier run read its own.
-    ///
-    /// # Errors
-    /// A usage error, if `given` contradicts them.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
         let table = &given.read.node_table;
         let has_features = self
@@ -77,11 +71,9 @@ impl Earlier {
     }
 
     /// The option of train that starts from the earlier model.
-    ///
-    /// # Errors
-    /// A usage error, if a model by `config` has other parameters.
     pub fn init(&self, config: &Config) -> anyhow::Result<String> {
-        self.trained.check_shape(config).map_err(|error| usage(in_run(&error.to_string())))?;
+        let in_run = |error: String| usage(error.replace("--init", "--from"));
+        self.trained.check_shape(config).map_err(|error| in_run(error.to_string()))?;
         Ok(format!("--init={}", self.path))
     }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 use gsplit::ui::{self, Ui, as_text, usage};
-use gsplit::{partition, presample};
+use gsplit::{describe, partition, presample};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::{Dataset, as_argument};
 use gsplit_trainer::Config;
@@ -24,32 +24,11 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, CHOSEN, COMMON, chosen, of_convert};
 use crate::infer;
-use crate::train::{self, File, as_words, is_on_line, on_line, options_of};
+use crate::train::{self, File, as_words, is_on_line, on_line, options_of, to_toml};
 
 /// Options of the other steps that follow from training or are chosen by the run.
-const FOLLOW: [&str; 21] = [
-    "fanouts",
-    "batch-size",
-    "draw-by",
-    "task",
-    "negatives",
-    "seed",
-    "device",
-    "gpus",
-    "parts",
-    "servers",
-    "presample",
-    "force",
-    "report",
-    "import",
-    "by-original-id",
-    "checkpoint",
-    "out",
-    "embeddings",
-    "nodes",
-    "edges",
-    "help",
-];
+const FOLLOW: &str = "fanouts batch-size draw-by task negatives seed device gpus parts servers presample force \
+    report import by-original-id checkpoint out embeddings nodes edges help";
 /// Options that depend on the dataset if left open; the rate only if the optimizer is left open
 /// too.
 const OF_DATASET: [&str; 4] = ["lr", "optimizer", "epochs", "patience"];
@@ -82,18 +61,6 @@ impl FileOfRun {
     pub fn of_step(&self, step: &str) -> Vec<String> {
         self.steps.get(step).cloned().unwrap_or_default()
     }
-
-    /// Adds the place in the file to a complaint about an option of train, if the file sets it.
-    pub fn place(&self, complaint: String) -> String {
-        self.file.place(complaint)
-    }
-
-    /// An error about the first option of `step`, if the file has one: `why` the options of this
-    /// step are not used.
-    fn complaint_of(&self, step: &str, why: &str) -> Option<String> {
-        let first = self.file.content[step].as_object()?.keys().next()?;
-        Some(self.file.complaint(step, first, &format!("[{step}]: {why}: leave it out")))
-    }
 }
 
 /// The arguments of `command` for the options in the table `step` of `file`, each checked on its
@@ -111,7 +78,7 @@ fn step_words(
         let flag = key.replace('_', "-");
         let own = |arg: &&Arg| {
             arg.get_long() == Some(flag.as_str())
-                && (step == "convert" || !FOLLOW.contains(&&*flag))
+                && (step == "convert" || FOLLOW.split(' ').all(|follows| follows != flag))
         };
         let arg = command.get_arguments().find(own);
         let arg = arg.ok_or_else(|| {
@@ -127,18 +94,16 @@ fn step_words(
             (false, other) => {
                 return Err(complaint(&format!("expected true or false, got {other}")));
             }
-            (true, Value::Array(items)) if several => {
+            (true, value) => {
+                let items = match value {
+                    Value::Array(items) if several => items,
+                    value => std::slice::from_ref(value),
+                };
                 for item in items {
-                    words.push(
-                        checked(arg, &flag, &train::as_text(item))
-                            .map_err(|problem| complaint(&problem))?,
-                    );
+                    let word = checked(arg, &flag, &describe::as_text(item));
+                    words.push(word.map_err(|problem| complaint(&problem))?);
                 }
             }
-            (true, value) => words.push(
-                checked(arg, &flag, &train::as_text(value))
-                    .map_err(|problem| complaint(&problem))?,
-            ),
         }
     }
     Ok(words)
@@ -147,31 +112,20 @@ fn step_words(
 /// `--flag=text`, if `text` is a value of `arg`.
 fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
     let same = Arg::new("value").long("value").value_parser(arg.get_value_parser().clone());
+    let called = [" for '", "--value", " <value>'"].concat();
     let alone = Command::new("gsplit")
         .no_binary_name(true)
         .disable_help_flag(true)
         .disable_version_flag(true);
-    match alone.arg(same).try_get_matches_from([format!("--value={text}")]) {
-        Ok(_) => Ok(format!("--{flag}={text}")),
-        Err(error) => {
-            // `error: invalid value 'x' for '--value <value>': the reason`, and perhaps `[possible
-            // values: ...]`.
-            let rendered = ui::plainly(&error);
-            let reason = rendered
-                .lines()
-                .next()
-                .and_then(|line| line.rsplit_once(">': "))
-                .map(|(_, reason)| reason);
-            let values =
-                rendered.lines().find_map(|line| line.trim().strip_prefix("[possible values: "));
-            let values =
-                values.map(|values| format!("expected one of {}", values.trim_end_matches(']')));
-            let problem = values
-                .or(reason.map(str::to_string))
-                .unwrap_or_else(|| format!("not a value of --{flag}"));
-            Err(format!("{text}: {problem}"))
-        }
-    }
+    let problem = alone.arg(same).try_get_matches_from([format!("--value={text}")]).err();
+    problem.map_or(Ok(format!("--{flag}={text}")), |error| {
+        // `error: invalid value 'x' for '--value <value>': the reason`, and perhaps `[possible
+        // values: ...]`.
+        let told = ui::plainly(&error);
+        let lines = told.lines().take_while(|line| !line.is_empty()).map(str::trim);
+        let told = lines.collect::<Vec<_>>().join(" ").replace(&called, "");
+        Err(told.trim_start_matches("error: ").to_string())
+    })
 }
 
 /// Parses `words` like `gsplit train` does.
@@ -198,9 +152,6 @@ pub fn merged(line: Vec<OsString>, file: &FileOfRun) -> Vec<OsString> {
 impl Args {
     /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit
     /// run`) does not set.
-    ///
-    /// # Errors
-    /// A usage error that names file and line.
     pub fn read_file(&self, given: &ArgMatches) -> anyhow::Result<Option<FileOfRun>> {
         let Some(path) = &self.file else { return Ok(None) };
         let (mut file, run) = File::read::<RunFile>(path)?;
@@ -239,10 +190,10 @@ impl Args {
         Ok(Some(FileOfRun { file, steps }))
     }
 
-    /// Stores the file, and the options of convert in `given`, which come from the command line and
-    /// the file.
-    pub fn came_from(&mut self, file: FileOfRun, given: Option<&ArgMatches>) {
-        (self.from_file, self.merged) = (Some(file), Some(of_convert(given)));
+    /// Stores the file, if there is one, and the options of convert in `given`, which come from the
+    /// command line and the file.
+    pub fn came_from(&mut self, file: Option<FileOfRun>, given: &ArgMatches) {
+        (self.from_file, self.merged) = (file, of_convert(given));
     }
 
     /// The input and the output folder.
@@ -276,32 +227,8 @@ impl Args {
         }
         let args = training(words, dataset)?;
         match (args.checked(), &self.from_file) {
-            (Err(error), Some(file)) => Err(usage(file.place(error.to_string()))),
+            (Err(error), Some(file)) => Err(usage(file.file.place(error.to_string()))),
             (checked, _) => checked.map(|_| args),
-        }
-    }
-
-    /// Fails if the file has options of a step that the run skips.
-    pub fn check_steps(
-        &self,
-        is_dataset: bool,
-        with_presample: bool,
-        needs_map: bool,
-    ) -> anyhow::Result<()> {
-        let Some(file) = &self.from_file else { return Ok(()) };
-        let problems = [
-            ("convert", is_dataset, "the input is a dataset already, which is not converted"),
-            (
-                "presample",
-                !with_presample,
-                "the run presamples nothing, since no graph is cut for its ranks",
-            ),
-            ("partition", !needs_map, "the run cuts no graph, since its ranks need no partition"),
-        ];
-        let left_out = problems.into_iter().filter(|(_, is_left_out, _)| *is_left_out);
-        match left_out.filter_map(|(step, _, why)| file.complaint_of(step, why)).next() {
-            Some(problem) => Err(usage(problem)),
-            None => Ok(()),
         }
     }
 
@@ -327,15 +254,9 @@ impl Args {
         let places =
             places.into_iter().filter_map(|(key, path)| Some(format!("--{key}={}", path?)));
         let mut sections = vec![words_to_toml("", &places.collect::<Vec<_>>())];
-        let steps = [
-            ("convert", convert.to_vec()),
-            ("presample", of_step("presample")),
-            ("partition", of_step("partition")),
-        ];
-        let steps = steps
-            .into_iter()
-            .chain([("infer", of_step("infer"))])
-            .filter(|(_, words)| !words.is_empty());
+        let of_file = ["presample", "partition", "infer"].map(|step| (step, of_step(step)));
+        let steps = [("convert", convert.to_vec())].into_iter().chain(of_file);
+        let steps = steps.filter(|(_, words)| !words.is_empty());
         sections.extend(steps.map(|(step, words)| words_to_toml(step, &words)));
         let is_untold = |flag: &&str| follow.is_none() && !chosen::has(train, flag);
         let untold: Vec<&str> = OF_DATASET.into_iter().filter(is_untold).collect();
@@ -345,7 +266,7 @@ impl Args {
                 untold.join(", ")
             ));
         }
-        sections.push(args.in_run_file(&untold));
+        sections.push(to_toml(&args.config, "train", &untold));
         let text = sections.join("\n\n");
         ui.json(&json!({ "config": toml::from_str::<toml::Value>(&text)? }));
         text.lines().for_each(|line| ui.say(line));

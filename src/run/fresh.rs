@@ -3,14 +3,13 @@
 //! ```text
 //! OUT/.fresh/lock         held by the run
 //! OUT/.fresh/NAME/        the new run in progress; NAME is the name of OUT
-//! OUT/.fresh/finished/    the new run is complete; the earlier one is moved aside, part after part
-//! OUT/.fresh/replaced/    parts of the earlier run
-//! OUT/.fresh/moving/      nothing of the earlier run is left in OUT; the new one is moved in
+//! OUT/.fresh/finished/    the new run is complete; the earlier one is removed, then this is moved in,
+//!                         its record last
 //! ```
 //!
-//! The earlier run stays unchanged until the new one has succeeded. Then each step is a rename, and
-//! a run that is killed between two of them is completed by the next `gsplit run` with the same
-//! OUT. Files that gsplit did not make are never touched.
+//! The earlier run stays unchanged until the new one has succeeded. A run that is killed between two
+//! steps of the replacement is completed by the next `gsplit run` with the same OUT. Files that
+//! gsplit did not make are never touched.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,10 +24,8 @@ use super::steps::{RECORD, Record};
 
 /// Folder of the new run inside the earlier one's folder.
 const FOLDER: &str = ".fresh";
-/// Folders inside it.
+/// Folder inside it for the complete run.
 const FINISHED: &str = "finished";
-const REPLACED: &str = "replaced";
-const MOVING: &str = "moving";
 
 /// Place of a new run.
 pub struct Fresh {
@@ -40,14 +37,9 @@ pub struct Fresh {
 
 impl Fresh {
     /// Prepares to replace the run in `out`.
-    ///
-    /// # Errors
-    /// Another run in progress.
     pub fn begin(out: &Path) -> Result<Self> {
         let folder = out.join(FOLDER);
         let lock = FolderLock::acquire(&folder)?;
-        // Left over if a replacement ended before it removed this.
-        removed(&folder.join(REPLACED))?;
         let real = out.canonicalize().map_err(gsplit_store::Error::io(out))?;
         let name = real.file_name().unwrap_or(OsStr::new("run"));
         Ok(Self { out: out.into(), work: folder.join(name), _lock: lock })
@@ -69,7 +61,7 @@ impl Fresh {
 /// ended.
 pub fn complete(out: &Path) -> Result<()> {
     let folder = out.join(FOLDER);
-    if folder.join(FINISHED).exists() || folder.join(MOVING).exists() {
+    if folder.join(FINISHED).exists() {
         let _lock = FolderLock::acquire(&folder)?;
         settle(out)?;
     }
@@ -79,52 +71,45 @@ pub fn complete(out: &Path) -> Result<()> {
 /// Replaces the run in `out` by the complete new one, starting wherever that was interrupted. The
 /// caller holds the lock.
 fn settle(out: &Path) -> Result<()> {
-    let place = |name: &str| out.join(FOLDER).join(name);
-    let (finished, replaced, moving) = (place(FINISHED), place(REPLACED), place(MOVING));
+    let folder = out.join(FOLDER);
+    let finished = folder.join(FINISHED);
     let kept = || {
-        let place = out.join(FOLDER);
         format!(
-            "the new run is complete in {}, and nothing of the earlier one is lost: the next \
-             gsplit run to {} puts it in its place",
-            place.display(),
+            "the new run is complete in {}: the next gsplit run to {} puts it in its place",
+            folder.display(),
             out.display()
         )
     };
-    if finished.exists() {
-        step_aside(out, &replaced).with_context(kept)?;
-        renamed(&finished, &moving)?;
+    // Until the new record is moved, a record in `out` is the earlier run's.
+    if finished.join(RECORD).exists() {
+        remove_earlier(out).and_then(|()| move_in(&finished, out)).with_context(kept)?;
+        renamed(&finished.join(RECORD), &out.join(RECORD))?;
     }
-    if moving.exists() {
-        move_in(&moving, out).with_context(kept)?;
-        removed(&out.join(FOLDER))?;
-    }
-    Ok(())
+    removed(&folder)
 }
 
-/// Moves everything that the run in `out` made into the folder `replaced`.
-fn step_aside(out: &Path, replaced: &Path) -> Result<()> {
+/// Removes everything that the run in `out` made, its record last.
+fn remove_earlier(out: &Path) -> Result<()> {
     let Some(record) = Record::read(out)? else { return Ok(()) };
-    let checkpoint = Path::new("checkpoint");
-    let is_own = |name: &str| {
-        name.starts_with("epoch-") || name.starts_with('.') || ["best", "lock"].contains(&name)
+    let checkpoint = out.join("checkpoint");
+    let is_own = |name: &String| {
+        name.starts_with("epoch-") || name.starts_with('.') || ["best", "lock"].contains(&&**name)
     };
-    let checkpoints =
-        names(&out.join(checkpoint)).unwrap_or_default().into_iter().filter(|name| is_own(name));
+    let epochs = names(&checkpoint).unwrap_or_default().into_iter().filter(is_own);
     let parts = names(out)?.into_iter().filter(|name| record.made(name) && name != "checkpoint");
-    let parts = checkpoints.map(|name| checkpoint.join(name)).chain(parts.map(PathBuf::from));
-    fs::create_dir_all(replaced.join(checkpoint)).map_err(gsplit_store::Error::io(replaced))?;
-    for part in parts.chain([PathBuf::from(RECORD)]) {
-        renamed(&out.join(&part), &replaced.join(&part))?;
+    let parts = parts.map(|name| out.join(name)).chain([out.join(RECORD)]);
+    for part in epochs.map(|name| checkpoint.join(name)).chain(parts) {
+        removed(&part)?;
     }
     // The folder stays if it has files of the user.
-    let _ = fs::remove_dir(out.join(checkpoint));
+    let _ = fs::remove_dir(checkpoint);
     Ok(())
 }
 
-/// Moves the contents of `from` into `to`; the contents of folders that exist there are moved into
-/// these.
+/// Moves the contents of `from` into `to`, except a record; the contents of folders that exist there
+/// are moved into these.
 fn move_in(from: &Path, to: &Path) -> Result<()> {
-    for name in names(from)? {
+    for name in names(from)?.into_iter().filter(|name| name != RECORD) {
         let (new, target) = (from.join(&name), to.join(&name));
         match (new.is_dir() && target.is_dir(), fs::symlink_metadata(&target).is_ok()) {
             (true, _) => move_in(&new, &target)?,
@@ -153,10 +138,11 @@ fn renamed(from: &Path, to: &Path) -> Result<()> {
     }
 }
 
-fn removed(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
+fn removed(path: &Path) -> Result<()> {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    match if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) } {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(gsplit_store::Error::io(folder)(error).into())
+            Err(gsplit_store::Error::io(path)(error).into())
         }
         _ => Ok(()),
     }
@@ -236,25 +222,20 @@ mod tests {
 
     #[test]
     fn a_replacement_that_was_killed_anywhere_is_completed() {
-        // Number of parts of the earlier run already moved aside, and of parts of the new run
-        // already moved in.
-        for (aside, moved) in [(1, None), (3, None), (5, Some(0)), (5, Some(1)), (5, Some(3))] {
+        // Number of parts of the earlier run already removed, and of parts of the new run already
+        // moved in.
+        for (gone, moved) in [(1, 0), (3, 0), (5, 0), (5, 1), (5, 3), (5, 4)] {
             let folder = tempfile::tempdir().unwrap();
             let out = folder.path().join("nightly");
             earlier(&out);
             let place = |name: &str| out.join(FOLDER).join(name);
             new_run(&place("finished"));
-            fs::create_dir_all(place("replaced/checkpoint")).unwrap();
             let old =
                 ["checkpoint/epoch-00002", "dataset", "predictions.parquet", "report.html", RECORD];
-            for part in &old[..aside] {
-                renamed(&out.join(part), &place("replaced").join(part)).unwrap();
-            }
-            if let Some(moved) = moved {
-                renamed(&place("finished"), &place("moving")).unwrap();
-                for part in &["dataset", "checkpoint/epoch-00001", "predictions.parquet"][..moved] {
-                    renamed(&place("moving").join(part), &out.join(part)).unwrap();
-                }
+            old[..gone].iter().for_each(|part| removed(&out.join(part)).unwrap());
+            let new = ["dataset", "checkpoint/epoch-00001", "predictions.parquet", RECORD];
+            for part in &new[..moved] {
+                renamed(&place("finished").join(part), &out.join(part)).unwrap();
             }
             complete(&out).unwrap();
             check(&out);

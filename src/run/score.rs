@@ -8,6 +8,7 @@ use gsplit_trainer::{EpochReport, Trained};
 use serde::Serialize;
 
 use crate::train::as_usage;
+use gsplit::describe::score;
 
 /// Scores of the best epoch, and of a baseline that learns nothing.
 #[derive(Serialize)]
@@ -36,12 +37,10 @@ impl Score {
 
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number =
-            |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
         let metric = self.metric.as_deref().unwrap_or("score");
-        write!(f, "{metric}: valid {}, test {}", number(self.valid), number(self.test))?;
+        write!(f, "{metric}: valid {}, test {}", score(self.valid), score(self.test))?;
         match &self.baseline {
-            Some(baseline) => write!(f, " ({}: test {})", baseline.name, number(baseline.test)),
+            Some(baseline) => write!(f, " ({}: test {})", baseline.name, score(baseline.test)),
             None => Ok(()),
         }
     }

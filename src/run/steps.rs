@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use gsplit::child::finished;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{STEP_OF_RUN, Ui};
+use gsplit::ui::Ui;
 use gsplit_store::staging::{Staging, Target, make_folder};
 use gsplit_store::{Progress, entries, read_text, shell_word};
 use serde::{Deserialize, Serialize};
@@ -34,14 +34,11 @@ pub struct Record {
     begun: BTreeMap<String, Vec<String>>,
     /// The arguments of each step that has finished here.
     #[serde(flatten)]
-    pub finished: BTreeMap<String, Vec<String>>,
+    finished: BTreeMap<String, Vec<String>>,
 }
 
 impl Record {
     /// The record of the run in `out`, if there is one.
-    ///
-    /// # Errors
-    /// A file with the record's name that is not a record.
     pub fn read(out: &Path) -> anyhow::Result<Option<Self>> {
         let file = out.join(RECORD);
         let Ok(text) = read_text(&file) else { return Ok(None) };
@@ -85,15 +82,15 @@ fn is_foreign(path: &Path) -> bool {
 pub struct Steps<'a> {
     /// Folder of the run, and the folder that the steps write to until the run is complete.
     out: &'a Path,
-    work: PathBuf,
+    pub work: PathBuf,
     fresh: Option<Fresh>,
     dry_run: bool,
     ui: &'a Ui,
     pub record: Record,
     done: Vec<Value>,
     /// Number of steps begun, and their total.
-    pub begun: usize,
-    pub total: usize,
+    begun: usize,
+    total: usize,
 }
 
 impl<'a> Steps<'a> {
@@ -129,16 +126,8 @@ impl<'a> Steps<'a> {
         Ok(Self { out, work, fresh, dry_run, ui, record, done: Vec::new(), begun: 0, total: 0 })
     }
 
-    /// Folder that the steps write to.
-    pub fn work(&self) -> &Path {
-        &self.work
-    }
-
     /// Begins `total` steps of the run with the arguments `words`; `outdated` is set if its dataset
     /// exists and would be a different one now.
-    ///
-    /// # Errors
-    /// An existing run with another input, unless this one is `fresh`.
     pub fn start(
         &mut self,
         total: usize,
@@ -179,9 +168,6 @@ impl<'a> Steps<'a> {
 
     /// Whether the dataset, which differs by `outdated` from the one the input would give now, may
     /// be replaced: it was made here, and nothing was trained on it.
-    ///
-    /// # Errors
-    /// If it differs but must not be replaced.
     pub fn replaces(&self, dataset: &Path, outdated: Option<&str>) -> anyhow::Result<bool> {
         let Some(difference) = outdated.filter(|_| dataset.exists()) else { return Ok(false) };
         if self.record.made_by("convert").is_some() && !self.work.join("checkpoint").exists() {
@@ -220,7 +206,6 @@ impl<'a> Steps<'a> {
             .context("cannot find gsplit's own executable")?
             .with_file_name("gsplit");
         let mut command = Command::new(program);
-        command.env(STEP_OF_RUN, "1");
         command.arg(name).args(&words).args(force.then_some("--force")).args(self.ui.options());
         if self.ui.is_json() {
             command.stdout(Stdio::piped());
@@ -230,8 +215,8 @@ impl<'a> Steps<'a> {
             finished(&mut command, "what steps have finished is kept; the same command goes on")?;
         if !output.status.success() {
             self.say(&format!(
-                "{name} failed. Fix the error above and run the same command again; finished steps \
-                 are kept."
+                "{name} failed. Fix the error above and run the same command again, which keeps \
+                 finished steps, or pass --fresh to run anew."
             ));
             // The step has printed the reason.
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
@@ -287,7 +272,7 @@ fn move_paths(value: &mut Value, from: &str, to: &str) {
 }
 
 /// The command line of a step.
-pub fn shown(step: &str, words: &[String]) -> String {
+fn shown(step: &str, words: &[String]) -> String {
     let words = words.iter().map(shell_word);
     std::iter::once(format!("gsplit {step}")).chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use gsplit::describe::as_text;
 use gsplit::ui::{as_text as text_of, usage};
 use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::systems::System;
@@ -21,12 +22,10 @@ use toml::de::DeTable;
 use super::Args;
 use crate::system::map_options;
 
-/// A configuration file.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
     text: String,
-    /// Its content.
     pub content: Value,
     /// Lines of the options of train that the command line does not override, by their flags.
     lines: BTreeMap<String, usize>,
@@ -34,23 +33,16 @@ pub struct File {
 
 impl File {
     /// Reads the file at `path`, which must deserialize to a `T`.
-    ///
-    /// # Errors
-    /// One line that names file and line, for anything that is not TOML, not an option, or not a
-    /// value of its option.
     pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<(Self, T)> {
         let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
         let file =
             Self { path: path.to_path_buf(), text, content: Value::Null, lines: BTreeMap::new() };
         let complaint = |error: toml::de::Error| {
             let message = error.message().replace('\n', ", ");
-            let unknown =
-                message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-            let elsewhere = unknown
-                .and_then(option_called)
-                .map(|table| format!(" (it is an option of [{table}])"));
             let line = file.line_at(error.span().map_or(0, |span| span.start));
-            usage(format!("{}:{line}: {message}{}", path.display(), elsewhere.unwrap_or_default()))
+            let is_unknown = message.starts_with("unknown field");
+            let hint = if is_unknown { ": --print-config prints each in its table" } else { "" };
+            usage(format!("{}:{line}: {message}{hint}", path.display()))
         };
         let typed: T = toml::from_str(&file.text).map_err(complaint)?;
         let content: Value = toml::from_str(&file.text).map_err(complaint)?;
@@ -104,14 +96,6 @@ impl File {
     }
 }
 
-/// The table of the option of train that is called `name`, in files or on the command line.
-fn option_called(name: &str) -> Option<String> {
-    let mut options = Config::default().options().into_iter();
-    options
-        .find(|(flag, option)| option.key == name || flag.replace('-', "_") == name)
-        .map(|(_, option)| option.table)
-}
-
 /// The JSON pointer of an option.
 fn pointer(table: &str, key: &str) -> String {
     format!("/{}/{key}", table.replace('.', "/"))
@@ -151,9 +135,6 @@ fn filtered(config: &Config, keeps: impl Fn(&str, &str, &Value) -> bool) -> anyh
 }
 
 /// The options of `config` that are on the command line, by its matches.
-///
-/// # Errors
-/// A usage error for a path that is not UTF-8, which no file could have.
 pub fn on_line(config: &Config, given: &ArgMatches) -> anyhow::Result<Value> {
     let run = &config.run;
     let paths = [&run.checkpoint, &run.init, &run.log, &run.tensorboard];
@@ -181,9 +162,6 @@ fn configured(tree: &Value) -> anyhow::Result<Config> {
 impl Args {
     /// Completes the configuration of the command line, whose matches are `given`, by the file, the
     /// preset, and what follows.
-    ///
-    /// # Errors
-    /// A usage error for what is wrong with the file or the preset.
     pub fn complete(&mut self, given: &ArgMatches) -> anyhow::Result<()> {
         let line = on_line(&self.config, given)?;
         let mut set = Value::Object(Map::new());
@@ -288,15 +266,6 @@ pub fn as_words(options: impl IntoIterator<Item = (String, Value)>) -> Vec<Strin
         value => Some(format!("--{flag}={}", as_text(value))),
     };
     options.into_iter().filter_map(word).collect()
-}
-
-/// A value as on the command line: lists have commas.
-pub fn as_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(as_text).collect::<Vec<_>>().join(","),
-        value => value.to_string(),
-    }
 }
 
 /// The options of train that `tree` has, by their flags.

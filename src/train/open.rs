@@ -8,22 +8,7 @@ use gsplit_trainer::{Config, systems};
 use super::is_on_line;
 
 /// Options that `-h` shows, in this order.
-const COMMON: [&str; 14] = [
-    "ranks",
-    "parallelism",
-    "device",
-    "model",
-    "layers",
-    "fanouts",
-    "hidden",
-    "batch-size",
-    "epochs",
-    "lr",
-    "task",
-    "checkpoint",
-    "resume",
-    "log",
-];
+const COMMON: &str = "ranks parallelism device model layers fanouts hidden batch-size epochs lr task checkpoint resume log";
 
 /// Options that `--help` shows in addition; only `--help-all` shows the rest.
 const USUAL: &str = "config print-config preset gpus placement cache prefetch load-features memory tensorboard force \
@@ -43,11 +28,9 @@ pub fn grouped(command: Command) -> Command {
     let names = systems::ALL.map(|system| PossibleValue::new(system.key).help(system.about));
     let command =
         command.mut_arg("preset", |arg| arg.value_parser(PossibleValuesParser::new(names)));
-    let command = headings::grouped(command, &COMMON, |flag| {
-        match options
-            .get(flag)
-            .map_or("", |option| option.table.split('.').next().unwrap_or_default())
-        {
+    let command = headings::grouped(command, COMMON, |flag| {
+        let table = options.get(flag).map_or("", |option| &option.table);
+        match table.split('.').next().unwrap_or_default() {
             "data" => "Task, samples and mini-batches ([data])",
             "model" => "Model ([model])",
             "system" => "Ranks, devices and memory ([system])",
@@ -62,7 +45,8 @@ pub fn grouped(command: Command) -> Command {
 /// others.
 pub fn brief(command: Command) -> Command {
     let is_usual = |flag: &str| {
-        flag == HELP_ALL || COMMON.contains(&flag) || USUAL.split(' ').any(|usual| usual == flag)
+        let mut usual = COMMON.split(' ').chain(USUAL.split(' ')).chain([HELP_ALL]);
+        usual.any(|usual| usual == flag)
     };
     let is_other = |arg: &Arg| arg.get_long().is_some_and(|flag| !is_usual(flag));
     let num_others = command.get_arguments().filter(|arg| is_other(arg)).count();

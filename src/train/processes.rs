@@ -8,19 +8,9 @@ use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::{Config, Device, GpuList, Meeting, Process};
 use serde_json::Value;
 
-/// The host and the port in `text`.
-fn host_and_port(text: &str) -> Option<(String, u16)> {
-    let (host, port) = text.rsplit_once(':')?;
-    let port = port.parse().ok().filter(|&port: &u16| port > 0 && !host.is_empty())?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    Some((bare.unwrap_or(host).to_string(), port))
-}
-
 /// This process and the number of processes.
 pub struct Processes {
-    /// This process as a rank.
     pub process: Arc<Process>,
-    /// The number of processes.
     pub size: usize,
 }
 
@@ -69,11 +59,6 @@ impl Processes {
     pub fn leads(&self) -> bool {
         self.process.rank() == 0
     }
-
-    /// Disconnects from the others. Collective.
-    pub fn part(self) {
-        self.process.finish();
-    }
 }
 
 /// Host and port where processes meet.
@@ -90,6 +75,14 @@ fn address(config: &Config, launch: &Launch) -> anyhow::Result<(String, u16)> {
             ))
         }),
     }
+}
+
+/// The host and the port that `text` names.
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let port = port.parse().ok().filter(|&port| port > 0)?;
+    (!host.is_empty()).then(|| (host.to_string(), port))
 }
 
 /// The number of this process on its host.

@@ -1,7 +1,9 @@
 //! Lines with the scores of a training run: the baseline's, the best epoch's, and the scores of
 //! each class.
 
-use gsplit_store::{Baseline, ModelScores};
+use gsplit::describe::score;
+use gsplit::ui::aligned;
+use gsplit_store::{Baseline, ClassScores, ModelScores};
 use gsplit_trainer::EpochReport;
 
 /// Number of classes above which only the report has the table.
@@ -9,7 +11,6 @@ const MOST_CLASSES: usize = 10;
 
 /// The baseline as a row above the epochs.
 pub fn row(baseline: &Baseline) -> String {
-    let score = |score: Option<f64>| score.map_or("-".to_string(), |score| format!("{score:.4}"));
     format!(
         "{:>14} {:>7} {:>7} {:>7}",
         baseline.name,
@@ -40,15 +41,12 @@ pub fn table(scores: &ModelScores, names: Option<&[String]>) -> Vec<String> {
     let name = |class: usize| {
         names.and_then(|names| names.get(class)).cloned().unwrap_or_else(|| class.to_string())
     };
-    let names: Vec<String> = (0..split.classes.len()).map(name).collect();
-    let head = format!("{}, epoch {}", split.split.name(), scores.epoch);
-    let width =
-        names.iter().chain([&head]).map(|name| name.chars().count()).max().unwrap_or_default();
-    let mut lines = vec![format!("{head:<width$}  precision   recall       f1  support")];
-    lines.extend(names.iter().zip(&split.classes).map(|(name, class)| {
-        let [precision, recall, f1] = [class.precision, class.recall, class.f1];
-        format!("{name:<width$}  {precision:>9.4} {recall:>8.4} {f1:>8.4} {:>8}", class.support)
-    }));
-    lines.push(format!("{:<width$}  {:>9} {:>8} {:>8.4}", "macro", "", "", split.macro_f1));
-    lines
+    let row = |(class, of): (usize, &ClassScores)| {
+        let [precision, recall, f1] = [of.precision, of.recall, of.f1].map(|of| score(Some(of)));
+        vec![name(class), precision, recall, f1, of.support.to_string()]
+    };
+    let rows = split.classes.iter().enumerate().map(row);
+    let all = ["macro", "", ""].map(String::from).into_iter().chain([score(Some(split.macro_f1))]);
+    let head = format!("{} after epoch {}", split.split.name(), scores.epoch);
+    aligned(&format!("{head}, precision, recall, f1, support"), rows.chain([all.collect()]))
 }

@@ -33,8 +33,6 @@ const SIGTERM: u8 = 143;
 pub(super) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// The exit code of the signal that set it.
 pub(super) static SIGNAL: AtomicU8 = AtomicU8::new(SIGINT);
-/// The command line has `--json`.
-pub(super) static JSON: AtomicBool = AtomicBool::new(false);
 /// Time for a subcommand to end itself after an interrupt. Everything is over within two seconds.
 const GRACE: Duration = Duration::from_secs(1);
 /// Time to remove unfinished files after that, and again to print the last line.
@@ -79,9 +77,7 @@ pub(super) fn tell_interrupt(line: &str) {
     let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !std::mem::replace(&mut *told, true) {
         complain(line);
-        if JSON.load(Ordering::SeqCst) {
-            let _ = writeln!(std::io::stdout(), "{}", failure(line, SIGNAL.load(Ordering::SeqCst)));
-        }
+        tell_script(line, SIGNAL.load(Ordering::SeqCst));
     }
 }
 
@@ -98,6 +94,7 @@ pub fn refuse(told: &str, exit: u8) -> ExitCode {
     ExitCode::from(exit)
 }
 
+/// Prints a failure as JSON, if the command line has `--json`.
 fn tell_script(told: &str, exit: u8) {
     let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
     if words.any(|word| word == "--json") {
@@ -181,9 +178,7 @@ pub fn interrupted() -> ! {
 /// Ends the program with `error`, although some of its threads hang and keep it from returning.
 pub fn give_up(error: &str) -> ! {
     complain(&format!("error: {error}"));
-    if JSON.load(Ordering::SeqCst) {
-        let _ = writeln!(std::io::stdout(), "{}", failure(error, 1));
-    }
+    tell_script(error, 1);
     let _ = std::io::stdout().flush();
     staging::remove_all();
     end_at_once(1)

@@ -44,21 +44,17 @@ pub struct TerminalBar(ProgressBar);
 
 impl TerminalBar {
     pub fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
-        let counts = match (unit, total) {
-            (Unit::Bytes, Some(_)) => "{bytes}/{total_bytes} {bytes_per_sec}".to_string(),
-            (Unit::Bytes, None) => "{bytes} {bytes_per_sec}".to_string(),
-            (Unit::Items(items), Some(_)) => {
-                format!("{{human_pos}}/{{human_len}} {items} {{rate}}")
-            }
-            (Unit::Items(items), None) => format!("{{human_pos}} {items} {{rate}}"),
+        let (done, all, rate) = match unit {
+            Unit::Bytes => ("{bytes}", "{total_bytes}", "{bytes_per_sec}".to_string()),
+            Unit::Items(items) => ("{human_pos}", "{human_len}", format!("{items} {{rate}}")),
         };
         let (shape, bar) = match total {
             Some(total) => (
-                format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}}"),
+                format!("{{prefix:>20}} {{wide_bar}} {done}/{all} {rate} eta {{eta}}"),
                 ProgressBar::new(total),
             ),
             None => (
-                format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}}"),
+                format!("{{prefix:>20}} {{spinner}} {done} {rate} {{elapsed}}"),
                 ProgressBar::new_spinner(),
             ),
         };
@@ -134,10 +130,8 @@ impl LogLines {
             Unit::Bytes => bytes(count as u64),
             Unit::Items(_) => short(count),
         };
-        let items = match self.unit {
-            Unit::Bytes => String::new(),
-            Unit::Items(items) => format!(" {items}"),
-        };
+        let items =
+            if let Unit::Items(items) = self.unit { format!(" {items}") } else { String::new() };
         let (name, per_second) = (&self.name, done as f64 / seconds);
         let (so_far, rate) = (said(done as f64), said(per_second));
         match self.total.filter(|&total| total >= done && done > 0) {

@@ -166,10 +166,8 @@ fn a_table_is_made_for_each_value_of_an_option() {
 fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
     let folder = &*scratch();
     community(folder, 600);
-    std::fs::write(folder.join("run.jsonl"), "").unwrap();
     for (line, words) in [
         ("compare ds ds", "name one dataset, or only logs"),
-        ("compare run.jsonl --ranks 2", "--ranks is for a dataset"),
         (
             "compare ds --systems p3 --model sage-pool",
             "P3 cannot run here: --parallelism push-pull: --model sage-pool",

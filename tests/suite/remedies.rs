@@ -121,25 +121,6 @@ fn every_option_in_a_message_exists_for_the_commands_that_print_it() {
     );
 }
 
-/// Steps of `gsplit run` print messages of other commands: no remedy among them is an option that
-/// `run` lacks or gives by itself.
-#[test]
-fn steps_of_a_run_name_no_option_that_it_lacks() {
-    for (path, text) in messages() {
-        let place = path.to_str().unwrap();
-        if !["store/", "preprocess/src/convert", "trainer/src/report/checkpoint"]
-            .iter()
-            .any(|of| place.starts_with(of))
-        {
-            continue;
-        }
-        let shown = gsplit::ui::in_run(&text);
-        for wrong in ["another --checkpoint", "pass --force", "with --force", "--init"] {
-            assert!(!shown.contains(wrong), "{place}: {shown}");
-        }
-    }
-}
-
 /// Fails unless `line` fails and says `told`; returns all that it says.
 fn says(folder: &Path, line: &str, told: &str) -> String {
     let output = gsplit(folder, line);

@@ -193,8 +193,6 @@ fn a_page_shows_scores_and_curves_of_every_run() {
     assert!(
         text.contains("</i>majority (baseline)</li>") && text.contains("<th scope=\"row\">15</th>")
     );
-    // Points of a long line are not marked.
-    assert!(text.contains("runs/a, epoch 2: ") && !text.contains("runs/x&amp;y, epoch 2:"));
     assert!(text.contains("<th scope=\"col\">loss of runs/x&amp;y</th>"));
     // The split that counts is open; the other, and which class was taken for which, are folded.
     assert!(at("a: the classes in the test split") < at("<details><summary>runs/a: which class"));

@@ -1,6 +1,7 @@
 //! Compares the formulas with values worked out by hand.
 
 use gsplit_store::DiskRates;
+use gsplit_trainer::ModelConfig;
 
 use super::*;
 use crate::plan::Profile;
@@ -39,22 +40,16 @@ fn work(exchanged: [f64; 2]) -> Work {
 }
 
 fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
-    let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-    Way {
-        parallelism,
-        split_layers,
-        ranks,
-        steps: 10,
-        largest: 1.0,
-        servers: 1,
-        sources,
-        far_graph: false,
-        disk: None,
-    }
+    Way::new(parallelism, split_layers, ranks, 10)
+}
+
+fn shaped(kind: ModelKind, layers: usize, [features, hidden, outputs]: [usize; 3]) -> Shape {
+    let model = ModelConfig { kind, layers, hidden, heads: 1, ..ModelConfig::default() };
+    Shape::new(&model, [features, outputs], 4)
 }
 
 fn shape() -> Shape {
-    Shape::new(ModelKind::Gcn, 2, [4, 8, 3], Dtype::F32, 4)
+    shaped(ModelKind::Gcn, 2, [4, 8, 3])
 }
 
 fn piece(cost: &Cost, what: &str) -> f64 {
@@ -179,7 +174,7 @@ fn what_is_made_once_is_neither_drawn_nor_asked_for() {
     let [mut deep, mut drawn] = [work.clone(), work.clone()];
     deep.layers.push(deep.layers[1]);
     drawn.layers.push(LayerWork { vertices: 31.0, ..drawn.layers[1] });
-    let three = Shape::new(ModelKind::Gcn, 3, [4, 8, 3], Dtype::F32, 4);
+    let three = shaped(ModelKind::Gcn, 3, [4, 8, 3]);
     let [deep, drawn] = [deep, drawn].map(|work| {
         cost(&work, way(Parallelism::Cooperative, 3, 2), &three, &profile(true, 1)).memory
     });
@@ -227,7 +222,7 @@ fn rows_of_16_bits_are_half_as_long_on_gpus() {
 #[test]
 fn a_gpu_takes_gradients_through_relu_while_it_sums_them() {
     // Aggregation comes first in both layers: of 10 rows of 64 values and of 30 rows of 4.
-    let shape = Shape::new(ModelKind::Sage, 2, [4, 4, 64], Dtype::F32, 4);
+    let shape = shaped(ModelKind::Sage, 2, [4, 4, 64]);
     let values = |split_layers, shared| {
         let way = way(Parallelism::Single, split_layers, 1);
         piece(&cost(&work([0.0; 2]), way, &shape, &profile(shared, 1)), "element-wise operations")

@@ -94,7 +94,7 @@ pub struct InferConfig {
         arg(long, value_enum, value_name = "PLACE", default_value = "auto")
     )]
     pub load_features: FeatureStorage,
-    /// Replace existing files
+    /// Replace existing files, unless they were made the same way
     #[cfg_attr(feature = "cli", arg(long))]
     pub force: bool,
     /// Device to compute on
