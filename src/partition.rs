@@ -40,7 +40,7 @@ Examples:
   gsplit partition mesh --parts 8 --weights own
   gsplit partition calls --parts 4 --weights own --balance own,vertices
   gsplit partition products --refine multilevel-presampled-k4
-  gsplit partition products --parts 4 --partitioner metis --tries 8
+  gsplit partition products --parts 4 --partitioner metis --seed 8
   gsplit partition products --import products.graph.part.4")]
 pub struct Args {
     /// Dataset directory

@@ -29,7 +29,6 @@ pub fn map_options(
         balance: Vec::new(),
         epsilon: 0.03,
         seed,
-        tries: 1,
         contiguous: false,
         memory: None,
     })

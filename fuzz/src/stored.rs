@@ -246,7 +246,7 @@ pub fn six() -> &'static Dataset {
             writer.add_labels(&[0, 1, 0, 1, -1, 1])?;
             let mut features = writer.feature_writer(FeatureDtype::F32, 3)?;
             features.push_rows(&(0..18u8).map(f32::from).collect::<Vec<_>>())?;
-            writer.add_features(features, FeatureDtype::F32, None)?;
+            writer.add_features(features, None)?;
             for (split, vertices) in
                 [(Split::Train, vec![0, 1, 2]), (Split::Valid, vec![3]), (Split::Test, vec![5])]
             {

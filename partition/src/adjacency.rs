@@ -4,21 +4,20 @@
 //! with a weight. Self-loops are dropped; vertices without a neighbour have no row. Every pair is
 //! in the rows of both ends with the same weight: the type is symmetric and free of loops by
 //! construction, because METIS silently answers 0 for other graphs. Input: any topology that has
-//! passed `check_indices` (duplicates allowed), and perhaps a count for each edge. Idea: scatter
-//! the edges into the rows of their sources (the transpose), sort those rows, and merge each with
-//! the in-neighbours of its vertex. Weight of a pair: 1 + count, where count sums u→v and v→u and
-//! all duplicates; the counts are scaled down where the sum over the pairs would pass 2^30. Without
-//! counts every pair weighs 1. The 1 is there because METIS takes no zero, and because an edge that
-//! was not sampled may still be. On six real and generated graphs, k = 4 and 8, the share of cross
-//! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from
-//! 0.1 to 256. Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge and
-//! 16 per arc; 4 (weighted 8) bytes per arc in the result.
-
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+//! passed `check_indices` (duplicates allowed), and perhaps a count for each edge. Idea: the row of
+//! each source ([`by_source`]) is merged with the in-neighbours of its vertex. Weight of a pair: 1
+//! + count, where count sums u→v and v→u and all duplicates; the counts are scaled down where the
+//! sum over the pairs would pass 2^30. Without counts every pair weighs 1. The 1 is there because
+//! METIS takes no zero, and because an edge that was not sampled may still be. On six real and
+//! generated graphs, k = 4 and 8, the share of cross edges in fresh mini-batches did not depend on
+//! its size: 1 + s · count gave the same for s from 0.1 to 256. Cost: O(n + m) except for sorting
+//! rows, parallel; temporarily 8 bytes per edge and 16 per arc; 4 (weighted 8) bytes per arc in the
+//! result.
 
 use gsplit_store::Topology;
 use rayon::prelude::*;
 
+use crate::by_source::by_source;
 use crate::repair::Neighbours;
 use crate::{Error, Result};
 
@@ -26,12 +25,10 @@ use crate::{Error, Result};
 /// for proportions.
 pub(crate) const MAX_VERTICES: usize = 1 << 28;
 /// Most arcs.
-const MAX_ARCS: u64 = i32::MAX as u64;
+pub(crate) const MAX_ARCS: u64 = i32::MAX as u64;
 /// Bound of the sum of weights over all pairs, so that the sum over both directions is a 32-bit
 /// number.
 const MAX_WEIGHT: u64 = 1 << 30;
-/// Vertices that one task handles together.
-const ROWS_PER_TASK: usize = 1024;
 
 /// An undirected graph in compressed rows with 32-bit signed numbers. A row is not a vertex: see
 /// [`Adjacency::vertices`].
@@ -44,67 +41,42 @@ pub(crate) struct Adjacency {
 }
 
 impl Adjacency {
-    /// Arcs of the symmetrised graph: twice the number of adjacent pairs. Cost: O(m log d),
-    /// parallel, no memory.
-    pub fn count_arcs(topology: &Topology) -> u64 {
-        // A pair is counted at its first mention: in the row of the larger end, or of the smaller
-        // when the larger has none.
-        let pairs_of = |v: u32| {
-            let row = topology.in_neighbours(v);
-            let first = |at: usize| at == 0 || row[at - 1] != row[at];
-            let mentioned = |u: u32| u > v && topology.in_neighbours(u).binary_search(&v).is_ok();
-            let pairs =
-                (0..row.len()).filter(|&at| row[at] != v && first(at) && !mentioned(row[at]));
-            pairs.count() as u64
-        };
-        let vertices =
-            (0..topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
-        2 * vertices.map(pairs_of).sum::<u64>()
-    }
-
-    /// Fails on graphs of more arcs than METIS takes, before memory is spent on them.
-    pub fn check_size(topology: &Topology) -> Result<()> {
-        // Every edge is two arcs at most. Counting them takes time.
-        let few = 2 * topology.num_edges() as u64 <= MAX_ARCS;
-        let arcs = if few { 0 } else { Self::count_arcs(topology) };
-        match arcs > MAX_ARCS {
-            true => Err(Error::TooLarge { vertices: topology.num_vertices(), arcs }),
-            false => Ok(()),
-        }
-    }
-
     /// Symmetrises `topology`. `counts` holds a number for each edge, in the order of the
     /// topology's indices.
     ///
     /// Fails on graphs beyond 2^31 - 1 arcs.
     pub fn build(topology: &Topology, counts: Option<&[u32]>) -> Result<Self> {
-        let n = topology.num_vertices();
-        let edges = BothWays { topology, counts, reversed: EdgesBySource::build(topology, counts) };
-        let firsts: Vec<usize> = (0..n).step_by(ROWS_PER_TASK).collect();
-        let rows_from = |first: usize| {
-            let (mut degrees, mut arcs, mut outs) = (Vec::new(), Vec::new(), Vec::new());
-            for v in first..n.min(first + ROWS_PER_TASK) {
-                let before = arcs.len();
-                edges.each_neighbour(v as u32, &mut outs, |neighbour, count| {
-                    arcs.push((neighbour, count))
-                });
-                degrees.push((arcs.len() - before) as u32);
-            }
-            (degrees, arcs)
+        let merge = |v: u32, outs: &[u64], rows: &mut Rows| {
+            let edges = topology.indptr()[v as usize] as usize..;
+            let ins = edges.zip(topology.in_neighbours(v)).filter(|&(_, &u)| u != v);
+            let count = |e: usize| counts.map_or(0, |counts| u64::from(counts[e]));
+            rows.both.clear();
+            rows.both.extend(ins.map(|(e, &u)| u64::from(u) << 32 | count(e)));
+            rows.both.extend_from_slice(outs);
+            rows.both.sort();
+            let before = rows.arcs.len();
+            rows.arcs.extend(rows.both.chunk_by(|a, b| a >> 32 == b >> 32).map(|same| {
+                let sum = same.iter().map(|&edge| u64::from(edge as u32)).sum();
+                ((same[0] >> 32) as u32, sum)
+            }));
+            rows.degrees.push((rows.arcs.len() - before) as u32);
         };
-        let found: Vec<_> = firsts.into_par_iter().map(rows_from).collect();
-        drop(edges);
-        let degrees = found.iter().flat_map(|(degrees, _)| degrees.iter().copied());
+        let mut found: Vec<Rows> = Vec::new();
+        by_source(topology, counts, u64::MAX, merge, |rows| {
+            found.extend(rows);
+            Ok(())
+        })?;
+        let degrees = found.iter().flat_map(|rows| rows.degrees.iter().copied());
         let vertices: Vec<u32> =
             (0..).zip(degrees.clone()).filter(|&(_, degree)| degree > 0).map(|(v, _)| v).collect();
-        let arcs = found.iter().map(|(_, arcs)| arcs.len() as u64).sum();
+        let arcs = found.iter().map(|rows| rows.arcs.len() as u64).sum();
         if arcs > MAX_ARCS || vertices.len() > MAX_VERTICES {
             return Err(Error::TooLarge { vertices: vertices.len(), arcs });
         }
         let indptr = starts(degrees.clone().filter(|&degree| degree > 0));
         // How many of the vertices before each have a neighbour.
         let rows = starts(degrees.map(|degree| u32::from(degree > 0)));
-        let each_arc = || found.par_iter().flat_map_iter(|(_, arcs)| arcs.iter().copied());
+        let each_arc = || found.par_iter().flat_map_iter(|rows| rows.arcs.iter().copied());
         let indices = each_arc().map(|(neighbour, _)| rows[neighbour as usize]).collect();
         let scale = counts.map(|counts| count_scale(counts, arcs / 2));
         let weight = |scale: f64| move |(_, count)| 1 + (count as f64 * scale) as i32;
@@ -165,88 +137,14 @@ impl Neighbours for Adjacency {
     }
 }
 
-/// The edges by both of their ends.
-struct BothWays<'a> {
-    topology: &'a Topology,
-    counts: Option<&'a [u32]>,
-    reversed: EdgesBySource,
-}
-
-impl BothWays<'_> {
-    /// Visits every distinct neighbour of `v`, ascending, with the sum of its counts. `sorted` is
-    /// memory to work in.
-    fn each_neighbour(&self, v: u32, sorted: &mut Vec<u64>, mut visit: impl FnMut(u32, u64)) {
-        let (start, end) =
-            (self.topology.indptr()[v as usize], self.topology.indptr()[v as usize + 1]);
-        let count = |e: u64| self.counts.map_or(0, |counts| counts[e as usize]);
-        let ins = (start..end).map(|e| (self.topology.indices()[e as usize], count(e)));
-        let mut ins = ins.filter(|&(u, _)| u != v).peekable();
-        // The scatter left them in the order of its threads.
-        sorted.clear();
-        sorted.extend_from_slice(self.reversed.of(v));
-        sorted.sort_unstable();
-        let mut outs =
-            sorted.iter().map(|&packed| ((packed >> 32) as u32, packed as u32)).peekable();
-        loop {
-            let next = match (ins.peek(), outs.peek()) {
-                (Some(a), Some(b)) => a.0.min(b.0),
-                (Some(one), None) | (None, Some(one)) => one.0,
-                (None, None) => return,
-            };
-            let mut sum = 0;
-            while let Some((_, count)) = ins.next_if(|&(u, _)| u == next) {
-                sum += u64::from(count);
-            }
-            while let Some((_, count)) = outs.next_if(|&(u, _)| u == next) {
-                sum += u64::from(count);
-            }
-            visit(next, sum);
-        }
-    }
-}
-
-/// The edges by their source: row `u` holds (v, count) for every edge u→v but loops.
-struct EdgesBySource {
-    ends: Vec<u64>,
-    edges: Vec<u64>,
-}
-
-impl EdgesBySource {
-    fn build(topology: &Topology, counts: Option<&[u32]>) -> Self {
-        let n = topology.num_vertices();
-        let cursors: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
-        let each_edge = |visit: &(dyn Fn(u32, u32, usize) + Sync)| {
-            (0..n as u32).into_par_iter().with_min_len(ROWS_PER_TASK).for_each(|v| {
-                let start = topology.indptr()[v as usize] as usize;
-                let others = topology.in_neighbours(v).iter().enumerate().filter(|&(_, &u)| u != v);
-                others.for_each(|(i, &u)| visit(u, v, start + i));
-            });
-        };
-        each_edge(&|u, _, _| {
-            cursors[u as usize].fetch_add(1, Relaxed);
-        });
-        let mut total = 0;
-        for cursor in &cursors {
-            total += cursor.swap(total, Relaxed);
-        }
-        let slots: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
-        each_edge(&|u, v, e| {
-            let slot = cursors[u as usize].fetch_add(1, Relaxed);
-            slots[slot as usize].store(
-                u64::from(v) << 32 | u64::from(counts.map_or(0, |counts| counts[e])),
-                Relaxed,
-            );
-        });
-        // Each cursor has moved to the end of its row.
-        let ends: Vec<u64> = cursors.into_iter().map(AtomicU64::into_inner).collect();
-        Self { ends, edges: slots.into_iter().map(AtomicU64::into_inner).collect() }
-    }
-
-    fn of(&self, u: u32) -> &[u64] {
-        let u = u as usize;
-        let start = if u == 0 { 0 } else { self.ends[u - 1] };
-        &self.edges[start as usize..self.ends[u] as usize]
-    }
+/// Rows that follow each other.
+#[derive(Default)]
+struct Rows {
+    degrees: Vec<u32>,
+    /// Each distinct neighbour, ascending in a row, with the sum of its counts.
+    arcs: Vec<(u32, u64)>,
+    /// The edges of a vertex in both directions, to work in.
+    both: Vec<u64>,
 }
 
 /// Factor of the counts that keeps the sum of weights in bounds.

@@ -3,7 +3,7 @@
 use gsplit_store::{NoProgress, Topology};
 
 use crate::multilevel::Multilevel;
-use crate::options::MAX_PARTS;
+use crate::options::check_cut;
 use crate::partitioner::Partitioner;
 use crate::{Error, Problem, Quality, Result};
 
@@ -47,14 +47,7 @@ impl GraphOptions {
 /// ```
 pub fn partition_graph(graph: &Topology, options: &GraphOptions) -> Result<Vec<u16>> {
     let GraphOptions { parts, epsilon, seed, quality } = *options;
-    if parts == 0 || parts > MAX_PARTS {
-        return Err(Error::Option(format!("parts {parts}: expected 1 to {MAX_PARTS}")));
-    }
-    if !(epsilon > 0.0 && epsilon <= 1.0) {
-        return Err(Error::Option(format!(
-            "epsilon {epsilon}: expected a number above 0 and at most 1"
-        )));
-    }
+    check_cut("", parts, epsilon)?;
     match graph.num_vertices() {
         vertices if parts as usize > vertices => Err(Error::TooManyParts { parts, vertices }),
         vertices if parts == 1 => Ok(vec![0; vertices]),

@@ -6,12 +6,11 @@
 //! maps, `numpy.save` of what any tool returned. Rows follow the dataset's vertices, or the ids of
 //! the raw input ([`ImportOptions::by_original_id`]); what the raw input had and the dataset has
 //! not is passed over. Every number is checked; a file that is wrong is refused with its line (from
-//! 1) or row (from 0). Cost: O(rows), 2 bytes a row, allocated as rows arrive.
+//! 1) or row (from 0). Cost: O(rows), 2 bytes a row.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{ColumnFile, Dataset, PartitionConfig};
+use gsplit_store::{ColumnFile, Dataset, MappedFile, PartitionConfig};
 
 use crate::options::MAX_PARTS;
 use crate::{Error, Result};
@@ -31,7 +30,7 @@ pub struct ImportOptions {
     #[cfg_attr(feature = "cli", arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["targets", "servers", "partitioner", "weights", "load", "balance", "epsilon", "seed", "tries", "quality", "refine"]
+        conflicts_with_all = ["targets", "servers", "partitioner", "weights", "load", "balance", "epsilon", "seed", "quality", "refine"]
     ))]
     pub import: Option<PathBuf>,
     /// Line or row i of the imported file is the part of the vertex whose id in the raw input was
@@ -108,45 +107,27 @@ impl Imported {
 
 /// The parts in a file, one a row, each below `parts`.
 fn read_rows(path: &Path, parts: u32) -> Result<Vec<u16>> {
-    let mut reader = BufReader::with_capacity(
-        1 << 16,
-        gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?,
-    );
-    let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
-    match start.starts_with(NPY_MAGIC) {
+    let file = MappedFile::open(path)?;
+    match file.starts_with(NPY_MAGIC) {
         true => read_npy(path, parts),
-        false => read_text(path, reader, parts),
+        false => read_text(path, &file, parts),
     }
 }
 
-fn read_text(path: &Path, reader: impl BufRead, parts: u32) -> Result<Vec<u16>> {
-    let (mut found, mut blank) = (Vec::new(), None);
-    for (number, line) in (1..).zip(reader.split(b'\n')) {
-        let line = line.map_err(gsplit_store::Error::io(path))?;
-        let text = line.trim_ascii();
-        // There may be lines of nothing at the end only.
-        let part = match (text.is_empty(), blank) {
-            (true, _) => {
-                blank = blank.or(Some(number));
-                continue;
-            }
-            (false, Some(blank)) => Err((blank, "an empty line".into())),
-            (false, None) => {
-                let part = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-                let shown =
-                    || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
-                part.filter(|&part| u32::from(part) < parts).ok_or_else(|| (number, shown()))
-            }
-        };
-        found.push(part.map_err(|(line, found)| {
+fn read_text(path: &Path, text: &[u8], parts: u32) -> Result<Vec<u16>> {
+    let part = |(number, line): (usize, &[u8])| {
+        let line = line.trim_ascii();
+        let part = std::str::from_utf8(line).ok().and_then(|line| line.parse::<u16>().ok());
+        part.filter(|&part| u32::from(part) < parts).ok_or_else(|| {
+            let (last, shown) = (parts - 1, line[..line.len().min(LONGEST_SHOWN)].escape_ascii());
             let problem = format!(
-                "line {line}: expected one part, a number from 0 to {}, found {found}",
-                parts - 1
+                "line {number}: expected one part, a number from 0 to {last}, found `{shown}`"
             );
             Error::Import { path: path.into(), problem }
-        })?);
-    }
-    Ok(found)
+        })
+    };
+    // There may be lines of nothing at the end.
+    (1..).zip(text.trim_ascii_end().split(|&byte| byte == b'\n')).map(part).collect()
 }
 
 fn read_npy(path: &Path, parts: u32) -> Result<Vec<u16>> {
@@ -273,14 +254,10 @@ mod tests {
     #[test]
     fn bad_files_are_one_clear_line() {
         let cases: [(&[u8], Option<u32>, &str); 14] = [
-            (b"", None, "0 rows, expected one for each of the 4 vertices"),
+            (b"", None, "line 1: expected one part, a number from 0 to 65534, found ``"),
             (b"0\n1\n1\n", None, "3 rows, expected one for each of the 4"),
             (b"0\n1\n1\n0\n0\n", None, "5 rows, expected one for each of the 4"),
-            (
-                b"0\n1\n\n0\n",
-                None,
-                "line 3: expected one part, a number from 0 to 65534, found an empty line",
-            ),
+            (b"0\n1\n\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found ``"),
             (
                 b"0\n1\n-1\n0\n",
                 None,

@@ -17,6 +17,7 @@
 
 mod adjacency;
 mod baseline;
+mod by_source;
 mod cache_order;
 mod error;
 pub mod evaluate;
@@ -54,4 +55,3 @@ pub use import::{ImportOptions, Imported};
 pub use multilevel::Quality;
 pub use options::{Load, Method, PartitionOptions, Quantity, Weights};
 pub use partition::{Partitioned, assess, partition};
-pub use report::cuts;

@@ -8,8 +8,7 @@
 //! bisection runs out of vertices and says so on standard output; the cut it reports must be the
 //! one recomputed from its answer. Cost: near linear; about 10 to 15 times the memory of the graph,
 //! see [`peak_bytes`]. Why not the best of several tries (METIS's NCUTS): four cut 1 to 10 % less,
-//! in three times the time; and they are compared before the repair. Several tries are several
-//! calls here, on request.
+//! in three times the time; and they are compared before the repair.
 //!
 //! While it runs METIS uses SIGTERM and SIGABRT for its own errors: it raises them itself, leaves
 //! its work by a jump, and returns early. On a valid graph it raises SIGTERM only in checks of its
@@ -26,6 +25,8 @@ use metis::option::{Contig, Seed};
 use metis::{Graph, Idx};
 use rayon::prelude::*;
 
+use crate::adjacency::MAX_ARCS;
+use crate::report::EdgeTotals;
 use crate::{Adjacency, Error, Layout, Result, VertexWeights};
 use gsplit_store::memory::shown;
 
@@ -148,21 +149,26 @@ fn peak_bytes(vertices: u64, arcs: u64) -> u64 {
     100 * vertices + 66 * arcs
 }
 
-/// Notes that METIS may need more memory than there is, where that is so.
-///
-/// Fails instead where they are the rest of a `budget` that was asked for.
-pub(crate) fn check_memory(
+/// Fails on graphs of more arcs than METIS takes, before memory is spent on them. Notes that METIS
+/// may need more memory than there is, where that is so; fails instead where that is the rest of a
+/// `budget` that was asked for.
+pub(crate) fn check_size(
     topology: &Topology,
     available: u64,
     budget: Option<u64>,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let (n, m) = (topology.num_vertices() as u64, topology.num_edges() as u64);
+    let (vertices, m) = (topology.num_vertices(), topology.num_edges() as u64);
+    let peak = |arcs: u64| peak_bytes(vertices as u64, arcs);
     // Every edge is two arcs at most. Counting them takes time, so that is done where it matters.
-    if peak_bytes(n, 2 * m) <= available {
+    if 2 * m <= MAX_ARCS && peak(2 * m) <= available {
         return Ok(());
     }
-    let need = peak_bytes(n, Adjacency::count_arcs(topology));
+    let arcs = count_arcs(topology);
+    if arcs > MAX_ARCS {
+        return Err(Error::TooLarge { vertices, arcs });
+    }
+    let need = peak(arcs);
     if need > available {
         let need = shown(need);
         let problem = format!("METIS may need up to {need}, {} are available", shown(available));
@@ -177,10 +183,9 @@ pub(crate) fn check_memory(
     Ok(())
 }
 
-/// The seed of a try: the first is that of a single one.
-pub(crate) fn seed_of(seed: u64, attempt: u32) -> u64 {
-    let [low, high, ..] = StreamKey::new(seed, Stream::Assign).block(attempt, 1);
-    if attempt == 0 { seed } else { u64::from(high) << 32 | u64::from(low) }
+/// Arcs of the symmetrised graph: twice the number of adjacent pairs.
+pub(crate) fn count_arcs(topology: &Topology) -> u64 {
+    2 * EdgeTotals::count(topology, &vec![0; topology.num_vertices()], None).pairs
 }
 
 /// A seed as METIS takes it: 31 bits, and not 0, which the C library takes for 1.
@@ -222,18 +227,17 @@ mod tests {
         let graph = communities(4, 100);
         let dataset = graph.dataset();
         let topology = dataset.topology();
-        let need = peak_bytes(400, Adjacency::count_arcs(topology));
+        let need = peak_bytes(400, count_arcs(topology));
         let notes = |available| {
             let notes = Notes::default();
-            check_memory(topology, available, None, &notes).unwrap();
+            check_size(topology, available, None, &notes).unwrap();
             notes.lines()
         };
         assert_eq!(notes(need), [""; 0]);
         let notes = notes(need - 1);
         assert!(notes.len() == 1 && notes[0].contains("--partitioner multilevel"), "{notes:?}");
-        let line = check_memory(topology, need - 1, Some(need), &Notes::default())
-            .unwrap_err()
-            .to_string();
+        let line =
+            check_size(topology, need - 1, Some(need), &Notes::default()).unwrap_err().to_string();
         assert!(line.starts_with("--memory: METIS may need up to"), "{line}");
     }
 

@@ -3,17 +3,12 @@
 use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use serde::Serialize;
 
-use crate::scramble::scramble;
 use crate::{Error, Quality, Result};
 
 /// Maximum number of parts: parts are stored as 16-bit numbers.
 pub(crate) const MAX_PARTS: u32 = 65_535;
 /// Least fraction of the whole that a part may be asked to carry.
 const LEAST_TARGET: f64 = 1e-9;
-/// Letters of targets in a key, at most.
-const LONGEST_TARGETS: usize = 32;
-/// Most seeds that METIS may try.
-const MAX_TRIES: u32 = 1000;
 
 /// Partitioner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -160,10 +155,6 @@ pub struct PartitionOptions {
     /// Seed of all random choices
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
-    /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least
-    /// cut
-    #[cfg_attr(feature = "cli", arg(long, default_value_t = 1, value_name = "N"))]
-    pub tries: u32,
     /// Ask METIS for parts in one piece each: the graph has to be connected. Balance comes first,
     /// and the report counts `pieces`
     #[cfg_attr(feature = "cli", arg(long))]
@@ -178,30 +169,20 @@ pub struct PartitionOptions {
 impl PartitionOptions {
     /// Fails on values that make no sense whatever the graph.
     pub fn check(&self) -> Result<()> {
-        if self.parts == 0 || self.parts > MAX_PARTS {
+        check_cut("--", self.parts, self.epsilon)?;
+        self.check_targets()?;
+        let (parts, servers) = (self.parts, self.servers);
+        if servers == 0 || !parts.is_multiple_of(servers) {
             return Err(Error::Option(format!(
-                "--parts {}: expected 1 to {MAX_PARTS}",
-                self.parts
+                "--servers {servers}: expected a number that divides --parts {parts}: servers hold \
+                 equally many parts"
             )));
         }
-        if !(self.epsilon > 0.0 && self.epsilon <= 1.0) {
-            let problem = "expected a number above 0 and at most 1, e.g. 0.03 for parts at most 3 % above the mean";
-            return Err(Error::Option(format!("--epsilon {}: {problem}", self.epsilon)));
-        }
-        self.check_targets()?;
-        self.check_servers()?;
         self.check_weights()?;
         let name = value_name(self.partitioner);
-        if self.tries == 0 || self.tries > MAX_TRIES {
-            return Err(Error::Option(format!(
-                "--tries {}: expected 1 to {MAX_TRIES}",
-                self.tries
-            )));
-        }
         let is_not = |only: Method| self.partitioner != only;
         let bounded = matches!(self.partitioner, Method::Multilevel | Method::Metis);
         for (given, option, wrong) in [
-            (self.tries > 1, "--tries", is_not(Method::Metis)),
             (self.contiguous, "--contiguous", is_not(Method::Metis)),
             (self.quality.is_some(), "--quality", is_not(Method::Multilevel)),
             (self.refine.is_some(), "--refine", is_not(Method::Multilevel)),
@@ -218,26 +199,16 @@ impl PartitionOptions {
     }
 
     fn check_targets(&self) -> Result<()> {
-        let wrong = |problem: String| Err(Error::Option(format!("--targets: {problem}")));
-        if let Some((at, target)) =
-            (1..).zip(&self.targets).find(|(_, target)| !(**target > 0.0 && target.is_finite()))
-        {
-            return wrong(format!("number {at} is {target}: expected numbers above 0, e.g. 2,1,1"));
+        let (parts, sum) = (self.parts, self.targets.iter().sum::<f64>());
+        let fits = |&target: &f64| target > 0.0 && sum.is_finite() && target / sum >= LEAST_TARGET;
+        let is_complete = [0, parts as usize].contains(&self.targets.len());
+        match is_complete && self.targets.iter().all(fits) {
+            true => Ok(()),
+            false => Err(Error::Option(format!(
+                "--targets: expected a number above 0 for each of {parts} parts, e.g. 2,1,1, none \
+                 less than {LEAST_TARGET} of their sum"
+            ))),
         }
-        if !self.targets.is_empty() && self.targets.len() != self.parts as usize {
-            let (found, parts) = (self.targets.len(), self.parts);
-            return wrong(format!(
-                "{found} numbers for --parts {parts}: expected one for each part, or leave --parts \
-                 out"
-            ));
-        }
-        let sum: f64 = self.targets.iter().sum();
-        if !sum.is_finite() || self.targets.iter().any(|target| target / sum < LEAST_TARGET) {
-            return wrong(format!(
-                "they do not add up: expected each to be at least {LEAST_TARGET} of their sum"
-            ));
-        }
-        Ok(())
     }
 
     /// Target of each part over their mean; `None` where all are to be equal.
@@ -247,49 +218,21 @@ impl PartitionOptions {
         (!self.targets.is_empty()).then(|| self.targets.iter().map(over_mean).collect())
     }
 
-    fn check_servers(&self) -> Result<()> {
-        let (parts, servers) = (self.parts, self.servers);
-        let wrong = |problem: String| Err(Error::Option(format!("--servers {servers}: {problem}")));
-        if servers == 0 {
-            return wrong("expected at least 1".into());
-        }
-        if !parts.is_multiple_of(servers) {
-            return wrong(format!(
-                "--parts {parts} is not a multiple of it, and servers hold equally many parts"
-            ));
-        }
-        Ok(())
-    }
-
     fn check_weights(&self) -> Result<()> {
-        let name = value_name(self.partitioner);
-        let given = if self.balance.is_empty() { "--weights" } else { "--balance" };
-        if !self.partitioner.weighs() && (self.weights.is_some() || !self.balance.is_empty()) {
+        let (name, names_all) = (value_name(self.partitioner), !self.balance.is_empty());
+        if !self.partitioner.weighs() && (self.weights.is_some() || names_all) {
+            let given = if names_all { "--balance" } else { "--weights" };
             return Err(Error::Option(format!(
                 "{given}: --partitioner {name} weighs nothing; leave {given} out"
             )));
         }
-        if self.balance.is_empty() {
-            return Ok(());
-        }
-        if let Some(weights @ (Weights::Vertex | Weights::Degree)) = self.weights {
-            let weights = value_name(weights);
-            let problem = format!("--balance: --weights {weights} says already what is balanced");
-            return Err(Error::Option(format!(
-                "{problem}; with --balance choose --weights presampled, unit or own"
-            )));
-        }
-        if self.load != Load::default() {
-            let problem =
-                "--balance names the counters itself; leave --load out and write --balance appear";
-            return Err(Error::Option(format!("--load {}: {problem}", value_name(self.load))));
-        }
-        let quantities = self.quantities();
-        if let Some(pair) = quantities.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::Option(format!(
-                "--balance: {} is named twice",
-                value_name(pair[0])
-            )));
+        let balances = matches!(self.weights, Some(Weights::Vertex | Weights::Degree));
+        if names_all && (balances || self.load != Load::default()) {
+            return Err(Error::Option(
+                "--balance says what is balanced: leave --load out, and choose --weights \
+                 presampled, unit or own"
+                    .into(),
+            ));
         }
         Ok(())
     }
@@ -321,6 +264,7 @@ impl PartitionOptions {
         if !self.balance.is_empty() {
             let mut named = self.balance.clone();
             named.sort_unstable();
+            named.dedup();
             return named;
         }
         match (self.weights(), self.load) {
@@ -352,12 +296,9 @@ impl PartitionOptions {
     }
 
     /// The partitioner in words, e.g. `metis`; with its own options if they are not the default,
-    /// e.g. `metis_t4`.
+    /// e.g. `metis_contiguous`.
     fn partitioner_name(&self) -> String {
         let mut name = value_name(self.partitioner);
-        if self.tries > 1 {
-            name = format!("{name}_t{}", self.tries);
-        }
         if self.contiguous {
             name = format!("{name}_contiguous");
         }
@@ -382,27 +323,12 @@ impl PartitionOptions {
             servers => format!("{key}-k{servers}x{}", self.parts / servers.max(1)),
         };
         if !self.targets.is_empty() {
-            key = format!("{key}_t{}", self.targets_name());
+            let targets: Vec<String> = self.targets.iter().map(f64::to_string).collect();
+            key = format!("{key}_t{}", targets.join("-"));
         }
         match self.seed {
             0 => key,
             seed => format!("{key}_s{seed}"),
-        }
-    }
-
-    /// The targets in words, e.g. `2-1-1`; a digest if there are many.
-    fn targets_name(&self) -> String {
-        let name = self.targets.iter().map(f64::to_string).collect::<Vec<_>>().join("-");
-        match name.len() <= LONGEST_TARGETS {
-            true => name,
-            false => {
-                format!(
-                    "{:016x}",
-                    self.targets
-                        .iter()
-                        .fold(0, |digest, target| scramble(digest ^ target.to_bits()))
-                )
-            }
         }
     }
 
@@ -421,6 +347,18 @@ impl PartitionOptions {
             source: refined.map(|map| format!("{} {}", map.key(), map.checksum())),
         })
     }
+}
+
+/// Fails on a number of parts or an imbalance that makes no sense; `dashes` are before the names.
+pub(crate) fn check_cut(dashes: &str, parts: u32, epsilon: f64) -> Result<()> {
+    if parts == 0 || parts > MAX_PARTS {
+        return Err(Error::Option(format!("{dashes}parts {parts}: expected 1 to {MAX_PARTS}")));
+    }
+    if !(epsilon > 0.0 && epsilon <= 1.0) {
+        let expected = "expected a number above 0 and at most 1, e.g. 0.03 for 3 % above the mean";
+        return Err(Error::Option(format!("{dashes}epsilon {epsilon}: {expected}")));
+    }
+    Ok(())
 }
 
 /// The name of a choice on the command line.

@@ -85,7 +85,7 @@ impl PartitionOptions {
     pub(crate) fn implementation(&self) -> Box<dyn Partitioner> {
         match self.partitioner {
             Method::Multilevel => Box::new(Multilevel),
-            Method::Metis => Box::new(Metis { tries: self.tries, contiguous: self.contiguous }),
+            Method::Metis => Box::new(Metis { contiguous: self.contiguous }),
             Method::Random => Box::new(Random),
             Method::Hash => Box::new(Hash),
             Method::Range => Box::new(Range),
@@ -94,19 +94,17 @@ impl PartitionOptions {
 }
 
 /// METIS on the vertices that have neighbours, the others spread, then what METIS only aimed at
-/// made true; the best of several tries, each with a seed of its own.
+/// made true.
 struct Metis {
-    tries: u32,
     /// Whether each part should be connected.
     contiguous: bool,
 }
 
 impl Partitioner for Metis {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
-        Adjacency::check_size(problem.topology)?;
         let free = Memory::of_this_machine().available();
         let left = problem.memory.map_or(free, |budget| budget.saturating_sub(resident()));
-        metis::check_memory(problem.topology, left, problem.memory, progress)?;
+        metis::check_size(problem.topology, left, problem.memory, progress)?;
         let stage = progress.stage("symmetrise", None, Unit::Items("edges"));
         let graph = Adjacency::build(problem.topology, problem.edge_counts)?;
         stage.advance(problem.topology.num_edges() as u64);
@@ -121,61 +119,13 @@ impl Partitioner for Metis {
         }
 
         let stage = progress.stage("metis", None, Unit::Items("vertices"));
-        let mut best: Option<Answer> = None;
-        let mut failed = None;
-        for attempt in 0..self.tries {
-            match Answer::find(problem, &graph, attempt, self.contiguous) {
-                Ok(answer) if best.as_ref().is_none_or(|best| answer.beats(best)) => {
-                    best = Some(answer)
-                }
-                Ok(_) => {}
-                Err(error @ Error::Metis(_)) => failed = Some(error),
-                Err(error) => return Err(error),
-            }
-            stage.advance(graph.num_rows() as u64);
-        }
-        match (best, failed) {
-            (Some(best), failed) => {
-                if let Some(error) = failed {
-                    progress.note(&format!("warning: a try of METIS is left out: {error}"));
-                }
-                Ok(best.assignment)
-            }
-            (None, failed) => Err(failed.unwrap_or_else(|| Error::Metis("made no try".into()))),
-        }
-    }
-}
-
-/// Result of one try, repaired.
-struct Answer {
-    assignment: Vec<u16>,
-    /// Largest load over its target, but at least the one that ε allows: all loads within ε are
-    /// equally good.
-    imbalance: f64,
-    cut: u64,
-}
-
-impl Answer {
-    fn find(
-        problem: &Problem<'_>,
-        graph: &Adjacency,
-        attempt: u32,
-        contiguous: bool,
-    ) -> Result<Self> {
-        let (Problem { weights, parts, epsilon, .. }, layout) = (problem, problem.layout());
+        let (Problem { weights, parts, epsilon, seed, .. }, layout) = (problem, problem.layout());
         let mut assignment = vec![0; problem.topology.num_vertices()];
         let mut loads = Loads::empty(layout, weights);
         let mut left = vec![true; assignment.len()];
         // METIS needs more vertices than parts.
         if graph.num_rows() > *parts as usize {
-            let found = metis::kway(
-                graph,
-                weights,
-                layout,
-                *epsilon,
-                metis::seed_of(problem.seed, attempt),
-                contiguous,
-            )?;
+            let found = metis::kway(&graph, weights, layout, *epsilon, *seed, self.contiguous)?;
             for (&v, part) in graph.vertices().iter().zip(found) {
                 assignment[v as usize] = part;
                 loads.add(part, weights.of(v));
@@ -186,14 +136,9 @@ impl Answer {
             (0..assignment.len() as u32).filter(|&v| left[v as usize]).collect();
         spread(&mut left, weights, &mut loads, &mut assignment);
         fill_empty_parts(&mut assignment, weights, layout);
-        balance(&mut assignment, graph, weights, layout, *epsilon);
-        let imbalance = Loads::of(layout, weights, &assignment).imbalance().max(1.0 + epsilon);
-        let rows: Vec<u16> = graph.vertices().iter().map(|&v| assignment[v as usize]).collect();
-        Ok(Self { assignment, imbalance, cut: graph.cut(&rows) })
-    }
-
-    fn beats(&self, other: &Self) -> bool {
-        (self.imbalance, self.cut) < (other.imbalance, other.cut)
+        balance(&mut assignment, &graph, weights, layout, *epsilon);
+        stage.advance(graph.num_rows() as u64);
+        Ok(assignment)
     }
 }
 
@@ -202,27 +147,7 @@ mod tests {
     use gsplit_store::NoProgress;
 
     use super::*;
-    use crate::tests::{Fixture, communities};
-
-    #[test]
-    fn several_tries_keep_the_best_of_them() {
-        let graph = communities(5, 60);
-        let dataset = graph.dataset();
-        let problem = Problem { seed: 3, ..Problem::of(dataset.topology(), 7) };
-        let adjacency = Adjacency::build(problem.topology, None).unwrap();
-        let tries: Vec<Answer> = (0..8)
-            .map(|attempt| Answer::find(&problem, &adjacency, attempt, false).unwrap())
-            .collect();
-        let best = tries.iter().map(|answer| answer.cut).min().unwrap();
-        assert!(best < tries[0].cut, "the first of these tries is the best: choose another seed");
-        assert!(tries.iter().all(|answer| answer.imbalance == 1.03));
-        let kept = Metis { tries: 8, contiguous: false }.assign(&problem, &NoProgress).unwrap();
-        assert_eq!(adjacency.cut(&kept), best);
-        assert_eq!(
-            Metis { tries: 1, contiguous: false }.assign(&problem, &NoProgress).unwrap(),
-            tries[0].assignment
-        );
-    }
+    use crate::tests::Fixture;
 
     #[test]
     fn contiguous_parts_lie_in_one_piece_each() {
@@ -235,20 +160,12 @@ mod tests {
         let dataset = Fixture::new("streets", side * side, &pairs.collect::<Vec<_>>()).dataset();
         let pieces = |contiguous, seed| {
             let problem = Problem { seed, ..Problem::of(dataset.topology(), 20) };
-            let made = Metis { tries: 1, contiguous }.assign(&problem, &NoProgress).unwrap();
+            let made = Metis { contiguous }.assign(&problem, &NoProgress).unwrap();
             pieces::of_topology(problem.topology, |v, u| made[v as usize] == made[u as usize])
         };
         let [asked, free] = [true, false]
             .map(|contiguous| (0..20).map(|seed| pieces(contiguous, seed)).sum::<u64>());
         println!("pieces of 20 times 20 parts: {asked}, without the option {free}");
         assert!(asked == 400 && free > 400, "{asked} {free}");
-    }
-
-    #[test]
-    fn balance_counts_before_the_cut() {
-        let answer = |imbalance, cut| Answer { assignment: Vec::new(), imbalance, cut };
-        assert!(answer(1.03, 9).beats(&answer(1.2, 1)));
-        assert!(answer(1.03, 1).beats(&answer(1.03, 9)));
-        assert!(!answer(1.03, 9).beats(&answer(1.03, 9)));
     }
 }

@@ -84,23 +84,17 @@ pub(crate) fn report(
 /// Maximum number of edges of a graph whose pieces are counted.
 const MOST_EDGES: usize = 200_000_000;
 
-/// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.
-pub fn cuts(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> (u64, u64) {
-    let edges = EdgeTotals::count(topology, assignment, presample.map(Presample::edge));
-    (edges.cut, edges.cross)
-}
-
 /// Sums over edges, each weighing its count (1 without counts), and over adjacent pairs.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-struct EdgeTotals {
-    cut: u64,
-    pairs: u64,
-    cross: u64,
-    total: u64,
+pub(crate) struct EdgeTotals {
+    pub cut: u64,
+    pub pairs: u64,
+    pub cross: u64,
+    pub total: u64,
 }
 
 impl EdgeTotals {
-    fn count(topology: &Topology, assignment: &[u16], counts: Option<&[u32]>) -> Self {
+    pub fn count(topology: &Topology, assignment: &[u16], counts: Option<&[u32]>) -> Self {
         let both_ways = is_symmetric(topology);
         let of_vertex = |v: u32| {
             let start = topology.indptr()[v as usize] as usize;

@@ -92,9 +92,6 @@ impl<'g> HostSampler<'g> {
     /// must have as many layers. Under a partition map this is collective: every rank must call it
     /// for every mini-batch, even if it owns no seeds.
     ///
-    /// # Errors
-    /// Fails as [`Sampler::layer`] and [`HostShuffle::new`] do.
-    ///
     /// # Panics
     /// If `frontiers` has fewer layers than `fanouts`, or a map has fewer vertices than the graph.
     pub fn sample(
@@ -118,9 +115,6 @@ impl<'g> HostSampler<'g> {
     /// Samples up to `layers` layers with all in-edges, otherwise like [`HostSampler::sample`].
     /// Stops early once no rank's frontier grows any more: all further layers would equal the last.
     /// Collective.
-    ///
-    /// # Errors
-    /// Fails as [`HostSampler::sample`] does.
     pub fn sample_all(
         &mut self,
         seeds: Vec<u32>,

@@ -35,9 +35,6 @@ pub struct RowCounts {
 impl RowCounts {
     /// Exchanges the counts of a rank that needs the rows of `needed[r]` vertices of rank `r`.
     /// Collective.
-    ///
-    /// # Errors
-    /// Fails as the communicator does.
     pub fn tell(comm: &dyn Communicator, needed: &[usize]) -> Result<Self, CommError> {
         let mut receive = needed.to_vec();
         receive[comm.rank()] = 0;

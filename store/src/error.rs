@@ -180,17 +180,9 @@ fn left_halfway(older: &[PathBuf]) -> String {
 
 /// The remedy for a path that does not exist.
 pub fn not_found(path: &Path) -> &'static str {
-    match path.as_os_str().as_encoded_bytes() {
-        b"-" => ": gsplit reads files, not standard input: save it to a file first",
-        [b'~', ..] => {
-            ": the shell did not replace ~ by your home folder, as it does without quotes: write \
-             the whole path"
-        }
-        [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic() => {
-            ": this is a path of Windows: write it as this system has it (under WSL /mnt/c/... for \
-             C:\\...)"
-        }
-        _ => ": check the path",
+    match path == Path::new("-") {
+        true => ": gsplit reads files, not standard input: save it to a file first",
+        false => ": check the path",
     }
 }
 

@@ -72,9 +72,6 @@ impl MappedFile {
     }
 
     /// A copy of `bytes`, at least one, in memory without a file; `name` is for messages.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if there is not enough memory.
     pub fn in_memory(name: &str, bytes: &[u8]) -> Result<Self> {
         let path = PathBuf::from(name);
         let mut map = MmapMut::map_anon(bytes.len()).map_err(Error::io(&path))?;
@@ -133,9 +130,6 @@ pub struct MemoryAddress {
 
 impl HostMemory {
     /// Memory of no bytes yet, which this process will fill.
-    ///
-    /// # Errors
-    /// Where the system has no such memory.
     pub fn new() -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         {
@@ -149,9 +143,6 @@ impl HostMemory {
     }
 
     /// Address of the memory.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn address(&self) -> io::Result<MemoryAddress> {
         let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
         Ok(MemoryAddress { process, descriptor, identity: identity(&self.file.metadata()?) })

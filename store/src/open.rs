@@ -29,9 +29,6 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<File> {
 }
 
 /// Content of the file at `path`.
-///
-/// # Errors
-/// Errors of [`open_file`], and of reading.
 pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     let mut content = Vec::new();
     open_file(path)?.read_to_end(&mut content)?;
@@ -50,9 +47,6 @@ pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
 /// Paths of the entries of `folder`, sorted.
 ///
 /// Why not `std::fs::read_dir`: it panics where the system fails to close the folder.
-///
-/// # Errors
-/// Errors of the system.
 pub fn entries(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     let folder = folder.as_ref();
     let opened =

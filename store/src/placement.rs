@@ -281,17 +281,9 @@ impl PlacementReport {
             let found = (self.own_rows.len(), self.expected.len());
             return Err(format!("rows and loads of {found:?} devices, expected {devices}"));
         }
-        let fits = |own: &u64| {
-            self.shared_rows.checked_add(*own).is_some_and(|rows| rows <= self.rows_per_device)
-        };
-        match self.own_rows.iter().position(|own| !fits(own)) {
-            Some(device) => {
-                let (rows, most) = (
-                    u128::from(self.shared_rows) + u128::from(self.own_rows[device]),
-                    self.rows_per_device,
-                );
-                Err(format!("{rows} rows on device {device}, where {most} fit"))
-            }
+        let (shared, most) = (self.shared_rows, self.rows_per_device);
+        match self.own_rows.iter().position(|&own| shared.saturating_add(own) > most) {
+            Some(device) => Err(format!("too many rows on device {device}, where {most} fit")),
             None => Ok(()),
         }
     }

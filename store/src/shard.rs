@@ -141,9 +141,6 @@ impl Dataset {
 
     /// Like [`Dataset::features`], but works for a shard: the rows of its own vertices, or rows
     /// with some of the columns ([`FeatureTable::columns`]).
-    ///
-    /// # Errors
-    /// [`Error::Missing`] without features; [`Error::Corrupt`].
     pub fn held_features(&self) -> Result<FeatureTable> {
         let stored = self.stored_features()?;
         match self.shard().and_then(ShardInfo::columns) {
@@ -153,17 +150,11 @@ impl Dataset {
     }
 
     /// Like [`Dataset::labels`], but works for a shard: the classes of its own vertices.
-    ///
-    /// # Errors
-    /// Fails as [`Dataset::labels`] does.
     pub fn held_labels(&self) -> Result<ClassLabels> {
         self.held(self.stored_labels()?)
     }
 
     /// Like [`Dataset::numeric_labels`], but works for a shard: the numbers of its own vertices.
-    ///
-    /// # Errors
-    /// Fails as [`Dataset::numeric_labels`] does.
     pub fn held_numeric_labels(&self) -> Result<NumericLabels> {
         self.held(self.stored_numeric_labels()?)
     }
@@ -177,9 +168,6 @@ impl Dataset {
     }
 
     /// Like [`Dataset::multi_labels`], but works for a shard: the classes of its own vertices.
-    ///
-    /// # Errors
-    /// Fails as [`Dataset::multi_labels`] does.
     pub fn held_multi_labels(&self) -> Result<MultiLabels> {
         Ok(self.stored_multi_labels()?.indexed(self.index().cloned()))
     }

@@ -30,9 +30,6 @@ impl fmt::Display for Written {
 
 /// Deserializes a value that has a textual form from its text; from a number; or from a list, as if
 /// its items were joined by commas.
-///
-/// # Errors
-/// The error of [`FromStr`].
 pub fn from_text<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -40,9 +37,6 @@ pub fn from_text<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
 }
 
 /// Like [`from_text`], for a value that may be absent.
-///
-/// # Errors
-/// The error of [`FromStr`].
 pub fn option_from_text<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

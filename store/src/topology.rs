@@ -31,8 +31,13 @@ struct Scattered {
 impl Topology {
     /// Maps `indptr.npy` and `indices.npy` in `folder`.
     pub fn open(folder: &Path) -> Result<Self> {
-        let indptr = Column::<u64>::open(folder.join("indptr.npy"))?;
-        let indices = Column::<u32>::open(folder.join("indices.npy"))?;
+        Self::of(
+            Column::open(folder.join("indptr.npy"))?,
+            Column::open(folder.join("indices.npy"))?,
+        )
+    }
+
+    fn of(indptr: Column<u64>, indices: Column<u32>) -> Result<Self> {
         check_indptr(&indptr, indices.len() as u64)
             .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
         Ok(Self { indptr, indices, scattered: OnceLock::new() })
@@ -44,11 +49,8 @@ impl Topology {
     /// [`Error::Corrupt`] if these are not as the type promises; [`Error::Io`] if there is not
     /// enough memory.
     pub fn in_memory(indptr: &[u64], indices: &[u32]) -> Result<Self> {
-        let (indptr, indices) =
-            (Column::in_memory("indptr", indptr)?, Column::in_memory("indices", indices)?);
-        check_indptr(&indptr, indices.len() as u64)
-            .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
-        let graph = Self { indptr, indices, scattered: OnceLock::new() };
+        let graph =
+            Self::of(Column::in_memory("indptr", indptr)?, Column::in_memory("indices", indices)?)?;
         graph.check_indices()?;
         Ok(graph)
     }
@@ -99,9 +101,6 @@ impl Topology {
     /// A mapping of [`indices`](Self::indices) for draws, where the graph takes more than half of
     /// `memory` bytes, so that a part of it may have to be read again and again.
     /// [`indptr`](Self::indptr) is then copied to memory.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be opened.
     pub fn indices_beyond(&self, memory: u64) -> Result<Option<&[u32]>> {
         if (size_of_val(&self.indptr[..]) + size_of_val(&self.indices[..])) as u64 <= memory / 2 {
             return Ok(None);

@@ -22,7 +22,7 @@ fn numbers(path: &Path) {
     let first = |v: u32| ((v * 37 % 101) as f32 - 50.0) / 25.0;
     let mut rows = writer.feature_writer(FeatureDtype::F32, 2).unwrap();
     rows.push_rows(&(0..n).flat_map(|v| [first(v), 1.0]).collect::<Vec<f32>>()).unwrap();
-    writer.add_features(rows, FeatureDtype::F32, None).unwrap();
+    writer.add_features(rows, None).unwrap();
     let number = |v: u32| if v.is_multiple_of(7) { f32::NAN } else { 1000.0 + 50.0 * first(v) };
     writer.add_numeric_labels(&(0..n).map(number).collect::<Vec<f32>>()).unwrap();
     for (at, split) in [Split::Train, Split::Valid, Split::Test].into_iter().enumerate() {

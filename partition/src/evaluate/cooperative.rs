@@ -38,9 +38,6 @@ pub struct Cooperative {
 }
 
 /// Counts what all ranks do, one for each part of `map`.
-///
-/// # Errors
-/// On a damaged topology.
 pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> Result<Work> {
     let (topology, train) = (dataset.topology(), dataset.split(Split::Train)?);
     let graph = Graph::new(topology.indptr(), topology.indices())?;

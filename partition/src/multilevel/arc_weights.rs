@@ -55,6 +55,11 @@ impl<'a> EdgeCounts<'a> {
         Self { counts, scale }
     }
 
+    /// The counter of each edge.
+    pub fn all(&self) -> &[u32] {
+        self.counts
+    }
+
     /// The counter of an edge.
     #[inline]
     pub fn of(&self, edge: usize) -> u32 {

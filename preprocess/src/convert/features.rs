@@ -43,7 +43,7 @@ pub fn write(
             generated.generate_rows(indptr, indices, options.seed, &mut rows, progress)?;
             let of =
                 held_out.map(|held_out| format!("{WITHOUT_LINKS}{held_out}")).unwrap_or_default();
-            writer.add_features(rows, dtype, Some(format!("{generated}{of}")))?;
+            writer.add_features(rows, Some(format!("{generated}{of}")))?;
         }
         (None, Some(column)) => {
             let (n, scratch) = (writer.num_vertices(), writer.scratch());
@@ -56,7 +56,7 @@ pub fn write(
                 row += (values.len() / column.width()) as u64;
                 Ok(rows.push_rows(&values)?)
             })?;
-            writer.add_features(rows, dtype, None)?;
+            writer.add_features(rows, None)?;
         }
         (None, None) => {}
     }

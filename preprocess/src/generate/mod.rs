@@ -179,17 +179,13 @@ pub fn generate(
                 &mut rows,
                 progress,
             )?;
-            writer.add_features(rows, graph.feature_dtype, Some(features.to_string()))?;
+            writer.add_features(rows, Some(features.to_string()))?;
         }
         (None, Some((options, communities))) => {
             let mut rows =
                 writer.feature_writer(graph.feature_dtype, options.feature_dim as usize)?;
             options.write_features(communities, &mut rows, progress)?;
-            writer.add_features(
-                rows,
-                graph.feature_dtype,
-                Some(format!("community:{}", options.feature_dim)),
-            )?;
+            writer.add_features(rows, Some(format!("community:{}", options.feature_dim)))?;
         }
         (None, None) => {}
     }

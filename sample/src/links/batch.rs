@@ -64,9 +64,6 @@ pub struct HostPairs {
 impl HostPairs {
     /// Returns the pairs of this rank in `batch` and the vertices that it must compute. Under a
     /// partition map this is collective: every rank must call it, even without edges.
-    ///
-    /// # Errors
-    /// Fails as [`HostShuffle::new`] does.
     pub fn new(
         split: &LinkSplit,
         batch: &EdgeBatch<'_>,

@@ -68,22 +68,19 @@ impl FeatureTable {
                 file.schema
             )
         })?;
-        let (stride, first, index, held) = (dim, 0, None, None);
-        let (batches, scales) = (Vec::new(), Vec::new());
-        let (whole, reads) = (None, None);
         let mut table = Self {
             dtype,
             dim,
-            stride,
-            first,
+            stride: dim,
+            first: 0,
             rows: 0,
-            batches,
-            scales,
-            whole,
-            index,
-            held,
+            batches: Vec::new(),
+            scales: Vec::new(),
+            whole: None,
+            index: None,
+            held: None,
             file: None,
-            reads,
+            reads: None,
         };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
@@ -156,9 +153,6 @@ impl FeatureTable {
     /// repeatedly in random order cost less there: a mapped file has small pages, so every row
     /// first waits for an address translation. Costs [`FeatureTable::num_bytes`] of memory and one
     /// read of the file.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn in_memory(&self) -> std::io::Result<Self> {
         self.copied(None)
     }

@@ -147,9 +147,6 @@ impl<T: Element> Column<T> {
     }
 
     /// A copy of `values` in memory, called `name` in messages.
-    ///
-    /// # Errors
-    /// As [`MappedFile::in_memory`].
     pub fn in_memory(name: &str, values: &[T]) -> Result<Self> {
         // No values lie behind something, so that they are aligned.
         let (bytes, start) =

@@ -27,7 +27,7 @@ fn whole(path: &Path, dtype: FeatureDtype, several: bool) -> Dataset {
     for v in 0..N {
         features.push_rows(&[v as f32 % 1000.0, -(v as f32 % 77.0), 0.3]).unwrap();
     }
-    writer.add_features(features, dtype, None).unwrap();
+    writer.add_features(features, None).unwrap();
     match several {
         true => {
             let mut labels = writer.multi_label_writer(9).unwrap();

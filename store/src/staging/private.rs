@@ -16,9 +16,6 @@ pub struct PrivateFolder(Staging);
 impl PrivateFolder {
     /// Makes one in `parent`, of a random name: neither another user nor another process can have
     /// made it before.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where `parent` cannot be written to.
     pub fn begin(parent: &Path) -> Result<Self> {
         let name = format!("gsplit-{:016x}", RandomState::new().hash_one(std::process::id()));
         let staging = Staging::begin(dataset_target(&parent.join(name)), false)?;

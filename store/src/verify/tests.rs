@@ -32,7 +32,7 @@ fn dataset(path: &Path, multi_label: bool, string_ids: bool) {
     writer.add_edge_column("weight", weight).unwrap();
     let mut features = writer.feature_writer(FeatureDtype::I8, 2).unwrap();
     features.push_rows(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-    writer.add_features(features, FeatureDtype::I8, None).unwrap();
+    writer.add_features(features, None).unwrap();
     writer.add_split(Split::Train, vec![0]).unwrap();
     writer.finish(Provenance::default()).unwrap();
 }

@@ -50,19 +50,8 @@ impl DatasetWriter {
 
     /// Closes the feature file. `generated` says how the rows were made, `None` when they came with
     /// the graph.
-    pub fn add_features(
-        &mut self,
-        writer: FeatureWriter,
-        dtype: FeatureDtype,
-        generated: Option<String>,
-    ) -> Result<()> {
-        if writer.dtype() != dtype {
-            let stored = writer.dtype();
-            return Err(Error::Invalid(format!(
-                "features were stored as {stored}, and are added as {dtype}"
-            )));
-        }
-        let dim = writer.dim() as u32;
+    pub fn add_features(&mut self, writer: FeatureWriter, generated: Option<String>) -> Result<()> {
+        let (dim, dtype) = (writer.dim() as u32, writer.dtype());
         let written = writer.finish()?;
         self.expect_rows("feature rows", written.rows)?;
         self.record(FEATURES, written.record);

@@ -93,7 +93,6 @@ impl DatasetWriter {
 
     /// [`DatasetWriter::begin`] with a graph that is in memory.
     pub fn create(path: &Path, replace: bool, indptr: &[u64], indices: &[u32]) -> Result<Self> {
-        check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
         let mut dataset = Self::begin(path, replace)?;
         dataset.add_graph(indptr, indices)?;
         Ok(dataset)

@@ -147,7 +147,7 @@ fn build_as(
             labels.push(label);
             numbers.push(if label < 0 { f32::NAN } else { 40.0 + 7.0 * row.iter().sum::<f32>() });
         }
-        writer.add_features(features, dtype, None).unwrap();
+        writer.add_features(features, None).unwrap();
         let mut weight = writer.edge_column_writer("weight", "<f4", 1).unwrap();
         let weights = (0..num_edges)
             .map(|edge| Draws::new(&StreamKey { epoch: 2, ..key }, edge).below(9) as f32);
@@ -203,7 +203,7 @@ pub fn on_graph(lists: &[Vec<u32>], add: impl FnOnce(&mut DatasetWriter)) -> Fix
 pub fn add_features(writer: &mut DatasetWriter, dim: usize, rows: &[f32]) {
     let mut features = writer.feature_writer(FeatureDtype::F32, dim).unwrap();
     features.push_rows(rows).unwrap();
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    writer.add_features(features, None).unwrap();
 }
 
 /// Adds any number of `classes` per vertex: a bit for each.

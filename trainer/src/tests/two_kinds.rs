@@ -54,7 +54,7 @@ fn generated_as(seed: u64, both_ways: bool, named: bool, generated: Option<&str>
         };
         let mut features = writer.feature_writer(FeatureDtype::F32, 6).unwrap();
         features.push_rows(&Vec::from_iter((0..n).flat_map(row))).unwrap();
-        writer.add_features(features, FeatureDtype::F32, generated.map(String::from)).unwrap();
+        writer.add_features(features, generated.map(String::from)).unwrap();
         let mut column = writer.node_column_writer(KIND, "|u1", 1).unwrap();
         column.push(&Vec::from_iter((0..n).map(|v| u8::from(v >= USERS)))).unwrap();
         writer.add_node_column(KIND, column).unwrap();

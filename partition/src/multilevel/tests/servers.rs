@@ -3,6 +3,7 @@
 use gsplit_store::{NoProgress, PartitionMap};
 
 use super::large_shapes;
+use crate::report::EdgeTotals;
 use crate::tests::{Fixture, check_made, draws, graphs, on_threads, options, random_graph, save};
 use crate::{Method, PartitionOptions, Partitioned, Quality, Weights, partition};
 
@@ -52,7 +53,7 @@ fn servers_are_cut_as_if_they_were_all_the_parts() {
         // Inner groups are found as well. Every other flat part on one server: the servers are cut
         // far more.
         let grouped: Vec<u16> = flat.assignment.iter().map(|part| part % 2).collect();
-        let grouped = crate::cuts(dataset.topology(), &grouped, None).0;
+        let grouped = EdgeTotals::count(dataset.topology(), &grouped, None).cut;
         assert!(outer * 10 <= grouped * 7, "{quality:?}: {outer}, flat {grouped}");
         let (cut, flat) = (nested.report.cut, flat.report.cut);
         assert!(cut * 100 <= flat * 110, "{quality:?}: {cut} in all, flat {flat}");
@@ -109,10 +110,11 @@ fn promises_are_kept_on_servers(ways: usize, step: usize) {
                     .map(|&part| (u32::from(part) / (parts / servers)) as u16)
                     .collect();
                 let between = made.report.between_servers.unwrap();
-                let found = crate::cuts(dataset.topology(), &server_of, Some(&presample));
+                let counts = Some(presample.edge());
+                let found = EdgeTotals::count(dataset.topology(), &server_of, counts);
                 assert_eq!(
                     (between.cut, between.weighted_cut),
-                    found,
+                    (found.cut, found.cross),
                     "{}: {wanted:?}",
                     graph.name
                 );

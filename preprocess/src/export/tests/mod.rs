@@ -101,7 +101,7 @@ fn fill(
 ) {
     let mut rows = writer.feature_writer(FeatureDtype::F32, DIM).unwrap();
     rows.push_rows(features).unwrap();
-    writer.add_features(rows, FeatureDtype::F32, None).unwrap();
+    writer.add_features(rows, None).unwrap();
     let mut column = writer.edge_column_writer("weight", "<f4", 1).unwrap();
     column.push(&weights.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()).unwrap();
     writer.add_edge_column("weight", column).unwrap();

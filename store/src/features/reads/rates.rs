@@ -47,17 +47,11 @@ pub struct DiskRates {
 
 impl DiskRates {
     /// Measures the disk that holds the file at `path`, read as `how` says.
-    ///
-    /// # Errors
-    /// [`Error::Io`] of the file, [`Error::Invalid`] for one that is too short.
     pub fn of_file(path: &Path, how: &Reading) -> Result<Self> {
         Self::measure(RowReads::open(path, Layout::default(), &[], None, how)?, path)
     }
 
     /// Measures the disk that holds `folder`, by writing a file there.
-    ///
-    /// # Errors
-    /// [`Error::Io`] for a folder that cannot be written to, and a full disk.
     pub fn of_folder(folder: &Path, how: &Reading) -> Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = folder.join(format!(".gsplit-disk-{}-{now}", std::process::id()));

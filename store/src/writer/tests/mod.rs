@@ -97,7 +97,7 @@ fn run(path: &Path, mut at: impl FnMut(&DatasetWriter)) -> Result<(Dataset, Vec<
     }
     let mut features = writer.feature_writer(FeatureDtype::I8, 3)?;
     features.push_rows(&[0.5, -1.0, 0.25, 0.0, 0.0, 0.0, 3.0, 2.0, 1.0, -4.0, 4.0, 1e-3])?;
-    writer.add_features(features, FeatureDtype::I8, None)?;
+    writer.add_features(features, None)?;
     writer.add_split(Split::Train, vec![3, 0])?;
     at(&writer);
     Ok((writer.finish(provenance())?, ran))
