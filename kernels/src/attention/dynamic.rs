@@ -15,7 +15,7 @@ use std::hint::select_unpredictable;
 use super::Attention;
 use super::cpu::row_of;
 use crate::edges::{Part, for_balanced_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix};
 use crate::prefetch::prefetch_all;
 use crate::segment::kept;
 
@@ -80,9 +80,6 @@ impl Attention<'_> {
     /// Fills `out` with the gradients of the inputs of [`Attention::forward_dynamic`]. `gradient`
     /// (targets × [`Attention::dim`]) is the gradient of its output, `weights` the weights that it
     /// returned. `scratch` has the length of `weights`.
-    ///
-    /// # Errors
-    /// Errors of [`Attention::forward_dynamic`].
     pub fn backward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -95,7 +92,7 @@ impl Attention<'_> {
         this.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
         this.check_dynamic(out.sources, out.targets, rows.vector.len())?;
         this.check_backward(gradient, weights, scratch)?;
-        KernelError::check_matrix(
+        check_matrix(
             "gradient of the vector",
             this.edges.num_targets(),
             this.dim(),
@@ -226,9 +223,9 @@ impl Attention<'_> {
         vector: usize,
     ) -> Result<(), KernelError> {
         let (num_sources, num_targets) = (self.edges.num_sources(), self.edges.num_targets());
-        KernelError::check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
-        KernelError::check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
-        KernelError::check_len("vector of the heads", self.dim(), vector)?;
+        check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
+        check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
+        check_len("vector of the heads", self.dim(), vector)?;
         self.check_edges()
     }
 }

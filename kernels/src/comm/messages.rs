@@ -62,9 +62,6 @@ pub trait Messages: Send + Sync {
 
 /// Implements [`Messages::exchange`] for a group that receives in place, by its
 /// [`Messages::exchange_into`].
-///
-/// # Errors
-/// Errors of [`Messages::exchange_into`].
 pub fn exchange_in_place<'a>(
     comm: &dyn Messages,
     called: &'static str,
@@ -84,9 +81,6 @@ pub fn exchange_in_place<'a>(
 }
 
 /// Refuses a message of another size than expected.
-///
-/// # Errors
-/// [`CommError::Mismatch`].
 pub fn check_message(
     comm: &dyn Messages,
     from: usize,

@@ -38,7 +38,7 @@ pub use threads::Threads;
 pub use typed::{
     all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
 };
-pub use wait::{Limit, Wait, in_phase};
+pub use wait::{Limit, Since, Wait, in_phase};
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::{CounterParts, frontiers};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 use crate::prefetch::prefetch;
 use crate::sample::Graph;
 
@@ -86,8 +86,8 @@ impl Counters {
 
     /// Counters of the edges of a layer drawn from `graph`.
     pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
-        KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
-        KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
+        check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
+        check_len("counters of edges", graph.num_edges(), self.edge.len())?;
         Ok(EdgeCounts {
             work: &self.work,
             edge: &self.edge,

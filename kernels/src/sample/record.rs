@@ -15,10 +15,12 @@ pub enum EdgeIds<'a> {
 /// Receives every edge as it is drawn, in order. `kept` is the segment's list.
 pub(super) trait Record {
     /// Edges of `vertex` will be recorded soon.
-    fn expect_vertex(&self, vertex: u32);
+    #[inline]
+    fn expect_vertex(&self, _vertex: u32) {}
 
     /// `edge` will be recorded soon.
-    fn expect(&self, edge: u64);
+    #[inline]
+    fn expect(&self, _edge: u64) {}
 
     /// `edges` were drawn for `vertex`.
     fn record(
@@ -34,10 +36,6 @@ pub(super) struct Nothing;
 
 impl Record for Nothing {
     #[inline]
-    fn expect_vertex(&self, _: u32) {}
-    #[inline]
-    fn expect(&self, _: u64) {}
-    #[inline]
     fn record(&mut self, _: u32, _: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {}
 }
 
@@ -45,10 +43,6 @@ impl Record for Nothing {
 pub(super) struct Keep;
 
 impl Record for Keep {
-    #[inline]
-    fn expect_vertex(&self, _: u32) {}
-    #[inline]
-    fn expect(&self, _: u64) {}
     #[inline]
     fn record(&mut self, _: u32, edges: impl ExactSizeIterator<Item = u64>, kept: &mut Vec<u64>) {
         kept.extend(edges);

@@ -8,11 +8,11 @@ use gsplit_store::Checksum;
 use super::ChosenEpoch;
 use super::recommend::RecommendationFile;
 use super::table::OutputFormat;
+use crate::Result;
 use crate::config::{Device, Dtype, FeatureStorage, GpuList};
 use crate::metric::Metric;
 use crate::model::OwnLayer;
 use crate::operator::OwnPlaces;
-use crate::Result;
 
 /// Vertices to predict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

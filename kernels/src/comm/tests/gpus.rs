@@ -12,7 +12,7 @@ use super::super::*;
 use super::conformance::{addends, message};
 use super::{conformance, run};
 use crate::CudaSurvey;
-use crate::cuda::{Gpu, GpuError, NcclId};
+use crate::cuda::{Gpu, GpuError, NCCL_ID_BYTES};
 
 /// A transport whose transfers are complete at once, or never.
 #[derive(Debug)]
@@ -228,8 +228,8 @@ fn real_gpus_wait_for_no_rank_that_never_joins() {
     on_each(Threads::groups_within(1, 2, Some(patience)), |host| {
         if host.rank == 1 {
             // It hears the id, and does something else.
-            let mut id = [0; NcclId::BYTES];
-            host.all_to_all_bytes(&[], &[0; 2], &mut id, &[NcclId::BYTES, 0]).unwrap();
+            let mut id = [0; NCCL_ID_BYTES];
+            host.all_to_all_bytes(&[], &[0; 2], &mut id, &[NCCL_ID_BYTES, 0]).unwrap();
             while host.failed().is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }
