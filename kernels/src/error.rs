@@ -168,7 +168,7 @@ pub enum CommError {
         /// Its reason.
         reason: String,
     },
-    /// A message of another size than its receiver expects.
+    /// A message of another size than its receiver expects, or than the sender's own counts say.
     #[error(
         "rank {from} sent {sent} bytes to rank {to}, which expected {expected}; exchange the \
          counts first"
@@ -232,18 +232,6 @@ pub enum CommError {
     Start {
         /// The reason.
         reason: String,
-    },
-    /// Arguments of one rank that contradict each other.
-    #[error("rank {rank}: {what}: expected {expected}, got {got}; counts and buffers must agree")]
-    Argument {
-        /// The rank.
-        rank: usize,
-        /// Name of the argument.
-        what: &'static str,
-        /// The length or sum it must have.
-        expected: usize,
-        /// The length or sum that it has.
-        got: usize,
     },
 }
 

@@ -14,7 +14,6 @@ use std::ops::Range;
 use crate::error::{KernelError, check_len};
 
 pub use cpu::Counters;
-pub(crate) use cpu::EdgeCounts;
 pub use cuda::DeviceCounters;
 
 /// The part of a mini-batch's vertices that each of its nested frontiers of these `sizes` adds, and

@@ -235,5 +235,11 @@ template <typename T> struct Converted<T, T> {
     static __device__ __forceinline__ T scaled(T value, float factor) { return narrow<T>(widen(value) * factor); }
 };
 
+// Calls FUNCTION<W>(...) for the number W of values that a thread takes at once: 8, 4 or 1.
+#define BY_PART(part, FUNCTION, ...)                                                                                   \
+    if (part == 8) FUNCTION<8>(__VA_ARGS__);                                                                           \
+    else if (part == 4) FUNCTION<4>(__VA_ARGS__);                                                                      \
+    else FUNCTION<1>(__VA_ARGS__)
+
 // Calls MACRO(name, type) for each type that hidden rows are kept in.
 #define FOR_ROW_TYPES(MACRO) MACRO(f32, float) MACRO(bf16, Bfloat16) MACRO(f16, Half)

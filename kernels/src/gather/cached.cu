@@ -23,7 +23,7 @@ template <typename T> struct CachedTable {
 };
 
 // One thread copies `W` values of one row.
-template <typename T, typename O, int W>
+template <int W, typename T, typename O>
 __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *positions, u64 count, O *out) {
     const u32 per_row = from.dim / W;
     const u64 total = count * per_row;
@@ -61,9 +61,7 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
         const T *table, const float *scales, const u64 *caches, const u32 *places, u64 rows, u32 num_caches, u32 shift,  \
         const u32 *positions, u64 count, u32 dim, O *out, u32 width, u32 wanted) {                                       \
         const CachedTable<T> from = {table, scales, caches, places, rows, num_caches, shift, dim, wanted};             \
-        if (width == 8) gather_pieces<T, O, 8>(from, positions, count, out);                                            \
-        else if (width == 4) gather_pieces<T, O, 4>(from, positions, count, out);                                       \
-        else gather_pieces<T, O, 1>(from, positions, count, out);                                                       \
+        BY_PART(width, gather_pieces, from, positions, count, out); \
     }
 
 #define GATHER_CACHED_TO(TO, O)                                                                                         \

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::messages::{Messages, check_message, or_leave};
+use super::messages::{Messages, check_message, check_parts, or_leave};
 use super::wait::{Limit, Since};
-use super::{DeviceExchange, check_parts, starts};
+use super::{DeviceExchange, starts};
 use crate::cuda::{
     DeviceSlice, DeviceSliceMut, Gpu, GpuError, NCCL_ID_BYTES, NcclEnd, NcclId, new_nccl_id,
 };

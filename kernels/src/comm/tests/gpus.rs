@@ -199,7 +199,7 @@ fn real_gpus_copy_to_each_other() {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return;
     }
-    let size = CudaSurvey::new().gpus.unwrap().len();
+    let size = CudaSurvey::look().gpus.unwrap().len();
     run(size, |comm| {
         moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap())
     });
@@ -210,7 +210,7 @@ fn real_gpus_are_joined_by_nccl() {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return;
     }
-    let size = CudaSurvey::new().gpus.unwrap().len();
+    let size = CudaSurvey::look().gpus.unwrap().len();
     on_each(Threads::groups_within(1, size, Some(Duration::from_secs(60))), |host| {
         let gpu = Gpu::open(host.rank).unwrap().side_stream().unwrap();
         let comm = Nccl::join(&gpu, Box::new(host)).unwrap();
