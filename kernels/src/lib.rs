@@ -9,9 +9,9 @@
 //!
 //! # Errors
 //! A function may return [`KernelError::Length`] for a buffer of another length than its
-//! documentation says, and the errors of the function whose part, variant or gradient it is. One
-//! that returns [`GpuError`] may return [`GpuError::OutOfMemory`] and errors of the driver and of
-//! the GPU, of earlier launches too; one that returns [`CommError`] the errors of a
+//! documentation says, and the errors of the function whose part, variant, gradient or twin on a
+//! GPU it is. One that returns [`GpuError`] may return [`GpuError::OutOfMemory`] and errors of the
+//! driver and of the GPU, of earlier launches too; one that returns [`CommError`] the errors of a
 //! [`Communicator`]. Sections on errors name only others.
 //! ```
 //! use gsplit_kernels::schedule::Step;

@@ -132,15 +132,6 @@ pub struct GpuCounts {
     pub bytes_down: u64,
 }
 
-impl GpuCounts {
-    /// Estimated host time of these calls: 5 ticks per launch and 20 per wait, of about a
-    /// microsecond each. Where kernels take less, the host bounds a step. The ticks are an
-    /// estimate, until a real GPU is measured.
-    pub fn host_ticks(&self) -> u64 {
-        5 * self.launches + 20 * self.waits
-    }
-}
-
 #[derive(Debug)]
 struct Emulated {
     emulation: Emulation,

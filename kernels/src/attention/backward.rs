@@ -87,12 +87,8 @@ impl Attention<'_> {
         weights: &[f32],
         scratch: &[f32],
     ) -> Result<(), KernelError> {
-        check_matrix(
-            "gradient of attention",
-            self.edges.num_targets(),
-            self.dim(),
-            gradient.len(),
-        )?;
+        let targets = self.edges.num_targets();
+        check_matrix("gradient of attention", targets, self.dim(), gradient.len())?;
         check_len("attention weights", self.num_weights(), weights.len())?;
         check_len("scratch of attention", self.num_weights(), scratch.len())
     }

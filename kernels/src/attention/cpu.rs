@@ -278,7 +278,7 @@ pub fn head_products(
     head_dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    let Heads { heads, width } = Heads::of(rows, vector, head_dim, out)?;
+    let (heads, width) = heads_and_width(rows, vector, head_dim, out)?;
     if vector.is_empty() {
         return Ok(());
     }
@@ -305,7 +305,7 @@ pub fn head_products_backward(
     head_dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    let Heads { heads, width } = Heads::of(rows, out, head_dim, gradient)?;
+    let (heads, width) = heads_and_width(rows, out, head_dim, gradient)?;
     let dim = out.len();
     out.fill(0.0);
     if dim == 0 {
@@ -332,24 +332,16 @@ pub fn head_products_backward(
     Ok(())
 }
 
-/// Number of heads, and width of the rows whose products with a vector are taken.
-struct Heads {
-    heads: usize,
-    width: usize,
-}
-
-impl Heads {
-    /// The heads of `rows` and a vector for which there are as many products.
-    fn of(
-        rows: &[f32],
-        vector: &[f32],
-        head_dim: usize,
-        products: &[f32],
-    ) -> Result<Self, KernelError> {
-        let heads = count_rows("vector of the heads", head_dim, vector.len())?;
-        let count = count_rows("products of the heads", heads, products.len())?;
-        let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };
-        check_matrix("rows of the heads", count, width, rows.len())?;
-        Ok(Self { heads, width })
-    }
+/// Number of heads of a vector, and width of `rows`, for as many `products` of the two.
+fn heads_and_width(
+    rows: &[f32],
+    vector: &[f32],
+    head_dim: usize,
+    products: &[f32],
+) -> Result<(usize, usize), KernelError> {
+    let heads = count_rows("vector of the heads", head_dim, vector.len())?;
+    let count = count_rows("products of the heads", heads, products.len())?;
+    let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };
+    check_matrix("rows of the heads", count, width, rows.len())?;
+    Ok((heads, width))
 }

@@ -55,10 +55,6 @@ impl DeviceAttention<'_> {
     ///
     /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target`
     /// targets × heads.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -216,15 +212,8 @@ impl DeviceAttention<'_> {
     fn factors(&self, weights: DeviceSlice<'_, f32>, keep: f32) -> Factors {
         let own = if self.self_loops { Own::SelfLoop } else { Own::Nothing };
         let num_own = self.edges.num_targets();
-        Factors {
-            weights: weights.address(),
-            num_own,
-            heads: self.heads,
-            own,
-            mean: false,
-            keep,
-            relu: None,
-        }
+        let (weights, heads) = (weights.address(), self.heads);
+        Factors { weights, num_own, heads, own, keep, ..Factors::default() }
     }
 
     fn check(

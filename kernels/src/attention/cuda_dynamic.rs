@@ -42,10 +42,6 @@ impl DeviceAttention<'_> {
     /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · source's row, and
     /// `weights` ([`DeviceAttention::num_weights`] values) to the weights, target after target,
     /// edge after edge, head after head, with a minus sign where they are dropped.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,

@@ -47,10 +47,6 @@ impl Attention<'_> {
     /// Sets row `t` of `out` (targets × [`Attention::dim`]) to Σ weight · source's row, and
     /// `weights` ([`Attention::num_weights`] values) to the weights, target after target, edge
     /// after edge, head after head, with a minus sign where they are dropped.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`].
     pub fn forward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -92,12 +88,8 @@ impl Attention<'_> {
         this.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
         this.check_dynamic(out.sources, out.targets, rows.vector.len())?;
         this.check_backward(gradient, weights, scratch)?;
-        check_matrix(
-            "gradient of the vector",
-            this.edges.num_targets(),
-            this.dim(),
-            out.vector.len(),
-        )?;
+        let targets = this.edges.num_targets();
+        check_matrix("gradient of the vector", targets, this.dim(), out.vector.len())?;
         if this.dim() == 0 {
             return Ok(());
         }

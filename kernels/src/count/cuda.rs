@@ -43,10 +43,6 @@ impl DeviceCounters {
 
     /// Counts the vertices of a mini-batch, as
     /// [`Counters::count_vertices`](crate::Counters::count_vertices) does.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of
-    /// `mixed_frontier`; errors of the GPU.
     pub fn count_vertices(
         &mut self,
         mixed_frontier: DeviceSlice<'_, u32>,
@@ -54,14 +50,8 @@ impl DeviceCounters {
     ) -> Result<(), GpuError> {
         for (part, appearances) in frontiers(mixed_frontier.len(), sizes)? {
             let part = mixed_frontier.part(part.start, part.end)?;
-            let of = arguments![
-                part,
-                part.len(),
-                appearances,
-                self.input.len(),
-                &self.appear,
-                &self.input
-            ];
+            let (len, appear, input) = (part.len(), &self.appear, &self.input);
+            let of = arguments![part, len, appearances, input.len(), appear, input];
             self.gpu.run(MODULE.kernel("count_vertices"), part.len(), &of)?;
         }
         Ok(())

@@ -36,9 +36,6 @@ pub(crate) type NcclId = [u8; NCCL_ID_BYTES];
 pub(crate) const NCCL_ID_BYTES: usize = 128;
 
 /// Makes a new id. The process that makes it listens for the others from then on.
-///
-/// # Errors
-/// [`GpuError::Missing`] without NCCL; errors of NCCL.
 pub(crate) fn new_nccl_id() -> Result<NcclId, GpuError> {
     let api = Api::get()?;
     let mut id = sys::ncclUniqueId { internal: [0; NCCL_ID_BYTES] };
@@ -152,10 +149,8 @@ unsafe impl Send for Handle {}
 
 impl NcclEnd {
     /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is
-    /// called repeatedly until the others have joined; its error ends the wait.
-    ///
-    /// # Errors
-    /// [`GpuError::Missing`] without NCCL; errors of NCCL, and within them the error of `wait`.
+    /// called repeatedly until the others have joined; its error, within those of NCCL, ends the
+    /// wait.
     pub(crate) fn join<E>(
         gpu: &Gpu,
         id: NcclId,

@@ -57,6 +57,12 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
             None => Ok(rows),
         }
     }
+
+    fn check_like(&self, store: &RowStore<'_, T>) -> Result<(), KernelError> {
+        check_len("values of a cached row", self.dim, store.dim)?;
+        let scaled = [self.scales.is_some(), store.scales.is_some()].map(usize::from);
+        check_len("scales of a cached row", scaled[0], scaled[1])
+    }
 }
 
 /// Counts of rows by the place where they were found.
@@ -128,9 +134,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let (shift, most) = (shift_of(stores.len()), Self::most_rows(stores.len()));
         let mut places = vec![NOWHERE; rows];
         for (number, store) in (0u64..).zip(&stores) {
-            check_len("values of a cached row", table.dim, store.dim)?;
-            let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
-            check_len("scales of a cached row", scaled[0], scaled[1])?;
+            table.check_like(store)?;
             if store.len() as u64 > most {
                 let (what, expected) = ("rows of a cache, at most", most as usize);
                 return Err(KernelError::Length { what, expected, got: store.len() }.into());
@@ -196,14 +200,10 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         positions: DeviceSlice<'_, u32>,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
-        let (rows, dim, stores) = (table.rows()?, table.dim, self.stores.len());
+        let (rows, dim, stores) = (table.rows()?, table.dim, self.stores.len() as u32);
         check_matrix("output of gather", positions.len(), dim, out.len())?;
         check_len("rows of the table that was cached", self.places.len(), rows)?;
-        for store in &self.stores {
-            check_len("values of a cached row", dim, store.dim)?;
-            let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
-            check_len("scales of a cached row", scaled[0], scaled[1])?;
-        }
+        self.stores.iter().try_for_each(|store| table.check_like(store))?;
         // Caches are allocations of their own, aligned for every load.
         let width = values_at_once(
             &[dim],
@@ -211,18 +211,14 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             &[(out.address(), size_of::<O>())],
         );
         let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
-            let from = arguments![
-                values,
-                scales,
-                &self.addresses,
-                &self.places,
-                rows,
-                stores as u32,
-                self.shift
-            ];
+            let caches = arguments![&self.addresses, &self.places, rows, stores, self.shift];
             let to =
                 arguments![positions, positions.len(), dim as u32, &*out, width as u32, wanted];
-            gpu.launch(MODULE.kernel(O::of(T::GATHER_CACHED)), shape, &[&from[..], &to].concat())
+            gpu.launch(
+                MODULE.kernel(O::of(T::GATHER_CACHED)),
+                shape,
+                &[&arguments![values, scales][..], &caches, &to].concat(),
+            )
         };
         let (shape, address) = (Shape::per_item(out.len() / width), table.values.address());
         let whole = [address, table.scales.map_or(0, |scales| scales.address())];

@@ -34,16 +34,8 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
         &[(table.address(), size_of::<T>())],
         &[(out.address(), size_of::<O>())],
     );
-    let of = arguments![
-        table,
-        rows,
-        positions,
-        positions.len(),
-        dim as u32,
-        scales,
-        &*out,
-        width as u32
-    ];
+    let (count, columns, at_once) = (positions.len(), dim as u32, width as u32);
+    let of = arguments![table, rows, positions, count, columns, scales, &*out, at_once];
     let shape = gpu.limit_zero_copy(Shape::per_item(out.len() / width), table.address());
     gpu.launch(MODULE.kernel(O::of(T::GATHER)), shape, &of)
 }

@@ -57,10 +57,6 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
 
     /// Opens the store that another process of the host has exported: the rows `vertices`, `scaled`
     /// or not, for `gpu` to read.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of
-    /// the driver if the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
         dim: usize,

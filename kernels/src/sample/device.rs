@@ -28,9 +28,6 @@ pub struct DeviceGraph<'a> {
 impl<'a> DeviceGraph<'a> {
     /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host
     /// waits.
-    ///
-    /// # Errors
-    /// Errors of [`Graph::new`](super::Graph::new).
     pub fn new(
         gpu: &Gpu,
         indptr: DeviceSlice<'a, u64>,
@@ -42,9 +39,6 @@ impl<'a> DeviceGraph<'a> {
 
     /// Restricts a graph with this `indptr` to the vertices of `subgraph`: a frontier with other
     /// vertices is an error.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceGraph::new`].
     pub fn of_subgraph(
         gpu: &Gpu,
         indptr: DeviceSlice<'a, u64>,

@@ -102,10 +102,6 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
 }
 
 /// Checks `ids`; `status` is the address of the error code.
-///
-/// # Errors
-/// [`KernelError::Owner`] for the first vertex whose owner is not a rank,
-/// [`KernelError::VertexOutOfRange`] for one without an owner.
 pub(crate) fn check(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,

@@ -60,10 +60,6 @@ impl DeviceAggregation<'_> {
     /// Sets row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) to the aggregate of the
     /// rows of the sources of the edges into `t`, widened to `f32`; the result is rounded to the
     /// type of `out`. A missing row counts as NaNs.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own; errors of the GPU.
     pub fn forward<'r, T: DeviceValue, O: DeviceRow>(
         &self,
         gpu: &Gpu,
