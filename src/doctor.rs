@@ -65,7 +65,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     if let Some(path) = &args.profile {
         Outputs::default().file("--profile", path, Some(|line| line.trim_end() == MEASURED))?;
     }
-    let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
+    let (host, training, survey) = (Host::look(), training(), CudaSurvey::look());
     let gpus = survey.gpus.iter().flatten().enumerate();
     let gpus: Vec<OnGpu> = gpus.map(|(at, facts)| OnGpu::look(at, facts)).collect();
     let launch = Launch::found();

@@ -125,8 +125,7 @@ fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
         }
         TrainerCommand::Train(args) => {
             args.complete(given)?;
-            let threads = args.config.system.threads;
-            cli.output = cli.output.with_threads(threads).leaving(args.sampling_threads());
+            cli.output = cli.output.with_threads(args.config.system.threads);
         }
         _ => {}
     }

@@ -127,44 +127,32 @@ pub enum KernelError {
         /// The rate.
         rate: f32,
     },
-    /// More features than the mask of one vertex has random bits for.
-    #[error(
-        "dropout: {dim} features a row, the limit is {}; use a narrower layer",
-        crate::MAX_DROPOUT_DIM
-    )]
-    DropoutDim {
-        /// The number of features.
-        dim: usize,
-    },
     /// A counter passed `u32::MAX`, so the counts are wrong.
     #[error("a pre-sample counter passed {}; count fewer epochs", u32::MAX)]
     CounterOverflow,
 }
 
-impl KernelError {
-    /// Checks that slice `what` has `rows * dim` elements.
-    pub fn check_matrix(
-        what: &'static str,
-        rows: usize,
-        dim: usize,
-        got: usize,
-    ) -> Result<(), Self> {
-        // No slice has the length of a product that overflows.
-        let expected = rows.saturating_mul(dim);
-        Self::check_len(what, expected, got)
-    }
+/// Checks that slice `what` has `expected` elements.
+pub fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), KernelError> {
+    if got == expected { Ok(()) } else { Err(KernelError::Length { what, expected, got }) }
+}
 
-    /// The number of rows of `dim` values in slice `what`, of which they are all; 0 if rows have no
-    /// values.
-    pub(crate) fn count_rows(what: &'static str, dim: usize, got: usize) -> Result<usize, Self> {
-        let rows = got.checked_div(dim).unwrap_or(0);
-        Self::check_matrix(what, rows, dim, got).map(|()| rows)
-    }
+/// Checks that slice `what` has `rows * dim` elements.
+pub(crate) fn check_matrix(
+    what: &'static str,
+    rows: usize,
+    dim: usize,
+    got: usize,
+) -> Result<(), KernelError> {
+    // No slice has the length of a product that overflows.
+    check_len(what, rows.saturating_mul(dim), got)
+}
 
-    /// Checks that slice `what` has `expected` elements.
-    pub fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
-        if got == expected { Ok(()) } else { Err(Self::Length { what, expected, got }) }
-    }
+/// The number of rows of `dim` values in slice `what`, of which they are all; 0 if rows have no
+/// values.
+pub(crate) fn count_rows(what: &'static str, dim: usize, got: usize) -> Result<usize, KernelError> {
+    let rows = got.checked_div(dim).unwrap_or(0);
+    check_matrix(what, rows, dim, got).map(|()| rows)
 }
 
 /// A collective that did not happen. The group is unusable from then on: every later call on any
@@ -180,7 +168,7 @@ pub enum CommError {
         /// Its reason.
         reason: String,
     },
-    /// A message of another size than its receiver expects.
+    /// A message of another size than its receiver expects, or than the sender's own counts say.
     #[error(
         "rank {from} sent {sent} bytes to rank {to}, which expected {expected}; exchange the \
          counts first"
@@ -244,18 +232,6 @@ pub enum CommError {
     Start {
         /// The reason.
         reason: String,
-    },
-    /// Arguments of one rank that contradict each other.
-    #[error("rank {rank}: {what}: expected {expected}, got {got}; counts and buffers must agree")]
-    Argument {
-        /// The rank.
-        rank: usize,
-        /// Name of the argument.
-        what: &'static str,
-        /// The length or sum it must have.
-        expected: usize,
-        /// The length or sum that it has.
-        got: usize,
     },
 }
 

@@ -8,7 +8,9 @@
 //! implementation on host memory, `cuda.rs` and `cuda.cu` that on GPUs.
 //!
 //! # Errors
-//! A function that returns [`GpuError`] may return [`GpuError::OutOfMemory`] and errors of the
+//! A function may return [`KernelError::Length`] for a buffer of another length than its
+//! documentation says, and the errors of the function whose part, variant, gradient or twin on a
+//! GPU it is. One that returns [`GpuError`] may return [`GpuError::OutOfMemory`] and errors of the
 //! driver and of the GPU, of earlier launches too; one that returns [`CommError`] the errors of a
 //! [`Communicator`]. Sections on errors name only others.
 //! ```
@@ -73,8 +75,8 @@ pub use attention::{
     head_products_backward_on_device, head_products_on_device,
 };
 pub use comm::{
-    Communicator, Counted, DeviceExchange, Limit, Nccl, Route, Seat, Sent, SentByRoute, Solo,
-    Threads, Wait, all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v,
+    Communicator, Counted, DeviceExchange, Limit, Nccl, Route, Seat, Sent, SentByRoute, Since,
+    Solo, Threads, Wait, all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v,
     device_all_to_all_v, in_phase,
     messages::{Messages, check_message, exchange_in_place},
 };
@@ -89,7 +91,7 @@ pub use edges::{
     BySource, DeviceEdges, DeviceSegments, HostEdges, sort_on_device, symmetric,
     symmetric_on_device,
 };
-pub use error::{CommError, KernelError};
+pub use error::{CommError, KernelError, check_len};
 pub use forest::Forest;
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue,

@@ -225,7 +225,7 @@ impl Draws {
     /// the number of words used is fixed, and equal on every device.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
-        ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
+        below(self.next_u32(), n)
     }
 
     /// A multiple of 2^-24 in `[0, 1)`, from one word.
@@ -243,6 +243,12 @@ impl Draws {
         let (sin, cos) = (std::f32::consts::TAU * self.unit_f32()).sin_cos();
         (radius * cos, radius * sin)
     }
+}
+
+/// [`Draws::below`] of a word.
+#[inline(always)]
+pub(crate) fn below(word: u32, n: u32) -> u32 {
+    ((u64::from(word) * u64::from(n)) >> 32) as u32
 }
 
 /// A random permutation of `0..n`: the numbers sorted by 64 random bits each, equal bits by number.

@@ -19,7 +19,7 @@ pub fn measure(device: Device) -> anyhow::Result<Profile> {
     match device {
         Device::Cpu => Ok(of_cpu(Rates::measure()?)),
         Device::Cuda => {
-            let survey = CudaSurvey::new();
+            let survey = CudaSurvey::look();
             let first = survey.gpus.as_ref().ok().and_then(|gpus| gpus.first());
             let name = first.map_or("GPU", |gpu| gpu.name.as_str()).to_string();
             let rates = GpuRates::measure()

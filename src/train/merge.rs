@@ -208,7 +208,7 @@ impl Args {
         let gpus = match (system.device, &system.gpus) {
             (Device::Cpu, _) => None,
             (Device::Cuda, Some(named)) => Some(named.0.len()),
-            (Device::Cuda, None) => CudaSurvey::new().gpus.ok().map(|gpus| gpus.len()),
+            (Device::Cuda, None) => CudaSurvey::look().gpus.ok().map(|gpus| gpus.len()),
         };
         let launched = gsplit::launch::Launch::has_several();
         let ranks = if launched { None } else { system.ranks.or(gpus.filter(|&gpus| gpus > 0)) };

@@ -98,7 +98,7 @@ fn local(launch: &Launch) -> anyhow::Result<usize> {
 
 /// The number of the GPU for the process that is `local` on its host.
 fn gpu_of(local: usize, gpus: Option<&GpuList>) -> anyhow::Result<usize> {
-    let visible = CudaSurvey::new().gpus?.len();
+    let visible = CudaSurvey::look().gpus?.len();
     Process::gpu_of(local, gpus, visible).map_err(super::as_usage)
 }
 

@@ -6,18 +6,15 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __forceinline__ inline
-#define __noinline__
-#define __restrict__
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 #define __shared__ static thread_local
-#define __constant__ static const
-#define KERNEL_ENTRY static
-#define KERNEL(name)                                                                                                      \
+#define KERNEL_WITH(attributes, name, ...)                                                                                \
+    static void name(__VA_ARGS__);                                                                                        \
     static emulate::Register registered_##name(                                                                           \
-        #name, [](void **arguments) { emulate::call(name, arguments); }, emulate::sizes(name));
+        #name, [](void **arguments) { emulate::call(name, arguments); }, emulate::sizes(name));                           \
+    static void name(__VA_ARGS__)
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emulate::dynamic_shared()
 
 namespace emulate {
@@ -39,8 +36,6 @@ UNWATCHED inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) {
     // A barrier for a part of a warp does not count.
     if (mask == 0xFFFFFFFFu) emulate::running->warp_syncs++;
 }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
 
 template <typename T> T __shfl_sync(uint32_t mask, T value, int lane) { return emulate::exchange(mask, value, lane); }
 template <typename T> T __shfl_xor_sync(uint32_t mask, T value, int lanes) {
@@ -50,16 +45,10 @@ template <typename T> T __shfl_up_sync(uint32_t mask, T value, unsigned lanes) {
     const unsigned lane = threadIdx.x % 32;
     return emulate::exchange(mask, value, lane < lanes ? lane : lane - lanes);
 }
-template <typename T> T __shfl_down_sync(uint32_t mask, T value, unsigned lanes) {
-    const unsigned lane = threadIdx.x % 32;
-    return emulate::exchange(mask, value, lane + lanes > 31 ? lane : lane + lanes);
-}
 inline uint32_t __ballot_sync(uint32_t mask, int predicate) { return emulate::lanes_with(mask, [=](uint64_t at) { return at != 0; }, predicate != 0); }
 template <typename T> uint32_t __match_any_sync(uint32_t mask, T value) {
     return emulate::lanes_with(mask, [=](uint64_t at) { return at == (uint64_t)value; }, (uint64_t)value);
 }
-inline int __any_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
 // An atomic read-modify-write: `changed` makes the new value from the old.
 namespace emulate {
@@ -73,8 +62,6 @@ template <typename T, typename C> UNWATCHED T at_once(T *at, C changed) {
 template <typename T, typename U> T atomicAdd(T *at, U value) { return emulate::at_once(at, [=](T old) { return old + (T)value; }); }
 template <typename T, typename U> T atomicMin(T *at, U value) { return emulate::at_once(at, [=](T old) { return (T)value < old ? (T)value : old; }); }
 template <typename T, typename U> T atomicMax(T *at, U value) { return emulate::at_once(at, [=](T old) { return (T)value > old ? (T)value : old; }); }
-template <typename T, typename U> T atomicOr(T *at, U value) { return emulate::at_once(at, [=](T old) { return old | (T)value; }); }
-template <typename T, typename U> T atomicExch(T *at, U value) { return emulate::at_once(at, [=](T) { return (T)value; }); }
 template <typename T, typename U, typename V> T atomicCAS(T *at, U expected, V value) {
     return emulate::at_once(at, [=](T old) { return old == (T)expected ? (T)value : old; });
 }
@@ -87,25 +74,15 @@ template <typename T> UNWATCHED void relaxed_store(T *at, T value) {
     *at = value;
 }
 
-template <typename T> T __ldg(const T *at) { return *at; }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint64_t)a * b >> 32; }
-inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return (unsigned __int128)a * b >> 64; }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
-inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
-inline int __clzll(uint64_t x) { return x ? __builtin_clzll(x) : 64; }
 inline int __ffs(uint32_t x) { return __builtin_ffs(x); }
 inline float __uint_as_float(uint32_t x) { float y; memcpy(&y, &x, 4); return y; }
 inline uint32_t __float_as_uint(float x) { uint32_t y; memcpy(&y, &x, 4); return y; }
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-inline float __expf(float x) { return expf(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
-inline double __dsub_rn(double a, double b) { return a - b; }
 inline float __fsqrt_rn(float x) { return sqrtf(x); }
-inline float __fdividef(float a, float b) { return a / b; }
 template <typename T> T min(T a, T b) { return b < a ? b : a; }
-template <typename T> T max(T a, T b) { return a < b ? b : a; }

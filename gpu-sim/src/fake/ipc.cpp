@@ -77,9 +77,4 @@ int cuIpcOpenMemHandle_v2(u64 *, Handle handle, unsigned flags) {
     return refuse(MAPPING_FAILED, "memory of another process");
 }
 
-int cuIpcCloseMemHandle(u64 address) {
-    CALL("cuIpcCloseMemHandle", CONTEXT);
-    return refuse(INVALID_VALUE, "%#lx is not what was opened", address);
-}
-
 } // extern "C"

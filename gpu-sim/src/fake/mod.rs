@@ -26,13 +26,18 @@ const TORCH: &str = concat!(env!("OUT_DIR"), "/fake/libtorch_cuda.so");
 /// # Errors
 /// A line that names the missing part: NVRTC, or the libraries where they were built.
 pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
-    CudaSurvey::new().compiler.map_err(|missing| missing.to_string())?;
+    give_libraries(program, &[])
+}
+
+/// [`give_fake_cuda`], with the libraries in `folders` before it.
+fn give_libraries(program: &mut Command, folders: &[PathBuf]) -> Result<(), String> {
+    CudaSurvey::look().compiler.map_err(|missing| missing.to_string())?;
     check_is_here(LIBRARIES)?;
     let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = [PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
-    let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+    let folders = folders.iter().cloned().chain([PathBuf::from(LIBRARIES)]);
+    let folders = std::env::join_paths(folders.chain(std::env::split_paths(&others)));
     program
-        .env("LD_LIBRARY_PATH", folders)
+        .env("LD_LIBRARY_PATH", folders.map_err(|error| error.to_string())?)
         .env("XDG_CACHE_HOME", concat!(env!("OUT_DIR"), "/cache"));
     Ok(())
 }
@@ -66,14 +71,7 @@ pub fn give_late_gpus(program: &mut Command, libtorch: &Path, folder: &Path) -> 
             std::fs::hard_link(library.path(), place).map_err(of)?;
         }
     }
-    let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = [folder.to_path_buf(), PathBuf::from(LIBRARIES)]
-        .into_iter()
-        .chain(std::env::split_paths(&others));
-    give_fake_cuda(program)?;
-    program
-        .env("LD_LIBRARY_PATH", std::env::join_paths(folders).map_err(|error| error.to_string())?);
-    Ok(())
+    give_libraries(program, &[folder.to_path_buf()])
 }
 
 unsafe extern "C" {

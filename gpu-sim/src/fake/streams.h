@@ -41,17 +41,6 @@ inline bool run(const std::shared_ptr<Stream> &stream, u64 until) {
     return true;
 }
 
-// Skips waits for points that are already reached: they take no time.
-inline void pass_waits(Stream &stream) {
-    const auto is_reached = [](const Point &point) { return point.stream->done >= point.at; };
-    while (!stream.waiting.empty() && !stream.waiting.front().step) {
-        const std::vector<Point> &after = stream.waiting.front().after;
-        if (!std::all_of(after.begin(), after.end(), is_reached)) return;
-        stream.waiting.pop_front();
-        stream.done++;
-    }
-}
-
 // Runs some of the pending operations of some of the streams.
 inline void hurry() {
     if (!state.hasty) return;

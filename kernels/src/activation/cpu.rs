@@ -9,7 +9,7 @@ use std::hint::select_unpredictable;
 use rayon::prelude::*;
 
 use crate::dropout::RowMask;
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, count_rows};
 use crate::gather::StoredRow;
 use crate::philox::StreamKey;
 use crate::simd::{exp_m1_below_zero, vectorised};
@@ -42,17 +42,9 @@ pub struct Epilogue<'a> {
 
 impl Epilogue<'_> {
     /// Changes `rows` (any number × `dim`) in place.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length; errors of
-    /// [`dropout_mask`](crate::dropout_mask).
     pub fn apply(&self, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
-            KernelError::check_len(
-                "vertices of the rows",
-                rows.len().checked_div(dim).unwrap_or(0),
-                ids.len(),
-            )?;
+            check_len("vertices of the rows", rows.len().checked_div(dim).unwrap_or(0), ids.len())?;
             RowMask::new(rate, dim, &key)?;
         }
         let pieces = rows.par_chunks_mut((ROWS * dim).max(1)).enumerate();
@@ -61,18 +53,15 @@ impl Epilogue<'_> {
 
     /// Applies [`Epilogue::apply`] to a part of the rows, from row `first` on, on the calling
     /// thread only.
-    ///
-    /// # Errors
-    /// Errors of [`Epilogue::apply`].
     pub fn apply_part(
         &self,
         first: usize,
         rows: &mut [f32],
         dim: usize,
     ) -> Result<(), KernelError> {
-        let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
+        let count = count_rows("rows of the product", dim, rows.len())?;
         if let Some(bias) = self.bias {
-            KernelError::check_len("bias", dim, bias.len())?;
+            check_len("bias", dim, bias.len())?;
         }
         let mask = self.mask(first, count, dim)?;
         if dim == 0
@@ -108,9 +97,6 @@ impl Epilogue<'_> {
 
     /// Fills `out` with the gradient of the product, given `rows`, the output of
     /// [`Epilogue::apply`], and their `gradient`. All have the same size, any number × `dim`.
-    ///
-    /// # Errors
-    /// Errors of [`Epilogue::apply`].
     pub fn backward(
         &self,
         rows: &[f32],
@@ -118,8 +104,8 @@ impl Epilogue<'_> {
         dim: usize,
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
-        KernelError::check_len("gradient of the product", rows.len(), out.len())?;
+        check_len("gradient of the rows", rows.len(), gradient.len())?;
+        check_len("gradient of the product", rows.len(), out.len())?;
         let values = (ROWS * dim).max(1);
         let parts = rows
             .par_chunks(values)
@@ -134,9 +120,6 @@ impl Epilogue<'_> {
     /// Computes [`Epilogue::backward`] for a part of the rows, from row `first` on, on the calling
     /// thread only. `rows` and `gradient` hold that part. Adds the gradients of the product to
     /// `sums` (`dim` values), unless it is empty.
-    ///
-    /// # Errors
-    /// Errors of [`Epilogue::apply`].
     pub fn backward_part(
         &self,
         first: usize,
@@ -145,14 +128,10 @@ impl Epilogue<'_> {
         out: &mut [f32],
         sums: &mut [f32],
     ) -> Result<(), KernelError> {
-        let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
-        KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
-        KernelError::check_len("gradient of the product", rows.len(), out.len())?;
-        KernelError::check_len(
-            "sums of the gradients",
-            if sums.is_empty() { 0 } else { dim },
-            sums.len(),
-        )?;
+        let count = count_rows("rows of the product", dim, rows.len())?;
+        check_len("gradient of the rows", rows.len(), gradient.len())?;
+        check_len("gradient of the product", rows.len(), out.len())?;
+        check_len("sums of the gradients", if sums.is_empty() { 0 } else { dim }, sums.len())?;
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a 0 does
         // not mean that a value was dropped.
@@ -208,12 +187,9 @@ impl Epilogue<'_> {
 }
 
 /// Fills `out` with the sum of the rows of `values`, which have the same width.
-///
-/// # Errors
-/// [`KernelError::Length`] if the length of `values` is not a multiple of that width.
 pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
     let dim = out.len();
-    KernelError::count_rows("rows to sum", dim, values.len())?;
+    count_rows("rows to sum", dim, values.len())?;
     out.fill(0.0);
     if dim == 0 {
         return Ok(());

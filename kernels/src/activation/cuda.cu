@@ -155,34 +155,22 @@ static __device__ __forceinline__ void backward_dropout(const O *rows, const O *
 
 // For finished rows of O.
 #define FORWARD(NAME, O)                                                                                               \
-    KERNEL_ENTRY void epilogue_apply_##NAME(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out, u32 part) { \
-        if (part == 8) apply<8>(rows, count, dim, bias, activation, out);                                              \
-        else if (part == 4) apply<4>(rows, count, dim, bias, activation, out);                                         \
-        else apply<1>(rows, count, dim, bias, activation, out);                                                        \
+    KERNEL(epilogue_apply_##NAME, const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out, u32 part) { \
+        BY_PART(part, apply, rows, count, dim, bias, activation, out); \
     }                                                                                                                  \
-    KERNEL(epilogue_apply_##NAME)                                                                                      \
-    KERNEL_ENTRY void epilogue_dropout_##NAME(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out, u32 part) { \
-        if (part == 8) apply_dropout<8>(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);        \
-        else if (part == 4) apply_dropout<4>(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);   \
-        else apply_dropout<1>(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);                  \
-    }                                                                                                                  \
-    KERNEL(epilogue_dropout_##NAME)
+    KERNEL(epilogue_dropout_##NAME, const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out, u32 part) { \
+        BY_PART(part, apply_dropout, rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out); \
+    }
 FOR_ROW_TYPES(FORWARD)
 
 // From the gradient of finished rows of O to that of the product in G.
 #define BACKWARD(NAME, O, G)                                                                                           \
-    KERNEL_ENTRY void epilogue_backward_##NAME(const O *rows, const O *gradient, u64 count, u32 activation, float keep, G *out, u32 part) { \
-        if (part == 8) backward<8>(rows, gradient, count, activation, keep, out);                                      \
-        else if (part == 4) backward<4>(rows, gradient, count, activation, keep, out);                                 \
-        else backward<1>(rows, gradient, count, activation, keep, out);                                                \
+    KERNEL(epilogue_backward_##NAME, const O *rows, const O *gradient, u64 count, u32 activation, float keep, G *out, u32 part) { \
+        BY_PART(part, backward, rows, gradient, count, activation, keep, out); \
     }                                                                                                                  \
-    KERNEL(epilogue_backward_##NAME)                                                                                   \
-    KERNEL_ENTRY void epilogue_dropout_backward_##NAME(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, G *out, u32 part) { \
-        if (part == 8) backward_dropout<8>(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out); \
-        else if (part == 4) backward_dropout<4>(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out); \
-        else backward_dropout<1>(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out);           \
-    }                                                                                                                  \
-    KERNEL(epilogue_dropout_backward_##NAME)
+    KERNEL(epilogue_dropout_backward_##NAME, const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, G *out, u32 part) { \
+        BY_PART(part, backward_dropout, rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out); \
+    }
 BACKWARD(f32, float, float)
 BACKWARD(bf16, Bfloat16, float)
 BACKWARD(f16, Half, float)

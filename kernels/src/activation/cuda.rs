@@ -7,9 +7,9 @@
 //! call per eight values.
 
 use crate::columns::ColumnSums;
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, arguments};
 use crate::dropout::RowMask;
-use crate::error::KernelError;
+use crate::error::{check_len, count_rows};
 use crate::gather::{DeviceRow, row_kernel, values_at_once};
 use crate::philox::StreamKey;
 
@@ -17,8 +17,6 @@ use super::Activation;
 
 pub(crate) static MODULE: Module = Module { name: "activation", source: include_str!("cuda.cu") };
 
-/// Threads per block.
-const THREADS: u32 = 256;
 /// Columns whose masks one group of threads makes, and threads of such a group, as in `cuda.cu`.
 const GROUP: (usize, usize) = (128, 16);
 
@@ -35,10 +33,6 @@ pub struct DeviceEpilogue<'a> {
 
 impl DeviceEpilogue<'_> {
     /// Changes `rows` (any number × `dim`) in place.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length; errors of
-    /// [`dropout_mask`](crate::dropout_mask) and of the GPU.
     pub fn apply(
         &self,
         gpu: &Gpu,
@@ -47,7 +41,7 @@ impl DeviceEpilogue<'_> {
     ) -> Result<(), GpuError> {
         if self.bias.is_none() && self.dropout.is_none() && self.activation == Activation::Identity
         {
-            return Ok(KernelError::count_rows("rows of the product", dim, rows.len()).map(drop)?);
+            return Ok(count_rows("rows of the product", dim, rows.len()).map(drop)?);
         }
         // Each value is read and written by one thread.
         let (address, len) = (rows.address(), rows.len());
@@ -56,9 +50,6 @@ impl DeviceEpilogue<'_> {
 
     /// Fills `out`, of the same size, with the result of [`DeviceEpilogue::apply`] on `rows`,
     /// rounded to its type.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceEpilogue::apply`].
     pub fn apply_to<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -66,7 +57,7 @@ impl DeviceEpilogue<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
-        KernelError::check_len("finished rows", rows.len(), out.len())?;
+        check_len("finished rows", rows.len(), out.len())?;
         self.launch::<O>(gpu, [rows.address(), out.address()], rows.len(), dim)
     }
 
@@ -79,9 +70,9 @@ impl DeviceEpilogue<'_> {
         len: usize,
         dim: usize,
     ) -> Result<(), GpuError> {
-        let count = KernelError::count_rows("rows of the product", dim, len)?;
+        let count = count_rows("rows of the product", dim, len)?;
         if let Some(bias) = self.bias {
-            KernelError::check_len("bias", dim, bias.len())?;
+            check_len("bias", dim, bias.len())?;
         }
         let bias = self.bias.map_or(0, |bias| bias.address());
         let part = values_at_once(
@@ -91,30 +82,20 @@ impl DeviceEpilogue<'_> {
         );
         let (columns, part_word, activation) = (dim as u32, part as u32, self.activation as u32);
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
-            KernelError::check_len("vertices of the rows", count, ids.len())?;
+            check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
             let of = arguments![
                 from, count, columns, bias, activation, ids, threshold, keep, &key, to, part_word
             ];
-            return gpu.launch(
-                row_kernel!(MODULE, "epilogue_dropout", O),
-                shape_of_masks(count, dim),
-                &of,
-            );
+            let kernel = row_kernel!(MODULE, "epilogue_dropout", O);
+            return gpu.run(kernel, threads_of_masks(count, dim), &of);
         }
         let of = arguments![from, len, columns, bias, activation, to, part_word];
-        gpu.launch(
-            row_kernel!(MODULE, "epilogue_apply", O),
-            Shape::per_item(len / part, THREADS),
-            &of,
-        )
+        gpu.run(row_kernel!(MODULE, "epilogue_apply", O), len / part, &of)
     }
 
     /// Fills `out` with the gradient of the product, given `rows`, the output of
     /// [`DeviceEpilogue::apply`], and their `gradient`. All have the same size, any number × `dim`.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceEpilogue::apply`].
     pub fn backward<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -132,9 +113,6 @@ impl DeviceEpilogue<'_> {
 
     /// Like [`DeviceEpilogue::backward`], with the gradient of the product rounded to the type of
     /// the rows.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceEpilogue::apply`].
     pub fn backward_to<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -159,9 +137,9 @@ impl DeviceEpilogue<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, G>,
     ) -> Result<(), GpuError> {
-        let count = KernelError::count_rows("rows of the product", dim, rows.len())?;
-        KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
-        KernelError::check_len("gradient of the product", rows.len(), out.len())?;
+        let count = count_rows("rows of the product", dim, rows.len())?;
+        check_len("gradient of the rows", rows.len(), gradient.len())?;
+        check_len("gradient of the product", rows.len(), out.len())?;
         let activation = self.activation as u32;
         let [of_rows, given] = [rows, gradient].map(|matrix| (matrix.address(), size_of::<O>()));
         let part = |columns| {
@@ -170,36 +148,32 @@ impl DeviceEpilogue<'_> {
         if let (Some((ids, rate, key)), 1.., Activation::Identity | Activation::Elu) =
             (self.dropout, dim, self.activation)
         {
-            KernelError::check_len("vertices of the rows", count, ids.len())?;
+            check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
             let rows = arguments![rows, gradient, count, dim as u32, activation];
             let rest = arguments![ids, threshold, keep, &key, &*out, part(dim) as u32];
-            return gpu.launch(dropped, shape_of_masks(count, dim), &[&rows[..], &rest].concat());
+            return gpu.run(dropped, threads_of_masks(count, dim), &[&rows[..], &rest].concat());
         }
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         let part = part(rows.len());
         let of = arguments![rows, gradient, rows.len(), activation, keep, &*out, part as u32];
-        gpu.launch(plain, Shape::per_item(rows.len() / part, THREADS), &of)
+        gpu.run(plain, rows.len() / part, &of)
     }
 }
 
 /// Number of threads that make the masks of `rows` rows of `dim` values.
-fn shape_of_masks(rows: usize, dim: usize) -> Shape {
-    Shape::per_item(rows * dim.div_ceil(GROUP.0) * GROUP.1, THREADS)
+fn threads_of_masks(rows: usize, dim: usize) -> usize {
+    rows * dim.div_ceil(GROUP.0) * GROUP.1
 }
 
 /// Fills `out` with the sum of the rows of `values`, which have the same width, in f32.
-///
-/// # Errors
-/// [`KernelError::Length`] if the length of `values` is not a multiple of that width; errors of the
-/// GPU.
 pub fn column_sums_on_device<T: DeviceRow>(
     gpu: &Gpu,
     values: DeviceSlice<'_, T>,
     out: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     let dim = out.len();
-    let rows = KernelError::count_rows("rows to sum", dim, values.len())?;
+    let rows = count_rows("rows to sum", dim, values.len())?;
     ColumnSums { rows, dim }.of(gpu, values, out)
 }
 
@@ -209,6 +183,7 @@ mod tests {
 
     use super::super::Epilogue;
     use super::*;
+    use crate::error::KernelError;
     use crate::philox::Stream;
     use crate::spmm::tests::{Rounded, assert_close, bits, rounded, values, wide, widened};
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::Attention;
 use super::cpu::row_of;
 use crate::edges::{BySource, Part, for_balanced_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix, count_rows};
 use crate::prefetch::prefetch_all;
 use crate::segment::softmax_backward;
 use crate::simd::{ahead, dot, vectorised};
@@ -31,9 +31,6 @@ impl Attention<'_> {
     /// × [`Attention::dim`]) is the gradient of its output; `weights` are the weights that it
     /// returned, whose signs mark the dropped ones; `scratch` has the length of `weights`. The
     /// gradient of the rows covers only the weighted sum: scores may come from anywhere.
-    ///
-    /// # Errors
-    /// Errors of [`Attention::forward`].
     pub fn backward(
         &self,
         rows: &[f32],
@@ -57,9 +54,6 @@ impl Attention<'_> {
     /// Adds to `rows` (at least as many rows as `of_scores`, × [`Attention::row_dim`]) their
     /// gradient through scores that are their [`head_products`](super::head_products) with
     /// `vector`: value `h` of a row of `of_scores` times head `h`.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn add_scores_backward(
         &self,
         of_scores: &[f32],
@@ -67,8 +61,8 @@ impl Attention<'_> {
         rows: &mut [f32],
     ) -> Result<(), KernelError> {
         let (dim, heads) = (self.row_dim(), self.heads);
-        let count = KernelError::count_rows("gradient of the scores", heads, of_scores.len())?;
-        KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
+        let count = count_rows("gradient of the scores", heads, of_scores.len())?;
+        check_len("vector of the heads", self.dim(), vector.len())?;
         let Some(rows) = rows.get_mut(..count * dim) else {
             return Err(KernelError::Length {
                 what: "rows of the scores",
@@ -93,14 +87,10 @@ impl Attention<'_> {
         weights: &[f32],
         scratch: &[f32],
     ) -> Result<(), KernelError> {
-        KernelError::check_matrix(
-            "gradient of attention",
-            self.edges.num_targets(),
-            self.dim(),
-            gradient.len(),
-        )?;
-        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
-        KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())
+        let targets = self.edges.num_targets();
+        check_matrix("gradient of attention", targets, self.dim(), gradient.len())?;
+        check_len("attention weights", self.num_weights(), weights.len())?;
+        check_len("scratch of attention", self.num_weights(), scratch.len())
     }
 
     /// Sets `of_scores` to the gradient of the scores of a target's edges.

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::dropout::RowMask;
 use crate::edges::{HostEdges, Part, for_balanced_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix, count_rows};
 use crate::gather::StoredRow;
 use crate::philox::StreamKey;
 use crate::prefetch::prefetch_all;
@@ -89,8 +89,8 @@ impl Attention<'_> {
         weights: &mut [f32],
     ) -> Result<(), KernelError> {
         let (edges, dim, width) = (self.edges, self.dim(), self.row_dim());
-        KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
-        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
+        check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
+        check_len("attention weights", self.num_weights(), weights.len())?;
         let (mask, keep) = (self.mask()?, self.keep());
         if dim == 0 {
             return Ok(());
@@ -199,11 +199,7 @@ impl Attention<'_> {
     /// The vertices of the targets, and the mask that drops their weights.
     pub(super) fn mask(&self) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((vertices, rate, key)) = &self.dropout else { return Ok(None) };
-        KernelError::check_len(
-            "vertices of the targets",
-            self.edges.num_targets(),
-            vertices.len(),
-        )?;
+        check_len("vertices of the targets", self.edges.num_targets(), vertices.len())?;
         Ok(Some((vertices, RowMask::new(*rate, 0, key)?)))
     }
 
@@ -240,7 +236,7 @@ impl Attention<'_> {
 
     pub(super) fn check_edges(&self) -> Result<(), KernelError> {
         if let Some(factors) = self.factors {
-            KernelError::check_len("edge factors", self.edges.num_edges(), factors.len())?;
+            check_len("edge factors", self.edges.num_edges(), factors.len())?;
         }
         self.edges.check_own_rows(self.self_loops)
     }
@@ -251,9 +247,9 @@ impl Attention<'_> {
         [from_source, from_target]: [&[f32]; 2],
     ) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
-        KernelError::check_matrix("rows of the sources", sources, self.row_dim(), rows.len())?;
-        KernelError::check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
-        KernelError::check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
+        check_matrix("rows of the sources", sources, self.row_dim(), rows.len())?;
+        check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
+        check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
         self.check_edges()
     }
 }
@@ -276,16 +272,13 @@ const ROWS: usize = 256;
 /// Sets value `h` of row `r` of `out` (rows × heads) to the product of head `h` of row `r` of
 /// `rows` with head `h` of `vector` (heads · `head_dim` values). Rows are as wide as `vector`, or
 /// `head_dim` wide where heads share them.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn head_products(
     rows: &[f32],
     vector: &[f32],
     head_dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    let Heads { heads, width } = Heads::of(rows, vector, head_dim, out)?;
+    let (heads, width) = heads_and_width(rows, vector, head_dim, out)?;
     if vector.is_empty() {
         return Ok(());
     }
@@ -306,16 +299,13 @@ pub fn head_products(
 /// Sets `out` to the gradient of the vector of [`head_products`]: for each head Σ `gradient[r, h]`
 /// · head `h` of row `r`. Sums pieces of fixed size, so the result does not depend on the number of
 /// threads.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn head_products_backward(
     rows: &[f32],
     gradient: &[f32],
     head_dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    let Heads { heads, width } = Heads::of(rows, out, head_dim, gradient)?;
+    let (heads, width) = heads_and_width(rows, out, head_dim, gradient)?;
     let dim = out.len();
     out.fill(0.0);
     if dim == 0 {
@@ -342,24 +332,16 @@ pub fn head_products_backward(
     Ok(())
 }
 
-/// Number of heads, and width of the rows whose products with a vector are taken.
-struct Heads {
-    heads: usize,
-    width: usize,
-}
-
-impl Heads {
-    /// The heads of `rows` and a vector for which there are as many products.
-    fn of(
-        rows: &[f32],
-        vector: &[f32],
-        head_dim: usize,
-        products: &[f32],
-    ) -> Result<Self, KernelError> {
-        let heads = KernelError::count_rows("vector of the heads", head_dim, vector.len())?;
-        let count = KernelError::count_rows("products of the heads", heads, products.len())?;
-        let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };
-        KernelError::check_matrix("rows of the heads", count, width, rows.len())?;
-        Ok(Self { heads, width })
-    }
+/// Number of heads of a vector, and width of `rows`, for as many `products` of the two.
+fn heads_and_width(
+    rows: &[f32],
+    vector: &[f32],
+    head_dim: usize,
+    products: &[f32],
+) -> Result<(usize, usize), KernelError> {
+    let heads = count_rows("vector of the heads", head_dim, vector.len())?;
+    let count = count_rows("products of the heads", heads, products.len())?;
+    let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };
+    check_matrix("rows of the heads", count, width, rows.len())?;
+    Ok((heads, width))
 }

@@ -33,14 +33,12 @@ template <typename T> struct HeadProductsBackward {
 };
 
 #define HEAD_PRODUCTS(NAME, T)                                                                                         \
-    KERNEL_ENTRY void head_products_##NAME(const T *rows, const float *vector, u64 count, u32 heads, u32 head_dim, u32 lanes, u32 wide, float *out) { \
+    KERNEL(head_products_##NAME, const T *rows, const float *vector, u64 count, u32 heads, u32 head_dim, u32 lanes, u32 wide, float *out) { \
         products_of_heads(rows, vector, count, heads, head_dim, lanes, wide, out);                                     \
     }                                                                                                                  \
-    KERNEL(head_products_##NAME)                                                                                       \
-    KERNEL_ENTRY void head_products_backward_##NAME(u64 count, u32 dim, u32 tile, float *out, const T *rows, const float *gradient, u32 heads) { \
+    KERNEL(head_products_backward_##NAME, u64 count, u32 dim, u32 tile, float *out, const T *rows, const float *gradient, u32 heads) { \
         sum_columns(HeadProductsBackward<T>{rows, gradient, dim, heads, dim / heads}, count, dim, tile, out);          \
-    }                                                                                                                  \
-    KERNEL(head_products_backward_##NAME)
+    }
 FOR_ROW_TYPES(HEAD_PRODUCTS)
 
 // --- the gradient of rows ---
@@ -102,20 +100,18 @@ template <int W, typename T> struct AttendedSources {
 };
 
 #define ATTENDED(NAME, T)                                                                                              \
-    KERNEL_ENTRY void attended_sources_##NAME(Rows rows, Attended of, const u32 *indptr, const u32 *targets, const u32 *edges, float keep, T *out, u32 wide) { \
+    KERNEL(attended_sources_##NAME, Rows rows, Attended of, const u32 *indptr, const u32 *targets, const u32 *edges, float keep, T *out, u32 wide) { \
         if (wide) for_rows(rows, AttendedSources<4, T>(of, indptr, targets, edges, keep, out));                        \
         else for_rows(rows, AttendedSources<1, T>(of, indptr, targets, edges, keep, out));                             \
-    }                                                                                                                  \
-    KERNEL(attended_sources_##NAME)
+    }
 FOR_ROW_TYPES(ATTENDED)
 
 // --- dynamic attention ---
 
 #define DYNAMIC_SCORES(NAME, T)                                                                                        \
-    KERNEL_ENTRY void dynamic_scores_##NAME(Ends ends, float *out, const T *sources, const T *targets, const float *vector, float slope) { \
+    KERNEL(dynamic_scores_##NAME, Ends ends, float *out, const T *sources, const T *targets, const float *vector, float slope) { \
         products_of_ends<true>(ends, out, sources, targets, (u64)ends.heads * ends.head_dim, 0, vector, slope);        \
-    }                                                                                                                  \
-    KERNEL(dynamic_scores_##NAME)
+    }
 FOR_ROW_TYPES(DYNAMIC_SCORES)
 
 // Inputs of the backward pass, rows of T. Values of edges are per head; with `own` the value of a
@@ -250,14 +246,12 @@ template <int W, typename T> struct DynamicSources {
 };
 
 #define DYNAMIC_BACKWARD(NAME, T)                                                                                      \
-    KERNEL_ENTRY void dynamic_targets_backward_##NAME(Rows rows, Dynamic<T> of, DynamicShape shape, T *of_targets, float *of_vector) { \
+    KERNEL(dynamic_targets_backward_##NAME, Rows rows, Dynamic<T> of, DynamicShape shape, T *of_targets, float *of_vector) { \
         if (shape.wide) for_rows(rows, DynamicTargets<4, T>(of, shape, of_targets, of_vector));                        \
         else for_rows(rows, DynamicTargets<1, T>(of, shape, of_targets, of_vector));                                   \
     }                                                                                                                  \
-    KERNEL(dynamic_targets_backward_##NAME)                                                                            \
-    KERNEL_ENTRY void dynamic_sources_backward_##NAME(Rows rows, Dynamic<T> of, DynamicShape shape, T *out) {          \
+    KERNEL(dynamic_sources_backward_##NAME, Rows rows, Dynamic<T> of, DynamicShape shape, T *out) {          \
         if (shape.wide) for_rows(rows, DynamicSources<4, T>(of, shape, out));                                          \
         else for_rows(rows, DynamicSources<1, T>(of, shape, out));                                                     \
-    }                                                                                                                  \
-    KERNEL(dynamic_sources_backward_##NAME)
+    }
 FOR_ROW_TYPES(DYNAMIC_BACKWARD)

@@ -9,11 +9,10 @@
 //! wait.
 
 use crate::columns::ColumnSums;
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, arguments, pair};
 use crate::edges::DeviceEdges;
-use crate::edges::cuda::THREADS;
-use crate::error::KernelError;
-use crate::gather::{DeviceRow, row_kernel};
+use crate::error::{KernelError, check_len, check_matrix, count_rows};
+use crate::gather::{DeviceRow, four_at_once, row_kernel};
 use crate::philox::StreamKey;
 use crate::segment::cuda::{ScoreParts, SegmentSoftmax};
 use crate::spmm::cuda::{EndProducts, products_of};
@@ -56,10 +55,6 @@ impl DeviceAttention<'_> {
     ///
     /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target`
     /// targets × heads.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -82,9 +77,6 @@ impl DeviceAttention<'_> {
     /// that it returned. The gradient of the rows covers the weighted sum, and with `vectors` the
     /// scores too: they are then [`head_products_on_device`] of the rows with the first, and of the
     /// targets' own rows with the second.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceAttention::forward`].
     pub fn backward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -99,7 +91,7 @@ impl DeviceAttention<'_> {
         self.check(out.rows.len(), [out.from_source.len(), out.from_target.len()])?;
         self.check_outputs(gradient.len(), weights.len())?;
         for vector in vectors.iter().flatten() {
-            KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
+            check_len("vector of the heads", self.dim(), vector.len())?;
         }
         if self.dim() == 0 {
             return Ok(());
@@ -129,19 +121,13 @@ impl DeviceAttention<'_> {
             out.from_source.address(),
             out.from_target.address(),
         ];
-        let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
-        let (counts, shape) = (
-            pair(self.edges.num_targets(), self.heads),
-            pair(self.head_dim, self.self_loops.into()),
-        );
+        let counts = pair(self.edges.num_targets(), self.heads);
+        let shape = pair(self.head_dim, self.self_loops.into());
         let of = [read[0], read[1], read[2], read[3], vectors[0], vectors[1], counts, shape];
-        let whole = [read[0], vectors[0], vectors[1], out.rows.address()]
-            .iter()
-            .all(|at| at.is_multiple_of(16));
-        let wide = self.head_dim.is_multiple_of(4) && whole;
-        let (indptr, keep, wide_word) = (self.edges.indptr(), self.keep(), u32::from(wide));
-        let rest = arguments![of, indptr, &by.targets, &by.edges, keep, &out.rows, wide_word];
-        let width = if wide { 4 } else { 1 };
+        let whole = [read[0], vectors[0], vectors[1], out.rows.address()];
+        let width = four_at_once(self.head_dim, &whole);
+        let (indptr, keep, wide) = (self.edges.indptr(), self.keep(), u32::from(width > 1));
+        let rest = arguments![of, indptr, &by.targets, &by.edges, keep, &out.rows, wide];
         by.rows.sum(
             gpu,
             row_kernel!(MODULE, "attended_sources", T),
@@ -226,15 +212,8 @@ impl DeviceAttention<'_> {
     fn factors(&self, weights: DeviceSlice<'_, f32>, keep: f32) -> Factors {
         let own = if self.self_loops { Own::SelfLoop } else { Own::Nothing };
         let num_own = self.edges.num_targets();
-        Factors {
-            weights: weights.address(),
-            num_own,
-            heads: self.heads,
-            own,
-            mean: false,
-            keep,
-            relu: None,
-        }
+        let (weights, heads) = (weights.address(), self.heads);
+        Factors { weights, num_own, heads, own, keep, ..Factors::default() }
     }
 
     fn check(
@@ -243,28 +222,20 @@ impl DeviceAttention<'_> {
         [from_source, from_target]: [usize; 2],
     ) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
-        KernelError::check_matrix("rows of the sources", sources, self.dim(), rows)?;
-        KernelError::check_matrix("scores of the sources", sources, self.heads, from_source)?;
-        KernelError::check_matrix("scores of the targets", targets, self.heads, from_target)?;
+        check_matrix("rows of the sources", sources, self.dim(), rows)?;
+        check_matrix("scores of the sources", sources, self.heads, from_source)?;
+        check_matrix("scores of the targets", targets, self.heads, from_target)?;
         self.edges.check_own_rows(self.self_loops)
     }
 
     /// Checks the outputs, or their gradients.
     pub(super) fn check_outputs(&self, out: usize, weights: usize) -> Result<(), KernelError> {
-        KernelError::check_matrix(
-            "output of attention",
-            self.edges.num_targets(),
-            self.dim(),
-            out,
-        )?;
-        KernelError::check_len("attention weights", self.num_weights(), weights)
+        check_matrix("output of attention", self.edges.num_targets(), self.dim(), out)?;
+        check_len("attention weights", self.num_weights(), weights)
     }
 }
 
 /// [`head_products`](super::head_products) on a GPU.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn head_products_on_device<T: DeviceRow>(
     gpu: &Gpu,
     rows: DeviceSlice<'_, T>,
@@ -273,24 +244,16 @@ pub fn head_products_on_device<T: DeviceRow>(
     out: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     let (heads, count) = check_heads(rows.len(), vector.len(), head_dim)?;
-    KernelError::check_matrix("products of the heads", count, heads, out.len())?;
-    let wide = head_dim.is_multiple_of(4)
-        && rows.address().is_multiple_of(16)
-        && vector.address().is_multiple_of(16);
-    let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
+    check_matrix("products of the heads", count, heads, out.len())?;
+    let at_once = four_at_once(head_dim, &[rows.address(), vector.address()]);
+    let lanes = lanes(head_dim / at_once);
     let [per_row, width, together] = [heads, head_dim, lanes].map(|number| number as u32);
-    let of = arguments![rows, vector, count, per_row, width, together, u32::from(wide), &*out];
-    gpu.launch(
-        row_kernel!(MODULE, "head_products", T),
-        Shape::per_item(count * heads * lanes, THREADS),
-        &of,
-    )
+    let wide = u32::from(at_once > 1);
+    let of = arguments![rows, vector, count, per_row, width, together, wide, &*out];
+    gpu.run(row_kernel!(MODULE, "head_products", T), count * heads * lanes, &of)
 }
 
 /// [`head_products_backward`](super::head_products_backward) on a GPU.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn head_products_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     rows: DeviceSlice<'_, T>,
@@ -299,7 +262,7 @@ pub fn head_products_backward_on_device<T: DeviceRow>(
     out: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     let (heads, count) = check_heads(rows.len(), out.len(), head_dim)?;
-    KernelError::check_matrix("gradient of the products", count, heads, gradient.len())?;
+    check_matrix("gradient of the products", count, heads, gradient.len())?;
     let kernel = row_kernel!(MODULE, "head_products_backward", T);
     let rest = arguments![rows, gradient, heads as u32];
     ColumnSums { rows: count, dim: out.len() }.run_into(gpu, kernel, 1, &rest, out)
@@ -307,7 +270,7 @@ pub fn head_products_backward_on_device<T: DeviceRow>(
 
 /// Returns the number of heads and of rows.
 fn check_heads(rows: usize, vector: usize, head_dim: usize) -> Result<(usize, usize), KernelError> {
-    let heads = KernelError::count_rows("vector of the heads", head_dim, vector)?;
-    let count = KernelError::count_rows("rows of the heads", vector, rows)?;
+    let heads = count_rows("vector of the heads", head_dim, vector)?;
+    let count = count_rows("rows of the heads", vector, rows)?;
     Ok((heads, count))
 }

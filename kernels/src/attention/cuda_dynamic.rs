@@ -7,9 +7,9 @@
 //! wait.
 
 use super::cuda::MODULE;
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments};
-use crate::error::KernelError;
-use crate::gather::{DeviceRow, row_kernel};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments, pair};
+use crate::error::{KernelError, check_len, check_matrix};
+use crate::gather::{DeviceRow, four_at_once, row_kernel};
 
 use super::DeviceAttention;
 
@@ -42,10 +42,6 @@ impl DeviceAttention<'_> {
     /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · source's row, and
     /// `weights` ([`DeviceAttention::num_weights`] values) to the weights, target after target,
     /// edge after edge, head after head, with a minus sign where they are dropped.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -75,9 +71,6 @@ impl DeviceAttention<'_> {
     /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward_dynamic`].
     /// `gradient` (targets × [`DeviceAttention::dim`]) is the gradient of its output, `weights` the
     /// weights that it returned.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceAttention::forward_dynamic`].
     pub fn backward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -90,12 +83,7 @@ impl DeviceAttention<'_> {
         self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
         self.check_dynamic(out.sources.len(), out.targets.len(), rows.vector.len())?;
         self.check_outputs(gradient.len(), weights.len())?;
-        KernelError::check_matrix(
-            "gradient of the vector",
-            edges.num_targets(),
-            self.dim(),
-            out.vector.len(),
-        )?;
+        check_matrix("gradient of the vector", edges.num_targets(), self.dim(), out.vector.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
@@ -107,32 +95,17 @@ impl DeviceAttention<'_> {
         let others =
             [rows.vector, weights, of_scores.slice(), gradient].map(|slice| slice.address());
         let read = [ends[0], ends[1], others[0], others[1], others[2], others[3]];
-        let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
-        let (counts, heads) =
-            (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
+        let counts = pair(edges.num_sources(), edges.num_targets());
+        let heads = pair(self.heads, self.head_dim);
         let of = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads];
         let outs = [out.sources.address(), out.targets.address(), out.vector.address()];
         // Arrays with one value per head are not read four at a time.
-        let whole = [read[0], read[1], read[2], read[5]]
-            .iter()
-            .chain(&outs)
-            .all(|address| address.is_multiple_of(16));
-        let wide = self.head_dim.is_multiple_of(4) && whole;
-        let width = if wide { 4 } else { 1 };
-        let shape = |list: u64, order: u64| {
-            let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));
-            let keep = u64::from(self.keep().to_bits());
-            [
-                edges.indptr().address(),
-                list,
-                order,
-                slope | own << 32,
-                u64::from(wide) | keep << 32,
-                0,
-                0,
-                0,
-            ]
-        };
+        let whole = [&[read[0], read[1], read[2], read[5]][..], &outs].concat();
+        let width = four_at_once(self.head_dim, &whole);
+        let [slope, keep] = [self.slope, self.keep()].map(|factor| factor.to_bits() as usize);
+        let last = [pair(slope, self.self_loops.into()), pair((width > 1).into(), keep)];
+        let indptr = edges.indptr().address();
+        let shape = |list: u64, order: u64| [indptr, list, order, last[0], last[1], 0, 0, 0];
         let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
         let targets =
             arguments![of, shape(edges.sources().address(), 0), &out.targets, &out.vector];
@@ -155,19 +128,9 @@ impl DeviceAttention<'_> {
         targets: usize,
         vector: usize,
     ) -> Result<(), KernelError> {
-        KernelError::check_matrix(
-            "rows of the sources",
-            self.edges.num_sources(),
-            self.dim(),
-            sources,
-        )?;
-        KernelError::check_matrix(
-            "rows of the targets",
-            self.edges.num_targets(),
-            self.dim(),
-            targets,
-        )?;
-        KernelError::check_len("vector of the heads", self.dim(), vector)?;
+        check_matrix("rows of the sources", self.edges.num_sources(), self.dim(), sources)?;
+        check_matrix("rows of the targets", self.edges.num_targets(), self.dim(), targets)?;
+        check_len("vector of the heads", self.dim(), vector)?;
         self.edges.check_own_rows(self.self_loops)
     }
 }

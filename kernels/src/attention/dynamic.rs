@@ -15,7 +15,7 @@ use std::hint::select_unpredictable;
 use super::Attention;
 use super::cpu::row_of;
 use crate::edges::{Part, for_balanced_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix};
 use crate::prefetch::prefetch_all;
 use crate::segment::kept;
 
@@ -47,10 +47,6 @@ impl Attention<'_> {
     /// Sets row `t` of `out` (targets × [`Attention::dim`]) to Σ weight · source's row, and
     /// `weights` ([`Attention::num_weights`] values) to the weights, target after target, edge
     /// after edge, head after head, with a minus sign where they are dropped.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`].
     pub fn forward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -80,9 +76,6 @@ impl Attention<'_> {
     /// Fills `out` with the gradients of the inputs of [`Attention::forward_dynamic`]. `gradient`
     /// (targets × [`Attention::dim`]) is the gradient of its output, `weights` the weights that it
     /// returned. `scratch` has the length of `weights`.
-    ///
-    /// # Errors
-    /// Errors of [`Attention::forward_dynamic`].
     pub fn backward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -95,12 +88,8 @@ impl Attention<'_> {
         this.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
         this.check_dynamic(out.sources, out.targets, rows.vector.len())?;
         this.check_backward(gradient, weights, scratch)?;
-        KernelError::check_matrix(
-            "gradient of the vector",
-            this.edges.num_targets(),
-            this.dim(),
-            out.vector.len(),
-        )?;
+        let targets = this.edges.num_targets();
+        check_matrix("gradient of the vector", targets, this.dim(), out.vector.len())?;
         if this.dim() == 0 {
             return Ok(());
         }
@@ -226,9 +215,9 @@ impl Attention<'_> {
         vector: usize,
     ) -> Result<(), KernelError> {
         let (num_sources, num_targets) = (self.edges.num_sources(), self.edges.num_targets());
-        KernelError::check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
-        KernelError::check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
-        KernelError::check_len("vector of the heads", self.dim(), vector)?;
+        check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
+        check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
+        check_len("vector of the heads", self.dim(), vector)?;
         self.check_edges()
     }
 }

@@ -11,8 +11,7 @@ template <typename T> struct Plain {
 };
 
 #define COLUMNS(NAME, T)                                                                                               \
-    KERNEL_ENTRY void columns_##NAME(u64 rows, u32 dim, u32 tile, float *out, const T *values) {                       \
+    KERNEL(columns_##NAME, u64 rows, u32 dim, u32 tile, float *out, const T *values) {                       \
         sum_columns(Plain<T>{values, dim}, rows, dim, tile, out);                                                      \
-    }                                                                                                                  \
-    KERNEL(columns_##NAME)
+    }
 FOR_ROW_TYPES(COLUMNS)

@@ -4,15 +4,13 @@
 //! of 512 rows (more rows where columns are few); the host does not wait.
 
 use crate::cuda::{
-    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments,
+    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, THREADS, arguments,
 };
-use crate::error::KernelError;
+use crate::error::check_len;
 use crate::gather::{DeviceRow, row_kernel};
 
 pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
 
-/// Threads per block, as in `columns.cuh`.
-const THREADS: usize = 256;
 /// Rows that one thread adds up, as in `columns.cuh`.
 const ROWS_PER_THREAD: usize = 64;
 
@@ -45,17 +43,17 @@ impl ColumnSums {
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let Self { rows, dim } = *self;
-        KernelError::check_len("sums of columns", sums * dim, out.len())?;
+        check_len("sums of columns", sums * dim, out.len())?;
         if rows == 0 || dim == 0 {
             return out.zero(gpu);
         }
         let tile = dim.next_power_of_two().min(32);
-        let pieces = rows.div_ceil(THREADS / tile * ROWS_PER_THREAD);
+        let pieces = rows.div_ceil(THREADS as usize / tile * ROWS_PER_THREAD);
         let parts = if pieces > 1 { Some(gpu.alloc::<f32>(pieces * sums * dim)?) } else { None };
         let at = parts.as_ref().map_or(out.address(), |parts| parts.slice().address());
-        let shape = Shape::per_item(pieces * dim.div_ceil(tile) * THREADS, THREADS as u32);
+        let threads = pieces * dim.div_ceil(tile) * THREADS as usize;
         let sizes = arguments![rows, dim as u32, tile as u32, at];
-        gpu.launch(kernel, shape, &[&sizes[..], rest].concat())?;
+        gpu.run(kernel, threads, &[&sizes[..], rest].concat())?;
         match parts {
             Some(parts) => Self { rows: pieces, dim: sums * dim }.of(gpu, parts.slice(), out),
             None => Ok(()),

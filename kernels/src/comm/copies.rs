@@ -10,9 +10,9 @@
 //! copy of each byte. The host waits for the other ranks' threads at the two gates, but not for a
 //! GPU.
 
-use super::messages::{Messages, check_message, or_leave};
+use super::messages::{Messages, check_message, check_parts, or_leave};
 use super::threads::lock;
-use super::{DeviceExchange, Threads, check_parts, starts};
+use super::{DeviceExchange, Threads, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
 use crate::error::CommError;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
 
 use super::wait::Limit;
-use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
+use super::{Communicator, DeviceExchange, starts};
 use crate::error::CommError;
 
 /// Group of ranks that can send each other messages, which makes it a [`Communicator`].
@@ -62,9 +62,6 @@ pub trait Messages: Send + Sync {
 
 /// Implements [`Messages::exchange`] for a group that receives in place, by its
 /// [`Messages::exchange_into`].
-///
-/// # Errors
-/// Errors of [`Messages::exchange_into`].
 pub fn exchange_in_place<'a>(
     comm: &dyn Messages,
     called: &'static str,
@@ -84,9 +81,6 @@ pub fn exchange_in_place<'a>(
 }
 
 /// Refuses a message of another size than expected.
-///
-/// # Errors
-/// [`CommError::Mismatch`].
 pub fn check_message(
     comm: &dyn Messages,
     from: usize,
@@ -102,6 +96,21 @@ pub fn check_message(
             expected,
         }),
     }
+}
+
+/// Checks that the sizes of the parts to send, and to receive, are one for each rank and add up to
+/// the length of their buffer.
+pub(super) fn check_parts(
+    comm: &dyn Messages,
+    send: (&[usize], usize),
+    recv: (&[usize], usize),
+) -> Result<(), CommError> {
+    for (counts, buffer) in [send, recv] {
+        let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
+        let is_whole = counts.len() == comm.size();
+        check_message(comm, comm.rank(), if is_whole { sum } else { usize::MAX }, buffer)?;
+    }
+    Ok(())
 }
 
 /// Leaves the group if a call failed on this rank: the others must not wait for it.
@@ -187,7 +196,8 @@ impl<E: Messages> Communicator for E {
     }
 
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-        or_leave(self, check_gather(self, send.len(), recv.len()))?;
+        let sent = send.len().saturating_mul(Messages::size(self));
+        or_leave(self, check_message(self, Messages::rank(self), sent, recv.len()))?;
         or_leave(self, self.exchange_into("all_gather", &|_| send, &|_| send.len(), recv))
     }
 

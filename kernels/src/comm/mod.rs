@@ -38,7 +38,7 @@ pub use threads::Threads;
 pub use typed::{
     all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
 };
-pub use wait::{Limit, Wait, in_phase};
+pub use wait::{Limit, Since, Wait, in_phase};
 
 use std::time::Duration;
 
@@ -76,8 +76,7 @@ impl Seat {
 ///
 /// # Errors
 /// Each method: [`CommError::PeerFailed`] when a rank has left, [`CommError::Mismatch`] when sizes
-/// differ between ranks, [`CommError::Argument`] when sizes contradict each other on this rank,
-/// [`CommError::Order`] when ranks call different collectives, [`CommError::Timeout`] when a rank
+/// differ between ranks, or contradict each other on this rank, [`CommError::Order`] when ranks call different collectives, [`CommError::Timeout`] when a rank
 /// has waited for longer than the group's limit, [`CommError::Gpu`] when a GPU has failed.
 pub trait Communicator: Send + Sync {
     /// This rank, below [`size`](Self::size).
@@ -171,40 +170,4 @@ fn starts(lengths: &[usize]) -> Vec<usize> {
             Some(*end - length)
         })
         .collect()
-}
-
-/// Checks that the sizes of the parts to send, and to receive, are one for each rank and add up to
-/// the length of their buffer.
-fn check_parts(
-    comm: &dyn Communicator,
-    send: (&[usize], usize),
-    recv: (&[usize], usize),
-) -> Result<(), CommError> {
-    for (what, (counts, buffer)) in [("bytes to send", send), ("bytes to receive", recv)] {
-        let argument = |expected, got| {
-            Err(CommError::Argument { rank: comm.name(comm.rank()), what, expected, got })
-        };
-        if counts.len() != comm.size() {
-            return argument(comm.size(), counts.len());
-        }
-        let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
-        if sum != buffer {
-            return argument(buffer, sum);
-        }
-    }
-    Ok(())
-}
-
-/// Checks that the receive buffer of an all-gather holds one part of `part` bytes for each rank.
-fn check_gather(comm: &dyn Communicator, part: usize, buffer: usize) -> Result<(), CommError> {
-    let expected = part.saturating_mul(comm.size());
-    if buffer == expected {
-        return Ok(());
-    }
-    Err(CommError::Argument {
-        rank: comm.name(comm.rank()),
-        what: "receive buffer",
-        expected,
-        got: buffer,
-    })
 }

@@ -1,8 +1,8 @@
 //! The group of one.
 
-use super::messages::{Messages, check_message};
+use super::DeviceExchange;
+use super::messages::{Messages, check_message, check_parts};
 use super::wait::Limit;
-use super::{DeviceExchange, check_parts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 

@@ -120,7 +120,7 @@ fn wrong_arguments_of_one_rank_release_the_others() {
         let buffer: &[u8] = if comm.rank() == 0 { &[1] } else { &[] };
         comm.all_to_all_bytes(buffer, &[0; 3], &mut [], &[0; 3]).unwrap_err()
     });
-    let argument = CommError::Argument { rank: 0, what: "bytes to send", expected: 1, got: 0 };
+    let argument = CommError::Mismatch { from: 0, to: 0, sent: 0, expected: 1 };
     assert_eq!(results[0], argument);
     let told = CommError::PeerFailed { rank: 0, reason: argument.to_string() };
     assert_eq!(results[1..], [told.clone(), told]);

@@ -120,7 +120,7 @@ impl Threads {
             }
             let missing = (0..self.shared.size).filter(|rank| !gate.arrived.contains(rank));
             let missing = || missing.map(|rank| self.name(rank)).collect();
-            if let Some(expired) = wait.expired(self.name(self.rank), called, missing) {
+            if let Some(expired) = wait.since().expired(self.name(self.rank), called, missing) {
                 gate.failed = Some(expired);
                 self.shared.wake.notify_all();
                 continue;

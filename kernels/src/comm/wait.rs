@@ -61,7 +61,7 @@ impl Limit {
 
 /// The start of a wait, its limit and the phase of the run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
+pub struct Since {
     started: Instant,
     timeout: Option<Duration>,
     phase: &'static str,
@@ -70,7 +70,7 @@ pub(crate) struct Since {
 impl Since {
     /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks;
     /// `None` before that.
-    pub(crate) fn expired(
+    pub fn expired(
         &self,
         rank: usize,
         called: &'static str,
@@ -95,18 +95,8 @@ impl Wait<'_> {
         self.since.timeout.map(|timeout| timeout.saturating_sub(self.since.started.elapsed()))
     }
 
-    /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks;
-    /// `None` before that.
-    pub fn expired(
-        &self,
-        rank: usize,
-        called: &'static str,
-        missing: impl FnOnce() -> Vec<usize>,
-    ) -> Option<CommError> {
-        self.since.expired(rank, called, missing)
-    }
-
-    pub(crate) fn since(&self) -> Since {
+    /// Its start and its limit.
+    pub fn since(&self) -> Since {
         self.since
     }
 

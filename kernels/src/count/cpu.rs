@@ -18,9 +18,9 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::{CounterParts, frontiers};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 use crate::prefetch::prefetch;
-use crate::sample::Graph;
+use crate::sample::{Graph, Record};
 
 /// Number of vertices by which counters are prefetched.
 const AHEAD: usize = 16;
@@ -86,8 +86,8 @@ impl Counters {
 
     /// Counters of the edges of a layer drawn from `graph`.
     pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
-        KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
-        KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
+        check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
+        check_len("counters of edges", graph.num_edges(), self.edge.len())?;
         Ok(EdgeCounts {
             work: &self.work,
             edge: &self.edge,
@@ -131,22 +131,19 @@ pub(crate) struct EdgeCounts<'a> {
     overflowed: &'a AtomicBool,
 }
 
-impl EdgeCounts<'_> {
-    /// Begins to fetch the counter of work of `vertex`.
+impl Record for EdgeCounts<'_> {
     #[inline]
-    pub(crate) fn prefetch_work(&self, vertex: u32) {
+    fn expect_vertex(&self, vertex: u32) {
         prefetch(self.work, vertex as usize);
     }
 
-    /// Begins to fetch the counter of `edge`.
     #[inline]
-    pub(crate) fn prefetch_edge(&self, edge: u64) {
+    fn expect(&self, edge: u64) {
         prefetch(self.edge, edge as usize);
     }
 
-    /// Counts the `edges` drawn for `vertex`, both of the graph.
     #[inline]
-    pub(crate) fn add(&self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>) {
+    fn record(&mut self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {
         add(&self.work[vertex as usize], edges.len() as u32, self.overflowed);
         for edge in edges {
             let low = &self.edge[edge as usize];
@@ -157,7 +154,9 @@ impl EdgeCounts<'_> {
             }
         }
     }
+}
 
+impl EdgeCounts<'_> {
     #[cold]
     fn carry(&self, edge: u64) {
         let mut high = self.high.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,10 +195,10 @@ mod tests {
     fn edges_are_counted_beyond_a_byte() {
         let graph = Graph::new(&[0, 1, 3], &[0, 0, 1]).unwrap();
         let mut counters = Counters::new(2, 3);
-        let counts = counters.edges(&graph).unwrap();
-        (0..1000).for_each(|_| counts.add(1, [2u64].into_iter()));
-        (0..255).for_each(|_| counts.add(0, [0u64].into_iter()));
-        (0..256).for_each(|_| counts.add(1, [1u64].into_iter()));
+        let mut counts = counters.edges(&graph).unwrap();
+        (0..1000).for_each(|_| counts.record(1, [2u64].into_iter(), &mut Vec::new()));
+        (0..255).for_each(|_| counts.record(0, [0u64].into_iter(), &mut Vec::new()));
+        (0..256).for_each(|_| counts.record(1, [1u64].into_iter(), &mut Vec::new()));
         let counts = counters.into_parts().unwrap();
         assert_eq!((counts.edge, counts.work), (vec![255, 256, 1000], vec![255, 1256]));
 

@@ -8,13 +8,11 @@
 //! could pass it is an error: see [`DeviceCounters::into_parts`].
 
 use super::{CounterParts, frontiers};
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
-use crate::error::KernelError;
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, arguments};
+use crate::error::check_len;
 use crate::sample::DeviceGraph;
 
 pub(crate) static MODULE: Module = Module { name: "count", source: include_str!("cuda.cu") };
-
-const THREADS: u32 = 256;
 
 /// Counts of a graph's vertices and edges, on a GPU.
 #[derive(Debug)]
@@ -24,22 +22,17 @@ pub struct DeviceCounters {
     appear: DeviceBuffer<u32>,
     work: DeviceBuffer<u32>,
     edge: DeviceBuffer<u32>,
-    /// Upper bounds of a vertex's `appear`, and of an edge's count.
-    most: [u64; 2],
 }
 
 impl DeviceCounters {
     /// Counters of a graph of this size, all 0.
     pub fn new(gpu: &Gpu, num_vertices: usize, num_edges: usize) -> Result<Self, GpuError> {
-        let (input, appear, work) =
-            (gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?);
         Ok(Self {
             gpu: gpu.clone(),
-            input,
-            appear,
-            work,
+            input: gpu.zeros(num_vertices)?,
+            appear: gpu.zeros(num_vertices)?,
+            work: gpu.zeros(num_vertices)?,
             edge: gpu.zeros(num_edges)?,
-            most: [0; 2],
         })
     }
 
@@ -50,10 +43,6 @@ impl DeviceCounters {
 
     /// Counts the vertices of a mini-batch, as
     /// [`Counters::count_vertices`](crate::Counters::count_vertices) does.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of
-    /// `mixed_frontier`; errors of the GPU.
     pub fn count_vertices(
         &mut self,
         mixed_frontier: DeviceSlice<'_, u32>,
@@ -61,21 +50,10 @@ impl DeviceCounters {
     ) -> Result<(), GpuError> {
         for (part, appearances) in frontiers(mixed_frontier.len(), sizes)? {
             let part = mixed_frontier.part(part.start, part.end)?;
-            let of = arguments![
-                part,
-                part.len(),
-                appearances,
-                self.input.len(),
-                &self.appear,
-                &self.input
-            ];
-            self.gpu.launch(
-                MODULE.kernel("count_vertices"),
-                Shape::per_item(part.len(), THREADS),
-                &of,
-            )?;
+            let (len, appear, input) = (part.len(), &self.appear, &self.input);
+            let of = arguments![part, len, appearances, input.len(), appear, input];
+            self.gpu.run(MODULE.kernel("count_vertices"), part.len(), &of)?;
         }
-        self.most[0] += sizes.len() as u64;
         Ok(())
     }
 
@@ -84,21 +62,13 @@ impl DeviceCounters {
         &mut self,
         graph: &DeviceGraph<'_>,
     ) -> Result<(DeviceSlice<'_, u32>, DeviceSlice<'_, u32>), GpuError> {
-        KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
-        KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
-        self.most[1] += 1;
+        check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
+        check_len("counters of edges", graph.num_edges(), self.edge.len())?;
         Ok((self.work.slice(), self.edge.slice()))
     }
 
     /// The counts, on the host.
-    ///
-    /// # Errors
-    /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge
-    /// is sampled at most once per layer); `work` is checked as it is counted. Errors of the GPU.
     pub fn into_parts(self) -> Result<CounterParts, GpuError> {
-        if self.most.iter().any(|&most| most > u64::from(u32::MAX)) {
-            return Err(KernelError::CounterOverflow.into());
-        }
         Ok(CounterParts {
             input: self.input.to_vec()?,
             appear: self.appear.to_vec()?,
@@ -112,6 +82,7 @@ impl DeviceCounters {
 mod tests {
     use super::*;
     use crate::Counters;
+    use crate::error::KernelError;
 
     // Counting while sampling is tested with the sampler.
 
@@ -142,8 +113,5 @@ mod tests {
             let error = counters.count_vertices(mixed_frontier.slice(), sizes);
             assert!(matches!(error, Err(GpuError::Input(KernelError::Length { .. }))), "{sizes:?}");
         }
-        counters.most[1] = 1 << 32;
-        let error = counters.into_parts().unwrap_err();
-        assert_eq!(error, GpuError::Input(KernelError::CounterOverflow));
     }
 }

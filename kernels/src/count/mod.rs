@@ -11,20 +11,15 @@ pub(crate) mod cuda;
 
 use std::ops::Range;
 
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 
 pub use cpu::Counters;
-pub(crate) use cpu::EdgeCounts;
 pub use cuda::DeviceCounters;
 
 /// The part of a mini-batch's vertices that each of its nested frontiers of these `sizes` adds, and
 /// the number of frontiers that the part is in. The last size is that of the mini-batch.
 fn frontiers(vertices: usize, sizes: &[usize]) -> Result<Vec<(Range<usize>, u32)>, KernelError> {
-    KernelError::check_len(
-        "vertices of a mini-batch",
-        vertices,
-        sizes.last().copied().unwrap_or(0),
-    )?;
+    check_len("vertices of a mini-batch", vertices, sizes.last().copied().unwrap_or(0))?;
     let mut from = 0;
     let part = |(depth, &size): (usize, &usize)| {
         let start = std::mem::replace(&mut from, size);

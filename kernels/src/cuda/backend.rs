@@ -125,23 +125,14 @@ pub struct Shape {
     pub shared: u32,
 }
 
+/// Threads of a block, unless a kernel needs another number.
+pub(crate) const THREADS: u32 = 256;
+
 impl Shape {
-    /// Blocks of `threads` for `items` of one thread each.
-    pub(crate) fn per_item(items: usize, threads: u32) -> Self {
-        Self {
-            blocks: items.div_ceil(threads as usize).try_into().unwrap_or(u32::MAX),
-            threads,
-            shared: 0,
-        }
-    }
-
-    /// Blocks of `threads` for `items` of one warp each.
-    pub(crate) fn per_warp(items: usize, threads: u32) -> Self {
-        Self::per_item(items, threads / 32).with_threads(threads)
-    }
-
-    fn with_threads(self, threads: u32) -> Self {
-        Self { threads, ..self }
+    /// Blocks of [`THREADS`] for `items` of one thread each.
+    pub(crate) fn per_item(items: usize) -> Self {
+        let blocks = items.div_ceil(THREADS as usize).try_into().unwrap_or(u32::MAX);
+        Self { blocks, threads: THREADS, shared: 0 }
     }
 }
 
@@ -171,6 +162,11 @@ impl Argument {
             Self::Struct(words) => bytemuck::bytes_of(words),
         }
     }
+}
+
+/// Two numbers of 32 bits in a word of a struct, the first in the lower half.
+pub(crate) fn pair(low: usize, high: usize) -> u64 {
+    low as u64 | (high as u64) << 32
 }
 
 /// The [`Argument`]s of a kernel, each made from a value: numbers of the kernel's types (a `usize`

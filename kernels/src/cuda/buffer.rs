@@ -8,6 +8,7 @@ mod mapped;
 #[cfg(test)]
 mod tests;
 
+use crate::error::check_len;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +80,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// driver if the GPU does not reach the other, or the memory is this process's own.
     pub fn imported(gpu: &Gpu, handle: &IpcHandle, len: usize) -> Result<Self, GpuError> {
         let (bytes, exported) = (Self::bytes_of(len), handle.bytes as usize);
-        crate::KernelError::check_len("bytes of another process", bytes, exported)?;
+        check_len("bytes of another process", bytes, exported)?;
         Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
     }
 
@@ -176,9 +177,6 @@ impl<T> Drop for DeviceBuffer<T> {
 }
 
 /// Values on a GPU, borrowed.
-///
-/// # Errors
-/// Each method may return the errors of [`DeviceBuffer`].
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a, T> {
     address: u64,
@@ -308,13 +306,13 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
 
     /// Overwrites the slice with `values`.
     pub fn upload(&mut self, gpu: &Gpu, values: &[T]) -> Result<(), GpuError> {
-        crate::KernelError::check_len("values to upload", self.len, values.len())?;
+        check_len("values to upload", self.len, values.len())?;
         gpu.backend().upload(self.address, bytemuck::cast_slice(values))
     }
 
     /// Overwrites the slice with `values`, which are on the same GPU.
     pub fn copy_from(&mut self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
-        crate::KernelError::check_len("values to copy", self.len, values.len())?;
+        check_len("values to copy", self.len, values.len())?;
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
     }
 
@@ -326,7 +324,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         source: &Gpu,
         values: DeviceSlice<'_, T>,
     ) -> Result<(), GpuError> {
-        crate::KernelError::check_len("values to copy", self.len, values.len())?;
+        check_len("values to copy", self.len, values.len())?;
         gpu.wait_for(source)?;
         self.copy_across(gpu, source, values.address)?;
         source.wait_for(gpu)

@@ -8,12 +8,12 @@
 //! Unsafe code of this file: calls of NVRTC's C functions.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::{fs, process, ptr};
 
 use bytemuck::pod_read_unaligned;
-use cudarc::nvrtc::result::NvrtcError;
+use cudarc::nvrtc::result::{self as nvrtc, NvrtcError};
 use cudarc::nvrtc::sys;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
@@ -124,20 +124,11 @@ impl Program {
     }
 
     fn log(&self) -> String {
-        let mut size = 0;
-        // SAFETY: the program is alive; the log has the size that NVRTC gives, with a zero at its
-        // end.
-        unsafe {
-            if sys::nvrtcGetProgramLogSize(self.0, &mut size).result().is_err() {
-                return String::new();
-            }
-            let mut log = vec![0u8; size + 1];
-            if sys::nvrtcGetProgramLog(self.0, log.as_mut_ptr().cast()).result().is_err() {
-                return String::new();
-            }
-            CStr::from_bytes_until_nul(&log)
-                .map_or_else(|_| String::new(), |log| log.to_string_lossy().into_owned())
-        }
+        // SAFETY: the program is alive.
+        let log = unsafe { nvrtc::get_program_log(self.0) }.unwrap_or_default();
+        let text: Vec<u8> =
+            log.into_iter().map(|byte| byte as u8).take_while(|&b| b != 0).collect();
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     fn cubin(&self) -> Result<Vec<u8>, GpuError> {

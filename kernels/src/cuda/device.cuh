@@ -11,14 +11,14 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
 
-// Registers a kernel by its name where kernels are emulated; `__global__ void name(...)` comes
-// before it.
+// The head of a kernel, by its name and its parameters. Where kernels are emulated, it registers the
+// kernel by its name.
 #ifndef EMULATED
-#define KERNEL(name)
-#define KERNEL_ENTRY extern "C" __global__
+#define KERNEL_WITH(attributes, name, ...) extern "C" __global__ void attributes name(__VA_ARGS__)
 // A block's shared memory whose size is given at launch.
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type *name = (type *)name##_bytes
 #endif
+#define KERNEL(name, ...) KERNEL_WITH(, name, __VA_ARGS__)
 
 // Loads and stores of memory that other threads may write meanwhile, by atomics or `relaxed_store`:
 // a load gives some value that was there, whole, and the compiler must not cache it.
@@ -234,6 +234,12 @@ template <typename T> struct Converted<T, T> {
     static __device__ __forceinline__ T of(T value) { return value; }
     static __device__ __forceinline__ T scaled(T value, float factor) { return narrow<T>(widen(value) * factor); }
 };
+
+// Calls FUNCTION<W>(...) for the number W of values that a thread takes at once: 8, 4 or 1.
+#define BY_PART(part, FUNCTION, ...)                                                                                   \
+    if (part == 8) FUNCTION<8>(__VA_ARGS__);                                                                           \
+    else if (part == 4) FUNCTION<4>(__VA_ARGS__);                                                                      \
+    else FUNCTION<1>(__VA_ARGS__)
 
 // Calls MACRO(name, type) for each type that hidden rows are kept in.
 #define FOR_ROW_TYPES(MACRO) MACRO(f32, float) MACRO(bf16, Bfloat16) MACRO(f16, Half)

@@ -122,13 +122,11 @@ impl Device {
                 // SAFETY: the module is loaded and is never unloaded.
                 let function = unsafe { result::module::get_function(loaded, text) };
                 let function = function.map_err(refused("cuModuleGetFunction"))?;
-                let (mut threads, which) =
-                    (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+                let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
                 // SAFETY: the kernel exists. This call loads it, where otherwise its first launch
                 // would.
-                let asked =
-                    unsafe { sys::cuFuncGetAttribute(&mut threads, which, function) }.result();
-                asked.map_err(refused("cuFuncGetAttribute"))?;
+                unsafe { result::function::get_function_attribute(function, which) }
+                    .map_err(refused("cuFuncGetAttribute"))?;
                 let files = self.functions.entry(name.to_string()).or_default();
                 files.insert(module.name, Function(function as usize));
             }

@@ -431,11 +431,8 @@ impl Backend for Driver {
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
         self.enter()?;
         let mut side = Self::null(self.device.clone())?;
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the handle is written.
-        unsafe { sys::cuStreamCreate(&mut side.stream, flags) }
-            .result()
-            .map_err(refused("cuStreamCreate"))?;
+        let kind = result::stream::StreamKind::NonBlocking;
+        side.stream = result::stream::create(kind).map_err(refused("cuStreamCreate"))?;
         side.own = true;
         self.device.add_stream(side.stream);
         Ok(Arc::new(side))

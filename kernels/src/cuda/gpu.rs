@@ -168,6 +168,16 @@ impl Gpu {
         if shape.blocks == 0 { Ok(()) } else { self.0.launch(kernel, shape, arguments) }
     }
 
+    /// Runs a kernel with one thread for each of `items`.
+    pub(crate) fn run(
+        &self,
+        kernel: Kernel,
+        items: usize,
+        arguments: &[Argument],
+    ) -> Result<(), GpuError> {
+        self.launch(kernel, Shape::per_item(items), arguments)
+    }
+
     /// Waits for everything that was launched.
     pub fn synchronise(&self) -> Result<(), GpuError> {
         self.0.synchronise()

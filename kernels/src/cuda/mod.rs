@@ -40,11 +40,11 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backend::{Argument, Kernel, Module, Shape, arguments};
+pub(crate) use backend::{Argument, Kernel, Module, Shape, THREADS, arguments, pair};
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHost};
 pub use error::GpuError;
 pub use gpu::{Gpu, HostBytes, LateBytes};
 pub use library::{before_cuda, load_torch_cuda};
-pub(crate) use nccl::{NcclEnd, NcclId};
+pub(crate) use nccl::{NCCL_ID_BYTES, NcclEnd, NcclId, new_nccl_id};
 pub use pool::{before_out_of_memory, make_room};
 pub use survey::{CudaLibrary, CudaSurvey, GpuFacts, Link, pinned_copy_speed};

@@ -32,45 +32,17 @@ const VERSION: u32 = 21400;
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Id that rank 0 makes; all ranks of a group need it to find each other.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NcclId([u8; NcclId::BYTES]);
+pub(crate) type NcclId = [u8; NCCL_ID_BYTES];
+pub(crate) const NCCL_ID_BYTES: usize = 128;
 
-impl NcclId {
-    /// Its length.
-    pub(crate) const BYTES: usize = 128;
-
-    /// Makes a new id. The process that makes it listens for the others from then on.
-    ///
-    /// # Errors
-    /// [`GpuError::Missing`] without NCCL; errors of NCCL.
-    pub(crate) fn new() -> Result<Self, GpuError> {
-        let api = Api::get()?;
-        let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
-        // SAFETY: `id` is written.
-        let outcome = unsafe { (api.unique_id)(&mut id) };
-        api.check("ncclGetUniqueId", outcome)?;
-        Ok(Self(id.internal.map(|byte| byte as u8)))
-    }
-
-    /// The id with these bytes.
-    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        Self(bytes)
-    }
-
-    /// Its bytes.
-    pub(crate) fn as_bytes(&self) -> &[u8; Self::BYTES] {
-        &self.0
-    }
-
-    fn to_nccl(self) -> sys::ncclUniqueId {
-        sys::ncclUniqueId { internal: self.0.map(|byte| byte as c_char) }
-    }
-}
-
-impl std::fmt::Debug for NcclId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NcclId")
-    }
+/// Makes a new id. The process that makes it listens for the others from then on.
+pub(crate) fn new_nccl_id() -> Result<NcclId, GpuError> {
+    let api = Api::get()?;
+    let mut id = sys::ncclUniqueId { internal: [0; NCCL_ID_BYTES] };
+    // SAFETY: `id` is written.
+    let outcome = unsafe { (api.unique_id)(&mut id) };
+    api.check("ncclGetUniqueId", outcome)?;
+    Ok(id.internal.map(|byte| byte as u8))
 }
 
 /// The start of `ncclConfig_t`, as long as [`VERSION`]'s.
@@ -177,10 +149,8 @@ unsafe impl Send for Handle {}
 
 impl NcclEnd {
     /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is
-    /// called repeatedly until the others have joined; its error ends the wait.
-    ///
-    /// # Errors
-    /// [`GpuError::Missing`] without NCCL; errors of NCCL, and within them the error of `wait`.
+    /// called repeatedly until the others have joined; its error, within those of NCCL, ends the
+    /// wait.
     pub(crate) fn join<E>(
         gpu: &Gpu,
         id: NcclId,
@@ -190,9 +160,9 @@ impl NcclEnd {
     ) -> Result<Result<Self, E>, GpuError> {
         let api = Api::get()?;
         gpu.backend().enter()?;
-        let size_of_config = size_of::<Config>();
+        let id = sys::ncclUniqueId { internal: id.map(|byte| byte as c_char) };
         let mut config = Config {
-            size: size_of_config,
+            size: size_of::<Config>(),
             magic: MAGIC,
             version: VERSION,
             blocking: 0,
@@ -201,9 +171,8 @@ impl NcclEnd {
         let mut comm = std::ptr::null_mut();
         // SAFETY: `comm` is written; NCCL reads as many bytes of the configuration as it says it
         // has.
-        let started = unsafe {
-            (api.init)(&mut comm, size as c_int, id.to_nccl(), rank as c_int, &mut config)
-        };
+        let started =
+            unsafe { (api.init)(&mut comm, size as c_int, id, rank as c_int, &mut config) };
         api.check("ncclCommInitRankConfig", started)?;
         let end =
             Self(Mutex::new(State { comm: Some(Handle(comm)), gpu: gpu.clone(), behind: None }));
@@ -340,18 +309,15 @@ mod tests {
 
     #[test]
     fn an_id_is_made_where_nccl_is_and_its_lack_is_said() {
-        match NcclId::new() {
-            Ok(id) => {
-                assert_ne!(*id.as_bytes(), [0; NcclId::BYTES]);
-                assert_eq!(NcclId::from_bytes(*id.as_bytes()), id);
-            }
+        match new_nccl_id() {
+            Ok(id) => assert_ne!(id, [0; NCCL_ID_BYTES]),
             Err(error) => assert!(error.to_string().contains(": "), "{error}"),
         }
     }
 
     #[test]
     fn without_a_driver_nccl_says_so() {
-        if let (Ok(id), Err(_)) = (NcclId::new(), library::driver()) {
+        if let (Ok(id), Err(_)) = (new_nccl_id(), library::driver()) {
             let error =
                 NcclEnd::join(&Gpu::emulated(0), id, 0, 1, || Ok::<(), GpuError>(())).unwrap_err();
             assert!(matches!(error, GpuError::Call { .. }), "{error}");

@@ -86,24 +86,15 @@ pub(super) fn bytes(device: sys::CUdevice) -> Result<(u64, u64), GpuError> {
     use sys::CUmemPool_attribute::{
         CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
     };
-    let (pool, mut reserved, mut used) = (of(device)?, 0u64, 0u64);
-    // SAFETY: both attributes are u64.
-    unsafe {
-        result::mem_pool::get_attribute(
-            pool,
-            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-            (&raw mut reserved).cast(),
-        )
-        .and_then(|()| {
-            result::mem_pool::get_attribute(
-                pool,
-                CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-                (&raw mut used).cast(),
-            )
-        })
-        .map_err(refused("cuMemPoolGetAttribute"))?;
-    }
-    Ok((reserved, used))
+    let pool = of(device)?;
+    let ask = |attribute| {
+        let mut value = 0u64;
+        // SAFETY: both attributes are u64.
+        unsafe { result::mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()) }
+            .map(|()| value)
+            .map_err(refused("cuMemPoolGetAttribute"))
+    };
+    Ok((ask(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?, ask(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?))
 }
 
 fn trim(device: sys::CUdevice) -> Result<(), GpuError> {

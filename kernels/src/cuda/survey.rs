@@ -64,7 +64,7 @@ pub struct CudaSurvey {
 
 impl CudaSurvey {
     /// Looks for everything.
-    pub fn new() -> Self {
+    pub fn look() -> Self {
         // Encodings of versions, e.g. 13000 for CUDA, and 22703 or, before 2.9, 2804 for NCCL.
         let cuda = |number: i32| (number as u32 / 1000, number as u32 % 1000 / 10);
         let nccl = |number: i32| match number as u32 {
@@ -96,12 +96,6 @@ impl CudaSurvey {
     }
 }
 
-impl Default for CudaSurvey {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Speed of copies from pinned host memory to `gpu`, in bytes per second: the best of a few of 64
 /// MiB.
 pub fn pinned_copy_speed(gpu: &Gpu) -> Result<f64, GpuError> {
@@ -126,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_says_what_to_do() {
-        let survey = CudaSurvey::new();
+        let survey = CudaSurvey::look();
         for found in [&survey.driver, &survey.compiler, &survey.nccl] {
             match found {
                 Ok(library) => {

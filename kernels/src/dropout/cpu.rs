@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use crate::error::KernelError;
+use crate::error::{KernelError, check_matrix};
 use crate::philox::StreamKey;
 use crate::simd::vectorised;
 
@@ -26,7 +26,7 @@ pub const MAX_DROPOUT_DIM: usize = FEATURES << 16;
 /// [`Stream::Dropout`](crate::Stream::Dropout).
 ///
 /// # Errors
-/// [`KernelError::DropoutRate`], [`KernelError::DropoutDim`], and [`KernelError::Length`] if `out`
+/// [`KernelError::DropoutRate`], and [`KernelError::Length`] if `out`
 /// has another size.
 pub fn dropout_mask(
     ids: &[u32],
@@ -36,7 +36,7 @@ pub fn dropout_mask(
     out: &mut [f32],
 ) -> Result<(), KernelError> {
     let mask = RowMask::new(p, dim, key)?;
-    KernelError::check_matrix("dropout mask", ids.len(), dim, out.len())?;
+    check_matrix("dropout mask", ids.len(), dim, out.len())?;
     if dim == 0 {
         return Ok(());
     }
@@ -64,7 +64,8 @@ impl RowMask {
             return Err(KernelError::DropoutRate { rate: p });
         }
         if dim > MAX_DROPOUT_DIM {
-            return Err(KernelError::DropoutDim { dim });
+            let (what, expected) = ("features of a row with dropout, at most", MAX_DROPOUT_DIM);
+            return Err(KernelError::Length { what, expected, got: dim });
         }
         // At least one of the 2^16 values keeps its feature, as p is below 1.
         Ok(Self {
@@ -212,10 +213,8 @@ mod tests {
         }
         assert!(dropout_mask(&[], 1, f32::NAN, &KEY, &mut []).is_err());
         let dim = MAX_DROPOUT_DIM + 1;
-        assert_eq!(
-            dropout_mask(&[], dim, 0.5, &KEY, &mut []),
-            Err(KernelError::DropoutDim { dim })
-        );
+        let error = dropout_mask(&[], dim, 0.5, &KEY, &mut []);
+        assert!(matches!(error, Err(KernelError::Length { got, .. }) if got == dim));
         let error = dropout_mask(&[1, 2], 3, 0.5, &KEY, &mut [0.0; 5]);
         assert!(matches!(error, Err(KernelError::Length { expected: 6, got: 5, .. })));
     }

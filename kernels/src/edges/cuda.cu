@@ -4,7 +4,7 @@
 #include "rows.cuh"
 
 // The target of each edge: the first whose edges end beyond it.
-KERNEL_ENTRY void edge_targets(const u32 *indptr, u64 targets, u64 edges, u32 *out) {
+KERNEL(edge_targets, const u32 *indptr, u64 targets, u64 edges, u32 *out) {
     const u64 edge = thread_id();
     if (edge >= edges) return;
     u64 low = 0, high = targets;
@@ -15,11 +15,10 @@ KERNEL_ENTRY void edge_targets(const u32 *indptr, u64 targets, u64 edges, u32 *o
     }
     out[edge] = (u32)low;
 }
-KERNEL(edge_targets)
 
 // Cuts rows of more than PIECE edges into pieces. The order of the pieces only affects the
 // positions of the partial sums.
-KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *heavy, u32 *pieces) {
+KERNEL(edge_pieces, const u32 *indptr, u64 rows, u32 *counts, u32 *heavy, u32 *pieces) {
     const u64 row = thread_id();
     if (row >= rows) return;
     const u32 edges = indptr[row + 1] - indptr[row];
@@ -34,12 +33,11 @@ KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *hea
         pieces[2 * (first + i) + 1] = i;
     }
 }
-KERNEL(edge_pieces)
 
 __device__ __forceinline__ float inverse_root(u64 degree) { return __fdiv_rn(1.0f, __fsqrt_rn((float)(degree + 1))); }
 
 // Where the edges of each target start with a loop before them, and the loops; as in symmetric.rs.
-KERNEL_ENTRY void symmetric_loops(const u32 *indptr, u64 targets, const u64 *degrees, u32 *starts, u32 *sources, float *weights) {
+KERNEL(symmetric_loops, const u32 *indptr, u64 targets, const u64 *degrees, u32 *starts, u32 *sources, float *weights) {
     const u64 target = thread_id();
     if (target > targets) return;
     const u64 at = indptr[target] + target;
@@ -48,10 +46,9 @@ KERNEL_ENTRY void symmetric_loops(const u32 *indptr, u64 targets, const u64 *deg
     sources[at] = (u32)target;
     weights[at] = __fdiv_rn(1.0f, (float)(degrees[target] + 1));
 }
-KERNEL(symmetric_loops)
 
 // The edges between the loops.
-KERNEL_ENTRY void symmetric_edges(const u32 *indptr, const u32 *targets, const u32 *from, u64 edges, const u64 *degrees, u64 rows,
+KERNEL(symmetric_edges, const u32 *indptr, const u32 *targets, const u32 *from, u64 edges, const u64 *degrees, u64 rows,
                                   u32 *sources, float *weights) {
     const u64 edge = thread_id();
     if (edge >= edges) return;
@@ -62,4 +59,3 @@ KERNEL_ENTRY void symmetric_edges(const u32 *indptr, const u32 *targets, const u
     weights[at] = source >= rows ? not_a_number()
                                  : __fmul_rn(__fmul_rn(stands_for, inverse_root(degree)), inverse_root(degrees[source]));
 }
-KERNEL(symmetric_edges)

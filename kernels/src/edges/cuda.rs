@@ -9,16 +9,14 @@ use std::sync::OnceLock;
 
 use super::HostEdges;
 use crate::cuda::{
-    Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape, arguments,
+    Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, arguments, pair,
 };
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 use crate::gather::DeviceScatter;
 use crate::group::{Grouped, Keyed, group_by_key};
 
 pub(crate) static MODULE: Module = Module { name: "edges", source: include_str!("cuda.cu") };
 
-/// Threads per block.
-pub(crate) const THREADS: u32 = 256;
 /// Edges of a piece, as in `rows.cuh`.
 const PIECE: usize = 512;
 
@@ -70,12 +68,9 @@ impl DeviceEdges {
     }
 
     /// Sets the target of each edge, if it is known.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] unless there is one for each edge.
     pub fn with_targets(self, targets: Option<DeviceBuffer<u32>>) -> Result<Self, GpuError> {
         if let Some(targets) = &targets {
-            KernelError::check_len("targets of the edges", self.num_edges(), targets.len())?;
+            check_len("targets of the edges", self.num_edges(), targets.len())?;
         }
         Ok(Self { targets: targets.map_or_else(OnceLock::new, OnceLock::from), ..self })
     }
@@ -139,7 +134,7 @@ impl DeviceEdges {
         let find = || {
             let out = gpu.alloc(self.num_edges())?;
             let of = arguments![self.indptr(), self.num_targets(), out.len(), &out];
-            gpu.launch(MODULE.kernel("edge_targets"), Shape::per_item(out.len(), THREADS), &of)?;
+            gpu.run(MODULE.kernel("edge_targets"), out.len(), &of)?;
             Ok(out)
         };
         Ok(found_once(&self.targets, find)?.slice())
@@ -267,7 +262,7 @@ impl DeviceSegments {
             let found = Pieces { counts: gpu.zeros(2)?, heavy, pieces };
             let of =
                 arguments![&self.indptr, self.count(), &found.counts, &found.heavy, &found.pieces];
-            gpu.launch(MODULE.kernel("edge_pieces"), Shape::per_item(self.count(), THREADS), &of)?;
+            gpu.run(MODULE.kernel("edge_pieces"), self.count(), &of)?;
             Ok(found)
         };
         Ok(Some(found_once(&self.pieces, cut)?))
@@ -304,16 +299,12 @@ impl DeviceSegments {
         let lists = pieces.map_or([0; 3], |found| {
             [&found.counts, &found.heavy, &found.pieces].map(|list| list.slice().address())
         });
-        let launch = |which: u64, items: usize| {
+        let launch = |which: usize, items: usize| {
             let [counts, heavy, pieces] = lists;
-            let last = [scratch.slice().address(), which | (chunks as u64) << 32, width as u64];
+            let last = [scratch.slice().address(), pair(which, chunks), width as u64];
             let indptr = [self.indptr.slice().address(), self.count() as u64];
             let rows = [indptr[0], indptr[1], counts, heavy, pieces, last[0], last[1], last[2]];
-            gpu.launch(
-                kernel,
-                Shape::per_item(items * width, THREADS),
-                &[&[rows.into()][..], rest].concat(),
-            )
+            gpu.run(kernel, items * width, &[&[rows.into()][..], rest].concat())
         };
         launch(0, self.count())?;
         if pieces.is_some() {

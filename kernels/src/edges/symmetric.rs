@@ -13,10 +13,10 @@
 //! Degrees come from the whole graph under sampling too, weighted or not: only the factor d / s
 //! depends on the sample. So the expectation over uniform draws is the sum over all in-edges.
 
-use super::cuda::{MODULE, THREADS};
+use super::cuda::MODULE;
 use super::{DeviceEdges, HostEdges};
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments};
-use crate::error::KernelError;
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments};
+use crate::error::{KernelError, check_len};
 
 /// The edges of the convolution over `edges`, whose targets have `degrees` and whose sources
 /// degrees `with_loops` (D); and their weights. `factors` are the factors of the edges, if they are
@@ -35,11 +35,10 @@ pub fn symmetric(
         edges.num_targets(),
         check([edges.num_targets(), edges.num_sources(), edges.num_edges()])?,
     );
-    KernelError::check_len("degrees of the targets", targets, degrees.len())?;
-    KernelError::check_len("degrees of the sources", edges.num_sources(), with_loops.len())?;
-    factors.map_or(Ok(()), |factors| {
-        KernelError::check_len("edge factors", edges.num_edges(), factors.len())
-    })?;
+    check_len("degrees of the targets", targets, degrees.len())?;
+    check_len("degrees of the sources", edges.num_sources(), with_loops.len())?;
+    factors
+        .map_or(Ok(()), |factors| check_len("edge factors", edges.num_edges(), factors.len()))?;
     let mut indptr = Vec::with_capacity(targets + 1);
     let (mut sources, mut weights) = (Vec::with_capacity(total), Vec::with_capacity(total));
     let roots: Vec<f32> = with_loops.iter().map(|degree| degree.sqrt().recip()).collect();
@@ -63,9 +62,6 @@ pub fn symmetric(
 
 /// [`symmetric`] on a GPU; writes `edges + targets` weights to `weights`. A source that is not a
 /// row gets a NaN as weight.
-///
-/// # Errors
-/// Errors of [`symmetric`] and of the GPU.
 pub fn symmetric_on_device(
     gpu: &Gpu,
     edges: &DeviceEdges,
@@ -74,15 +70,15 @@ pub fn symmetric_on_device(
 ) -> Result<DeviceEdges, GpuError> {
     let [targets, rows, count] = [edges.num_targets(), edges.num_sources(), edges.num_edges()];
     let total = check([targets, rows, count])?;
-    KernelError::check_len("degrees of the sources", rows, degrees.len())?;
-    KernelError::check_len("weights of the edges and loops", total, weights.len())?;
+    check_len("degrees of the sources", rows, degrees.len())?;
+    check_len("weights of the edges and loops", total, weights.len())?;
     let (starts, sources) = (gpu.alloc::<u32>(targets + 1)?, gpu.alloc::<u32>(total)?);
     let indptr = edges.indptr();
     let of = arguments![indptr, targets, degrees, &starts, &sources, &*weights];
-    gpu.launch(MODULE.kernel("symmetric_loops"), Shape::per_item(targets + 1, THREADS), &of)?;
+    gpu.run(MODULE.kernel("symmetric_loops"), targets + 1, &of)?;
     let (ends, list) = (edges.targets(gpu)?, edges.sources());
     let of = arguments![indptr, ends, list, count, degrees, rows, &sources, &*weights];
-    gpu.launch(MODULE.kernel("symmetric_edges"), Shape::per_item(count, THREADS), &of)?;
+    gpu.run(MODULE.kernel("symmetric_edges"), count, &of)?;
     DeviceEdges::new(starts, sources, rows)
 }
 

@@ -23,7 +23,7 @@ template <typename T> struct CachedTable {
 };
 
 // One thread copies `W` values of one row.
-template <typename T, typename O, int W>
+template <int W, typename T, typename O>
 __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *positions, u64 count, O *out) {
     const u32 per_row = from.dim / W;
     const u64 total = count * per_row;
@@ -57,15 +57,12 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
 }
 
 #define GATHER_CACHED(FROM, T, TO, O)                                                                                   \
-    KERNEL_ENTRY void gather_cached_##FROM##_to_##TO(                                                                   \
+    KERNEL(gather_cached_##FROM##_to_##TO, \
         const T *table, const float *scales, const u64 *caches, const u32 *places, u64 rows, u32 num_caches, u32 shift,  \
         const u32 *positions, u64 count, u32 dim, O *out, u32 width, u32 wanted) {                                       \
         const CachedTable<T> from = {table, scales, caches, places, rows, num_caches, shift, dim, wanted};             \
-        if (width == 8) gather_pieces<T, O, 8>(from, positions, count, out);                                            \
-        else if (width == 4) gather_pieces<T, O, 4>(from, positions, count, out);                                       \
-        else gather_pieces<T, O, 1>(from, positions, count, out);                                                       \
-    }                                                                                                                   \
-    KERNEL(gather_cached_##FROM##_to_##TO)
+        BY_PART(width, gather_pieces, from, positions, count, out); \
+    }
 
 #define GATHER_CACHED_TO(TO, O)                                                                                         \
     GATHER_CACHED(f32, float, TO, O)                                                                                    \
@@ -75,15 +72,14 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
 FOR_ROW_TYPES(GATHER_CACHED_TO)
 
 // The slots of the rows at `positions` in the only cache, which has all rows.
-KERNEL_ENTRY void cache_slots(const u32 *places, u64 rows, const u32 *positions, u64 count, u32 *slots) {
+KERNEL(cache_slots, const u32 *places, u64 rows, const u32 *positions, u64 count, u32 *slots) {
     const u64 i = thread_id();
     if (i < count) slots[i] = positions[i] < rows ? places[positions[i]] : NOWHERE;
 }
-KERNEL(cache_slots)
 
 // Counts the rows at `positions` in the own cache, and in the upper half the rows in other caches:
 // a sum for each block.
-KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
+KERNEL(cache_hits, const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
     u64 found = 0, total;
     for (u64 i = thread_id(); i < count; i += (u64)gridDim.x * blockDim.x) {
         const u32 position = positions[i];
@@ -93,4 +89,3 @@ KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *
     sum_before<COUNTING_THREADS>(found, &total);
     if (threadIdx.x == 0) hits[blockIdx.x] = total;
 }
-KERNEL(cache_hits)

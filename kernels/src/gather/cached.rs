@@ -18,9 +18,10 @@
 //! caller chooses these rows.
 
 use crate::cuda::{
-    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Module, Shape, arguments,
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Module, Shape, THREADS,
+    arguments,
 };
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix, count_rows};
 
 use super::store::RowStore;
 use super::value::{DeviceRow, DeviceValue, values_at_once};
@@ -28,8 +29,6 @@ use super::value::{DeviceRow, DeviceValue, values_at_once};
 pub(crate) static MODULE: Module =
     Module { name: "gather_cached", source: include_str!("cached.cu") };
 
-/// Threads of a block, as in `cached.cu`.
-const THREADS: u32 = 256;
 /// Most blocks of the counting kernel: the host adds up a number of each.
 const COUNTING: usize = 256;
 /// The place of a row that is in no cache.
@@ -51,17 +50,18 @@ pub struct DeviceTable<'a, T> {
 
 impl<T: DeviceValue> DeviceTable<'_, T> {
     /// Number of rows.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if the values are not whole rows, or there is not a scale for each.
     pub fn rows(&self) -> Result<usize, KernelError> {
-        let rows = KernelError::count_rows("table to gather from", self.dim, self.values.len())?;
+        let rows = count_rows("table to gather from", self.dim, self.values.len())?;
         match self.scales {
-            Some(scales) => {
-                KernelError::check_len("scales of the rows", rows, scales.len()).map(|()| rows)
-            }
+            Some(scales) => check_len("scales of the rows", rows, scales.len()).map(|()| rows),
             None => Ok(rows),
         }
+    }
+
+    fn check_like(&self, store: &RowStore<'_, T>) -> Result<(), KernelError> {
+        check_len("values of a cached row", self.dim, store.dim)?;
+        let scaled = [self.scales.is_some(), store.scales.is_some()].map(usize::from);
+        check_len("scales of a cached row", scaled[0], scaled[1])
     }
 }
 
@@ -134,9 +134,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let (shift, most) = (shift_of(stores.len()), Self::most_rows(stores.len()));
         let mut places = vec![NOWHERE; rows];
         for (number, store) in (0u64..).zip(&stores) {
-            KernelError::check_len("values of a cached row", table.dim, store.dim)?;
-            let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
-            KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
+            table.check_like(store)?;
             if store.len() as u64 > most {
                 let (what, expected) = ("rows of a cache, at most", most as usize);
                 return Err(KernelError::Length { what, expected, got: store.len() }.into());
@@ -171,7 +169,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     /// stream; the host does not wait.
     pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
         let count = positions.len();
-        let shape = Shape::per_item(count.min(COUNTING * THREADS as usize), THREADS);
+        let shape = Shape::per_item(count.min(COUNTING * THREADS as usize));
         let hits = gpu.alloc(shape.blocks as usize)?;
         let of = arguments![&self.places, self.places.len(), self.shift, positions, count, &hits];
         gpu.launch(MODULE.kernel("cache_hits"), shape, &of)?;
@@ -188,17 +186,13 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let (&[own], true) = (&self.stores[..], self.is_complete) else { return Ok(None) };
         let (count, slots) = (positions.len(), gpu.alloc(positions.len())?);
         let of = arguments![&self.places, self.places.len(), positions, count, &slots];
-        gpu.launch(MODULE.kernel("cache_slots"), Shape::per_item(count, THREADS), &of)?;
+        gpu.run(MODULE.kernel("cache_slots"), count, &of)?;
         Ok(Some((own.table(), slots)))
     }
 
     /// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `table`, the one
     /// that the cache was made from, as values of `O`. A position beyond the table gives a row of
     /// NaNs. `gpu` is the cache's, with any stream.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if sizes do not match, or the table has another number of rows than
-    /// the cache; errors of the GPU.
     pub fn gather<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -206,14 +200,10 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         positions: DeviceSlice<'_, u32>,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
-        let (rows, dim, stores) = (table.rows()?, table.dim, self.stores.len());
-        KernelError::check_matrix("output of gather", positions.len(), dim, out.len())?;
-        KernelError::check_len("rows of the table that was cached", self.places.len(), rows)?;
-        for store in &self.stores {
-            KernelError::check_len("values of a cached row", dim, store.dim)?;
-            let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
-            KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
-        }
+        let (rows, dim, stores) = (table.rows()?, table.dim, self.stores.len() as u32);
+        check_matrix("output of gather", positions.len(), dim, out.len())?;
+        check_len("rows of the table that was cached", self.places.len(), rows)?;
+        self.stores.iter().try_for_each(|store| table.check_like(store))?;
         // Caches are allocations of their own, aligned for every load.
         let width = values_at_once(
             &[dim],
@@ -221,21 +211,16 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             &[(out.address(), size_of::<O>())],
         );
         let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
-            let from = arguments![
-                values,
-                scales,
-                &self.addresses,
-                &self.places,
-                rows,
-                stores as u32,
-                self.shift
-            ];
+            let caches = arguments![&self.addresses, &self.places, rows, stores, self.shift];
             let to =
                 arguments![positions, positions.len(), dim as u32, &*out, width as u32, wanted];
-            gpu.launch(MODULE.kernel(O::of(T::GATHER_CACHED)), shape, &[&from[..], &to].concat())
+            gpu.launch(
+                MODULE.kernel(O::of(T::GATHER_CACHED)),
+                shape,
+                &[&arguments![values, scales][..], &caches, &to].concat(),
+            )
         };
-        let (shape, address) =
-            (Shape::per_item(out.len() / width, THREADS), table.values.address());
+        let (shape, address) = (Shape::per_item(out.len() / width), table.values.address());
         let whole = [address, table.scales.map_or(0, |scales| scales.address())];
         if !gpu.is_concurrent_zero_copy(address) {
             return launch(shape, whole, CACHED | UNCACHED);

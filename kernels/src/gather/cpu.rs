@@ -9,7 +9,7 @@
 use rayon::prelude::*;
 
 use super::StoredRow;
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix, count_rows};
 use crate::prefetch::prefetch_all;
 use crate::simd::{ahead, vectorised};
 
@@ -20,16 +20,13 @@ const ROWS: usize = 512;
 ///
 /// `rows` returns the stored row of a vertex, from any memory (device cache, mapped file): a slice
 /// of a type that [widens](super::Widen), or a [`ScaledRow`](super::ScaledRow) of bytes.
-///
-/// # Errors
-/// [`KernelError::Length`] if `out`, or a row, has the wrong length.
 pub fn gather_rows<R: StoredRow>(
     rows: impl Fn(u32) -> R + Sync,
     ids: &[u32],
     dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    KernelError::check_matrix("output of gather", ids.len(), dim, out.len())?;
+    check_matrix("output of gather", ids.len(), dim, out.len())?;
     if dim == 0 {
         return Ok(());
     }
@@ -44,7 +41,7 @@ pub fn gather_rows<R: StoredRow>(
                     prefetch_all(rows(next).bytes());
                 }
                 let row = rows(id);
-                KernelError::check_len("feature row", dim, row.dim())?;
+                check_len("feature row", dim, row.dim())?;
                 row.write_to(out);
             }
             Ok(())
@@ -63,7 +60,10 @@ pub fn gather_f32(
     positions: &[u32],
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    check_positions(positions, num_rows("matrix to gather from", src.len(), dim)?)?;
+    let rows = count_rows("matrix to gather from", dim, src.len())?;
+    if dim > 0 {
+        check_positions(positions, rows)?;
+    }
     gather_rows(
         #[inline(always)]
         |position| &src[position as usize * dim..][..dim],
@@ -88,8 +88,8 @@ pub fn scatter_add_f32(
     positions: &[u32],
     src: &[f32],
 ) -> Result<(), KernelError> {
-    let rows = num_rows("matrix to scatter to", dst.len(), dim)?;
-    KernelError::check_matrix("rows to scatter", positions.len(), dim, src.len())?;
+    let rows = count_rows("matrix to scatter to", dim, dst.len())?;
+    check_matrix("rows to scatter", positions.len(), dim, src.len())?;
     if dim == 0 {
         return Ok(());
     }
@@ -114,14 +114,6 @@ fn check_positions(positions: &[u32], rows: usize) -> Result<(), KernelError> {
         Some(&position) => Err(KernelError::RowOutOfRange { position, rows }),
         None => Ok(()),
     }
-}
-
-/// The number of rows of a matrix of `len` elements.
-fn num_rows(what: &'static str, len: usize, dim: usize) -> Result<usize, KernelError> {
-    // A matrix without columns has no elements and any number of rows.
-    let rows = len.checked_div(dim).unwrap_or(usize::MAX);
-    KernelError::check_len(what, if dim == 0 { 0 } else { rows * dim }, len)?;
-    Ok(rows)
 }
 
 #[cfg(test)]

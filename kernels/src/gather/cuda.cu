@@ -2,7 +2,7 @@
 #include "device.cuh"
 
 // One thread copies `W` values of one row.
-template <typename T, typename O, int W>
+template <int W, typename T, typename O>
 __device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, O *out) {
     const u32 per_row = dim / W;
     const u64 total = count * per_row;
@@ -25,12 +25,9 @@ __device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *posi
 }
 
 #define GATHER(FROM, T, TO, O)                                                                                                  \
-    KERNEL_ENTRY void gather_##FROM##_to_##TO(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, O *out, u32 width) { \
-        if (width == 8) gather<T, O, 8>(table, rows, positions, count, dim, scale, out);                                        \
-        else if (width == 4) gather<T, O, 4>(table, rows, positions, count, dim, scale, out);                                   \
-        else gather<T, O, 1>(table, rows, positions, count, dim, scale, out);                                                   \
-    }                                                                                                                           \
-    KERNEL(gather_##FROM##_to_##TO)
+    KERNEL(gather_##FROM##_to_##TO, const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, O *out, u32 width) { \
+        BY_PART(width, gather, table, rows, positions, count, dim, scale, out); \
+    }
 
 #define GATHER_TO(TO, O) GATHER(f32, float, TO, O) GATHER(f16, Half, TO, O) GATHER(bf16, Bfloat16, TO, O) GATHER(i8, Int8, TO, O)
 FOR_ROW_TYPES(GATHER_TO)

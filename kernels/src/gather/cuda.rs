@@ -7,21 +7,15 @@
 //! multiple of four values (of eight, for stored types of 2 bytes).
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
-use crate::error::KernelError;
+use crate::error::{check_len, check_matrix, count_rows};
 
 use super::value::{DeviceRow, DeviceValue, values_at_once};
 
 pub(crate) static MODULE: Module = Module { name: "gather", source: include_str!("cuda.cu") };
 
-/// Threads of a block.
-const THREADS: u32 = 256;
-
 /// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `table` (any number
 /// of rows × `dim`), as values of `O`; with `scales`, one for each row of the table, times its
 /// scale. Values are rounded once, if at all.
-///
-/// # Errors
-/// [`KernelError::Length`] if sizes do not match; errors of the GPU.
 pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     gpu: &Gpu,
     table: DeviceSlice<'_, T>,
@@ -30,27 +24,19 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     dim: usize,
     out: &mut DeviceSliceMut<'_, O>,
 ) -> Result<(), GpuError> {
-    KernelError::check_matrix("output of gather", positions.len(), dim, out.len())?;
-    let rows = KernelError::count_rows("table to gather from", dim, table.len())?;
+    check_matrix("output of gather", positions.len(), dim, out.len())?;
+    let rows = count_rows("table to gather from", dim, table.len())?;
     if let Some(scales) = scales {
-        KernelError::check_len("scales of the rows", rows, scales.len())?;
+        check_len("scales of the rows", rows, scales.len())?;
     }
     let width = values_at_once(
         &[dim],
         &[(table.address(), size_of::<T>())],
         &[(out.address(), size_of::<O>())],
     );
-    let of = arguments![
-        table,
-        rows,
-        positions,
-        positions.len(),
-        dim as u32,
-        scales,
-        &*out,
-        width as u32
-    ];
-    let shape = gpu.limit_zero_copy(Shape::per_item(out.len() / width, THREADS), table.address());
+    let (count, columns, at_once) = (positions.len(), dim as u32, width as u32);
+    let of = arguments![table, rows, positions, count, columns, scales, &*out, at_once];
+    let shape = gpu.limit_zero_copy(Shape::per_item(out.len() / width), table.address());
     gpu.launch(MODULE.kernel(O::of(T::GATHER)), shape, &of)
 }
 
@@ -59,6 +45,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
+    use crate::error::KernelError;
     use crate::philox::{Draws, Stream, StreamKey};
     use crate::spmm::tests::{Rounded, bits, rounded};
     use crate::{ScaledRow, Widen, gather_rows};

@@ -18,5 +18,5 @@ pub use cuda::gather_on_device;
 pub use scatter::DeviceScatter;
 pub use store::{RowHandles, RowStore};
 pub use value::{DeviceRow, DeviceValue};
-pub(crate) use value::{row_kernel, values_at_once};
+pub(crate) use value::{four_at_once, row_kernel, values_at_once};
 pub use widen::{ScaledRow, StoredRow, Widen};

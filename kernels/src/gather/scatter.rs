@@ -9,7 +9,7 @@
 use super::DeviceRow;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
 use crate::edges::{DeviceSegments, sort_on_device};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_matrix};
 use crate::group::Grouped;
 use crate::spmm::sum::{Factors, Over, Own, RowTable, SumRows};
 
@@ -37,9 +37,6 @@ impl DeviceScatter {
 
     /// Adds row `i` of `src` (positions × `dim`) to row `positions[i]` of `dst` (rows × `dim`), in
     /// the order of the positions. Rows of bf16 and f16 are summed in f32, and rounded once.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
     pub fn add<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -47,8 +44,8 @@ impl DeviceScatter {
         dim: usize,
         src: DeviceSlice<'_, T>,
     ) -> Result<(), GpuError> {
-        KernelError::check_matrix("matrix to scatter to", self.rows.count(), dim, dst.len())?;
-        KernelError::check_matrix("rows to scatter", self.order.len(), dim, src.len())?;
+        check_matrix("matrix to scatter to", self.rows.count(), dim, dst.len())?;
+        check_matrix("rows to scatter", self.order.len(), dim, src.len())?;
         let sum = SumRows {
             over: Over::Targets(&self.rows, Some(self.order.slice())),
             kernel: T::of(T::SUM),

@@ -57,10 +57,6 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
 
     /// Opens the store that another process of the host has exported: the rows `vertices`, `scaled`
     /// or not, for `gpu` to read.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of
-    /// the driver if the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
         dim: usize,
@@ -77,9 +73,6 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
 
     /// Fills the store. `read` writes the rows of some vertices at a time, and their scales, if
     /// rows have them. Waits until they have arrived.
-    ///
-    /// # Errors
-    /// Errors of `read` and of the GPU.
     pub fn filled<E: From<GpuError>>(
         mut self,
         gpu: &Gpu,
@@ -141,7 +134,7 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::KernelError;
+    use crate::error::check_len;
 
     impl<'a, T: DeviceValue> RowStore<'a, T> {
         /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are
@@ -159,7 +152,7 @@ mod tests {
                 |vertices, values, scales| {
                     for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
                         let row = row(v);
-                        KernelError::check_len("a row to cache", dim, row.len())?;
+                        check_len("a row to cache", dim, row.len())?;
                         values.copy_from_slice(row);
                     }
                     let of_rows =

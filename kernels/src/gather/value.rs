@@ -99,6 +99,13 @@ pub(crate) fn values_at_once(
     [8, 4].into_iter().find(fits).unwrap_or(1)
 }
 
+/// Like [`values_at_once`], 4 or 1, for parts of rows that are `width` wide, in arrays at these
+/// addresses.
+pub(crate) fn four_at_once(width: usize, addresses: &[u64]) -> usize {
+    let aligned = width.is_multiple_of(4) && addresses.iter().all(|at| at.is_multiple_of(16));
+    if aligned { 4 } else { 1 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

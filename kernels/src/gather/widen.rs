@@ -6,14 +6,6 @@ use half::{bf16, f16};
 pub trait Widen: bytemuck::Pod + Send + Sync {
     /// Converts the number to `f32`, exactly.
     fn widen(self) -> f32;
-
-    /// Writes the values of `row` to `dst`, which has the same length.
-    #[inline(always)]
-    fn widen_row(row: &[Self], dst: &mut [f32]) {
-        for (place, &value) in dst.iter_mut().zip(row) {
-            *place = value.widen();
-        }
-    }
 }
 
 /// A stored feature row, in any memory.
@@ -48,7 +40,9 @@ impl<T: Widen> StoredRow for &[T] {
     #[inline(always)]
     fn write_to(self, dst: &mut [f32]) {
         assert_eq!(self.len(), dst.len(), "a row of as many values as there are places");
-        T::widen_row(self, dst);
+        for (place, &value) in dst.iter_mut().zip(self) {
+            *place = value.widen();
+        }
     }
 
     #[inline(always)]
@@ -101,11 +95,6 @@ impl Widen for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
-    }
-
-    #[inline(always)]
-    fn widen_row(row: &[Self], dst: &mut [f32]) {
-        dst.copy_from_slice(row);
     }
 }
 

@@ -43,7 +43,7 @@ __device__ __forceinline__ Tile tile_of(const List &list, const u32 *sorted, u32
 }
 
 // Counts the digits of each tile, by list and digit.
-KERNEL_ENTRY void group_count(LISTS, const u32 *sorted, u32 shift, u32 bits, u32 *places) {
+KERNEL(group_count, LISTS, const u32 *sorted, u32 shift, u32 bits, u32 *places) {
     DYNAMIC_SHARED(u32, found);
     LIST_OF(list, first_tile, blockIdx.x);
     const Tile tile = tile_of(list, sorted, bits);
@@ -58,11 +58,10 @@ KERNEL_ENTRY void group_count(LISTS, const u32 *sorted, u32 shift, u32 bits, u32
     __syncthreads();
     for (u32 digit = threadIdx.x; digit < digits; digit += THREADS) places[tile.at + digit * tile.apart] = found[digit];
 }
-KERNEL(group_count)
 
 // Moves each item to its place. A warp's items follow one another, so that equal keys keep their
 // order.
-KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, const u32 *places, const u32 *order, u32 *keys_out, u32 *order_out) {
+KERNEL(group_place, LISTS, const u32 *sorted, u32 shift, u32 bits, const u32 *places, const u32 *order, u32 *keys_out, u32 *order_out) {
     DYNAMIC_SHARED(u32, all);
     LIST_OF(list, first_tile, blockIdx.x);
     const Tile tile = tile_of(list, sorted, bits);
@@ -103,11 +102,10 @@ KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, con
         }
     }
 }
-KERNEL(group_place)
 
 // Each list's part of the sorted items, and where the items of each key start and the last ones
 // end.
-KERNEL_ENTRY void group_finish(LISTS, u64 threads, const u32 *sorted, const u32 *order) {
+KERNEL(group_finish, LISTS, u64 threads, const u32 *sorted, const u32 *order) {
     const u64 thread = thread_id();
     if (thread >= threads) return;
     LIST_OF(list, first_thread, thread);
@@ -126,4 +124,3 @@ KERNEL_ENTRY void group_finish(LISTS, u64 threads, const u32 *sorted, const u32 
     }
     list.starts[i] = (u32)low;
 }
-KERNEL(group_finish)

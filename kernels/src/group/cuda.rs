@@ -8,14 +8,12 @@
 //! pass. Cost: three passes over the items for each digit, and one more; as many launches for all
 //! lists as for one, and an upload; the host does not wait.
 
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
-use crate::error::KernelError;
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, THREADS, arguments};
+use crate::error::{KernelError, check_len};
 use crate::scan::cuda::sum_before;
 
 pub(crate) static MODULE: Module = Module { name: "group", source: include_str!("cuda.cu") };
 
-/// Threads per block, as in `cuda.cu`.
-const THREADS: u32 = 256;
 /// Items of a tile, as in `cuda.cu`.
 const TILE: usize = 4096;
 /// Most bits of a digit: each warp of a block has counts of all digits in shared memory.
@@ -61,7 +59,7 @@ pub(crate) fn group_by_key(gpu: &Gpu, lists: &[Keyed<'_>]) -> Result<Vec<Grouped
     for list in lists {
         let (items, keys) = (list.keys.len(), list.num_keys);
         if let Some(payload) = list.payload {
-            KernelError::check_len("values of the items to group", items, payload.len())?;
+            check_len("values of the items to group", items, payload.len())?;
         }
         let payload = list.payload.map(|_| gpu.alloc::<u32>(items)).transpose()?;
         let grouped = Grouped { indptr: gpu.alloc(keys + 1)?, order: gpu.alloc(items)?, payload };
@@ -103,7 +101,7 @@ pub(crate) fn group_by_key(gpu: &Gpu, lists: &[Keyed<'_>]) -> Result<Vec<Grouped
     }
     let [keys, order] = [0, 1].map(|list| sorted.as_ref().map(|sorted| &sorted[list]));
     let of = arguments![&described, number_of_lists, threads, keys, order];
-    gpu.launch(MODULE.kernel("group_finish"), Shape::per_item(threads, THREADS), &of)?;
+    gpu.run(MODULE.kernel("group_finish"), threads, &of)?;
     Ok(found)
 }
 

@@ -9,14 +9,11 @@
 use rayon::prelude::*;
 
 use super::{ROWS, check, sums_over_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 use crate::simd::vectorised;
 
 /// Returns Σw, then Σw·x and Σw·x² of each of `dim` columns of `rows` (any number × `dim`): 1 + 2 ·
 /// `dim` sums. `weights` has one value per row; 1 when `None`.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn column_moments(
     rows: &[f32],
     weights: Option<&[f32]>,
@@ -24,7 +21,7 @@ pub fn column_moments(
 ) -> Result<Vec<f64>, KernelError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     if let Some(weights) = weights {
-        KernelError::check_len("weights of the rows", count, weights.len())?;
+        check_len("weights of the rows", count, weights.len())?;
     }
     Ok(sums_over_rows(
         count,
@@ -58,9 +55,6 @@ pub struct ColumnNorm<'a> {
 
 impl ColumnNorm<'_> {
     /// Sets row `r` of `out` to `scale · (row - mean) · inverse + shift` of row `r` of `rows`.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn forward(
         &self,
         rows: &[f32],
@@ -70,7 +64,7 @@ impl ColumnNorm<'_> {
         let dim =
             self.check(&[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
         let factors = self.factors(scale)?;
-        KernelError::check_len("shift of the norm", dim, shift.len())?;
+        check_len("shift of the norm", dim, shift.len())?;
         if dim == 0 {
             return Ok(());
         }
@@ -91,9 +85,6 @@ impl ColumnNorm<'_> {
     /// Sets `out` to the gradient of `rows` as if the moments were constants, and returns the
     /// gradients of scale and shift. `gradient` is the gradient of the output of
     /// [`ColumnNorm::forward`].
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn backward(
         &self,
         rows: &[f32],
@@ -129,9 +120,6 @@ impl ColumnNorm<'_> {
     }
 
     /// The sums of each column of `gradient`, then the sums of its products with x̂: 2 · columns.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn products(&self, rows: &[f32], gradient: &[f32]) -> Result<Vec<f64>, KernelError> {
         let dim = self
             .check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
@@ -161,9 +149,6 @@ impl ColumnNorm<'_> {
     /// Turns `gradient`, the output of [`ColumnNorm::backward`], into the gradient of rows that the
     /// moments depend on: subtracts `weight · (plain + x̂ · spread)`. `means` are the means of
     /// [`ColumnNorm::products`] over all ranks and rows.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn correct(
         &self,
         rows: &[f32],
@@ -173,10 +158,10 @@ impl ColumnNorm<'_> {
     ) -> Result<(), KernelError> {
         let dim = self
             .check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
-        KernelError::check_len("means of the products", 2 * dim, means.len())?;
+        check_len("means of the products", 2 * dim, means.len())?;
         let count = rows.len().checked_div(dim).unwrap_or(0);
         if let Some(weights) = weights {
-            KernelError::check_len("weights of the rows", count, weights.len())?;
+            check_len("weights of the rows", count, weights.len())?;
         }
         if dim == 0 {
             return Ok(());
@@ -204,12 +189,12 @@ impl ColumnNorm<'_> {
     }
 
     fn factors(&self, scale: &[f32]) -> Result<Vec<f32>, KernelError> {
-        KernelError::check_len("scale of the norm", self.mean.len(), scale.len())?;
+        check_len("scale of the norm", self.mean.len(), scale.len())?;
         Ok(scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect())
     }
 
     fn check(&self, matrices: &[(&'static str, usize)]) -> Result<usize, KernelError> {
-        KernelError::check_len("moments of the columns", self.mean.len(), self.inverse.len())?;
+        check_len("moments of the columns", self.mean.len(), self.inverse.len())?;
         check(self.mean.len(), matrices)?;
         Ok(self.mean.len())
     }

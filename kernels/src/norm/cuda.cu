@@ -3,7 +3,7 @@
 #include "rows.cuh"
 
 // Divides each row by the sum of its absolute values, added up in the host's order.
-KERNEL_ENTRY void norm_divide_rows(float *rows, u64 count, u32 dim) {
+KERNEL(norm_divide_rows, float *rows, u64 count, u32 dim) {
     const u64 row = thread_id() / WARP;
     if (row >= count) return;
     float *values = rows + row * dim;
@@ -14,4 +14,3 @@ KERNEL_ENTRY void norm_divide_rows(float *rows, u64 count, u32 dim) {
     const double factor = 1.0 / sum;
     for (u32 c = lane_id(); c < dim; c += WARP) values[c] = (float)((double)values[c] * factor);
 }
-KERNEL(norm_divide_rows)

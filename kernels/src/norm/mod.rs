@@ -20,7 +20,7 @@ pub use sums::{divide_by_row_sums, divide_by_row_sums_on_device};
 
 use rayon::prelude::*;
 
-use crate::error::KernelError;
+use crate::error::{KernelError, check_matrix};
 use crate::simd::vectorised;
 
 /// Rows of one parallel task, and of one partial sum.
@@ -29,9 +29,7 @@ const ROWS: usize = 256;
 /// Number of rows of `dim` values in each of the `matrices`, which have the same size.
 fn check(dim: usize, matrices: &[(&'static str, usize)]) -> Result<usize, KernelError> {
     let count = matrices.first().map_or(0, |&(_, len)| len).checked_div(dim).unwrap_or(0);
-    matrices
-        .iter()
-        .try_for_each(|&(what, len)| KernelError::check_matrix(what, count, dim, len))?;
+    matrices.iter().try_for_each(|&(what, len)| check_matrix(what, count, dim, len))?;
     Ok(count)
 }
 

@@ -7,15 +7,12 @@
 use rayon::prelude::*;
 
 use super::{ROWS, check, sums_over_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix};
 use crate::simd::{dot, vectorised};
 
 /// Sets row `r` of `out` to `scale · (row - mean) / √(variance + epsilon) + shift` with the moments
 /// of row `r` of `rows`, both any number × `scale.len()`; stores the mean and 1 / √(variance +
 /// epsilon) of row `r` in `moments` (rows × 2).
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn layer_norm(
     rows: &[f32],
     [scale, shift]: [&[f32]; 2],
@@ -25,8 +22,8 @@ pub fn layer_norm(
 ) -> Result<(), KernelError> {
     let dim = scale.len();
     let count = check(dim, &[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
-    KernelError::check_len("shift of the norm", dim, shift.len())?;
-    KernelError::check_matrix("moments of the rows", count, 2, moments.len())?;
+    check_len("shift of the norm", dim, shift.len())?;
+    check_matrix("moments of the rows", count, 2, moments.len())?;
     if dim == 0 {
         return Ok(());
     }
@@ -55,9 +52,6 @@ pub fn layer_norm(
 /// Sets `out` to the gradient of `rows` and returns the gradients of scale and shift. `gradient` is
 /// the gradient of the output of [`layer_norm`] for `rows` and `scale`, `moments` the moments that
 /// it stored.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn layer_norm_backward(
     rows: &[f32],
     scale: &[f32],
@@ -72,7 +66,7 @@ pub fn layer_norm_backward(
         ("gradient of the rows", out.len()),
     ];
     let count = check(dim, &matrices)?;
-    KernelError::check_matrix("moments of the rows", count, 2, moments.len())?;
+    check_matrix("moments of the rows", count, 2, moments.len())?;
     if dim == 0 {
         return Ok([Vec::new(), Vec::new()]);
     }

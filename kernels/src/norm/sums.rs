@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::check;
-use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
+use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Module, arguments};
 use crate::error::KernelError;
 use crate::simd::vectorised;
 
@@ -17,13 +17,8 @@ pub(crate) static MODULE: Module = Module { name: "norm", source: include_str!("
 const LANES: usize = 32;
 /// Rows of one parallel task.
 const ROWS: usize = 64;
-/// Threads per block.
-const THREADS: u32 = 256;
 
 /// Divides each row of `dim` values by the sum of its absolute values, unless that is zero.
-///
-/// # Errors
-/// [`KernelError::Length`] if `rows` are not whole rows.
 pub fn divide_by_row_sums(rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
     check(dim, &[("rows to normalise", rows.len())])?;
     rows.par_chunks_mut((ROWS * dim).max(1)).for_each(|rows| {
@@ -56,9 +51,6 @@ fn divide(row: &mut [f32]) {
 }
 
 /// [`divide_by_row_sums`] on a GPU.
-///
-/// # Errors
-/// [`KernelError::Length`] if `rows` are not whole rows; errors of the GPU.
 pub fn divide_by_row_sums_on_device(
     gpu: &Gpu,
     rows: &mut DeviceSliceMut<'_, f32>,
@@ -66,7 +58,7 @@ pub fn divide_by_row_sums_on_device(
 ) -> Result<(), GpuError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     let of = arguments![&*rows, count, dim as u32];
-    gpu.launch(MODULE.kernel("norm_divide_rows"), Shape::per_warp(count, THREADS), &of)
+    gpu.run(MODULE.kernel("norm_divide_rows"), 32 * count, &of)
 }
 
 #[cfg(test)]

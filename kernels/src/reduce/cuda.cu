@@ -11,8 +11,6 @@ template <typename T> static __device__ __forceinline__ void sum_ranks(const T *
     for (u32 rank = 0; rank < ranks; rank++) out[rank * len + i] = sum;
 }
 
-KERNEL_ENTRY void sum_ranks_f32(const float *parts, u64 len, u32 ranks, float *out) { sum_ranks(parts, len, ranks, out); }
-KERNEL(sum_ranks_f32)
+KERNEL(sum_ranks_f32, const float *parts, u64 len, u32 ranks, float *out) { sum_ranks(parts, len, ranks, out); }
 
-KERNEL_ENTRY void sum_ranks_f64(const double *parts, u64 len, u32 ranks, double *out) { sum_ranks(parts, len, ranks, out); }
-KERNEL(sum_ranks_f64)
+KERNEL(sum_ranks_f64, const double *parts, u64 len, u32 ranks, double *out) { sum_ranks(parts, len, ranks, out); }

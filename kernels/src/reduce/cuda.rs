@@ -10,12 +10,10 @@
 use bytemuck::Pod;
 
 use crate::comm::{Communicator, device_all_to_all_v};
-use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
+use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Module, arguments};
 use crate::error::CommError;
 
 pub(crate) static MODULE: Module = Module { name: "reduce", source: include_str!("cuda.cu") };
-
-const THREADS: u32 = 256;
 
 /// A type that GPUs can sum over ranks.
 pub trait DeviceAddend: Pod {
@@ -74,7 +72,7 @@ pub fn device_all_reduce_sum<T: DeviceAddend>(
         &vec![mine; size],
     )?;
     let of = arguments![&parts, mine, size as u32, &sums];
-    gpu.launch(MODULE.kernel(T::KERNEL), Shape::per_item(mine, THREADS), &of).map_err(failure)?;
+    gpu.run(MODULE.kernel(T::KERNEL), mine, &of).map_err(failure)?;
     device_all_to_all_v(comm, gpu, sums.slice(), &vec![mine; size], values, &portions)
 }
 

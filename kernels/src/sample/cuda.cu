@@ -16,7 +16,7 @@
 
 // Counts the edges of each frontier vertex, and on request lists the vertices that have to pick
 // some.
-KERNEL_ENTRY void sample_count(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, u32 *list, u64 *listed,
+KERNEL(sample_count, GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, u32 *list, u64 *listed,
                                u64 *status) {
     FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
@@ -34,7 +34,6 @@ KERNEL_ENTRY void sample_count(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32
         if (list && count > 0 && count < candidates) list[atomicAdd(listed, 1ull)] = (u32)i;
     }
 }
-KERNEL(sample_count)
 
 // Draws up to W edges of vertex `i` of the frontier, if it exists, by as many lanes. The vertex has
 // `fanout` places, of which it fills the first.
@@ -101,14 +100,13 @@ __device__ __forceinline__ void few(const Graph &graph, Frontier frontier, u32 f
 }
 
 #define SAMPLE_FEW(W)                                                                                                     \
-    KERNEL_ENTRY void sample_few_##W(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, Key key, SAMPLED) { \
+    KERNEL(sample_few_##W, GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, Key key, SAMPLED) { \
         FRONTIER_OF(frontier);                                                                                            \
         EXCLUDED_OF(excluded);                                                                                            \
         TABLE_OF(table);                                                                                                  \
         SAMPLED_OF(sampled);                                                                                              \
         few<W>(graph, frontier, fanout, key, excluded, table, counts, work, sampled);                                     \
-    }                                                                                                                     \
-    KERNEL(sample_few_##W)
+    }
 
 SAMPLE_FEW(4)
 SAMPLE_FEW(8)
@@ -117,7 +115,7 @@ SAMPLE_FEW(32)
 
 // Moves the edges from the places of `sample_few`, whose slots are numbered, into contiguous lists,
 // with the target of each.
-KERNEL_ENTRY void sample_close(const u64 *len, u32 fanout, u64 room, TABLE, const u32 *indptr, const u32 *slots, const u64 *ids,
+KERNEL(sample_close, const u64 *len, u32 fanout, u64 room, TABLE, const u32 *indptr, const u32 *slots, const u64 *ids,
                                u32 *local, u32 *targets, u64 *edges) {
     TABLE_OF(table);
     const u64 place = thread_id(), i = divide(place, fanout);
@@ -128,7 +126,6 @@ KERNEL_ENTRY void sample_close(const u64 *len, u32 fanout, u64 room, TABLE, cons
     targets[first + lane] = (u32)i;
     if (edges) edges[first + lane] = ids[place];
 }
-KERNEL(sample_close)
 
 // The last of the vertices `from` .. `to` whose edges begin at `edge` or before.
 __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u32 edge) {
@@ -142,7 +139,7 @@ __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u3
 
 // Copies the edges of vertices that keep all allowed edges: one thread per edge, so that no vertex
 // is too large.
-KERNEL_ENTRY void sample_copy(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED) {
+KERNEL(sample_copy, GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED) {
     FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
@@ -165,7 +162,6 @@ KERNEL_ENTRY void sample_copy(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indpt
         __syncthreads();
     }
 }
-KERNEL(sample_copy)
 
 // The place of `pick`, which was drawn by pick `j`, in a table of the first pick to draw each
 // value.
@@ -185,7 +181,7 @@ __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 m
 
 // Draws for the vertices on the list, one block per vertex. `size` is a power of two, the fanout or
 // more; if 4 · size words do not fit in shared memory, every block uses a part of `memory`.
-KERNEL_ENTRY void sample_many(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED, Key key, const u32 *list,
+KERNEL(sample_many, GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED, Key key, const u32 *list,
                               const u64 *listed, u32 size, u32 *memory) {
     FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
@@ -240,7 +236,6 @@ KERNEL_ENTRY void sample_many(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indpt
         __syncthreads();
     }
 }
-KERNEL(sample_many)
 
 template <typename T>
 static __device__ __forceinline__ void degrees(const Graph &graph, const u32 *vertices, u64 count, T *out) {
@@ -256,12 +251,10 @@ static __device__ __forceinline__ void degrees(const Graph &graph, const u32 *ve
 }
 
 // Number of in-edges of each vertex; 0 for ids that are not vertices.
-KERNEL_ENTRY void vertex_degrees(GRAPH, const u32 *vertices, u64 count, u64 *out) {
+KERNEL(vertex_degrees, GRAPH, const u32 *vertices, u64 count, u64 *out) {
     degrees(graph, vertices, count, out);
 }
-KERNEL(vertex_degrees)
 
-KERNEL_ENTRY void vertex_degrees_f32(GRAPH, const u32 *vertices, u64 count, float *out) {
+KERNEL(vertex_degrees_f32, GRAPH, const u32 *vertices, u64 count, float *out) {
     degrees(graph, vertices, count, out);
 }
-KERNEL(vertex_degrees_f32)

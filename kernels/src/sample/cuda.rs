@@ -18,9 +18,9 @@
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
-use super::launch::{EdgeOutput, EdgeSlots, FEW, Launch, Request};
+use super::launch::{FEW, Launch, Request};
 use super::numbers::{Block, EDGES, LEN, NEW, Numbers, OF_SPLIT, STATUS};
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module, arguments};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::scan::cuda::sums_before;
@@ -32,13 +32,6 @@ pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!
 const SMALL_LAYER: u64 = 1 << 20;
 /// No layer reserves memory for more edges before the number of its vertices is known.
 const MOST_PLACES: u64 = 1 << 24;
-
-/// Result of [`DeviceSampler::finish_with`].
-pub(crate) struct Finished {
-    pub layers: Vec<DeviceLayer>,
-    pub split_status: u64,
-    pub others: HostBytes,
-}
 
 /// Samples mini-batches on a GPU, one after another; the twin of [`Sampler`](super::Sampler).
 ///
@@ -134,9 +127,6 @@ impl DeviceSampler {
 
     /// Samples the next layer, and extends the mixed frontier: [`DeviceSampler::launch`], and
     /// [`DeviceSampler::finish`].
-    ///
-    /// # Errors
-    /// Errors of both.
     pub fn layer(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -152,9 +142,6 @@ impl DeviceSampler {
 
     /// Launches the next layer from `graph`, the graph of [`DeviceSampler::start`]. The host seldom
     /// waits.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceSampler::finish`].
     pub fn launch(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -199,15 +186,16 @@ impl DeviceSampler {
         self.launched.drain(..).map(|(layer, _)| layer).collect()
     }
 
-    /// [`DeviceSampler::finish`], which also copies `others` to the host in the same copy.
+    /// [`DeviceSampler::finish`], which also returns the status word of splitting the last mixed
+    /// frontier, and copies `others` to the host in the same copy.
     pub(crate) fn finish_with(
         &mut self,
         graph: &DeviceGraph<'_>,
         others: DeviceSlice<'_, u8>,
-    ) -> Result<Finished, GpuError> {
+    ) -> Result<(Vec<DeviceLayer>, u64, HostBytes), GpuError> {
         let (last, others) = self.look(graph, 0, Some(others))?;
         let split_status = last.get(OF_SPLIT).copied().unwrap_or(0);
-        Ok(Finished { layers: self.finished(), split_status, others })
+        Ok((self.finished(), split_status, others))
     }
 
     pub(crate) fn gpu(&self) -> &Gpu {
@@ -258,18 +246,17 @@ impl DeviceSampler {
         let (len, slots) = (self.numbering.len(), gpu.alloc(room)?);
         let mut indptr = gpu.alloc(self.mixed_frontier().len() + 1)?;
         let ids = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let to = EdgeOutput { local: &slots, edges: ids.as_ref() };
-        self.launch_of(request).draw_few(&indptr, &to)?;
-        let items =
-            Items { slots: slots.slice(), rows: Some(len), width: request.draw.number() as usize };
+        self.launch_of(request).draw_few(&indptr, (&slots, ids.as_ref()))?;
+        let width = request.draw.number();
+        let items = Items { slots: slots.slice(), rows: Some(len), width: width as usize };
         let sums = Some((&mut indptr, numbers.at(EDGES)));
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], sums)?;
         let [local, targets] = [gpu.alloc(room)?, gpu.alloc(room)?];
         let kept = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let table = self.numbering.table.arguments();
-        let from =
-            EdgeSlots { slots: &slots, ids: ids.as_ref(), rows: len, width: request.draw.number() };
-        from.close(&gpu, table, &indptr, [&local, &targets], kept.as_ref())?;
+        // Contiguous lists of the edges, each vertex's at the positions in `indptr`.
+        let (from, table) = (arguments![len, width, room], self.numbering.table.arguments());
+        let to = arguments![&indptr, &slots, ids.as_ref(), &local, &targets, kept.as_ref()];
+        gpu.run(MODULE.kernel("sample_close"), room, &[&from[..], &table, &to].concat())?;
         Ok(DeviceLayer { indptr, local, targets: Some(targets), edges: kept })
     }
 
@@ -298,8 +285,7 @@ impl DeviceSampler {
         self.numbering.spoil();
         let local = gpu.alloc(room)?;
         let edges = if request.keep { Some(gpu.alloc(room)?) } else { None };
-        let to = EdgeOutput { local: &local, edges: edges.as_ref() };
-        self.launch_of(request).draw(&indptr, list.as_ref(), &to)?;
+        self.launch_of(request).draw(&indptr, list.as_ref(), (&local, edges.as_ref()))?;
         let items = Items { slots: local.slice(), rows: Some(numbers.at(EDGES)), width: 1 };
         self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], None)?;
         self.numbering.look_up(&items)?;

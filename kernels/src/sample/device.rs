@@ -5,12 +5,9 @@ use super::cuda::MODULE;
 use super::{DeviceSubgraph, ExcludedEdges, Fanout, graph};
 use crate::count::DeviceCounters;
 use crate::cuda::{
-    Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments,
+    Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Shape, arguments, pair,
 };
-use crate::error::KernelError;
-
-/// Threads per block.
-const THREADS: u32 = 256;
+use crate::error::check_len;
 
 /// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped
 /// ([`Gpu::map_host`]) and read over the bus. With a [`DeviceSubgraph`], only its vertices have
@@ -31,9 +28,6 @@ pub struct DeviceGraph<'a> {
 impl<'a> DeviceGraph<'a> {
     /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host
     /// waits.
-    ///
-    /// # Errors
-    /// [`KernelError::Topology`] as in [`Graph::new`](super::Graph::new); errors of the GPU.
     pub fn new(
         gpu: &Gpu,
         indptr: DeviceSlice<'a, u64>,
@@ -45,20 +39,13 @@ impl<'a> DeviceGraph<'a> {
 
     /// Restricts a graph with this `indptr` to the vertices of `subgraph`: a frontier with other
     /// vertices is an error.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceGraph::new`]; [`KernelError::Length`] if the subgraph is of another graph.
     pub fn of_subgraph(
         gpu: &Gpu,
         indptr: DeviceSlice<'a, u64>,
         subgraph: &'a DeviceSubgraph,
     ) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, subgraph.num_edges)?;
-        KernelError::check_len(
-            "vertices of a subgraph's graph",
-            indptr.len() - 1,
-            subgraph.num_vertices,
-        )?;
+        check_len("vertices of a subgraph's graph", indptr.len() - 1, subgraph.num_vertices)?;
         Ok(Self {
             indptr,
             indices: subgraph.indices.slice(),
@@ -90,16 +77,13 @@ impl<'a> DeviceGraph<'a> {
     }
 
     /// Sets `out` to [`DeviceGraph::degrees`] as f32.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] unless there is a value for each vertex; errors of the GPU.
     pub fn degrees_as_f32(
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        KernelError::check_len("degrees", vertices.len(), out.len())?;
+        check_len("degrees", vertices.len(), out.len())?;
         self.launch_degrees(gpu, "vertex_degrees_f32", vertices, (&*out).into())
     }
 
@@ -112,8 +96,7 @@ impl<'a> DeviceGraph<'a> {
     ) -> Result<(), GpuError> {
         let of =
             arguments![self.words(self.indptr.address(), false), vertices, vertices.len(), out];
-        let shape =
-            gpu.limit_zero_copy(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
+        let shape = gpu.limit_zero_copy(Shape::per_item(vertices.len()), self.indptr.address());
         gpu.launch(MODULE.kernel(name), shape, &of)
     }
 
@@ -142,8 +125,7 @@ impl<'a> DeviceGraph<'a> {
             [subgraph.held.slice().address(), subgraph.indptr.slice().address()]
         };
         let [held, subgraph_indptr] = self.subgraph.map_or([0; 2], of_subgraph);
-        // Two numbers of 32 bits, the first in the lower half.
-        let numbers = self.num_vertices() as u64 | u64::from(ids) << 32;
+        let numbers = pair(self.num_vertices(), ids.into());
         let (indices, edges) = (self.indices.address(), self.num_edges as u64);
         [indptr, indices, held, subgraph_indptr, edges, numbers, 0, 0].into()
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use super::Fanout;
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 use crate::prefetch::{is_scattered, read_ahead};
 
 /// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`,
@@ -60,20 +60,14 @@ impl<'a> Graph<'a> {
 
     /// The graph with edges drawn by `weights`, aligned with `indices`: finite and not negative,
     /// which is checked as they are drawn.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if there are fewer or more than edges.
     pub fn with_weights(self, weights: &'a [f32]) -> Result<Self, KernelError> {
-        KernelError::check_len("edge weights", self.num_edges(), weights.len())?;
+        check_len("edge weights", self.num_edges(), weights.len())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
     /// The graph with `drawable`, the result of [`num_drawable`](Self::num_drawable).
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if there are fewer or more than vertices.
     pub fn with_drawable(self, drawable: &'a [u32]) -> Result<Self, KernelError> {
-        KernelError::check_len("drawable in-edges", self.num_vertices(), drawable.len())?;
+        check_len("drawable in-edges", self.num_vertices(), drawable.len())?;
         Ok(Self { drawable: Some(drawable), ..self })
     }
 
@@ -89,15 +83,12 @@ impl<'a> Graph<'a> {
     /// after another, and the system reads no pages around these. Passes over all `indices` read
     /// ahead as always. Once `stop` is true, the sampler asks for no more pages and returns
     /// [`KernelError::Interrupted`].
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if `drawn` are fewer or more than edges.
     pub fn reading_ahead(
         self,
         drawn: &'a [u32],
         stop: Option<&'static AtomicBool>,
     ) -> Result<Self, KernelError> {
-        KernelError::check_len("edges for draws", self.num_edges(), drawn.len())?;
+        check_len("edges for draws", self.num_edges(), drawn.len())?;
         is_scattered(drawn);
         [self.weights, self.factors()].into_iter().flatten().for_each(is_scattered);
         Ok(Self { read_ahead: Some((drawn, stop)), ..self })
@@ -149,12 +140,9 @@ impl<'a> Graph<'a> {
     /// The graph with a factor for each edge, by which sums over in-edges multiply its row.
     /// `factors` are aligned with `indices`; `degrees` are the result of
     /// [`weighted_degrees`](Self::weighted_degrees) for them.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if there are fewer or more than edges and vertices.
     pub fn with_factors(self, factors: &'a [f32], degrees: &'a [f32]) -> Result<Self, KernelError> {
-        KernelError::check_len("edge factors", self.num_edges(), factors.len())?;
-        KernelError::check_len("weighted degrees", self.num_vertices(), degrees.len())?;
+        check_len("edge factors", self.num_edges(), factors.len())?;
+        check_len("weighted degrees", self.num_vertices(), degrees.len())?;
         Ok(Self { factors: Some((factors, degrees)), ..self })
     }
 
@@ -170,11 +158,8 @@ impl<'a> Graph<'a> {
     }
 
     /// The sum of `factors` over the in-edges of each vertex that can be drawn.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if there are fewer or more than edges.
     pub fn weighted_degrees(&self, factors: &[f32]) -> Result<Vec<f32>, KernelError> {
-        KernelError::check_len("edge factors", self.num_edges(), factors.len())?;
+        check_len("edge factors", self.num_edges(), factors.len())?;
         let can_be_drawn = |edge: usize| self.weights.is_none_or(|weights| weights[edge] != 0.0);
         let sum = |ends: &[u64]| {
             let edges = (ends[0] as usize..ends[1] as usize).filter(|&edge| can_be_drawn(edge));

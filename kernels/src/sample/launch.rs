@@ -4,10 +4,9 @@ use super::cuda::MODULE;
 use super::device::{DeviceDraw, DeviceGraph};
 use super::fanout::Fanout;
 use super::numbers::{LISTED, Numbers, STATUS};
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Shape, arguments};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Shape, THREADS, arguments};
 use crate::philox::StreamKey;
 
-const THREADS: u32 = 256;
 /// Largest fanout at which the lanes of a warp share a vertex's edges.
 pub(super) const FEW: u32 = 32;
 /// Threads of a block that handles one vertex with a larger fanout.
@@ -48,47 +47,8 @@ pub(super) struct Launch<'a> {
     pub table: [Argument; 3],
 }
 
-/// Output of the drawn edges.
-pub(super) struct EdgeOutput<'a> {
-    pub local: &'a DeviceBuffer<u32>,
-    /// Their ids, if they are kept.
-    pub edges: Option<&'a DeviceBuffer<u64>>,
-}
-
-/// Blocks that handle one vertex after another, with memory of their own.
-struct Blocks {
-    shape: Shape,
-    /// Bitmaps that do not fit into shared memory; kept until the kernel is launched.
-    memory: Option<DeviceBuffer<u8>>,
-}
-
-/// EdgeSlots of [`Launch::draw_few`], whose slots are numbered.
-pub(super) struct EdgeSlots<'a> {
-    pub slots: &'a DeviceBuffer<u32>,
-    /// Ids of the edges, if they are kept.
-    pub ids: Option<&'a DeviceBuffer<u64>>,
-    /// Address of the number of vertices, of `width` places each.
-    pub rows: u64,
-    pub width: u32,
-}
-
-impl EdgeSlots<'_> {
-    /// Makes contiguous lists of the edges, each vertex's at the positions in `indptr`: their
-    /// sources and targets, and their ids.
-    pub(super) fn close(
-        &self,
-        gpu: &Gpu,
-        table: [Argument; 3],
-        indptr: &DeviceBuffer<u32>,
-        [local, targets]: [&DeviceBuffer<u32>; 2],
-        edges: Option<&DeviceBuffer<u64>>,
-    ) -> Result<(), GpuError> {
-        let first = arguments![self.rows, self.width, self.slots.len()];
-        let rest = arguments![indptr, self.slots, self.ids, local, targets, edges];
-        let shape = Shape::per_item(self.slots.len(), THREADS);
-        gpu.launch(MODULE.kernel("sample_close"), shape, &[&first[..], &table, &rest].concat())
-    }
-}
+/// Lists of the drawn edges: their sources, and their ids if they are kept.
+pub(super) type EdgeOutput<'a> = (&'a DeviceBuffer<u32>, Option<&'a DeviceBuffer<u64>>);
 
 impl Launch<'_> {
     /// Launches a kernel for any number of blocks that reads the graph and the frontier.
@@ -108,24 +68,8 @@ impl Launch<'_> {
         )
     }
 
-    /// As many blocks as are useful, each with `bytes` of memory.
-    fn blocks(&self, threads: u32, bytes: usize) -> Result<Blocks, GpuError> {
-        let most = self.frontier.len().min(32 * self.gpu.multiprocessors() as usize);
-        let (shared, blocks, memory) = match bytes <= SHARED_BYTES {
-            true => (bytes, most, None),
-            false => {
-                let blocks = most.min((PICKS_BYTES / bytes).max(1));
-                (0, blocks, Some(self.gpu.alloc(blocks * bytes)?))
-            }
-        };
-        Ok(Blocks {
-            shape: Shape { blocks: blocks as u32, threads, shared: shared as u32 },
-            memory,
-        })
-    }
-
-    fn drawn(&self, to: &EdgeOutput<'_>) -> [Argument; 4] {
-        arguments![to.local, to.edges, self.request.edge, self.request.numbers.at(STATUS)]
+    fn drawn(&self, (local, edges): EdgeOutput<'_>) -> [Argument; 4] {
+        arguments![local, edges, self.request.edge, self.request.numbers.at(STATUS)]
     }
 
     /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places;
@@ -133,7 +77,7 @@ impl Launch<'_> {
     pub(super) fn draw_few(
         &self,
         counts: &DeviceBuffer<u32>,
-        to: &EdgeOutput<'_>,
+        to: EdgeOutput<'_>,
     ) -> Result<(), GpuError> {
         let fanout = self.request.draw.number();
         let (name, lanes) = match fanout {
@@ -150,7 +94,7 @@ impl Launch<'_> {
             &rest,
             &self.drawn(to),
         ];
-        self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
+        self.launch(name, Shape::per_item(self.frontier.len() * lanes), &arguments)
     }
 
     /// Counts the edges of each frontier vertex, with room for their sum, and lists the vertices
@@ -164,7 +108,7 @@ impl Launch<'_> {
         let rest = arguments![&counts, self.request.work, list.as_ref(), listed, status];
         let arguments =
             [&arguments![fanout][..], &self.request.draw.excluded(), &self.table, &rest];
-        self.launch("sample_count", Shape::per_item(most, THREADS), &arguments)?;
+        self.launch("sample_count", Shape::per_item(most), &arguments)?;
         Ok((counts, list))
     }
 
@@ -173,23 +117,29 @@ impl Launch<'_> {
         &self,
         indptr: &DeviceBuffer<u32>,
         list: Option<&DeviceBuffer<u32>>,
-        to: &EdgeOutput<'_>,
+        to: EdgeOutput<'_>,
     ) -> Result<(), GpuError> {
         let (excluded, drawn) = (self.request.draw.excluded(), self.drawn(to));
         let shared = [&excluded[..], &self.table, &arguments![indptr], &drawn].concat();
         let shape =
-            Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
+            Shape { blocks: to.0.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
         self.launch("sample_copy", shape, &[&shared])?;
         let Some(list) = list else { return Ok(()) };
         let size = self.request.draw.number().next_power_of_two();
-        let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
-        let rest = arguments![
-            self.request.key,
-            list,
-            self.request.numbers.at(LISTED),
-            size,
-            blocks.memory.as_ref()
-        ];
-        self.launch("sample_many", blocks.shape, &[&shared, &rest])
+        // Blocks that handle one vertex after another: as many as are useful. Picks that do not fit
+        // into shared memory have memory of their own, which stays until the kernel is launched.
+        let (most, bytes) =
+            (list.len().min(32 * self.gpu.multiprocessors() as usize), 16 * size as usize);
+        let (in_block, blocks, memory) = match bytes <= SHARED_BYTES {
+            true => (bytes, most, None),
+            false => {
+                let blocks = most.min((PICKS_BYTES / bytes).max(1));
+                (0, blocks, Some(self.gpu.alloc::<u8>(blocks * bytes)?))
+            }
+        };
+        let shape = Shape { blocks: blocks as u32, threads: MANY_THREADS, shared: in_block as u32 };
+        let listed = self.request.numbers.at(LISTED);
+        let rest = arguments![self.request.key, list, listed, size, memory.as_ref()];
+        self.launch("sample_many", shape, &[&shared, &rest])
     }
 }

@@ -50,6 +50,7 @@ pub(crate) use fanout::serde_by_text;
 pub use graph::Graph;
 pub use preferred::PreferredVertices;
 pub use record::EdgeIds;
+pub(crate) use record::Record;
 pub use sampler::{SampledCsc, Sampler};
 pub use subgraph::DeviceSubgraph;
 pub use vertex_set::VertexSet;

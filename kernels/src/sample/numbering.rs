@@ -174,7 +174,7 @@ impl Bits {
             }
             (kept, before)
         };
-        let swept: Vec<(Vec<usize>, usize)> = collect(tasks, sweep);
+        let swept: Vec<(Vec<usize>, usize)> = each(tasks, sweep);
         let mut first = 0;
         let mut tasks = Vec::with_capacity(swept.len());
         for ((members, ranks), (kept, before)) in
@@ -230,17 +230,8 @@ fn keep_first(segment: &Segment, kept: &mut [u32]) {
     }
 }
 
-/// Runs `task` on each of `tasks`, in parallel if there are several.
-fn each<T: Send>(tasks: Vec<T>, task: impl Fn(T) + Send + Sync) {
-    if tasks.len() == 1 {
-        tasks.into_iter().for_each(task)
-    } else {
-        tasks.into_par_iter().for_each(task)
-    }
-}
-
-/// The results of [`each`].
-fn collect<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
+/// The results of `task` on each of `tasks`, in parallel if there are several.
+fn each<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
     if tasks.len() == 1 {
         tasks.into_iter().map(task).collect()
     } else {

@@ -1,6 +1,6 @@
 //! Use of the ids of sampled edges.
 
-use crate::count::{Counters, EdgeCounts};
+use crate::count::Counters;
 
 /// Use of the ids of a layer's edges, which not every caller needs.
 pub enum EdgeIds<'a> {
@@ -12,13 +12,16 @@ pub enum EdgeIds<'a> {
     Count(&'a mut Counters),
 }
 
-/// Receives every edge as it is drawn, in order. `kept` is the segment's list.
-pub(super) trait Record {
+/// Receives every edge as it is drawn, in order. `kept` is the segment's list. [`Counters`] implement
+/// it for [`EdgeIds::Count`].
+pub(crate) trait Record {
     /// Edges of `vertex` will be recorded soon.
-    fn expect_vertex(&self, vertex: u32);
+    #[inline]
+    fn expect_vertex(&self, _vertex: u32) {}
 
     /// `edge` will be recorded soon.
-    fn expect(&self, edge: u64);
+    #[inline]
+    fn expect(&self, _edge: u64) {}
 
     /// `edges` were drawn for `vertex`.
     fn record(
@@ -34,10 +37,6 @@ pub(super) struct Nothing;
 
 impl Record for Nothing {
     #[inline]
-    fn expect_vertex(&self, _: u32) {}
-    #[inline]
-    fn expect(&self, _: u64) {}
-    #[inline]
     fn record(&mut self, _: u32, _: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {}
 }
 
@@ -46,27 +45,7 @@ pub(super) struct Keep;
 
 impl Record for Keep {
     #[inline]
-    fn expect_vertex(&self, _: u32) {}
-    #[inline]
-    fn expect(&self, _: u64) {}
-    #[inline]
     fn record(&mut self, _: u32, edges: impl ExactSizeIterator<Item = u64>, kept: &mut Vec<u64>) {
         kept.extend(edges);
-    }
-}
-
-/// [`EdgeIds::Count`].
-impl Record for EdgeCounts<'_> {
-    #[inline]
-    fn expect_vertex(&self, vertex: u32) {
-        self.prefetch_work(vertex);
-    }
-    #[inline]
-    fn expect(&self, edge: u64) {
-        self.prefetch_edge(edge);
-    }
-    #[inline]
-    fn record(&mut self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {
-        self.add(vertex, edges);
     }
 }

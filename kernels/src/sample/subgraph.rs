@@ -17,8 +17,9 @@
 use rayon::prelude::*;
 
 use super::Graph;
+use super::segment::look_up;
 use crate::cuda::{DeviceBuffer, Gpu, GpuError};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len};
 
 /// Number of sources that one thread collects at a time.
 const PIECE: usize = if cfg!(test) { 1000 } else { 1 << 22 };
@@ -115,31 +116,15 @@ struct Copied {
 impl Copied {
     fn new(graph: &Graph<'_>, chosen: &[u64]) -> Result<Self, KernelError> {
         let n = graph.num_vertices();
-        KernelError::check_len("words of chosen vertices", n.div_ceil(64), chosen.len())?;
+        check_len("words of chosen vertices", n.div_ceil(64), chosen.len())?;
         let (mut vertices, mut indptr, mut total) = (Vec::new(), vec![0], 0);
         for (i, &word) in chosen.iter().enumerate() {
             let mut left = word;
             while left != 0 {
                 let v = 64 * i + left.trailing_zeros() as usize;
                 left &= left - 1;
-                if v >= n {
-                    return Err(KernelError::VertexOutOfRange {
-                        vertex: v as u32,
-                        num_vertices: n,
-                    });
-                }
-                let (start, end) = (graph.indptr[v], graph.indptr[v + 1]);
-                if start > end || end > graph.num_edges() as u64 {
-                    let expected = "an indptr that ascends to the number of edges";
-                    return Err(KernelError::Topology {
-                        expected,
-                        got: format!("another one at vertex {v}"),
-                    });
-                }
-                if end - start > u64::from(u32::MAX) {
-                    return Err(KernelError::TooManyEdges { edges: end - start });
-                }
-                total += end - start;
+                let vertex = look_up(graph, v as u32)?;
+                total += u64::from(vertex.degree);
                 vertices.push(v as u32);
                 indptr.push(total);
             }

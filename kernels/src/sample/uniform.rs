@@ -17,7 +17,7 @@ use super::excluded::skip;
 use crate::error::KernelError;
 use crate::id_map::IdMap;
 use crate::machine::has_avx512;
-use crate::philox::{BLOCKS, Draws, StreamKey};
+use crate::philox::{BLOCKS, Draws, StreamKey, below};
 use crate::simd::vectorised;
 
 /// Up to this many picks, searching them is faster than any set.
@@ -186,12 +186,6 @@ fn draw_lanes(
             }
         }
     }
-}
-
-/// An integer in `0..n` from a word, like [`Draws::below`].
-#[inline(always)]
-fn below(word: u32, n: u32) -> u32 {
-    ((u64::from(word) * u64::from(n)) >> 32) as u32
 }
 
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.

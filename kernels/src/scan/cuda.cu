@@ -41,7 +41,7 @@ __device__ __forceinline__ Items load(const u32 *values, u64 from, u64 len) {
 }
 
 // Computes one sum for each chunk of THREADS * ITEMS.
-KERNEL_ENTRY void scan_sums(const Scan one, const Scan other) {
+KERNEL(scan_sums, const Scan one, const Scan other) {
     const Scan scan = blockIdx.x < one.blocks ? one : other;
     const u64 block = blockIdx.x < one.blocks ? blockIdx.x : blockIdx.x - one.blocks;
     const Items items = load(scan.values, (block * THREADS + threadIdx.x) * ITEMS, scan.len);
@@ -51,10 +51,9 @@ KERNEL_ENTRY void scan_sums(const Scan one, const Scan other) {
     sum_before<THREADS>(sum, &total);
     if (threadIdx.x == 0) scan.sums[block] = total;
 }
-KERNEL(scan_sums)
 
 // Sums these sums, by one block for each list.
-KERNEL_ENTRY void scan_of_sums(const Scan one, const Scan other) {
+KERNEL(scan_of_sums, const Scan one, const Scan other) {
     const Scan scan = blockIdx.x == 0 ? one : other;
     u64 before = 0;
     for (u64 from = 0; from < scan.blocks; from += THREADS) {
@@ -65,10 +64,9 @@ KERNEL_ENTRY void scan_of_sums(const Scan one, const Scan other) {
         before += total;
     }
 }
-KERNEL(scan_of_sums)
 
 // `values` has one more element than `len`, which becomes the sum of all.
-KERNEL_ENTRY void scan_write(const Scan one, const Scan other) {
+KERNEL(scan_write, const Scan one, const Scan other) {
     const Scan scan = blockIdx.x < one.blocks ? one : other;
     const u64 block = blockIdx.x < one.blocks ? blockIdx.x : blockIdx.x - one.blocks;
     u32 *const values = scan.values;
@@ -102,4 +100,3 @@ KERNEL_ENTRY void scan_write(const Scan one, const Scan other) {
         if (scan.total) *scan.total = base + of_block;
     }
 }
-KERNEL(scan_write)

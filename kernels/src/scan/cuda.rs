@@ -5,12 +5,11 @@
 //! launches of one. Why not one pass that looks back at the blocks before it: that saves a third of
 //! the traffic, which is small compared with sampling, and needs blocks that wait for each other.
 
-use crate::cuda::{Argument, DeviceSliceMut, Gpu, GpuError, Module, Shape};
-use crate::error::KernelError;
+use crate::cuda::{Argument, DeviceSliceMut, Gpu, GpuError, Module, Shape, THREADS};
+use crate::error::{KernelError, check_len};
 
 pub(crate) static MODULE: Module = Module { name: "scan", source: include_str!("cuda.cu") };
 
-const THREADS: u32 = 256;
 /// Numbers of one block.
 const CHUNK: usize = THREADS as usize * 8;
 
@@ -23,7 +22,7 @@ pub(crate) fn sum_before(
 ) -> Result<(), GpuError> {
     let total = match total {
         Some(total) => {
-            KernelError::check_len("sum of the counts", 1, total.len())?;
+            check_len("sum of the counts", 1, total.len())?;
             total.address()
         }
         None => 0,

@@ -191,15 +191,13 @@ template <bool DROPS> struct Softmax {
     }
 };
 
-KERNEL_ENTRY void segment_softmax(Segments segments, Scores scores, float *values) {
+KERNEL(segment_softmax, Segments segments, Scores scores, float *values) {
     for_segment(segments, Softmax<false>{segments, scores, values, nullptr, 0, Key{}});
 }
-KERNEL(segment_softmax)
 
-KERNEL_ENTRY void segment_softmax_dropout(Segments segments, Scores scores, float *values, const u32 *vertices, u32 threshold, Key key) {
+KERNEL(segment_softmax_dropout, Segments segments, Scores scores, float *values, const u32 *vertices, u32 threshold, Key key) {
     for_segment(segments, Softmax<true>{segments, scores, values, vertices, threshold, key});
 }
-KERNEL(segment_softmax_dropout)
 
 struct SoftmaxBackward {
     const Segments &segments;
@@ -211,7 +209,6 @@ struct SoftmaxBackward {
     }
 };
 
-KERNEL_ENTRY void segment_softmax_backward(Segments segments, Scores scores, const float *weights, float keep, float *gradient, float *totals) {
+KERNEL(segment_softmax_backward, Segments segments, Scores scores, const float *weights, float keep, float *gradient, float *totals) {
     for_segment(segments, SoftmaxBackward{segments, scores, weights, keep, gradient, totals});
 }
-KERNEL(segment_softmax_backward)

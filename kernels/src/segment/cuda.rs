@@ -4,16 +4,16 @@
 //! shares a segment of more than 512 rows. Cost: three passes over the values, which are in the
 //! nearest cache after the first if segments are short; the host does not wait.
 
-use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments};
+use crate::cuda::{
+    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Module, Shape, arguments, pair,
+};
 use crate::dropout::RowMask;
 use crate::edges::DeviceSegments;
-use crate::error::KernelError;
+use crate::error::check_len;
 use crate::philox::StreamKey;
 
 pub(crate) static MODULE: Module = Module { name: "segment", source: include_str!("cuda.cu") };
 
-/// Threads of a block whose warps have a segment each.
-const THREADS: u32 = 256;
 /// Threads of a block that has one segment, as in `cuda.cu`.
 const BIG_BLOCK: u32 = 512;
 
@@ -57,7 +57,7 @@ impl SegmentSoftmax<'_> {
         let Some((vertices, rate, key)) = self.dropout else {
             return self.launch(gpu, "segment_softmax", &arguments![values]);
         };
-        KernelError::check_len("vertices of the targets", self.segments.count(), vertices.len())?;
+        check_len("vertices of the targets", self.segments.count(), vertices.len())?;
         let (threshold, _) = RowMask::new(rate, 0, &key)?.threshold_and_factor();
         self.launch(gpu, "segment_softmax_dropout", &arguments![values, vertices, threshold, &key])
     }
@@ -95,13 +95,13 @@ impl SegmentSoftmax<'_> {
         });
         let scores = scores.map_or([0; 8], |scores| scores.words());
         let run = |heavy: bool, shape: Shape| {
-            let widths = columns as u64 | u64::from(own) << 32;
+            let widths = pair(columns, own.into());
             let count = segments.count() as u64;
             let words =
                 [segments.slice().address(), count, lists[0], lists[1], widths, heavy.into(), 0, 0];
             gpu.launch(MODULE.kernel(name), shape, &[&arguments![words, scores][..], rest].concat())
         };
-        run(false, Shape::per_warp(segments.count(), THREADS))?;
+        run(false, Shape::per_item(32 * segments.count()))?;
         match pieces {
             Some(_) => run(
                 true,

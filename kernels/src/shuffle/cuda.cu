@@ -2,19 +2,18 @@
 #include "device.cuh"
 #include "table.cuh"
 
-KERNEL_ENTRY void shuffle_select(const u32 *values, u64 len, const u32 *positions, u64 count, u32 *out) {
+KERNEL(shuffle_select, const u32 *values, u64 len, const u32 *positions, u64 count, u32 *out) {
     const u64 i = thread_id();
     if (i >= count) return;
     const u32 position = positions[i];
     out[i] = position < len ? values[position] : 0xFFFFFFFFu;
 }
-KERNEL(shuffle_select)
 
 // Computes the source of each mixed row, and the rows to read: first of the `*rows` vertices `ids`
 // of the local frontier, then of the `others` vertices `needed` of other ranks. `order` lists the
 // mixed rows of the latter, then of this rank's own vertices; `slots` are the table's slots of the
 // own vertices, then of the vertices that other ranks asked for, whose rows become `asked_rows`.
-KERNEL_ENTRY void shuffle_index(const u32 *slots, u64 own, u64 asked, TABLE, const u64 *rows_at, const u32 *ids, const u32 *order,
+KERNEL(shuffle_index, const u32 *slots, u64 own, u64 asked, TABLE, const u64 *rows_at, const u32 *ids, const u32 *order,
                                 const u32 *needed, u64 others, u32 *source, u32 *asked_rows, u32 *read) {
     TABLE_OF(table);
     const u64 i = thread_id(), rows = *rows_at;
@@ -29,4 +28,3 @@ KERNEL_ENTRY void shuffle_index(const u32 *slots, u64 own, u64 asked, TABLE, con
         read[rows + i] = needed[i];
     }
 }
-KERNEL(shuffle_index)

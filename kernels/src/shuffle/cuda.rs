@@ -9,7 +9,7 @@
 //! is written by the one item that knows it. Cost: a few numbers per vertex; ten launches, and a
 //! copy for each other rank.
 
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, arguments};
 use crate::error::KernelError;
 use crate::sample::{DeviceGraph, DeviceLayer, DeviceSampler};
 use crate::split::DeviceOwners;
@@ -17,8 +17,6 @@ use crate::split::cuda::{ByOwner, Groups, check, counts};
 use crate::unique::DeviceNumbering;
 
 pub(crate) static MODULE: Module = Module { name: "shuffle", source: include_str!("cuda.cu") };
-
-const THREADS: u32 = 256;
 
 /// Item `i` of the result is `values[positions[i]]`, or `u32::MAX` if that does not exist.
 pub fn select_on_device(
@@ -28,7 +26,7 @@ pub fn select_on_device(
 ) -> Result<DeviceBuffer<u32>, GpuError> {
     let out = gpu.alloc(positions.len())?;
     let of = arguments![values, values.len(), positions, positions.len(), &out];
-    gpu.launch(MODULE.kernel("shuffle_select"), Shape::per_item(positions.len(), THREADS), &of)?;
+    gpu.run(MODULE.kernel("shuffle_select"), positions.len(), &of)?;
     Ok(out)
 }
 
@@ -135,11 +133,7 @@ impl DeviceSplit {
             arguments![numbering.len(), numbering.ids(), &self.order, self.needed()?, self.others];
         let out = arguments![&source, &asked, &read];
         let of = [&items[..], &numbering.table.arguments(), &rows, &out].concat();
-        gpu.launch(
-            MODULE.kernel("shuffle_index"),
-            Shape::per_item(slots.len().max(self.others), THREADS),
-            &of,
-        )?;
+        gpu.run(MODULE.kernel("shuffle_index"), slots.len().max(self.others), &of)?;
         Ok(DeviceShuffle { read, source, asked })
     }
 }
@@ -147,9 +141,6 @@ impl DeviceSplit {
 impl DeviceSampler {
     /// [`DeviceSampler::finish`], and the mixed frontier of the last layer split by owner, a rank
     /// in `0..ranks`; this one is `me`. Waits once.
-    ///
-    /// # Errors
-    /// Errors of `finish`, and of [`DeviceSplit::new`].
     pub fn finish_split(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -159,17 +150,14 @@ impl DeviceSampler {
         let (gpu, status) = (self.gpu().clone(), self.split_status());
         let (ids, len) = (self.mixed_frontier(), self.numbering().len());
         let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(&gpu)?;
-        let read = self.finish_with(graph, groups.starts.slice().as_bytes())?;
-        check(&gpu, self.mixed_frontier(), owners, ranks, read.split_status)?;
-        Ok((read.layers, DeviceSplit::of(groups, &read.others.values(), me)))
+        let (layers, status, starts) = self.finish_with(graph, groups.starts.slice().as_bytes())?;
+        check(&gpu, self.mixed_frontier(), owners, ranks, status)?;
+        Ok((layers, DeviceSplit::of(groups, &starts.values(), me)))
     }
 
     /// Continues with the next local frontier: the own vertices of `split`, then the vertices that
     /// this rank is `asked` for and that are not among them. The host does not wait; it learns
     /// their number when the next layers are finished.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceSplit::shuffle`].
     pub fn go_on_with(
         &mut self,
         graph: &DeviceGraph<'_>,

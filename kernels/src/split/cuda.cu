@@ -34,7 +34,7 @@ __device__ __forceinline__ u32 group_of(u32 rank, u32 last, u32 ranks) {
 #define OWNER(at) owner_of(ids, at, len, owners, num_vertices, ranks, status)
 
 // Counts the vertices of each group in each stretch.
-KERNEL_ENTRY void split_count(VERTICES, u64 *status, u32 *counts) {
+KERNEL(split_count, VERTICES, u64 *status, u32 *counts) {
     const u64 mine = thread_id() / WARP, len = *len_at;
     if (mine >= stretches) return;
     for (u32 group = lane_id(); group < ranks; group += WARP) counts[group * stretches + mine] = 0;
@@ -49,10 +49,9 @@ KERNEL_ENTRY void split_count(VERTICES, u64 *status, u32 *counts) {
         __syncwarp();
     }
 }
-KERNEL(split_count)
 
 // `next` holds the summed counts. `starts` gets the start of each group, and the end.
-KERNEL_ENTRY void split_place(VERTICES, u64 *status, u32 *next, u32 *order, u32 *grouped, u32 *starts) {
+KERNEL(split_place, VERTICES, u64 *status, u32 *next, u32 *order, u32 *grouped, u32 *starts) {
     const u64 mine = thread_id() / WARP, len = *len_at;
     if (mine >= stretches) return;
     if (mine == 0) {
@@ -74,4 +73,3 @@ KERNEL_ENTRY void split_place(VERTICES, u64 *status, u32 *next, u32 *order, u32 
         __syncwarp();
     }
 }
-KERNEL(split_place)

@@ -12,7 +12,6 @@ use crate::scan::cuda::sum_before;
 
 pub(crate) static MODULE: Module = Module { name: "split", source: include_str!("cuda.cu") };
 
-const THREADS: u32 = 256;
 /// Ids per warp; more if there are enough ranks that their counts would take more memory than the
 /// ids.
 const STRETCH: usize = 512;
@@ -83,7 +82,7 @@ impl ByOwner<'_> {
         let of_ranks =
             arguments![ids, len, listed, num_vertices, ranks as u32, last as u32, stretch as u32];
         let shared = [&of_ranks[..], &arguments![stretches, status, &counts]].concat();
-        let shape = Shape::per_warp(stretches, THREADS);
+        let shape = Shape::per_item(32 * stretches);
         gpu.launch(MODULE.kernel("split_count"), shape, &shared)?;
         sum_before(gpu, &mut counts.slice_mut(), None)?;
         let to = arguments![&order, &grouped, &starts];
@@ -103,10 +102,6 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
 }
 
 /// Checks `ids`; `status` is the address of the error code.
-///
-/// # Errors
-/// [`KernelError::Owner`] for the first vertex whose owner is not a rank,
-/// [`KernelError::VertexOutOfRange`] for one without an owner.
 pub(crate) fn check(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,

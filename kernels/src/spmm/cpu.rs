@@ -7,7 +7,7 @@
 //! Cost: one read of a row for each edge, one write of each output row.
 
 use crate::edges::{HostEdges, Part, for_balanced_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_len, check_matrix};
 use crate::gather::StoredRow;
 use crate::prefetch::prefetch_all;
 use crate::simd::{ahead, dot};
@@ -38,9 +38,6 @@ pub struct Aggregation<'a> {
 impl Aggregation<'_> {
     /// [`Aggregation::forward`] for the rows of a matrix, each of `dim` values. It is not generic,
     /// so it is optimised with this crate where the tests do not optimise the crate that calls it.
-    ///
-    /// # Errors
-    /// Errors of [`Aggregation::forward`].
     ///
     /// # Panics
     /// If `rows` does not have a row for each source.
@@ -76,12 +73,7 @@ impl Aggregation<'_> {
     ) -> Result<(), KernelError> {
         let Self { edges, .. } = *self;
         self.check()?;
-        KernelError::check_matrix(
-            "output of aggregation",
-            edges.num_targets(),
-            self.out_dim(dim),
-            out.len(),
-        )?;
+        check_matrix("output of aggregation", edges.num_targets(), self.out_dim(dim), out.len())?;
         if dim == 0 {
             return Ok(());
         }
@@ -112,9 +104,6 @@ impl Aggregation<'_> {
 
     /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient`
     /// (targets × [`Aggregation::out_dim`]) is the gradient of the output.
-    ///
-    /// # Errors
-    /// Errors of [`Aggregation::forward`].
     pub fn backward(
         &self,
         gradient: &[f32],
@@ -123,13 +112,8 @@ impl Aggregation<'_> {
     ) -> Result<(), KernelError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
-        KernelError::check_matrix(
-            "gradient of aggregation",
-            edges.num_targets(),
-            stride,
-            gradient.len(),
-        )?;
-        KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
+        check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
         if dim == 0 {
             return Ok(());
         }
@@ -156,9 +140,6 @@ impl Aggregation<'_> {
 
     /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its
     /// target's gradient, divided by the number of edges for the mean.
-    ///
-    /// # Errors
-    /// Errors of [`Aggregation::forward`].
     pub fn weights_backward(
         &self,
         rows: &[f32],
@@ -168,14 +149,9 @@ impl Aggregation<'_> {
     ) -> Result<(), KernelError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
-        KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
-        KernelError::check_matrix(
-            "gradient of aggregation",
-            edges.num_targets(),
-            stride,
-            gradient.len(),
-        )?;
-        KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
+        check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
+        check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        check_len("gradient of the weights", edges.num_edges(), out.len())?;
         let row = |source: u32| &rows[source as usize * dim..][..dim];
         for_balanced_rows!(edges.indptr(), dim, Part::edges(out, 1, 0), |targets, out| {
             let mut left = out.values;
@@ -217,7 +193,7 @@ impl Aggregation<'_> {
 
     fn check(&self) -> Result<(), KernelError> {
         if let Some(weights) = self.weights {
-            KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
+            check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
         self.edges.check_own_rows(self.concat_self)
     }

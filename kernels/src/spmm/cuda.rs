@@ -11,12 +11,11 @@
 //! not wait.
 
 use crate::cuda::{
-    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape, arguments,
+    Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, arguments, pair,
 };
 use crate::edges::DeviceEdges;
-use crate::edges::cuda::THREADS;
-use crate::error::KernelError;
-use crate::gather::{DeviceRow, DeviceTable, DeviceValue, row_kernel};
+use crate::error::{KernelError, check_len, check_matrix};
+use crate::gather::{DeviceRow, DeviceTable, DeviceValue, four_at_once, row_kernel};
 
 use super::Reduce;
 use super::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
@@ -61,10 +60,6 @@ impl DeviceAggregation<'_> {
     /// Sets row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) to the aggregate of the
     /// rows of the sources of the edges into `t`, widened to `f32`; the result is rounded to the
     /// type of `out`. A missing row counts as NaNs.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own; errors of the GPU.
     pub fn forward<'r, T: DeviceValue, O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -75,7 +70,7 @@ impl DeviceAggregation<'_> {
         let (edges, rows) = (self.edges, rows.into());
         self.check()?;
         let stride = self.out_dim(dim);
-        KernelError::check_matrix("output of aggregation", edges.num_targets(), stride, out.len())?;
+        check_matrix("output of aggregation", edges.num_targets(), stride, out.len())?;
         if dim == 0 {
             return Ok(());
         }
@@ -90,56 +85,24 @@ impl DeviceAggregation<'_> {
     }
 
     /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient`
-    /// (targets × [`DeviceAggregation::out_dim`]) is the gradient of the output.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceAggregation::forward`].
+    /// (targets × [`DeviceAggregation::out_dim`]) is the gradient of the output. If the source rows
+    /// are the output of ReLU and of dropout, `relu` may have them, and the factor of the values
+    /// that dropout kept: the gradient is then that of the input of ReLU.
     pub fn backward<T: DeviceRow, O: DeviceRow>(
         &self,
         gpu: &Gpu,
         gradient: DeviceSlice<'_, T>,
+        relu: Option<(DeviceSlice<'_, O>, f32)>,
         dim: usize,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
-        self.backward_of(gpu, gradient, None, dim, out)
-    }
-
-    /// Like [`DeviceAggregation::backward`], if `rows`, the source rows, are the output of ReLU and
-    /// of dropout, which multiplied the kept values by `keep`: sets `out` to the gradient of the
-    /// input of ReLU.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceAggregation::forward`].
-    pub fn backward_through_relu<T: DeviceRow, O: DeviceRow>(
-        &self,
-        gpu: &Gpu,
-        gradient: DeviceSlice<'_, T>,
-        rows: DeviceSlice<'_, O>,
-        keep: f32,
-        dim: usize,
-        out: &mut DeviceSliceMut<'_, O>,
-    ) -> Result<(), GpuError> {
-        KernelError::check_len("rows of the sources", out.len(), rows.len())?;
-        self.backward_of(gpu, gradient, Some((rows.address(), keep)), dim, out)
-    }
-
-    fn backward_of<T: DeviceRow, O: DeviceRow>(
-        &self,
-        gpu: &Gpu,
-        gradient: DeviceSlice<'_, T>,
-        relu: Option<(u64, f32)>,
-        dim: usize,
-        out: &mut DeviceSliceMut<'_, O>,
-    ) -> Result<(), GpuError> {
+        if let Some((rows, _)) = relu {
+            check_len("rows of the sources", out.len(), rows.len())?;
+        }
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
-        KernelError::check_matrix(
-            "gradient of aggregation",
-            edges.num_targets(),
-            stride,
-            gradient.len(),
-        )?;
-        KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
+        check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
         if dim == 0 {
             return Ok(());
         }
@@ -150,7 +113,10 @@ impl DeviceAggregation<'_> {
                 offset: self.own_dim(dim),
                 ..RowTable::matrix(gradient, edges.num_targets(), stride)
             },
-            factors: Factors { relu, ..self.factors(edges.num_targets()) },
+            factors: Factors {
+                relu: relu.map(|(rows, keep)| (rows.address(), keep)),
+                ..self.factors(edges.num_targets())
+            },
             dim,
         };
         sum.launch(gpu, out, [dim, 0])
@@ -158,9 +124,6 @@ impl DeviceAggregation<'_> {
 
     /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its
     /// target's gradient, divided by the number of edges for the mean.
-    ///
-    /// # Errors
-    /// Errors of [`DeviceAggregation::forward`].
     pub fn weights_backward(
         &self,
         gpu: &Gpu,
@@ -171,14 +134,9 @@ impl DeviceAggregation<'_> {
     ) -> Result<(), GpuError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
-        KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
-        KernelError::check_matrix(
-            "gradient of aggregation",
-            edges.num_targets(),
-            stride,
-            gradient.len(),
-        )?;
-        KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
+        check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
+        check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        check_len("gradient of the weights", edges.num_edges(), out.len())?;
         let ends = EndProducts {
             edges,
             heads: 1,
@@ -208,7 +166,7 @@ impl DeviceAggregation<'_> {
 
     fn check(&self) -> Result<(), KernelError> {
         if let Some(weights) = self.weights {
-            KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
+            check_len("edge weights", self.edges.num_edges(), weights.len())?;
         }
         self.edges.check_own_rows(self.concat_self)
     }
@@ -222,12 +180,12 @@ fn table_of<T: DeviceValue>(
 ) -> Result<RowTable, KernelError> {
     match rows {
         DeviceRows::Matrix(values) => {
-            KernelError::check_matrix("rows to aggregate", sources, dim, values.len())?;
+            check_matrix("rows to aggregate", sources, dim, values.len())?;
             Ok(RowTable::matrix(values, sources, dim))
         }
         DeviceRows::At(table, positions) => {
-            KernelError::check_len("values of a row to aggregate", dim, table.dim)?;
-            KernelError::check_len("rows to aggregate", sources, positions.len())?;
+            check_len("values of a row to aggregate", dim, table.dim)?;
+            check_len("rows to aggregate", sources, positions.len())?;
             Ok(RowTable {
                 scales: table.scales.map_or(0, |scales| scales.address()),
                 positions: positions.address(),
@@ -266,10 +224,8 @@ impl EndProducts<'_> {
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let Self { edges, heads, head_dim, own, mean } = *self;
-        let wide =
-            head_dim.is_multiple_of(4) && aligned.iter().all(|address| address.is_multiple_of(16));
-        let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
-        let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
+        let at_once = four_at_once(head_dim, aligned);
+        let lanes = lanes(head_dim / at_once);
         let words = [
             edges.indptr().address(),
             edges.sources().address(),
@@ -278,19 +234,16 @@ impl EndProducts<'_> {
             pair(edges.num_targets(), edges.num_sources()),
             pair(heads, head_dim),
             pair(own.into(), mean.into()),
-            pair(lanes, wide.into()),
+            pair(lanes, (at_once > 1).into()),
         ];
         let items = (edges.num_edges() + if own { edges.num_targets() } else { 0 }) * heads;
         let arguments = [&arguments![words, out][..], rest].concat();
-        gpu.launch(kernel, Shape::per_item(items * lanes, THREADS), &arguments)
+        gpu.run(kernel, items * lanes, &arguments)
     }
 }
 
 /// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima have the rows' type: each is a value of
 /// a row.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn aggregate_max_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,
@@ -299,29 +252,17 @@ pub fn aggregate_max_on_device<T: DeviceRow>(
     out: &mut DeviceSliceMut<'_, T>,
     picked: &mut DeviceSliceMut<'_, u32>,
 ) -> Result<(), GpuError> {
-    KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
-    KernelError::check_matrix("output of aggregation", edges.num_targets(), dim, out.len())?;
-    KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
-    let wide = dim.is_multiple_of(4)
-        && [rows.address(), out.address(), picked.address()].iter().all(|at| at.is_multiple_of(16));
-    let width = if wide { 4 } else { 1 };
-    let rest = arguments![
-        rows,
-        edges.num_sources(),
-        dim,
-        edges.sources(),
-        &*out,
-        &*picked,
-        u32::from(wide)
-    ];
+    check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
+    check_matrix("output of aggregation", edges.num_targets(), dim, out.len())?;
+    check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
+    let width = four_at_once(dim, &[rows.address(), out.address(), picked.address()]);
+    let (num_sources, sources, wide) = (edges.num_sources(), edges.sources(), u32::from(width > 1));
+    let rest = arguments![rows, num_sources, dim, sources, &*out, &*picked, wide];
     edges.by_target().sum(gpu, row_kernel!(MAX, "max_forward", T), dim / width, 8 * width, &rest)
 }
 
 /// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded
 /// once to the gradient's type.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn aggregate_max_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,
@@ -330,15 +271,11 @@ pub fn aggregate_max_backward_on_device<T: DeviceRow>(
     dim: usize,
     out: &mut DeviceSliceMut<'_, T>,
 ) -> Result<(), GpuError> {
-    KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
-    KernelError::check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
-    KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
-    let wide = dim.is_multiple_of(4)
-        && [picked.address(), gradient.address(), out.address()]
-            .iter()
-            .all(|at| at.is_multiple_of(16));
-    let width = if wide { 4 } else { 1 };
-    let by = edges.by_source(gpu)?;
-    let rest = arguments![picked, gradient, dim, &by.targets, &by.edges, &*out, u32::from(wide)];
+    check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
+    check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
+    check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
+    let width = four_at_once(dim, &[picked.address(), gradient.address(), out.address()]);
+    let (by, wide) = (edges.by_source(gpu)?, u32::from(width > 1));
+    let rest = arguments![picked, gradient, dim, &by.targets, &by.edges, &*out, wide];
     by.rows.sum(gpu, row_kernel!(MAX, "max_backward", T), dim / width, 4 * width, &rest)
 }

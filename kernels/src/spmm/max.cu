@@ -56,11 +56,10 @@ template <int W, typename T> struct Max {
 };
 
 #define MAX_FORWARD(NAME, T)                                                                                           \
-    KERNEL_ENTRY void max_forward_##NAME(Rows rows, const T *values, u64 num_sources, u64 dim, const u32 *list, T *out, u32 *picked, u32 wide) { \
+    KERNEL(max_forward_##NAME, Rows rows, const T *values, u64 num_sources, u64 dim, const u32 *list, T *out, u32 *picked, u32 wide) { \
         if (wide) for_rows(rows, Max<4, T>{values, num_sources, dim, rows.indptr, list, out, picked});                 \
         else for_rows(rows, Max<1, T>{values, num_sources, dim, rows.indptr, list, out, picked});                      \
-    }                                                                                                                  \
-    KERNEL(max_forward_##NAME)
+    }
 FOR_ROW_TYPES(MAX_FORWARD)
 
 template <int W, typename T> struct MaxBackward {
@@ -96,9 +95,8 @@ template <int W, typename T> struct MaxBackward {
 };
 
 #define MAX_BACKWARD(NAME, T)                                                                                          \
-    KERNEL_ENTRY void max_backward_##NAME(Rows rows, const u32 *picked, const T *gradient, u64 dim, const u32 *targets, const u32 *edges, T *out, u32 wide) { \
+    KERNEL(max_backward_##NAME, Rows rows, const u32 *picked, const T *gradient, u64 dim, const u32 *targets, const u32 *edges, T *out, u32 wide) { \
         if (wide) for_rows(rows, MaxBackward<4, T>{picked, gradient, dim, targets, edges, out});                       \
         else for_rows(rows, MaxBackward<1, T>{picked, gradient, dim, targets, edges, out});                            \
-    }                                                                                                                  \
-    KERNEL(max_backward_##NAME)
+    }
 FOR_ROW_TYPES(MAX_BACKWARD)

@@ -6,7 +6,7 @@
 //! again for each edge.
 
 use crate::edges::{HostEdges, Part, for_balanced_rows};
-use crate::error::KernelError;
+use crate::error::{KernelError, check_matrix};
 use crate::prefetch::prefetch_all;
 use crate::simd::ahead;
 
@@ -15,9 +15,6 @@ const NONE: u32 = u32::MAX;
 
 /// Sets row `t` of `out` (targets × `dim`) to the maxima over the rows of `t`'s sources, zeros
 /// without edges; and row `t` of `picked`, of the same size, to the edges they came from.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn aggregate_max(
     edges: &HostEdges,
     rows: &[f32],
@@ -25,9 +22,9 @@ pub fn aggregate_max(
     out: &mut [f32],
     picked: &mut [u32],
 ) -> Result<(), KernelError> {
-    KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
-    KernelError::check_matrix("output of aggregation", edges.num_targets(), dim, out.len())?;
-    KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
+    check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
+    check_matrix("output of aggregation", edges.num_targets(), dim, out.len())?;
+    check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
     if dim == 0 {
         return Ok(());
     }
@@ -62,9 +59,6 @@ fn raise(best: &mut [f32], picked: &mut [u32], row: &[f32], edge: u32) {
 
 /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets ×
 /// `dim`) is the gradient of the maxima, `picked` the edges that [`aggregate_max`] returned.
-///
-/// # Errors
-/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn aggregate_max_backward(
     edges: &HostEdges,
     picked: &[u32],
@@ -72,9 +66,9 @@ pub fn aggregate_max_backward(
     dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
-    KernelError::check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
-    KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
+    check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
+    check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
+    check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
     if dim == 0 {
         return Ok(());
     }

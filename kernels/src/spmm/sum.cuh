@@ -185,13 +185,12 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
 // The registers of a thread are limited, so that a multiprocessor holds three blocks of sums of f32
 // rows without weights, and two of others.
 #define SUM(name, T, O, BY_SOURCE, PLAIN)                                                                                     \
-    KERNEL_ENTRY void __launch_bounds__(256, PLAIN && sizeof(T) == 4 ? 3 : 2) name(Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 part) { \
+    KERNEL_WITH(__launch_bounds__(256, PLAIN && sizeof(T) == 4 ? 3 : 2), name, Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 part) { \
         constexpr int W = sizeof(T) < 4 ? 8 : 4;                                                                              \
         if (part == W) for_rows(rows, Sum<T, O, W, W, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));  \
         else if (part == 4) for_rows(rows, Sum<T, O, W, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset)); \
         else for_rows(rows, Sum<T, O, 1, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));            \
-    }                                                                                                                  \
-    KERNEL(name)
+    }
 
 // From rows of every stored type.
 #define SUM_TO(TO, O)                                                                                                  \

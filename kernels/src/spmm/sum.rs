@@ -5,7 +5,7 @@
 
 use bytemuck::Pod;
 
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, arguments, pair};
 use crate::edges::cuda::{DeviceBySource, DeviceSegments};
 use crate::gather::{DeviceRow, values_at_once};
 
@@ -133,11 +133,8 @@ impl SumRows<'_> {
             ),
             false => 1,
         };
-        let (heads, own) = (
-            heads as u64 | (head_dim as u64) << 32,
-            factors.own as u64 | u64::from(factors.mean) << 32,
-        );
-        let keep = u64::from(factors.keep.to_bits()) | u64::from(relu_keep.to_bits()) << 32;
+        let (heads, own) = (pair(heads, head_dim), pair(factors.own as usize, factors.mean.into()));
+        let keep = pair(factors.keep.to_bits() as usize, relu_keep.to_bits() as usize);
         let words = [
             factors.weights,
             edges,

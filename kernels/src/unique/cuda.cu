@@ -14,7 +14,7 @@ struct Items {
 #define ITEMS_OF(name, known) const Items name = {slots, rows ? *rows * width : width, (u32)(known ? *known : 0)}
 
 // Registers ids that have a number: id `i` has number `i`. `*len` gets their number.
-KERNEL_ENTRY void number_known(const u32 *from, u64 count, u32 *ids, u64 *len, u64 limit, TABLE, u64 *status) {
+KERNEL(number_known, const u32 *from, u64 count, u32 *ids, u64 *len, u64 limit, TABLE, u64 *status) {
     TABLE_OF(table);
     const u64 i = thread_id();
     if (i == 0) *len = count;
@@ -24,18 +24,16 @@ KERNEL_ENTRY void number_known(const u32 *from, u64 count, u32 *ids, u64 *len, u
     if (id >= limit) report(status, i, OUT_OF_RANGE);
     else note(table, id, (u32)i);
 }
-KERNEL(number_known)
 
 // Registers the ids in another table.
-KERNEL_ENTRY void number_again(const u32 *ids, const u64 *len, u64 limit, TABLE) {
+KERNEL(number_again, const u32 *ids, const u64 *len, u64 limit, TABLE) {
     TABLE_OF(table);
     const u64 i = thread_id();
     if (i < *len && ids[i] < limit) note(table, ids[i], (u32)i);
 }
-KERNEL(number_again)
 
 // Slots of the ids of two lists.
-KERNEL_ENTRY void number_note(const u32 *one, u64 ones, const u32 *other, u64 others, TABLE, u64 limit, u32 *slots, u64 *status) {
+KERNEL(number_note, const u32 *one, u64 ones, const u32 *other, u64 others, TABLE, u64 limit, u32 *slots, u64 *status) {
     TABLE_OF(table);
     const u64 i = thread_id();
     if (i >= ones + others) return;
@@ -43,10 +41,9 @@ KERNEL_ENTRY void number_note(const u32 *one, u64 ones, const u32 *other, u64 ot
     if (id >= limit) report(status, i, OUT_OF_RANGE);
     slots[i] = id < limit ? note(table, id, (u32)i) : NO_SLOT;
 }
-KERNEL(number_note)
 
 // Per 32 items, a mask of the items that are the first of their id, and their number.
-KERNEL_ENTRY void number_first(ITEMS, const u64 *known, TABLE, u32 *firsts, u32 *counts, u64 words) {
+KERNEL(number_first, ITEMS, const u64 *known, TABLE, u32 *firsts, u32 *counts, u64 words) {
     TABLE_OF(table);
     ITEMS_OF(items, known);
     const u64 i = thread_id(), word = i / WARP;
@@ -58,10 +55,9 @@ KERNEL_ENTRY void number_first(ITEMS, const u64 *known, TABLE, u32 *firsts, u32 
         counts[word] = __popc(bits);
     }
 }
-KERNEL(number_first)
 
 // The first items, `*added` of them, take the next numbers. `*len` gets the new total.
-KERNEL_ENTRY void number_place(ITEMS, const u64 *known, TABLE, const u32 *firsts, const u32 *before, u32 *ids, const u64 *added, u64 *len) {
+KERNEL(number_place, ITEMS, const u64 *known, TABLE, const u32 *firsts, const u32 *before, u32 *ids, const u64 *added, u64 *len) {
     TABLE_OF(table);
     ITEMS_OF(items, known);
     const u64 i = thread_id();
@@ -73,19 +69,16 @@ KERNEL_ENTRY void number_place(ITEMS, const u64 *known, TABLE, const u32 *firsts
     ids[number] = id_of(table, slot);
     move_to(table, slot, number);
 }
-KERNEL(number_place)
 
 // Slots become numbers.
-KERNEL_ENTRY void number_all(ITEMS, TABLE) {
+KERNEL(number_all, ITEMS, TABLE) {
     TABLE_OF(table);
     const u64 i = thread_id();
     if (i < (rows ? *rows * width : width) && slots[i] != NO_SLOT) slots[i] = position_of(table, slots[i]);
 }
-KERNEL(number_all)
 
 // Forgets ids.
-KERNEL_ENTRY void number_forget(const u32 *ids, const u64 *len, u64 limit, u32 *direct) {
+KERNEL(number_forget, const u32 *ids, const u64 *len, u64 limit, u32 *direct) {
     const u64 i = thread_id();
     if (i < *len && ids[i] < limit) direct[ids[i]] = 0;
 }
-KERNEL(number_forget)

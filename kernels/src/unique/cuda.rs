@@ -9,13 +9,12 @@
 //! [`DIRECT_BYTES`], and is a hash table of the mini-batch's size beyond. Only the GPU knows the
 //! number of ids: the host knows a bound, and does not wait.
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, arguments};
 use crate::error::KernelError;
 use crate::scan::cuda::sums_before;
 
 pub(crate) static MODULE: Module = Module { name: "unique", source: include_str!("cuda.cu") };
 
-const THREADS: u32 = 256;
 /// Up to this size, a table has a word for each vertex of the graph.
 const DIRECT_BYTES: usize = 1 << 30;
 
@@ -109,7 +108,7 @@ impl DeviceNumbering {
             }
             DeviceIdMap::Direct(words) => {
                 let of = arguments![&self.ids, self.len, self.limit, &*words];
-                self.gpu.launch(MODULE.kernel("number_forget"), Shape::per_item(most, THREADS), &of)
+                self.gpu.run(MODULE.kernel("number_forget"), most, &of)
             }
             DeviceIdMap::Hash(slots) if spoilt || most > 0 => slots.slice_mut().zero(&self.gpu),
             DeviceIdMap::Hash(_) => Ok(()),
@@ -150,7 +149,7 @@ impl DeviceNumbering {
             false => DeviceIdMap::Hash(self.gpu.zeros(slots)?),
         };
         let of = [arguments![&self.ids, self.len, self.limit], self.table.arguments()].concat();
-        self.gpu.launch(MODULE.kernel("number_again"), Shape::per_item(self.most, THREADS), &of)
+        self.gpu.run(MODULE.kernel("number_again"), self.most, &of)
     }
 
     /// Sets the ids to `ids` after a restart. The word at `len` gets their number; invalid ids are
@@ -162,11 +161,7 @@ impl DeviceNumbering {
     ) -> Result<(), GpuError> {
         let lists = arguments![ids, ids.len(), &self.ids, len, self.limit];
         let of = [&lists[..], &self.table.arguments(), &arguments![status]].concat();
-        self.gpu.launch(
-            MODULE.kernel("number_known"),
-            Shape::per_item(ids.len().max(1), THREADS),
-            &of,
-        )?;
+        self.gpu.run(MODULE.kernel("number_known"), ids.len().max(1), &of)?;
         (self.len, self.most) = (len, ids.len());
         Ok(())
     }
@@ -183,11 +178,7 @@ impl DeviceNumbering {
         let lists = lists.map(|list| arguments![list, list.len()]).concat();
         let of =
             [&lists[..], &self.table.arguments(), &arguments![self.limit, &slots, status]].concat();
-        self.gpu.launch(
-            MODULE.kernel("number_note"),
-            Shape::per_item(slots.len(), THREADS),
-            &of,
-        )?;
+        self.gpu.run(MODULE.kernel("number_note"), slots.len(), &of)?;
         Ok(slots)
     }
 
@@ -208,7 +199,7 @@ impl DeviceNumbering {
         let found = arguments![&firsts, &before];
         let shared = [&items.arguments()[..], &known, &self.table.arguments(), &found].concat();
         let of = [&shared[..], &arguments![words]].concat();
-        gpu.launch(MODULE.kernel("number_first"), Shape::per_item(room, THREADS), &of)?;
+        gpu.run(MODULE.kernel("number_first"), room, &of)?;
         match also {
             Some((values, total)) => {
                 sums_before(gpu, [(&before.slice_mut(), new), (&values.slice_mut(), total)])?
@@ -216,7 +207,7 @@ impl DeviceNumbering {
             None => sums_before(gpu, [(&before.slice_mut(), new)])?,
         }
         let of = [&shared[..], &arguments![&self.ids, new, len]].concat();
-        gpu.launch(MODULE.kernel("number_place"), Shape::per_item(room.max(1), THREADS), &of)?;
+        gpu.run(MODULE.kernel("number_place"), room.max(1), &of)?;
         (self.len, self.most) = (len, (self.most + room).min(self.cap));
         Ok(())
     }
@@ -237,11 +228,7 @@ impl DeviceNumbering {
     /// Replaces numbered slots by numbers.
     pub(crate) fn look_up(&self, items: &Items<'_>) -> Result<(), GpuError> {
         let of = [items.arguments(), self.table.arguments()].concat();
-        self.gpu.launch(
-            MODULE.kernel("number_all"),
-            Shape::per_item(items.slots.len(), THREADS),
-            &of,
-        )
+        self.gpu.run(MODULE.kernel("number_all"), items.slots.len(), &of)
     }
 
     /// States that there are `len` ids, and that the table holds exactly these.

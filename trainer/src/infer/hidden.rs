@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use bytemuck::Pod;
 use gsplit_kernels::{
     DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen,
-    gather_f32, gather_on_device, gather_rows,
+    check_len, gather_f32, gather_on_device, gather_rows,
 };
 use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
@@ -306,7 +306,7 @@ impl<T: Cell> Slot<'_, T> {
                 return Err(Error::Option("rows of the host for a table on GPUs".into()));
             }
             (Self::Memory(part), _) => {
-                KernelError::check_len("values of a chunk", part.len(), rows.numel())?;
+                check_len("values of a chunk", part.len(), rows.numel())?;
                 let values = part.len();
                 rows.f_copy_data_u8(bytemuck::cast_slice_mut(part), values)?;
             }

@@ -176,14 +176,10 @@ impl Aggregating {
             .on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
             let given = device_values::<T>(device, given)?;
-            match relu {
-                None => op.backward(gpu, given, dim, out)?,
-                Some((rows, keep)) => {
-                    let rows = device_values::<O>(device, rows)?;
-                    op.backward_through_relu(gpu, given, rows, keep, dim, out)?;
-                }
-            }
-            Ok(())
+            let relu = relu
+                .map(|(rows, keep)| Ok::<_, Error>((device_values::<O>(device, rows)?, keep)))
+                .transpose()?;
+            Ok(op.backward(gpu, given, relu, dim, out)?)
         })))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use gsplit_kernels::{DeviceEdges, Gpu, KernelError};
+use gsplit_kernels::{DeviceEdges, Gpu, check_len};
 
 use crate::Result;
 use crate::operator::Place;
@@ -74,7 +74,7 @@ impl Edges {
     /// [`Error::Kernel`](crate::Error::Kernel) unless there is one factor per edge, or none.
     pub fn with_factors(self, factors: Vec<f32>) -> Result<Self> {
         if !factors.is_empty() {
-            KernelError::check_len("edge factors", self.edges, factors.len())?;
+            check_len("edge factors", self.edges, factors.len())?;
         }
         Ok(Self { factors: Some(factors).filter(|factors| !factors.is_empty()), ..self })
     }

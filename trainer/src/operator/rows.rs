@@ -2,7 +2,7 @@
 
 use bytemuck::cast_slice;
 use gsplit_kernels::{
-    Aggregation, DeviceAggregation, Gpu, KernelError, ScaledRow, StoredRow, gather_rows,
+    Aggregation, DeviceAggregation, Gpu, ScaledRow, StoredRow, check_len, gather_rows,
 };
 use gsplit_store::{FeatureDtype, FeatureTable, RowsRead};
 use half::{bf16, f16};
@@ -153,7 +153,7 @@ impl Rows<'_> {
     /// [`Aggregation::forward`] of these rows.
     pub(super) fn aggregate(&self, op: &Aggregation<'_>, out: &mut [f32]) -> Result<()> {
         let (rows, dim) = self.shape()?;
-        gsplit_kernels::KernelError::check_len("rows to aggregate", op.edges.num_sources(), rows)?;
+        check_len("rows to aggregate", op.edges.num_sources(), rows)?;
         match *self {
             Self::Stored { features, vertices } => with_rows!(features, |row| op.forward(
                 |source| row(vertices[source as usize]),
@@ -178,7 +178,7 @@ pub(crate) fn gather_features(
         return Ok(RowsRead::default());
     }
     let (dim, dtype) = (features.dim(), features.dtype());
-    KernelError::check_len("output of gather", vertices.len() * dim, out.len())?;
+    check_len("output of gather", vertices.len() * dim, out.len())?;
     let mut write = |at: usize, bytes: &[u8], scale: f32| {
         let out = &mut out[at * dim..][..dim];
         match dtype {

@@ -20,10 +20,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::messages::{Messages, check_message, or_leave};
+use super::messages::{Messages, check_message, check_parts, or_leave};
 use super::wait::{Limit, Since};
-use super::{DeviceExchange, check_parts, starts};
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
+use super::{DeviceExchange, starts};
+use crate::cuda::{
+    DeviceSlice, DeviceSliceMut, Gpu, GpuError, NCCL_ID_BYTES, NcclEnd, NcclId, new_nccl_id,
+};
 use crate::error::CommError;
 
 const CALLED: &str = "device_all_to_all";
@@ -122,7 +124,7 @@ impl Nccl {
             let mut wait = host.limit().start();
             NcclEnd::join(gpu, id, rank, size, || {
                 wait.pause();
-                let expired = || wait.expired(name, "ncclCommInitRank", Vec::new);
+                let expired = || wait.since().expired(name, "ncclCommInitRank", Vec::new);
                 host.failed().or_else(expired).map_or(Ok(()), Err)
             })
             .unwrap_or_else(|error| Err(CommError::Gpu { rank: name, reason: error.to_string() }))
@@ -222,16 +224,15 @@ impl Nccl {
 /// The id that the first rank of `host` makes. Collective.
 fn first_id(host: &dyn Messages) -> Result<NcclId, CommError> {
     let name = host.name(host.rank());
-    let mut id = [0; NcclId::BYTES];
+    let mut id = [0; NCCL_ID_BYTES];
     if host.rank() == 0 {
-        let made = NcclId::new()
+        id = new_nccl_id()
             .map_err(|error| CommError::Gpu { rank: name, reason: error.to_string() })?;
-        id = *made.as_bytes();
     }
-    let bytes_of = |rank: usize| if rank == 0 { NcclId::BYTES } else { 0 };
+    let bytes_of = |rank: usize| if rank == 0 { NCCL_ID_BYTES } else { 0 };
     let mut first = id;
     host.exchange_into("all_to_all", &|_| &id[..bytes_of(host.rank())], &bytes_of, &mut first)?;
-    Ok(NcclId::from_bytes(first))
+    Ok(first)
 }
 
 impl Messages for Nccl {

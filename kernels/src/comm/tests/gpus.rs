@@ -12,7 +12,7 @@ use super::super::*;
 use super::conformance::{addends, message};
 use super::{conformance, run};
 use crate::CudaSurvey;
-use crate::cuda::{Gpu, GpuError, NcclId};
+use crate::cuda::{Gpu, GpuError, NCCL_ID_BYTES};
 
 /// A transport whose transfers are complete at once, or never.
 #[derive(Debug)]
@@ -135,12 +135,13 @@ fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
         let comm = Nccl::over(Box::new(Still::new(true)), Box::new(host));
         let gpu = Gpu::emulated(0);
         let (send, mut recv) = (gpu.zeros::<u32>(8).unwrap(), gpu.zeros::<u32>(8).unwrap());
-        let before = gpu.counts().host_ticks();
+        let host = || [gpu.counts().launches, gpu.counts().waits];
+        let [launches, waits] = host();
         assert_eq!(all_to_all_counts(&comm, &[4, 4]).unwrap(), [4, 4]);
-        assert_eq!(gpu.counts().host_ticks(), before);
+        assert_eq!(host(), [launches, waits]);
         device_all_to_all_v(&comm, &gpu, send.slice(), &[4, 4], &mut recv.slice_mut(), &[4, 4])
             .unwrap();
-        assert_eq!(gpu.counts().host_ticks(), before + 5);
+        assert_eq!(host(), [launches + 1, waits]);
     });
 }
 
@@ -199,7 +200,7 @@ fn real_gpus_copy_to_each_other() {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return;
     }
-    let size = CudaSurvey::new().gpus.unwrap().len();
+    let size = CudaSurvey::look().gpus.unwrap().len();
     run(size, |comm| {
         moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap())
     });
@@ -210,7 +211,7 @@ fn real_gpus_are_joined_by_nccl() {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return;
     }
-    let size = CudaSurvey::new().gpus.unwrap().len();
+    let size = CudaSurvey::look().gpus.unwrap().len();
     on_each(Threads::groups_within(1, size, Some(Duration::from_secs(60))), |host| {
         let gpu = Gpu::open(host.rank).unwrap().side_stream().unwrap();
         let comm = Nccl::join(&gpu, Box::new(host)).unwrap();
@@ -228,8 +229,8 @@ fn real_gpus_wait_for_no_rank_that_never_joins() {
     on_each(Threads::groups_within(1, 2, Some(patience)), |host| {
         if host.rank == 1 {
             // It hears the id, and does something else.
-            let mut id = [0; NcclId::BYTES];
-            host.all_to_all_bytes(&[], &[0; 2], &mut id, &[NcclId::BYTES, 0]).unwrap();
+            let mut id = [0; NCCL_ID_BYTES];
+            host.all_to_all_bytes(&[], &[0; 2], &mut id, &[NCCL_ID_BYTES, 0]).unwrap();
             while host.failed().is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }

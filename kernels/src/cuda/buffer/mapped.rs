@@ -29,32 +29,18 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     pub(in super::super) fn new(gpu: &Gpu, values: &'a [T]) -> Result<Self, GpuError> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let address = gpu.backend().map_host(bytes)?;
-        let (gpu, host) = (gpu.clone(), bytes.as_ptr() as usize);
-        Ok(Self {
-            gpu,
-            readers: Mutex::default(),
-            host,
-            address,
-            len: values.len(),
-            copy: None,
-            of: PhantomData,
-        })
+        Ok(Self::at(gpu, bytes.as_ptr() as usize, address, values.len(), None))
     }
 
     pub(in super::super) fn of_copy(gpu: &Gpu, values: &[T]) -> Result<Self, GpuError> {
         let copy = host_copy(bytemuck::cast_slice(values))?;
         let address = gpu.backend().map_host(&copy[..size_of_val(values)])?;
-        let (gpu, host) = (gpu.clone(), copy.as_ptr() as usize);
-        let copy = Some(copy);
-        Ok(Self {
-            gpu,
-            readers: Mutex::default(),
-            host,
-            address,
-            len: values.len(),
-            copy,
-            of: PhantomData,
-        })
+        Ok(Self::at(gpu, copy.as_ptr() as usize, address, values.len(), Some(copy)))
+    }
+
+    fn at(gpu: &Gpu, host: usize, address: u64, len: usize, copy: Option<MmapMut>) -> Self {
+        let (gpu, readers, of) = (gpu.clone(), Mutex::default(), PhantomData);
+        Self { gpu, readers, host, address, len, copy, of }
     }
 
     /// Bytes of the copy that is read; 0 if there is none.
@@ -78,9 +64,6 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     }
 
     /// Like [`MappedHost::seen_by`], for `part`, values of any type within this memory.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if they are not within it; errors of the driver.
     pub fn part_seen_by<U: Pod>(
         &self,
         gpu: &Gpu,

@@ -2,7 +2,7 @@
 #include "device.cuh"
 
 // `n` is 32, which the compiler does not know; blocks have 64 threads.
-KERNEL_ENTRY void faulty(u32 which, u32 n, const u32 *in, u32 *out) {
+KERNEL(faulty, u32 which, u32 n, const u32 *in, u32 *out) {
     __shared__ u32 shared[64];
     const u32 thread = threadIdx.x, at = (u32)thread_id();
     switch (which) {
@@ -70,4 +70,3 @@ KERNEL_ENTRY void faulty(u32 which, u32 n, const u32 *in, u32 *out) {
         break;
     }
 }
-KERNEL(faulty)

@@ -66,7 +66,9 @@ fn sums_and_gradients_are_those_of_the_host() {
             let mut expected = vec![f32::NAN; rows.len()];
             host.backward(&gradient, dim, &mut expected).unwrap();
             let mut found = gpu.alloc(expected.len()).unwrap();
-            device.backward(&gpu, device_gradient.slice(), dim, &mut found.slice_mut()).unwrap();
+            device
+                .backward(&gpu, device_gradient.slice(), None, dim, &mut found.slice_mut())
+                .unwrap();
             assert_same(
                 &found.to_vec().unwrap(),
                 &expected,
@@ -145,14 +147,14 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
                 (gpu.upload(&widened(&gradient)).unwrap(), gpu.upload(&gradient).unwrap());
             let (mut of_wide, mut to_f32) =
                 (gpu.alloc::<f32>(rows.len()).unwrap(), gpu.alloc::<f32>(rows.len()).unwrap());
-            op.backward(&gpu, wide.slice(), dim, &mut of_wide.slice_mut()).unwrap();
-            op.backward(&gpu, narrow.slice(), dim, &mut to_f32.slice_mut()).unwrap();
+            op.backward(&gpu, wide.slice(), None, dim, &mut of_wide.slice_mut()).unwrap();
+            op.backward(&gpu, narrow.slice(), None, dim, &mut to_f32.slice_mut()).unwrap();
             assert_eq!(to_f32.to_vec().unwrap(), of_wide.to_vec().unwrap(), "gradient, {name}");
             let expected = bits(&rounded::<T>(&of_wide.to_vec().unwrap()));
             let mut to_half = gpu.alloc::<T>(rows.len()).unwrap();
-            op.backward(&gpu, narrow.slice(), dim, &mut to_half.slice_mut()).unwrap();
+            op.backward(&gpu, narrow.slice(), None, dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient of rounded, {name}");
-            op.backward(&gpu, wide.slice(), dim, &mut to_half.slice_mut()).unwrap();
+            op.backward(&gpu, wide.slice(), None, dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient, rounded, {name}");
 
             // Some of ReLU's output rows are 0, and dropout has doubled the others.
@@ -164,8 +166,8 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
             };
             let expected: Vec<T> = made.iter().zip(&of_wide.to_vec().unwrap()).map(relu).collect();
             let (given, made) = (narrow.slice(), gpu.upload(&made).unwrap());
-            op.backward_through_relu(&gpu, given, made.slice(), 2.0, dim, &mut to_half.slice_mut())
-                .unwrap();
+            let relu = Some((made.slice(), 2.0));
+            op.backward(&gpu, given, relu, dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(
                 bits(&to_half.to_vec().unwrap()),
                 bits(&expected),
@@ -211,7 +213,7 @@ fn sums_from_anywhere<T: Rounded, O: Rounded>() {
             .unwrap();
             let given_there = held_gradient.slice().part(start, held_gradient.len()).unwrap();
             let to = &mut back.slice_mut().part(start, start + rows.len()).unwrap();
-            op.backward(&gpu, given_there, dim, to).unwrap();
+            op.backward(&gpu, given_there, None, dim, to).unwrap();
             [out, back].map(|out| bits(&out.to_vec().unwrap()[start..]))
         };
         let expected = of_values(1);
@@ -422,7 +424,7 @@ fn rows_that_are_not_there_are_nans_and_wrong_sizes_are_refused() {
     let found = out.to_vec().unwrap();
     assert!(found[..2] == [1.0, 1.0] && found[2..].iter().all(|value| value.is_nan()), "{found:?}");
     let mut gradient = buffer(2);
-    op.backward(&gpu, out.slice(), 2, &mut gradient.slice_mut()).unwrap();
+    op.backward(&gpu, out.slice(), None, 2, &mut gradient.slice_mut()).unwrap();
     assert_eq!(gradient.to_vec().unwrap(), [1.0, 1.0]);
 
     fn length(result: Result<(), GpuError>) -> bool {
@@ -430,8 +432,8 @@ fn rows_that_are_not_there_are_nans_and_wrong_sizes_are_refused() {
     }
     assert!(length(op.forward(&gpu, rows.slice(), 2, &mut buffer(3).slice_mut())));
     assert!(length(op.forward(&gpu, buffer(3).slice(), 2, &mut out.slice_mut())));
-    assert!(length(op.backward(&gpu, buffer(3).slice(), 2, &mut gradient.slice_mut())));
-    assert!(length(op.backward(&gpu, out.slice(), 2, &mut buffer(3).slice_mut())));
+    assert!(length(op.backward(&gpu, buffer(3).slice(), None, 2, &mut gradient.slice_mut())));
+    assert!(length(op.backward(&gpu, out.slice(), None, 2, &mut buffer(3).slice_mut())));
     assert!(length(op.weights_backward(
         &gpu,
         rows.slice(),

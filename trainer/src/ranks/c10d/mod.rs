@@ -125,7 +125,9 @@ impl C10d {
         wait: &gsplit_kernels::Wait<'_>,
     ) -> CommError {
         self.failed()
-            .or_else(|| wait.expired(self.name(self.seat.rank), called, || vec![self.name(other)]))
+            .or_else(|| {
+                wait.since().expired(self.name(self.seat.rank), called, || vec![self.name(other)])
+            })
             .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 

@@ -20,7 +20,7 @@ fn without_devices_the_driver_says_so() {
     }
     let error = Gpu::open(0).unwrap_err().to_string();
     assert_eq!(error, "cuInit failed: no CUDA-capable device is detected");
-    let survey = CudaSurvey::new();
+    let survey = CudaSurvey::look();
     assert!(
         survey
             .driver
@@ -35,7 +35,7 @@ fn a_device_that_is_not_there_is_named() {
         return;
     }
     assert_eq!(Gpu::open(2).unwrap_err(), GpuError::NoDevice { ordinal: 2, devices: 2 });
-    let survey = CudaSurvey::new();
+    let survey = CudaSurvey::look();
     assert_eq!(survey.driver.as_ref().unwrap().version, Some((13, 0)));
     let gpus = survey.gpus.unwrap();
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_driver_without_memory_pools_is_refused() {
     }
     let error = Gpu::open(0).unwrap_err();
     assert_eq!(error, GpuError::OldDriver { driver: (10, 2), needed: (11, 2), by: "gsplit" });
-    let survey = CudaSurvey::new();
+    let survey = CudaSurvey::look();
     assert_eq!((survey.driver.unwrap_err(), survey.gpus.unwrap_err()), (error.clone(), error));
 }
 

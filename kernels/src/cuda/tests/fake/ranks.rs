@@ -8,7 +8,7 @@ use crate::comm::messages::Messages;
 use crate::comm::{
     Communicator, Nccl, Threads, Transfer, Transport, device_all_to_all_v, in_phase,
 };
-use crate::cuda::{Gpu, GpuError, NcclEnd, NcclId};
+use crate::cuda::{Gpu, GpuError, NCCL_ID_BYTES, NcclEnd, new_nccl_id};
 use crate::error::CommError;
 use crate::scan::cuda::sum_before;
 
@@ -173,12 +173,12 @@ fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
     let test = "ranks::two_communicators_in_different_orders_wait_for_each_other_for_ever";
     on_ranks(test, 2, 1, |rank, mut ends| {
         let (gpu, host) = (Gpu::open(rank).unwrap(), ends.remove(0));
-        let mut made = [[0; NcclId::BYTES]; 2];
-        made.fill_with(|| *NcclId::new().unwrap().as_bytes());
-        let mut ids = [0; 4 * NcclId::BYTES];
+        let mut made = [[0; NCCL_ID_BYTES]; 2];
+        made.fill_with(|| new_nccl_id().unwrap());
+        let mut ids = [0; 4 * NCCL_ID_BYTES];
         host.all_gather_bytes(made.as_flattened(), &mut ids).unwrap();
         let join = |at: usize| {
-            let id = NcclId::from_bytes(*ids[at * NcclId::BYTES..].first_chunk().unwrap());
+            let id = *ids[at * NCCL_ID_BYTES..].first_chunk().unwrap();
             let end = NcclEnd::join(&gpu, id, rank, 2, || Ok::<(), GpuError>(())).unwrap().unwrap();
             let stream = gpu.side_stream().unwrap();
             let (sent, received) = (stream.zeros::<u8>(1).unwrap(), stream.zeros::<u8>(1).unwrap());
