@@ -6,7 +6,8 @@
 //! Unsafe code of this file: calls into the emulation, and copies from and to its memory.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
+mod ipc;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,14 +44,6 @@ const TOTAL: u64 = 1 << 30;
 
 /// Bytes of staged uploads that may be under way before the next upload waits.
 const STAGED_BYTES: usize = 2 << 20;
-
-/// How often memory that is shared between processes, which are threads here, is open, by its
-/// address.
-static OPENED: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
-
-fn opened() -> MutexGuard<'static, BTreeMap<u64, u32>> {
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// An emulated GPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -248,39 +241,28 @@ impl Backend for Emulated {
     }
 
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.alloc(bytes).inspect(|&address| {
-            opened().insert(address, 0);
-        })
+        self.alloc(bytes).inspect(|&address| ipc::add(address, self.stream))
     }
 
     fn free_for_others(&self, address: u64, bytes: usize) {
-        let times = opened().remove(&address);
-        // Dropping a buffer cannot return an error; while a test fails already, one error is
-        // enough.
-        assert!(
-            times == Some(0) || std::thread::panicking(),
-            "memory is freed that is open elsewhere: {times:?}"
-        );
+        ipc::remove(address);
         self.free(address, bytes);
     }
 
     fn export(&self, address: u64) -> Result<[u8; 64], GpuError> {
-        Ok(std::array::from_fn(|at| address.to_le_bytes().get(at).copied().unwrap_or(0)))
+        ipc::export(address)
     }
 
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
-        let address = handle.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        match opened().get_mut(&address).filter(|_| !self.emulation.apart) {
-            Some(times) => {
-                *times += 1;
-                Ok(address)
-            }
-            None => Err(GpuError::Call { call: "import", reason: "it is not there".into() }),
+        if self.emulation.apart {
+            Err(ipc::refused("import", "it is apart"))
+        } else {
+            ipc::import(handle, self.stream)
         }
     }
 
     fn close(&self, address: u64) {
-        opened().entry(address).and_modify(|times| *times -= 1);
+        ipc::close(address);
     }
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {

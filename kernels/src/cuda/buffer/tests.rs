@@ -48,6 +48,12 @@ fn what_another_process_keeps_is_read_until_it_is_closed() {
     kept.slice_mut().upload(&other, &[4u32, 5, 6]).unwrap();
     other.synchronise().unwrap();
     let handle = kept.ipc_handle().unwrap();
+    assert!(
+        DeviceBuffer::<u32>::imported(&other, &handle, 3)
+            .unwrap_err()
+            .to_string()
+            .contains("its own")
+    );
     assert!(matches!(DeviceBuffer::<u32>::imported(&gpu, &handle, 5), Err(GpuError::Input(_))));
     let opened = [0, 1].map(|_| DeviceBuffer::<u32>::imported(&gpu, &handle, 3).unwrap());
     assert_eq!(opened[1].to_vec().unwrap(), [4, 5, 6]);
@@ -60,6 +66,7 @@ fn what_another_process_keeps_is_read_until_it_is_closed() {
             .to_string()
             .contains("not there")
     );
+    assert!(gpu.alloc::<u32>(3).unwrap().ipc_handle().is_err(), "of the pool");
 }
 
 #[test]
