@@ -124,7 +124,7 @@ fn tasks_of_other_labels_are_refused_in_one_line() {
     refused(
         &of_classes,
         &|task| task.metric = Some(Metric::Rmse),
-        "choose it with --task regression",
+        "choose accuracy, micro-f1 or macro-f1, or another --task",
     );
     refused(&of_numbers, &|task| task.metric = Some(Metric::Accuracy), "choose rmse, mae or r2");
     refused(
