@@ -35,7 +35,7 @@ use rayon::prelude::*;
 
 use super::edges::{for_each_edge, pieces};
 use super::output::Target;
-use super::source::{Labels, Original, Source, column_rows, f32_rows};
+use super::source::{Labels, Original, Part, Source, column_rows, f32_rows};
 use super::{ExportOptions, Written};
 use crate::{Error, Result};
 
@@ -85,7 +85,9 @@ pub(super) fn write(
     write_table(target, "nodes", n, per_part, node_bytes, &["id"], &*stage, |range| {
         node_rows(source, original.is_some(), range)
     })?;
-    Ok(Written { num_edges: m as u64, holds: source.parts() })
+    let mut holds = source.parts();
+    holds.retain(|part| !matches!(part, Part::Links));
+    Ok(Written { num_edges: m as u64, holds })
 }
 
 fn row_bytes(column: &ColumnFile) -> usize {

@@ -14,7 +14,7 @@
 //! | `pt` | | a zip or a pickle called `.pt` or `.pth` |
 //! | `parquet` | only `.parquet` files, or folders of them, and hidden or `_` ones | magic `PAR1` |
 //! | `arrow` | the same with `.arrow`, `.arrows`, `.feather` or `.ipc` | magic `ARROW1`, or so called |
-//! | `mtx` | | `%%MatrixMarket` at the start |
+//! | `mtx` | | `%%MatrixMarket`, or `%MatrixMarket`, at the start |
 //! | `webgraph` | `.graph` next to `.properties` of BVGraph | `.graph` next to `.properties` of BVGraph, either of them |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
 //! | `dimacs` | | first line that is not a comment: `p sp N M` or `p edge N M` |

@@ -86,9 +86,12 @@ fn open_as(
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
-    let columns = options.columns();
+    let (columns, split) = (options.columns(), options.split.as_deref());
     match format {
-        Format::Ogb => ogb::open(path, options.split.as_deref(), with_splits, progress),
+        Format::Ogb => {
+            columns.check(path, &[])?;
+            ogb::open(path, split, with_splits, progress)
+        }
         Format::Snap => snap::open(path, &options.edge_list()),
         Format::Adjlist => adjlist::open(path, &options.edge_list()),
         Format::Csv => {
@@ -98,8 +101,8 @@ fn open_as(
         Format::Npy => npy::open(path, &options.arrays(), progress),
         Format::Npz => npz::open(path, &options.arrays(), progress),
         Format::Pt => pt::open(path, &options.arrays(), progress),
-        Format::Igb => papers::IGB.open(path, columns, progress),
-        Format::Mag240m => papers::MAG240M.open(path, columns, progress),
+        Format::Igb => papers::IGB.open(path, columns, split, with_splits, progress),
+        Format::Mag240m => papers::MAG240M.open(path, columns, split, with_splits, progress),
         Format::Planetoid => planetoid::open(path, columns, progress),
         Format::Graphsaint => graphsaint::open(path, columns, options.budget()),
         Format::Mtx => {

@@ -43,6 +43,10 @@ pub struct ReadOptions {
     #[cfg_attr(feature = "cli", arg(hide_possible_values = true, conflicts_with = "keep_ids"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<Answer>,
+    /// Tables in a folder: all files below it are parts of one table, whatever their names
+    /// [default: asked where they have different words]
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub one_table: bool,
     /// Text tables of edges: field separator: tab, blank, ::, or one character, e.g. , or ; or |
     /// [default: detected]
     #[cfg_attr(feature = "cli", arg(long, value_name = "MARK"))]
@@ -336,6 +340,8 @@ pub struct TextOptions {
     pub date_order: Option<DateOrder>,
     /// A table of vertices: without a header it is refused.
     pub must_have_header: bool,
+    /// Whether all files of a folder are one table, whatever their names.
+    pub one_table: bool,
 }
 
 impl TextOptions {
@@ -464,6 +470,7 @@ impl ReadOptions {
             names_columns: columns.iter().any(|column| column.is_some()),
             date_order: self.date_order,
             must_have_header: false,
+            one_table: self.one_table,
         }
     }
 

@@ -36,6 +36,7 @@ use super::sparse::SparseColumn;
 use crate::edges::EdgeSource;
 use crate::read::options::ArrayOptions;
 use crate::read::raw::{Column, Ids, Raw, check_size};
+use crate::read::text::some;
 use crate::{Error, Result};
 
 /// Arrays by name.
@@ -100,6 +101,8 @@ impl Catalog {
 
     /// The array called `name`, if there is one.
     pub fn get(&mut self, name: &str) -> Result<Option<Numbers>> {
+        let dotted = dotted(name);
+        let name = if self.has(name) { name } else { &dotted };
         match self {
             Self::Folder(folder) => {
                 let Some(path) = file_of(folder, name) else { return Ok(None) };
@@ -116,6 +119,10 @@ impl Catalog {
     }
 
     fn contains(&self, name: &str) -> bool {
+        self.has(name) || self.has(&dotted(name))
+    }
+
+    fn has(&self, name: &str) -> bool {
         match self {
             Self::Folder(folder) => file_of(folder, name).is_some(),
             Self::Archive(_, archive) => archive.contains(name),
@@ -174,6 +181,20 @@ impl Catalog {
                     PairKind::Csc => ArrayEdges::compressed(first, second, false),
                 }
             }
+        }
+    }
+
+    /// Names the members of an archive that have no known name.
+    fn note_others(&self, progress: &dyn Progress) {
+        let Self::Archive(path, archive) = self else { return };
+        let is_other = |name: &String| {
+            !known().chain(SCIPY).any(|known| known == name || dotted(known) == *name)
+        };
+        let others: Vec<String> = archive.arrays().into_iter().filter(is_other).collect();
+        if !others.is_empty() {
+            let others: Vec<String> =
+                others.iter().map(|name| name.escape_debug().to_string()).collect();
+            progress.note(&format!("note: {}: not read: {}", path.display(), some(&others)));
         }
     }
 
@@ -260,6 +281,7 @@ impl Catalog {
         split: Option<&str>,
         progress: &dyn Progress,
     ) -> Result<NodeArrays> {
+        self.note_others(progress);
         let features = self
             .only("features", &FEATURES)?
             .map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
@@ -304,7 +326,13 @@ impl Catalog {
         let (mut splits, mut found, mut most) = (None, Vec::new(), 1);
         for (at, names) in SPLITS.iter().enumerate() {
             if let Some((numbers, name)) = self.only("one split", names)? {
-                let masks = match numbers.is_bool() || name.contains("mask") {
+                // Some masks are lists of the vertices.
+                let is_list = || {
+                    let length = numbers.shape().first().copied();
+                    numbers.shape().len() == 1 && num_vertices.is_some() && length != num_vertices
+                };
+                let is_mask = numbers.is_bool() || (name.contains("mask") && !is_list());
+                let masks = match is_mask {
                     true => Some(Masks::of(&numbers, num_vertices)?),
                     false => None,
                 };
@@ -354,6 +382,18 @@ impl Catalog {
 /// The file of the array `name` in `folder`.
 fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
     [".npy", ".pt"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|path| path.exists())
+}
+
+/// Members of SciPy's sparse matrices that are read with the edges.
+const SCIPY: [&str; 3] = ["data", "shape", "format"];
+
+/// The name of the array `name` in the archives of Gasteiger et al. (2019): `adj_matrix.data` for
+/// `adj_data`.
+fn dotted(name: &str) -> String {
+    match name.split_once('_') {
+        Some((matrix @ ("adj" | "attr"), part)) => format!("{matrix}_matrix.{part}"),
+        _ => name.into(),
+    }
 }
 
 /// All names of arrays.
@@ -432,7 +472,7 @@ pub fn agreed_rows<'a>(
 }
 
 /// The ids in an array (k,) or (k, 1).
-fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
+pub fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
     if !matches!(numbers.shape(), [_] | [_, 1]) {
         return Err(
             numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape()))

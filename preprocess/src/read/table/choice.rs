@@ -8,7 +8,7 @@ use std::path::Path;
 
 use gsplit_store::Progress;
 
-use super::ends;
+use super::ends::{self, Ends, Question};
 use crate::edges::{EdgeColumn, ValueType, WEIGHT};
 use crate::read::options::EdgeTableOptions;
 use crate::{Error, Result};
@@ -26,6 +26,8 @@ pub enum IdKind {
 
 /// The word that means no column, for options that name columns.
 pub const NONE: &str = "none";
+/// Maximum number of columns that a message names.
+const SHOWN: usize = 12;
 
 /// A column of a table of any format.
 #[derive(Clone, Debug)]
@@ -95,6 +97,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 pub struct Choice {
     /// Source, and target.
     pub ids: [usize; 2],
+    /// Whether options or names say that these are the ids; otherwise no others can be.
+    pub are_named: bool,
     /// Kind of the ids.
     pub kind: IdKind,
     /// Positions of the values.
@@ -106,28 +110,40 @@ pub struct Choice {
 }
 
 /// Chooses the columns of the table of edges at `path`. `unnamed` columns are called by their
-/// numbers.
+/// numbers. `examples` gives some values of a column, for questions.
 pub fn choose(
     path: &Path,
     fields: &[Field],
     unnamed: bool,
     options: &EdgeTableOptions<'_>,
+    examples: &dyn Fn(usize) -> Result<String>,
 ) -> Result<Choice> {
     let source = named(path, fields, options.source_column, "--source-column")?;
     let target = named(path, fields, options.target_column, "--target-column")?;
     for at in [source, target].into_iter().flatten() {
         id_kind(path, &fields[at])?;
     }
-    let convention =
-        || ends::first_two(fields).filter(|_| unnamed && source.is_none() && target.is_none());
-    let [source, target] = convention()
-        .map_or_else(|| ends::choose(fields, source, target), Ok)
-        .map_err(|question| {
-            Error::input(
-                path,
-                format!("{question}: name them with --source-column and --target-column"),
-            )
-        })?;
+    let is_open = source.is_none() && target.is_none();
+    let convention = ends::first_two(fields).filter(|_| unnamed && is_open);
+    let Ends { columns: [source, target], are_named } = match convention {
+        Some(columns) => Ends { columns, are_named: true },
+        None => match ends::choose(fields, source, target) {
+            Ok(ends) => ends,
+            Err(Question { text, candidates }) => {
+                let shown =
+                    |&at: &usize| Ok(format!("`{}` has {}", fields[at].name, examples(at)?));
+                let shown = candidates.iter().take(SHOWN).map(shown).collect::<Result<Vec<_>>>()?;
+                let between = match text.ends_with('?') {
+                    _ if shown.is_empty() => "",
+                    true => " ",
+                    false => "; ",
+                };
+                let text = text + between + &shown.join("; ");
+                let remedy = "name them with --source-column and --target-column";
+                return Err(Error::input(path, format!("{text}: {remedy}")));
+            }
+        },
+    };
     if source == target {
         let name = &fields[source].name;
         return Err(Error::Option(format!(
@@ -171,7 +187,8 @@ pub fn choose(
     let columns: Vec<EdgeColumn> = values.iter().filter_map(column).collect();
     let values = values.into_iter().map(|(at, _)| at).collect();
     check_distinct(path, columns.iter().map(|column| column.name.as_str()))?;
-    Ok(Choice { ids: [source, target], kind, values, columns, fill: options.fill })
+    let (ids, fill) = ([source, target], options.fill);
+    Ok(Choice { ids, are_named, kind, values, columns, fill })
 }
 
 /// Kind of the ids in `field`; fails if it cannot hold ids.
@@ -341,7 +358,6 @@ pub fn note_left_out(
 
 /// Names of columns for messages, the first of them where there are many.
 pub fn names(fields: &[Field]) -> String {
-    const SHOWN: usize = 12;
     let names: Vec<String> =
         fields.iter().take(SHOWN).map(|field| format!("`{}`", field.name)).collect();
     let more = if fields.len() > SHOWN { ", ..." } else { "" };
@@ -403,7 +419,7 @@ mod tests {
     }
 
     fn chosen(names: &[&str], options: &ReadOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-        choose(Path::new("t"), &fields(names), false, &options.edge_table())
+        choose(Path::new("t"), &fields(names), false, &options.edge_table(), &|_| Ok("7".into()))
             .map(|choice| (choice.ids.to_vec(), choice.values))
     }
 
@@ -462,11 +478,13 @@ mod tests {
     #[test]
     fn columns_of_values_get_the_names_that_are_given() {
         let columns = |names: &[&str], unnamed, options: &ReadOptions| {
-            choose(Path::new("t"), &fields(names), unnamed, &options.edge_table())
-                .map(|choice| {
-                    choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
-                })
-                .map_err(|error| error.to_string())
+            choose(Path::new("t"), &fields(names), unnamed, &options.edge_table(), &|_| {
+                Ok("7".into())
+            })
+            .map(|choice| {
+                choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
+            })
+            .map_err(|error| error.to_string())
         };
         let renamed = options(None, None, Some(&["amount=weight", "Day"]));
         assert_eq!(

@@ -1,28 +1,23 @@
 //! Chooses the two columns of a table that are the ends of an edge.
 //!
 //! The options decide. Otherwise names that belong together do: `source` and `target`,
-//! `from_address` and `to_address`, `person1` and `person2`, `user_id` and `item_id`. Otherwise the
-//! only two columns that can be ids. In all other cases the user is asked.
+//! `from_address` and `to_address`, `person1` and `person2`, or the only two names that end in
+//! `id`. Otherwise the only two columns that can be ids. In all other cases the user is asked: no
+//! column that can be an end is dropped because of its name.
 
-use super::choice::{Field, IdKind, names, plain};
+use super::choice::{Field, IdKind, names};
 
 /// Pairs of words for the two ends, in lower case. A pair of columns is named by two of them, or by
 /// names that differ only in two of them: `node_a` and `node_b`.
 const ENDS: &str = "src-dst source-target source-destination source-dest src-dest src-target src-tgt from-to \
-    head-tail subject-object sender-receiver sender-recipient payer-payee buyer-seller \
+    head-tail subject-object sender-receiver sender-recipient payer-payee \
     caller-callee \
     citing-cited follower-followee follower-followed parent-child origin-destination \
     origin-dest u-v i-j a-b 0-1 1-2 row-col left-right start-end";
 /// Words that may follow a word for an end without a separator, as in `srcid`.
 const GLUED: [&str; 5] = ["id", "node", "nodeid", "vertex", "idx"];
-/// Words of columns that are not ends, although they may hold integers or strings.
-const VALUES: &str = "weight weights w time timestamp timestamps ts date datetime day month year hour rating \
-    ratings score scores count counts amount amounts value values price quantity distance type \
-    kind label class category directed undirected duration frequency probability confidence \
-    timeset";
-/// Words of columns that number the edges themselves.
-const NUMBERS: &str =
-    "id edgeid eid rowid index idx no linkid relationid transactionid eventid recordid number";
+/// Names of vertices of any kind.
+const ANY_KIND: [&str; 4] = ["node", "vertex", "entity", "name"];
 
 /// Whether `word` is one of `words`, with blanks between them.
 pub fn has(words: &str, word: &str) -> bool {
@@ -49,11 +44,12 @@ pub fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The common rest of two names that differ only in a pair of words for the ends. The first name is
-/// the source's.
+/// The common rest of two names that differ only in a pair of words for the ends, or in a number
+/// that the second has: `Account` and `Account.1`. The first name is the source's.
 fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
     if source.len() != target.len() {
-        return None;
+        let (number, start) = target.split_last()?;
+        return (start == source && (number == "1" || number == "2")).then(|| source.join(" "));
     }
     let mut differing = (0..source.len()).filter(|&at| source[at] != target[at]);
     let (at, None) = (differing.next()?, differing.next()) else { return None };
@@ -68,15 +64,6 @@ fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
         Some(glued) => Some(format!("{rest}{glued}")),
         None => is_pair("").then_some(rest),
     }
-}
-
-/// Whether a column of this name is known not to be an end.
-fn is_value(name: &str) -> bool {
-    words(name).iter().any(|word| has(VALUES, word))
-}
-
-fn is_number_of_edge(name: &str) -> bool {
-    has(NUMBERS, &plain(name))
 }
 
 /// Two columns named like ends, and the words that the names share.
@@ -96,10 +83,12 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
             found.extend(rest.map(|rest| EndPair { ends: [source, target], rest }));
         }
     }
-    found.retain(|pair| !pair.rest.split(' ').any(|word| has(VALUES, word)));
     // Of `a1`, `b1` and `c1` no two are the ends.
     let goes_on = |pair: &EndPair| {
         let [source, target] = pair.ends.map(|at| &words[at]);
+        if source.len() != target.len() {
+            return false;
+        }
         let next = |(one, other): (&String, &String)| {
             Some(other)
                 .filter(|_| one != other && other.len() == 1)
@@ -110,11 +99,6 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
         next != *target && words.contains(&next)
     };
     found.retain(|pair| !goes_on(pair));
-    // `start` and `end` may be the ends of an interval: every other pair is preferred.
-    let is_weak = |pair: &EndPair| words[pair.ends[0]].iter().any(|word| word == "start");
-    if !found.iter().all(is_weak) {
-        found.retain(|pair| !is_weak(pair));
-    }
     let is_plain = |pair: &&EndPair| {
         let rest = pair.rest.as_str();
         rest.is_empty() || GLUED.contains(&rest) || rest == "node id" || rest == "vertex id"
@@ -125,16 +109,13 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
     }
     if found.is_empty() {
         // `user_id` and `item_id`.
-        let is_id = |&&at: &&usize| {
-            words[at].len() > 1 && words[at].last().is_some_and(|word| word == "id")
+        let is_id = |&&at: &&usize| words[at].last().is_some_and(|word| word == "id");
+        let ids: Vec<usize> = places.iter().filter(is_id).copied().collect();
+        let are_all_named = ids.iter().all(|&at| words[at].len() > 1);
+        return match ids[..] {
+            [source, target] if are_all_named => vec![[source, target]],
+            _ => Vec::new(),
         };
-        let ids: Vec<usize> = places
-            .iter()
-            .filter(is_id)
-            .filter(|&&at| !is_number_of_edge(names[at]))
-            .copied()
-            .collect();
-        return if let [source, target] = ids[..] { vec![[source, target]] } else { Vec::new() };
     }
     found.into_iter().map(|pair| pair.ends).collect()
 }
@@ -164,15 +145,52 @@ pub fn first_two(fields: &[Field]) -> Option<[usize; 2]> {
     (alike && rest.iter().all(|field| field.id != Some(IdKind::Text))).then_some([0, 1])
 }
 
+/// The noun of a column's name, for the kind of its vertices: `user` of `user_id` and of `Users`.
+/// Empty if the name has none.
+fn noun(name: &str) -> String {
+    let mut words = words(name);
+    words.retain(|word| !["id", "ids", "idx", "no", "key"].contains(&word.as_str()));
+    let noun = words.join(" ");
+    let noun = noun.strip_suffix('s').filter(|noun| noun.len() > 2).unwrap_or(&noun);
+    if ANY_KIND.contains(&noun) { String::new() } else { noun.into() }
+}
+
+/// Whether columns of these names hold ids of two kinds: they have different nouns, and are not a
+/// pair of ends.
+pub fn are_two_kinds(source: &str, target: &str) -> bool {
+    let [one, other] = [noun(source), noun(target)];
+    let words = [words(source), words(target)];
+    let is_pair = |[one, other]: [usize; 2]| rest_of_pair(&words[one], &words[other]).is_some();
+    one != other && one.len() > 1 && other.len() > 1 && !is_pair([0, 1]) && !is_pair([1, 0])
+}
+
+/// The ends of an edge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ends {
+    /// Source, and target, by their positions in the table.
+    pub columns: [usize; 2],
+    /// Whether the options or the names say so; otherwise no other two columns can be ids.
+    pub are_named: bool,
+}
+
+/// A question to the user, and the columns that it is about.
+#[derive(Debug, PartialEq)]
+pub struct Question {
+    /// The question.
+    pub text: String,
+    /// Positions of the columns.
+    pub candidates: Vec<usize>,
+}
+
 /// The ends of an edge among `fields`, where options may name `source` and `target`. The error is
 /// the question to ask.
 pub fn choose(
     fields: &[Field],
     source: Option<usize>,
     target: Option<usize>,
-) -> Result<[usize; 2], String> {
+) -> Result<Ends, Question> {
     if let (Some(source), Some(target)) = (source, target) {
-        return Ok([source, target]);
+        return Ok(Ends { columns: [source, target], are_named: true });
     }
     let column_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     let given = |at: usize| Some(at) == source || Some(at) == target;
@@ -189,41 +207,39 @@ pub fn choose(
         pairs_by_name(&column_names, &able).into_iter().filter_map(turned).collect();
     let shown = |at: usize| format!("`{}`", fields[at].name);
     match named[..] {
-        [pair] => return Ok(pair),
+        [columns] => return Ok(Ends { columns, are_named: true }),
         [] => {}
         _ => {
             let pairs: Vec<String> =
                 named.iter().map(|&[u, v]| format!("{} to {}", shown(u), shown(v))).collect();
-            return Err(format!("edges may go from {}", pairs.join(", or from ")));
+            let text = format!("edges may go from {}", pairs.join(", or from "));
+            let mut candidates = named.concat();
+            candidates.sort_unstable();
+            candidates.dedup();
+            return Err(Question { text, candidates });
         }
     }
     let exact: Vec<usize> =
         able.iter().copied().filter(|&at| given(at) || !fields[at].is_fractional).collect();
     let able = if exact.len() < 2 { able } else { exact };
-    let without_values: Vec<usize> =
-        able.iter().copied().filter(|&at| given(at) || !is_value(&fields[at].name)).collect();
-    let without_numbers: Vec<usize> = without_values
-        .iter()
-        .copied()
-        .filter(|&at| given(at) || !is_number_of_edge(&fields[at].name))
-        .collect();
-    for candidates in [&able, &without_values, &without_numbers] {
-        if let [one, other] = candidates[..] {
-            return Ok(if source == Some(other) || target == Some(one) {
-                [other, one]
-            } else {
-                [one, other]
-            });
+    match able[..] {
+        [one, other] => {
+            let is_turned = source == Some(other) || target == Some(one);
+            let columns = if is_turned { [other, one] } else { [one, other] };
+            Ok(Ends { columns, are_named: source.is_some() || target.is_some() })
         }
+        [] | [_] => {
+            let text = format!(
+                "expected two columns of integers or strings, the ends of an edge. There are {}",
+                names(fields)
+            );
+            Err(Question { text, candidates: Vec::new() })
+        }
+        _ => Err(Question {
+            text: "which columns are the ends of an edge?".into(),
+            candidates: able,
+        }),
     }
-    if able.len() < 2 {
-        return Err(format!(
-            "expected two columns of integers or strings, the ends of an edge. There are {}",
-            names(fields)
-        ));
-    }
-    let able: Vec<Field> = able.iter().map(|&at| fields[at].clone()).collect();
-    Err(format!("which columns are the ends of an edge? {} can be", names(&able)))
 }
 
 #[cfg(test)]
@@ -246,8 +262,15 @@ mod tests {
             }
         };
         let fields: Vec<Field> = header.split(',').map(name).collect();
-        choose(&fields, None, None)
-            .map(|[source, target]| format!("{} {}", fields[source].name, fields[target].name))
+        let name = |at: usize| fields[at].name.as_str();
+        match choose(&fields, None, None) {
+            Ok(Ends { columns, .. }) => Ok(columns.map(name).join(" ")),
+            Err(Question { text, candidates }) => {
+                Err([vec![text.as_str()], candidates.into_iter().map(name).collect()]
+                    .concat()
+                    .join(" "))
+            }
+        }
     }
 
     #[test]
@@ -266,10 +289,8 @@ mod tests {
             ("Source,Target,Type,Id,Label,timeset,Weight", "Source Target"),
             ("FromNodeId,ToNodeId", "FromNodeId ToNodeId"),
             ("userId,movieId,rating:f,timestamp", "userId movieId"),
-            ("edge_id,user_id,item_id", "user_id item_id"),
             ("dstid,srcid", "srcid dstid"),
             (":START_ID,:END_ID,:TYPE", ":START_ID :END_ID"),
-            ("u,v,start,end", "u v"),
             ("start,end", "start end"),
             ("source_id,target_id,source_name,target_name", "source_id target_id"),
             ("author,paper", "author paper"),
@@ -277,9 +298,7 @@ mod tests {
             ("x,y,whole", "x y"),
             ("x,whole", "x whole"),
             ("whole_to,whole_from,x", "whole_from whole_to"),
-            ("author,paper,year", "author paper"),
             ("id,parent", "id parent"),
-            ("id,author,paper", "author paper"),
             ("src:f,dst,u,v", "u v"),
             ("address_to,address_from", "address_from address_to"),
             ("Sender,Receiver,Amount", "Sender Receiver"),
@@ -292,7 +311,17 @@ mod tests {
     #[test]
     fn a_doubt_is_a_question() {
         for (header, expected) in [
-            ("a1,b1,c1", "which columns are the ends of an edge? `a1`, `b1`, `c1` can be"),
+            ("a1,b1,c1", "which columns are the ends of an edge? a1 b1 c1"),
+            ("u,v,start,end", "from `u` to `v`, or from `start` to `end`"),
+            ("author,paper,year", "which columns are the ends of an edge? author paper year"),
+            ("id,author,paper", "which columns are the ends of an edge? id author paper"),
+            ("edge_id,user_id,item_id", "which columns"),
+            ("Id,OwnerUserId,ParentId", "which columns"),
+            ("item,property,value", "which columns"),
+            (
+                "From Bank,Account,To Bank,Account.1",
+                "from `From Bank` to `To Bank`, or from `Account` to `Account.1`",
+            ),
             (
                 "src_ip,dst_ip,src_port,dst_port",
                 "from `src_ip` to `dst_ip`, or from `src_port` to `dst_port`",
@@ -307,6 +336,26 @@ mod tests {
                 "{header}: {:?}",
                 chosen(header)
             );
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_by_nouns() {
+        for (source, target, two) in [
+            ("user_id", "item_id", true),
+            ("order_id", "product_id", true),
+            ("actor_id", "repo_id", true),
+            ("Users", "Products", true),
+            ("buyer", "seller", true),
+            ("src", "dst", false),
+            ("user_a", "user_b", false),
+            ("author", "author_id", false),
+            ("from_user", "to_user", false),
+            ("id", "parent_id", false),
+            ("node", "neighbour", false),
+            ("x", "y", false),
+        ] {
+            assert_eq!(are_two_kinds(source, target), two, "{source} {target}");
         }
     }
 

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use super::cells::{Cell, id_of};
 use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
-use super::statistics::key;
 use super::surveyed::Surveyed;
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
@@ -270,18 +269,7 @@ impl Search<'_> {
         let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.on.fields[**at]);
         let of_table = match columns.iter().find(likely).or(columns.first()) {
             Some(&at) => {
-                let first = |cells: &mut Vec<String>, _: usize, cell: Cell<'_>| {
-                    cells.extend((cells.len() < 2).then(|| key(cell, false).into_owned()));
-                    Ok(())
-                };
-                let mut all = Vec::new();
-                self.on.table.for_rows(&[at], self.on.progress, first, &mut |cells: Vec<
-                    String,
-                >| {
-                    all.extend(cells);
-                    Ok(())
-                })?;
-                format!("; `{}` has {}", self.on.fields[at].name, examples(all))
+                format!("; `{}` has {}", self.on.fields[at].name, self.on.table.examples(at)?)
             }
             None => String::new(),
         };

@@ -19,11 +19,12 @@
 //! In memory are the footers of all parts, and for each thread one piece: at most 2^17 rows of the
 //! columns that are read, or 1 MiB of text. A compressed Arrow batch is decoded as a whole.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::read::bipartite::are_two_kinds;
+use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::read::options::EdgeTableOptions;
 use crate::read::raw::{Ids, Raw};
 use crate::read::text::{name_of, some};
@@ -80,23 +81,25 @@ pub fn open_as(
     let Some(edges) = member(path, &["edges"])? else {
         return open_edges(path, unnamed, options, progress);
     };
-    let documents = gsplit_store::entries(path).map_err(Error::io(path))?;
-    let documents = documents
-        .iter()
-        .filter(|file| is_document(file))
-        .map(|file| name_of(file))
-        .collect::<Vec<_>>();
-    if !documents.is_empty() {
-        progress.decide(&format!(
-            "{}: passed over {} (not tables, by their names)",
-            path.display(),
-            some(&documents)
-        ));
-    }
     let mut raw = open_edges(&edges, unnamed, options, progress)?;
-    if let (Some(of_nodes), Some(table)) = (options.nodes, member(path, &["nodes", "target"])?) {
-        nodes(&table, Some(raw.edges.as_ref()), of_nodes, options.text, options.memory, progress)?
+    let table = member(path, &["nodes", "target"])?.filter(|_| options.nodes.is_some());
+    if let (Some(of_nodes), Some(table)) = (options.nodes, &table) {
+        nodes(table, Some(raw.edges.as_ref()), of_nodes, options.text, options.memory, progress)?
             .attach(&mut raw)?;
+    }
+    let is_other = |entry: &&PathBuf| {
+        **entry != edges
+            && Some(*entry) != table.as_ref()
+            && !name_of(entry).starts_with(['.', '_'])
+    };
+    let entries = gsplit_store::entries(path).map_err(Error::io(path))?;
+    let others: Vec<String> = entries.iter().filter(is_other).map(|entry| name_of(entry)).collect();
+    if !others.is_empty() {
+        progress.decide(&format!(
+            "note: {}: not read: {}. --nodes names a table of vertices",
+            path.display(),
+            some(&others)
+        ));
     }
     Ok(raw)
 }
@@ -138,28 +141,33 @@ fn open_edges(
     progress: &dyn Progress,
 ) -> Result<Raw> {
     let (files, format) = parts::parts(path, unnamed, progress)?;
-    note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     let table =
         Table::of(path, &files, format, options.text, options.memory, options.na, progress)?;
     let fields = with_ids_of(&table, options.text.id_type);
+    ask_for_splits(path, &table, options)?;
     check_strays(&table, &fields, options, None)?;
-    let choice =
-        choose(path, &fields, table.is_unnamed(), options).map_err(|error| match error {
-            Error::Input { path, line, problem } if problem.contains("integers or strings") => {
-                let fraction = table.sheet().and_then(Sheet::fraction).unwrap_or_default();
-                Error::Input { path, line, problem: problem + &fraction }
-            }
-            error => error,
-        })?;
+    let examples = |at: usize| table.examples(at);
+    let choice = choose(path, &fields, table.is_unnamed(), options, &examples);
+    let choice = choice.map_err(|error| match error {
+        Error::Input { path, line, problem } if problem.contains("integers or strings") => {
+            let fraction = table.sheet().and_then(Sheet::fraction).unwrap_or_default();
+            Error::Input { path, line, problem: problem + &fraction }
+        }
+        error => error,
+    })?;
     check_strays(&table, &fields, options, Some(&choice))?;
-    ask_for_kinds(path, &fields, &choice, options)?;
     match table.is_unnamed() {
         true => say_unnamed(path, &fields, &choice, progress),
         false => say_choice(path, &fields, &choice, options, progress),
     }
     note_readings(path, &table.readings(), progress);
     let ids = ids_of(path, choice.kind, options)?;
-    Ok(Raw::of(TableSource::new(table, &choice.ids, &choice), ids, files))
+    let is_unnamed = table.is_unnamed();
+    let source = TableSource::new(table, &choice.ids, &choice);
+    if !is_unnamed {
+        ask_for_meaning(path, &fields, &choice, &source, options)?;
+    }
+    Ok(Raw::of(source, ids, files))
 }
 
 /// The columns with ids of the type requested by the user. The index that pandas writes can be
@@ -170,6 +178,7 @@ fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
         .iter_mut()
         .filter(|field| field.is_index())
         .for_each(|field| (field.id, field.value) = (None, None));
+    fields[table.num_own()..].iter_mut().for_each(|field| field.id = None);
     // The line of a stray among ids is found where it is read.
     for at in table.sheet().into_iter().flat_map(Sheet::mostly_numbers) {
         fields[at].id = Some(IdKind::Number);
@@ -179,6 +188,22 @@ fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
         .filter(|field| field.id.is_some())
         .for_each(|field| field.id = id_type.or(field.id));
     fields
+}
+
+/// Asks about folders that are called by the splits, as `split=train`.
+fn ask_for_splits(path: &Path, table: &Table, options: &EdgeTableOptions<'_>) -> Result<()> {
+    for at in (table.num_own()..table.fields.len()).filter(|_| !options.text.one_table) {
+        let values = table.folder_values(at);
+        if values.filter(|value| splits::is_named(value)).count() >= 2 {
+            let problem = format!(
+                "its folders name splits in `{}`: pass --one-table to make one graph of all edges, \
+                 which the model is then trained on, or name the folder of those for training",
+                table.fields[at].name
+            );
+            return Err(Error::input(path, problem));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a stray string among the numbers of a column that the options name, or, once ends and
@@ -216,29 +241,49 @@ fn ids_of(path: &Path, kind: IdKind, options: &EdgeTableOptions<'_>) -> Result<I
     }
 }
 
-/// Asks whether ids are of two kinds, where the names of their columns say so and the numbers do
-/// not.
-fn ask_for_kinds(
+/// Asks whether ids are of two kinds, where the names of their columns have different nouns; and
+/// whether the rows are edges, where they may be vertices with their classes.
+fn ask_for_meaning(
     path: &Path,
     fields: &[Field],
     choice: &Choice,
+    source: &TableSource,
     options: &EdgeTableOptions<'_>,
 ) -> Result<()> {
-    let [source, target] = choice.ids.map(|at| fields[at].name.as_str());
-    match choice.kind == IdKind::Number
-        && options.bipartite.is_none()
-        && are_two_kinds(source, target)
-    {
-        false => Ok(()),
-        true => {
-            let problem = format!(
-                "`{source}` and `{target}` name two kinds of vertices, whose numbers may be the \
-                 same: pass --bipartite to keep them apart, \
-                 or --bipartite=no if they are of one kind"
-            );
-            Err(Error::input(path, problem))
-        }
+    /// Number of rows from which on their values are significant.
+    const FEW_ROWS: usize = 8;
+    let names = choice.ids.map(|at| fields[at].name.as_str());
+    let may_be_two_kinds = options.bipartite.is_none() && ends::are_two_kinds(names[0], names[1]);
+    if choice.are_named && !may_be_two_kinds {
+        return Ok(());
     }
+    // Strays further below are refused where all rows are read.
+    let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
+    let has_rows = source.next(&mut piece)? && source.parse(&mut piece, &mut batch).is_ok();
+    source.rewind()?;
+    let [sources, targets] =
+        [&batch.sources, &batch.targets].map(|ids| ids.iter().collect::<HashSet<&u64>>());
+    let is_once = has_rows && sources.len() == batch.sources.len();
+    if !choice.are_named && is_once && sources.len() >= FEW_ROWS.max(4 * targets.len()) {
+        let [one, other] = names;
+        let problem = format!(
+            "`{one}` has another value in each row, and `{other}` only {}: are these vertices and \
+             their classes? They come with --nodes. If they are edges, pass --source-column {one} \
+             --target-column {other}",
+            targets.len()
+        );
+        return Err(Error::input(path, problem));
+    }
+    // Equal strings are one vertex, and so are equal numbers; only some pairs of kinds share them.
+    if may_be_two_kinds && (choice.kind == IdKind::Number || !sources.is_disjoint(&targets)) {
+        let [one, other] = names;
+        let problem = format!(
+            "`{one}` and `{other}` name two kinds of vertices, whose ids may be the same: pass \
+             --bipartite to keep them apart, or --bipartite=no if they are of one kind"
+        );
+        return Err(Error::input(path, problem));
+    }
+    Ok(())
 }
 
 /// Reports which columns are the edges, and which were left out because of their values.

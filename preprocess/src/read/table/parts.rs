@@ -1,10 +1,10 @@
 //! The files that make up a table: one, or a folder of parts as Spark, DuckDB and Dask write it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::splits;
 use crate::read::pick::describes;
 use crate::read::text::{name_of, some, uncompressed};
 use crate::{Error, Result};
@@ -87,9 +87,9 @@ pub fn is_document(path: &Path) -> bool {
 }
 
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all
-/// files below the folder, except documents, which are listed, and names that start with `_` or
-/// `.`. A file whose content and name do not show its format is `unnamed`. Fails if there are no
-/// files, or if they differ in format.
+/// files below the folder, except documents and names that start with `_` or `.`. The files that
+/// are passed over are listed. A file whose content and name do not show its format is `unnamed`.
+/// Fails if there are no files, if they differ in format, or if a log says which of them count.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,
@@ -97,15 +97,24 @@ pub fn parts(
 ) -> Result<(Vec<PathBuf>, TableFormat)> {
     let mut files = Vec::new();
     if path.is_dir() {
-        files_below(path, 0, &mut files)?;
+        let mut passed_over = Vec::new();
+        files_below(path, 0, &mut files, &mut passed_over)?;
         files.sort();
-        let documents: Vec<PathBuf> = files.extract_if(.., |file| is_document(file)).collect();
-        if !documents.is_empty() {
-            let names: Vec<String> = documents.iter().map(|file| name_of(file)).collect();
+        passed_over.extend(files.extract_if(.., |file| is_document(file)));
+        if !passed_over.is_empty() {
+            let names: Vec<String> = passed_over.iter().map(|file| name_of(file)).collect();
             progress.decide(&format!(
-                "{}: passed over {} (not tables, by their names)",
+                "{}: passed over {} (not parts of the table, by their names)",
                 path.display(),
                 some(&names)
+            ));
+        }
+        if let [first, .., last] = &files[..] {
+            let [first, last] = [first, last].map(|file| below(path, file));
+            let count = files.len();
+            progress.decide(&format!(
+                "{}: one table of {count} files, {first} to {last}",
+                path.display()
             ));
         }
     } else {
@@ -130,6 +139,11 @@ pub fn parts(
     }
 }
 
+/// The path of `file` below `folder`.
+fn below(folder: &Path, file: &Path) -> String {
+    file.strip_prefix(folder).unwrap_or(file).display().to_string()
+}
+
 fn no_table(path: &Path) -> Error {
     Error::input(
         path,
@@ -137,65 +151,120 @@ fn no_table(path: &Path) -> Error {
     )
 }
 
-fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Appends the files below `folder` to `files`, and hidden ones that have content to
+/// `passed_over`.
+fn files_below(
+    folder: &Path,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+    passed_over: &mut Vec<PathBuf>,
+) -> Result<()> {
     if depth > MAX_DEPTH {
         return Err(Error::input(
             folder,
             format!("more than {MAX_DEPTH} folders below one another: expected a table"),
         ));
     }
-    for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
-        let hidden = |name: &OsStr| matches!(name.as_encoded_bytes(), [b'.' | b'_', ..]);
-        if path.file_name().is_some_and(hidden) {
+    let entries = gsplit_store::entries(folder).map_err(Error::io(folder))?;
+    refuse_lake(folder, &entries)?;
+    for path in entries {
+        let name = name_of(&path);
+        if name.starts_with(['.', '_']) {
+            // Marks and checksums of the programs that write tables.
+            let is_mark = name.ends_with(".crc") || name.ends_with("_metadata");
+            passed_over.extend(
+                Some(path)
+                    .filter(|_| !is_mark && !["_SUCCESS", ".DS_Store"].contains(&name.as_str())),
+            );
             continue;
         }
         match path.is_dir() {
-            true => files_below(&path, depth + 1, files)?,
+            true => files_below(&path, depth + 1, files, passed_over)?,
             false => files.push(path),
         }
     }
     Ok(())
 }
 
-/// The first of `files` for each word that their names begin with: parts of one table mostly differ
-/// in numbers only.
-fn names_by_word(files: &[PathBuf]) -> BTreeMap<String, usize> {
-    let mut of_word = BTreeMap::new();
-    for (at, file) in files.iter().enumerate() {
-        let word = name_of(file).chars().take_while(|letter| letter.is_alphabetic()).collect();
-        of_word.entry(word).or_insert(at);
-    }
-    of_word
+/// Refuses a folder with the log of a Delta, Hudi or Iceberg table, which says which of its files
+/// are still part of it.
+fn refuse_lake(folder: &Path, entries: &[PathBuf]) -> Result<()> {
+    let has = |name: &str| entries.iter().any(|entry| name_of(entry) == name && entry.is_dir());
+    let is_snapshot = |entry: &PathBuf| name_of(entry).ends_with(".metadata.json");
+    let is_iceberg = || {
+        let metadata = gsplit_store::entries(&folder.join("metadata")).unwrap_or_default();
+        metadata.iter().any(is_snapshot)
+    };
+    let table = folder.display();
+    let (name, remedy) = match () {
+        () if has("_delta_log") => {
+            ("Delta", format!("duckdb -c \"COPY (FROM delta_scan('{table}')) TO 'table.parquet'\""))
+        }
+        () if has("metadata") && is_iceberg() => (
+            "Iceberg",
+            format!("duckdb -c \"COPY (FROM iceberg_scan('{table}')) TO 'table.parquet'\""),
+        ),
+        () if has(".hoodie") => (
+            "Hudi",
+            "spark.read.format('hudi').load(...).write.parquet('table.parquet') in Spark".into(),
+        ),
+        () => return Ok(()),
+    };
+    let problem = format!(
+        "a {name} table, whose log says which of its files count: write it as plain Parquet with \
+         {remedy}, and convert table.parquet"
+    );
+    Err(Error::input(folder, problem))
 }
 
-/// Refuses `files` whose names begin with different words and whose columns differ: they are
-/// several tables. Where only their names differ, it prints that they are read as one. `columns`
-/// reads the names of the columns of a file.
+/// The words of the path of a part below `folder`: parts of one table differ in numbers, hashes and
+/// values of columns only.
+fn words_of(folder: &Path, file: &Path) -> Vec<String> {
+    let path = below(folder, file).to_lowercase();
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let folders = folders.split('/').filter(|folder| !folder.contains('='));
+    let stem = name.split('.').next().unwrap_or_default();
+    let words = folders.chain([stem]).flat_map(|part| part.split(|c: char| !c.is_alphanumeric()));
+    let is_hash = |word: &str| word.chars().all(|c| c.is_ascii_hexdigit());
+    words
+        .filter(|word| !is_hash(word))
+        .map(|word| word.replace(|c: char| c.is_numeric(), ""))
+        .collect()
+}
+
+/// The first of `files` for each of the names that they have.
+fn first_by_name(folder: &Path, files: &[PathBuf]) -> BTreeMap<Vec<String>, usize> {
+    let mut first = BTreeMap::new();
+    for (at, file) in files.iter().enumerate() {
+        first.entry(words_of(folder, file)).or_insert(at);
+    }
+    first
+}
+
+/// Refuses `files` whose names have different words and whose columns differ: they are several
+/// tables. `columns` reads the names of the columns of a file.
 pub fn check_one_table(
     path: &Path,
     files: &[PathBuf],
-    progress: &dyn Progress,
     columns: impl Fn(usize) -> Result<Vec<String>>,
 ) -> Result<()> {
     const SHOWN: usize = 4;
-    let of_word = names_by_word(files);
-    if of_word.len() < 2 {
+    let first = first_by_name(path, files);
+    if first.len() < 2 {
         return Ok(());
     }
     let mut tables: Vec<(usize, Vec<String>)> = Vec::new();
-    for at in of_word.into_values() {
+    for at in first.into_values() {
         tables.push((at, columns(at)?));
     }
     let has_all = |one: &[String], other: &[String]| other.iter().all(|name| one.contains(name));
-    let first = tables[0].1.clone();
-    if tables.iter().all(|(_, names)| has_all(&first, names) || has_all(names, &first)) {
-        let names: Vec<String> = tables.iter().map(|&(at, _)| name_of(&files[at])).collect();
-        progress.decide(&format!("{}: parts of one table are {}", path.display(), some(&names)));
+    let first = &tables[0].1;
+    if tables.iter().all(|(_, names)| has_all(first, names) || has_all(names, first)) {
         return Ok(());
     }
     let shown = tables.iter().take(SHOWN).map(|(at, names)| {
         let names: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-        format!("{} has {}", name_of(&files[*at]), names.join(", "))
+        format!("{} has {}", below(path, &files[*at]), names.join(", "))
     });
     let problem = format!(
         "its files have different columns, so they are several tables and not parts of one ({}): \
@@ -206,17 +275,47 @@ pub fn check_one_table(
     Err(Error::input(path, problem))
 }
 
-/// Names of columns given by folder names, e.g. `year` in `year=2020/part-0.parquet`.
-pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for folder in files.iter().filter_map(|file| file.strip_prefix(path).ok()?.parent()) {
-        for part in folder.iter().filter_map(|part| part.to_str()?.split_once('=')) {
-            if !names.iter().any(|name| name == part.0) {
-                names.push(part.0.to_string());
+/// Asks whether `files` of the same columns are one table if their names have different words:
+/// relations of their own, or a split.
+pub fn ask_for_one_table(path: &Path, files: &[PathBuf]) -> Result<()> {
+    let first = first_by_name(path, files);
+    if first.len() < 2 {
+        return Ok(());
+    }
+    let of_splits = first.keys().flatten().filter(|word| splits::is_named(word)).count();
+    let names: Vec<String> = first.into_values().map(|at| below(path, &files[at])).collect();
+    let may_be = if of_splits >= 2 {
+        "splits, and the model would be trained on all of them"
+    } else {
+        "relations of their own"
+    };
+    let problem = format!(
+        "{} have the same columns and different names, as if they were {may_be}: pass --one-table \
+         if they are parts of one table, or name one of them, or its folder, as the input",
+        some(&names)
+    );
+    Err(Error::input(path, problem))
+}
+
+/// The columns that folder names give, e.g. `year` in `year=2020/part-0.parquet`: the name, and the
+/// value of each of `files`; empty where there is none.
+pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<(String, Vec<String>)> {
+    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        let folder = file.strip_prefix(path).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+        for (name, value) in folder.iter().filter_map(|part| part.to_str()?.split_once('=')) {
+            let value = if value == "__HIVE_DEFAULT_PARTITION__" { "" } else { value };
+            match columns.iter_mut().find(|(known, _)| known == name) {
+                Some((_, values)) => values[at] = value.into(),
+                None => {
+                    let mut values = vec![String::new(); files.len()];
+                    values[at] = value.into();
+                    columns.push((name.into(), values));
+                }
             }
         }
     }
-    names
+    columns
 }
 
 #[cfg(test)]
@@ -247,7 +346,27 @@ mod tests {
             files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
         assert_eq!(format, TableFormat::Parquet);
-        assert_eq!(folder_columns(&table, &files), ["year"]);
+        let years = ["", "", "2"].map(String::from).to_vec();
+        assert_eq!(folder_columns(&table, &files), [("year".to_string(), years)]);
+    }
+
+    #[test]
+    fn parts_of_one_table_differ_in_numbers_and_hashes() {
+        for (files, expected) in [
+            (&["part-00000-1f0c-ab.c000.snappy.parquet", "part-00001-77aa-cd.c000.parquet"][..], 1),
+            (&["data_0.parquet", "data_1.parquet"], 1),
+            (&["000000000000.parquet", "000000000001.parquet"], 1),
+            (&["day=1/a1.csv", "day=2/a2.csv"], 1),
+            (&["edges2019.csv", "edges2020.csv"], 1),
+            (&["user_buys_item.parquet", "user_follows_user.parquet"], 2),
+            (&["train/0.parquet", "valid/0.parquet", "test/0.parquet"], 3),
+            (&["train.csv", "test.csv"], 2),
+        ] {
+            let files: Vec<PathBuf> = files.iter().map(|file| Path::new("t").join(file)).collect();
+            assert_eq!(first_by_name(Path::new("t"), &files).len(), expected, "{files:?}");
+            let asked = ask_for_one_table(Path::new("t"), &files);
+            assert_eq!(asked.is_err(), expected > 1, "{files:?}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::rows::Table;
 use super::statistics::ColumnStatistics;
 use super::surveyed::Surveyed;
 use crate::read::options::{Categories, Encode};
+use crate::read::text::field::shown;
 use crate::read::text::na;
 use crate::{Error, Result};
 
@@ -496,6 +497,8 @@ impl Roles {
         self.decide_splits(on)?;
         if self.asks_label {
             self.find_label(on)?;
+        } else if on.trained.is_none() && on.options.label_column.is_none() {
+            self.check_label(on)?;
         }
         for at in self.labels.clone() {
             self.drop_feature(at);
@@ -584,6 +587,22 @@ impl Roles {
                 problem: format!("{problem}, or pass {}", others(name)),
             })
         })
+    }
+
+    /// Refuses a label, found by its name, that is the same in every row.
+    fn check_label(&self, on: &Surveyed<'_>) -> Result<()> {
+        let [at] = self.labels[..] else { return Ok(()) };
+        let Some(value) = on.seen.get(&at).filter(|seen| !seen.many && seen.keys.len() == 1) else {
+            return Ok(());
+        };
+        let value: Vec<&String> = value.keys.keys().collect();
+        let problem = format!(
+            "column `{}` holds {} and no other value, so it cannot be the label: pass \
+             --label-column COLUMN, or none",
+            on.fields[at].name,
+            shown(value[0].as_bytes())
+        );
+        Err(on.lacks(&problem))
     }
 
     /// Chooses the label by the values: an outcome by its name, or, in a table named after its

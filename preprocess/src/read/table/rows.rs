@@ -4,6 +4,7 @@
 //! record batch. Memory does not grow with the size of a group; see [`super::parquet`] and
 //! [`super::ipc`] for the memory of their decoders.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,19 +12,21 @@ use arrow_array::ArrayRef;
 use arrow_schema::{DataType, SchemaRef};
 use gsplit_store::{Progress, Unit};
 
-use super::cells::{Cell, Cells, cells};
-use super::choice::{Field, check_names};
+use super::cells::{Cell, Cells, Number, cells};
+use super::choice::{Field, IdKind, check_names};
 use super::column::TableColumn;
 use super::frames::{self, Frames};
 use super::parts::{self, TableFormat};
 use super::plain::{self, plain};
 use super::sheet::{DATES, Sheet};
-use crate::edges::Piece;
+use super::statistics::key;
+use crate::edges::{Piece, ValueType};
 use crate::memory::Memory;
 use crate::read::options::TextOptions;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::read::text::na::MissingValues;
+use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines, parse_pieces};
 use crate::{Error, Result};
 
@@ -38,8 +41,54 @@ pub struct Table {
     content: Content,
     /// Its columns.
     pub fields: Vec<Field>,
+    /// The last of them, which folder names give, and their cell in each file.
+    folders: Arc<Vec<(Field, Vec<FolderCell>)>>,
     /// Bytes of its files.
     pub bytes: u64,
+}
+
+/// A cell that a folder name gives.
+enum FolderCell {
+    Missing,
+    Number(Number),
+    Text(String),
+}
+
+impl FolderCell {
+    fn cell(&self) -> Cell<'_> {
+        match self {
+            Self::Missing => Cell::Missing,
+            Self::Number(number) => Cell::Number(*number),
+            Self::Text(text) => Cell::Text(text),
+        }
+    }
+}
+
+/// The column `name` with these `values`, one for each file. It holds no ids of edges.
+fn folder_column(name: String, values: Vec<String>) -> (Field, Vec<FolderCell>) {
+    let cells = || values.iter().map(|value| value.as_bytes()).filter(|value| !value.is_empty());
+    let kind = cells().fold(CellKind::Empty, widened);
+    let value = kind.value();
+    let cell = |value_text: &String| match (value, value_text.as_str()) {
+        (_, "") => FolderCell::Missing,
+        (Some(ValueType::I64), text) => text
+            .parse()
+            .map_or(FolderCell::Missing, |number: i64| FolderCell::Number(number.into())),
+        (Some(_), text) => text
+            .parse()
+            .map_or(FolderCell::Missing, |number: f64| FolderCell::Number(number.into())),
+        (None, text) => FolderCell::Text(text.into()),
+    };
+    let cells = values.iter().map(cell).collect();
+    let field = Field {
+        name,
+        id: value.is_none().then_some(IdKind::Text),
+        value: value.map(|value| (value, 1)),
+        list: false,
+        is_fractional: false,
+        is_empty: false,
+    };
+    (field, cells)
 }
 
 #[derive(Clone)]
@@ -152,15 +201,45 @@ impl Table {
     ) -> Result<Self> {
         let length = |path: &PathBuf| Ok(std::fs::metadata(path).map_err(Error::io(path))?.len());
         let bytes = files.iter().map(length).sum::<Result<u64>>()?;
-        if format == TableFormat::Csv {
+        let (mut fields, content) = if format == TableFormat::Csv {
             let sheet = Sheet::open(path, files, bytes, text, missing, progress)?;
-            return Ok(Self { fields: sheet.fields(), content: Content::Text(sheet), bytes });
+            (sheet.fields(), Content::Text(sheet))
+        } else {
+            let typed = Typed::open(path, files, format, memory, missing)?;
+            parts::check_one_table(path, files, |at| Ok(frames::names(typed.parts[at].as_ref())))?;
+            (typed.fields()?, Content::Typed(Arc::new(typed)))
+        };
+        if !text.one_table {
+            parts::ask_for_one_table(path, files)?;
         }
-        let typed = Typed::open(path, files, format, memory, missing)?;
-        parts::check_one_table(path, files, progress, |at| {
-            Ok(frames::names(typed.parts[at].as_ref()))
-        })?;
-        Ok(Self { fields: typed.fields()?, content: Content::Typed(Arc::new(typed)), bytes })
+        let is_new =
+            |(name, _): &(String, Vec<String>)| fields.iter().all(|field| field.name != *name);
+        let folders: Vec<_> = parts::folder_columns(path, files)
+            .into_iter()
+            .filter(is_new)
+            .map(|(name, values)| folder_column(name, values))
+            .collect();
+        fields.extend(folders.iter().map(|(field, _)| field.clone()));
+        Ok(Self { fields, content, folders: Arc::new(folders), bytes })
+    }
+
+    /// Number of the columns that the files have; those of folder names come after them.
+    pub fn num_own(&self) -> usize {
+        self.fields.len() - self.folders.len()
+    }
+
+    /// The different strings that folder names give for column `at`.
+    pub fn folder_values(&self, at: usize) -> impl Iterator<Item = &str> {
+        let values = self.folders[at - self.num_own()].1.iter().filter_map(|cell| match cell {
+            FolderCell::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        values.collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// The cell that folder names give for column `at` in a file.
+    fn of_folder(&self, at: usize, part: usize) -> Cell<'_> {
+        self.folders[at - self.num_own()].1[part].cell()
     }
 
     /// The table as text, if it is.
@@ -211,6 +290,7 @@ impl Table {
         if let Content::Text(sheet) = &mut self.content {
             names.for_each(|name| sheet.take_as_strings(name));
             self.fields = sheet.fields();
+            self.fields.extend(self.folders.iter().map(|(field, _)| field.clone()));
         }
     }
 
@@ -233,6 +313,28 @@ impl Table {
         self.for_rows(&[at], progress, find, &mut |()| Ok(()))
     }
 
+    /// Some of the first values of column `at`, for messages.
+    pub fn examples(&self, at: usize) -> Result<String> {
+        const SHOWN: usize = 3;
+        let add = |found: &mut Vec<String>, _: usize, _: usize, cell: Cell<'_>| {
+            if found.len() < SHOWN
+                && let Ok(cell) = cell.scalar()
+                && !cell.is_missing()
+            {
+                let text = shown(key(cell, false).as_bytes());
+                found.extend(Some(text).filter(|text| !found.contains(text)));
+            }
+            Ok(())
+        };
+        let (mut cursor, mut piece) = (TableCursor::default(), Piece::default());
+        let mut found: Vec<String> = Vec::new();
+        while found.is_empty() && self.next(&mut cursor, &mut piece)? {
+            self.read(&piece, &[at], &mut found, add, |_, _| Ok(()))?;
+        }
+        let more = if found.len() == SHOWN { " ..." } else { "" };
+        Ok(if found.is_empty() { "no values".into() } else { found.join(", ") + more })
+    }
+
     /// The place of row `row`, from 0, as messages name it.
     pub fn place(&self, row: u64) -> String {
         self.sheet().map_or_else(|| format!("row {row}"), |sheet| sheet.place(row))
@@ -251,7 +353,7 @@ impl Table {
     /// Type of column `at`, if the table is not text.
     pub fn data_type(&self, at: usize) -> Option<&DataType> {
         match &self.content {
-            Content::Typed(typed) => typed.schema().map(|schema| schema.field(at).data_type()),
+            Content::Typed(typed) => Some(typed.schema()?.fields().get(at)?.data_type()),
             Content::Text(_) => None,
         }
     }
@@ -351,10 +453,10 @@ impl Table {
             Content::Typed(typed) => {
                 self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
                     for (slot, cells) in batch.iter().enumerate() {
-                        let missing = &typed.missing[columns[slot]];
-                        let added = match missing.is_empty() {
-                            true => cells.each(rows, |row, found| cell(made, row, slot, found)),
-                            false => cells.each(rows, |row, found| {
+                        let missing = typed.missing.get(columns[slot]);
+                        let added = match missing.filter(|missing| !missing.is_empty()) {
+                            None => cells.each(rows, |row, found| cell(made, row, slot, found)),
+                            Some(missing) => cells.each(rows, |row, found| {
                                 cell(made, row, slot, named(found, missing))
                             }),
                         };
@@ -388,7 +490,10 @@ impl Table {
                 self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
                     for row in 0..rows {
                         for (slot, cells) in batch.iter().enumerate() {
-                            let found = named(cells.get(row), &typed.missing[columns[slot]]);
+                            let mut found = cells.get(row);
+                            if let Some(missing) = typed.missing.get(columns[slot]) {
+                                found = named(found, missing);
+                            }
                             cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
                         }
                     }
@@ -412,9 +517,21 @@ impl Table {
     ) -> Result<()> {
         let part = (piece.start / LINES_PER_FILE) as usize;
         let lines = lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line));
-        sheet
-            .read(part, lines, columns, |_, slot, found| cell(slot, Cell::Written(found)))
-            .map(drop)
+        let own = columns.partition_point(|&at| at < self.num_own());
+        if own == columns.len() {
+            let take = |_: u64, slot: usize, found: &[u8]| cell(slot, Cell::Written(found));
+            return sheet.read(part, lines, columns, take).map(drop);
+        }
+        // Every row has a first column, with which those of folder names come if there is no other.
+        let read = if own == 0 { &[0][..] } else { &columns[..own] };
+        let take = |_: u64, slot: usize, found: &[u8]| {
+            if own > 0 {
+                cell(slot, Cell::Written(found))?;
+            }
+            let mut others = (own..columns.len()).filter(|_| slot + 1 == read.len());
+            others.try_for_each(|slot| cell(slot, self.of_folder(columns[slot], part)))
+        };
+        sheet.read(part, lines, read, take).map(drop)
     }
 
     /// Reads `columns` of the rows of `piece`, and hands them over in batches.
@@ -429,8 +546,9 @@ impl Table {
         let Some(group) = at.checked_sub(1).map(|at| &typed.groups[at]) else { return Ok(()) };
         let part = &typed.parts[group.part];
         let place = |&at: &usize| frames::place(part.as_ref(), &self.fields[at].name);
-        let places: Vec<usize> = columns.iter().map(place).collect::<Result<_>>()?;
-        let mut in_order = places.clone();
+        let own = columns.partition_point(|&at| at < self.num_own());
+        let places: Vec<usize> = columns[..own].iter().map(place).collect::<Result<_>>()?;
+        let mut in_order = if own == 0 { vec![0] } else { places.clone() };
         in_order.sort_unstable();
         let rows = piece.start - group.start..piece.end - group.start;
         part.read(group.group, rows, &in_order, &mut |first, batch| {
@@ -446,6 +564,10 @@ impl Table {
             let mut columns_of_cells = Vec::new();
             for (slot, array) in arrays.iter().enumerate() {
                 columns_of_cells.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
+            }
+            for &at in &columns[own..] {
+                let cell = self.of_folder(at, group.part);
+                columns_of_cells.push(Cells::Others(Box::new(move |_| cell)));
             }
             take(&columns_of_cells, batch.num_rows(), &wrong)
         })

@@ -137,7 +137,7 @@ impl Sheet {
                     let sheet =
                         found.insert(Self::of_sketch(file, &sketch, options, files, missing)?);
                     sheet.note_titles(file, progress);
-                    parts::check_one_table(path, files, progress, |at| sheet.names_of(&files[at]))?;
+                    parts::check_one_table(path, files, |at| sheet.names_of(&files[at]))?;
                     sheet
                 }
             };

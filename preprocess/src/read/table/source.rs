@@ -89,8 +89,8 @@ impl TableSource {
 
     /// The ids of a table of vertices in the column `at`.
     pub fn ids(table: &Table, at: usize, kind: IdKind) -> Self {
-        let choice =
-            Choice { ids: [at; 2], kind, values: Vec::new(), columns: Vec::new(), fill: None };
+        let (values, columns) = (Vec::new(), Vec::new());
+        let choice = Choice { ids: [at; 2], are_named: true, kind, values, columns, fill: None };
         Self::new(table.clone(), &[at], &choice)
     }
 

@@ -37,6 +37,11 @@ pub fn is_split(name: &str) -> bool {
     split_of(name.as_bytes()).is_ok()
 }
 
+/// Whether `name` is that of a split.
+pub fn is_named(name: &str) -> bool {
+    split_of(name.as_bytes()).is_ok_and(|split| split > 0)
+}
+
 /// The vertices of each split by their ids, under collection within the budget.
 pub struct SplitIds<'a> {
     path: &'a Path,

@@ -26,13 +26,15 @@ use crate::read::options::WantedColumns;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 
-const BANNER: &[u8] = b"%%MatrixMarket";
+const BANNER: &[u8] = b"MatrixMarket";
 /// Bytes of a line at least: `1 1` and its end.
 const MIN_LINE_BYTES: u64 = 4;
 
-/// Whether the file starts with the banner of Matrix Market.
+/// Whether the file starts with the banner of Matrix Market. Some files of the Network Repository
+/// have one percent sign before it.
 pub fn recognises(_path: &Path, head: &[u8]) -> bool {
-    head.len() >= BANNER.len() && head[..BANNER.len()].eq_ignore_ascii_case(BANNER)
+    let head = head.strip_prefix(b"%").map_or(head, |head| head.strip_prefix(b"%").unwrap_or(head));
+    head.get(..BANNER.len()).is_some_and(|start| start.eq_ignore_ascii_case(BANNER))
 }
 
 /// Opens the file at `path`. Rows and columns may be of `two_kinds`, and then differ in number.
@@ -95,7 +97,9 @@ fn banner(line: &[u8]) -> Result<Banner, String> {
     let lower = line.to_ascii_lowercase();
     let words: Vec<&[u8]> = words(&lower).collect();
     let found = match words[..] {
-        [b"%%matrixmarket", b"matrix", b"coordinate", field, symmetry] => Some((field, symmetry)),
+        [b"%%matrixmarket" | b"%matrixmarket", b"matrix", b"coordinate", field, symmetry] => {
+            Some((field, symmetry))
+        }
         _ => None,
     };
     let value = match found {

@@ -101,7 +101,7 @@ impl SnapEdges {
         while self.head.first.is_none() && stream.next(&mut piece)? {
             for (number, line) in lines(&piece) {
                 let line = line.trim_ascii();
-                if line.starts_with(b"%%MatrixMarket") {
+                if line.starts_with(b"%") && super::mtx::recognises(&self.path, line) {
                     return Err(Error::line(
                         &self.path,
                         number,

@@ -11,15 +11,16 @@
 //! DIR[/processed]/paper/node_year.npy                   MAG240M: (n,) integers: becomes the node column `year`
 //! ```
 //! `node_label_19` holds the labels, and `node_label_2K` becomes the node column `label_2K`, or the
-//! labels if there is no `node_label_19`. Other files are ignored: MAG240M's authors and
-//! institutions are other types of vertices.
+//! labels if there is no `node_label_19`. Other types of vertices and of edges, such as authors and
+//! institutions, are not read: a note names them.
 //!
 //! The files of IGB-large and IGB-full in `paper/` have no `.npy` header: they are raw
 //! little-endian f32, one label or 1024 features per vertex, which the length of the file must
 //! match. If there are both features and labels, they must have the same number of vertices.
 //!
-//! No split is read. IGB has none: its loader takes the first 60 % of the vertices for training, 20
-//! % for validation, the rest for test. MAG240M's `split_dict.pt` lists papers of arXiv only.
+//! IGB has no split: its loader takes the first 60 % of the vertices for training, 20 % for
+//! validation, the rest for test. MAG240M's `split_dict.pt` lists papers of arXiv only; of its test
+//! splits `--split-name` chooses one [test-dev].
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,11 +28,13 @@ use std::path::{Path, PathBuf};
 use gsplit_store::{Progress, open_file};
 
 use crate::edges::EdgeSource;
-use crate::read::arrays::catalog::{agreed_rows, with_columns};
+use crate::read::arrays::catalog::{agreed_rows, listed, with_columns};
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::numbers::{Dtype, Numbers, NumbersColumn};
+use crate::read::arrays::pickle::Pickled;
 use crate::read::options::WantedColumns;
 use crate::read::raw::Raw;
+use crate::read::text::{name_of, some};
 use crate::{Error, Result};
 
 /// Names of the files of a benchmark.
@@ -70,6 +73,8 @@ impl Papers {
         &self,
         path: &Path,
         wanted: WantedColumns<'_>,
+        split: Option<&str>,
+        with_splits: bool,
         progress: &dyn Progress,
     ) -> Result<Raw> {
         let root = self.root(path);
@@ -94,8 +99,32 @@ impl Papers {
             labels = further.take();
         }
         let num_vertices = agreed_rows(None, [&features, &labels, &further].into_iter().flatten())?;
-        progress.note(&format!("{}: no split is read; --random-split draws one", path.display()));
-        Ok(with_columns(edges, num_vertices, files, [features, labels, further]))
+        let edges_folder = Path::new(self.edges).parent();
+        let is_other = |entry: &PathBuf| {
+            let name = entry.strip_prefix(&root).unwrap_or(entry);
+            entry.is_dir() && name != Path::new("paper") && Some(name) != edges_folder
+        };
+        let entries = gsplit_store::entries(&root).map_err(Error::io(&root))?;
+        let others: Vec<String> =
+            entries.iter().filter(|entry| is_other(entry)).map(|entry| name_of(entry)).collect();
+        if !others.is_empty() {
+            progress.note(&format!(
+                "note: {}: not read: {}: gsplit reads papers and their citations",
+                path.display(),
+                some(&others)
+            ));
+        }
+        let mut raw = with_columns(edges, num_vertices, files, [features, labels, further]);
+        let dict = path.join("split_dict.pt");
+        match dict.is_file() && with_splits {
+            true => {
+                raw.splits = Some(splits(&dict, split, progress)?);
+                raw.files.push(dict);
+            }
+            false => progress
+                .note(&format!("{}: no split is read; --random-split draws one", path.display())),
+        }
+        Ok(raw)
     }
 
     /// The folder itself, or `processed` in it.
@@ -103,6 +132,39 @@ impl Papers {
         let processed = path.join("processed");
         if processed.join(self.edges).exists() { processed } else { path.to_path_buf() }
     }
+}
+
+/// The splits of MAG240M in the dict at `path`: train, valid, and the one called `test`, or else
+/// test-dev.
+fn splits(path: &Path, test: Option<&str>, progress: &dyn Progress) -> Result<[Vec<u64>; 3]> {
+    let file = Pickled::open(path)?;
+    let names: Vec<String> = file
+        .root()
+        .entries()
+        .unwrap_or_default()
+        .iter()
+        .map(|(name, _)| name.to_string())
+        .collect();
+    let tests: Vec<&String> = names.iter().filter(|name| name.starts_with("test")).collect();
+    let default = tests.iter().find(|name| *name.as_str() == *"test-dev").or(tests.first());
+    let test = test.or(default.map(|name| name.as_str())).unwrap_or("test");
+    let mut splits = <[Vec<u64>; 3]>::default();
+    for (name, ids) in ["train", "valid", test].into_iter().zip(&mut splits) {
+        let found = file.root().get(name).map(|item| item.numbers(name)).transpose()?.flatten();
+        let numbers = found.ok_or_else(|| {
+            let problem = format!("has no split {name}, found {}: pass --split-name", some(&names));
+            Error::input(path, problem)
+        })?;
+        *ids = listed(&numbers)?;
+    }
+    if tests.len() > 1 {
+        let path = path.display();
+        progress.note(&format!(
+            "note: {path}: the test split is {test}; --split-name chooses another of {}",
+            some(&names)
+        ));
+    }
+    Ok(splits)
 }
 
 /// The array at `path`: with a header, or raw f32 in rows of `width`.
@@ -125,7 +187,7 @@ mod tests {
     use crate::read::golden::{self, Part::*, *};
 
     fn read(path: &Path) -> Result<Raw> {
-        IGB.open(path, WantedColumns::default(), &NoProgress)
+        IGB.open(path, WantedColumns::default(), None, true, &NoProgress)
     }
 
     #[test]
@@ -133,7 +195,7 @@ mod tests {
         for path in [data("igb"), data("igb/processed")] {
             assert!(IGB.recognises(&path));
             let notes = Notes::default();
-            let raw = IGB.open(&path, WantedColumns::default(), &notes).unwrap();
+            let raw = IGB.open(&path, WantedColumns::default(), None, true, &notes).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.columns.len(), 1);
             assert_eq!(
@@ -177,7 +239,8 @@ mod tests {
         let folder = copy("mag240m");
         for path in [folder.path().to_path_buf(), folder.path().join("processed")] {
             assert!(MAG240M.recognises(&path) && !IGB.recognises(&path));
-            let raw = MAG240M.open(&path, WantedColumns::default(), &NoProgress).unwrap();
+            let raw =
+                MAG240M.open(&path, WantedColumns::default(), None, true, &NoProgress).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.features.as_ref().unwrap().descr(), "<f2");
             assert_eq!((raw.columns[0].name(), raw.columns[0].descr()), ("year", "<i4"));
@@ -193,7 +256,8 @@ mod tests {
         let folder = copy("mag240m");
         let path = folder.path().join("processed/paper/node_year.npy");
         std::fs::write(&path, npy("<i8", false, "(2,)", &i64s(&[2010, 2011]))).unwrap();
-        let message = problem(MAG240M.open(folder.path(), WantedColumns::default(), &NoProgress));
+        let message =
+            problem(MAG240M.open(folder.path(), WantedColumns::default(), None, true, &NoProgress));
         assert!(message.contains("node_year.npy: year has 2 rows for 6 vertices"), "{message}");
     }
 }

@@ -3,7 +3,7 @@
 use super::{Roles, is_text};
 use crate::Result;
 use crate::read::table::choice::{self, Field, NONE, matches};
-use crate::read::table::splits::is_split;
+use crate::read::table::splits::{is_named, is_split};
 use crate::read::table::statistics::ColumnStatistics;
 use crate::read::table::surveyed::Surveyed;
 
@@ -94,6 +94,7 @@ impl Roles {
 
     /// Decides whether columns named like a split are splits, by the statistics `seen`.
     pub fn decide_splits(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        self.find_by_values(on)?;
         if let Some(at) = self.split
             && !self.split_is_named
             && choice::plain(&on.fields[at].name) != SPLIT_NAMES[0]
@@ -113,6 +114,42 @@ impl Roles {
         self.decide_flags(on)?;
         if on.options.draws_splits {
             self.drop_splits();
+        }
+        Ok(())
+    }
+
+    /// Finds a column of strings that name splits, whatever its own name is.
+    fn find_by_values(&mut self, on: &Surveyed<'_>) -> Result<()> {
+        if self.split.is_some()
+            || self.masks != [None; 3]
+            || self.split_is_named
+            || on.trained.is_some()
+        {
+            return Ok(());
+        }
+        let taken = self.taken();
+        let holds_splits = |at: &usize| {
+            let seen = on.seen.get(at).filter(|seen| is_text(&on.fields[*at]) && !seen.many);
+            let names = seen.map(|seen| seen.keys.keys()).into_iter().flatten();
+            !taken.contains(at)
+                && names.clone().all(|name| is_split(name))
+                && names.filter(|name| is_named(name)).count() >= 2
+        };
+        let found: Vec<usize> = (0..on.fields.len()).filter(holds_splits).collect();
+        match found[..] {
+            [] => {}
+            [at] => {
+                self.drop_feature(at);
+                self.split = Some(at);
+            }
+            _ => {
+                let found: Vec<Field> = found.iter().map(|&at| on.fields[at].clone()).collect();
+                let problem = format!(
+                    "{} hold the names of splits: pass --split-column COLUMN, or none",
+                    choice::names(&found)
+                );
+                return Err(on.wrong(problem));
+            }
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use super::{find, find_optional};
 use crate::edges::Piece;
 use crate::read::raw::{Column, Ids, Raw, check_size, describe_column};
 use crate::read::text::field::{real, shown};
-use crate::read::text::{first_line, lines, listed_numbers, read_pieces, snap};
+use crate::read::text::value::integer;
+use crate::read::text::{first_line, lines, listed_numbers, name_of, read_pieces, snap};
 use crate::{Error, Result};
 
 /// Opens the tables in the folder `raw`.
@@ -27,8 +28,19 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
     };
     let (labels, features) =
         (column("node-label", NumberKind::Labels)?, column("node-feat", NumberKind::Features)?);
+    let mut columns: Vec<Box<dyn Column>> = Vec::new();
+    for path in gsplit_store::entries(raw).map_err(Error::io(raw))? {
+        let name = name_of(&path);
+        let stem = name.strip_suffix(".gz").unwrap_or(&name).strip_suffix(".csv");
+        if let Some(name) = stem.and_then(|stem| stem.strip_prefix("node_")) {
+            let column = CsvColumn::open(&path, NumberKind::Column, num_vertices)?;
+            columns.push(Box::new(CsvColumn { name: name.into(), ..column }));
+            files.push(path);
+        }
+    }
     let edges = snap::open_counted(&edges, promised)?;
-    Ok(Raw { features, labels, ..Raw::of(edges, Ids::Dense(Some(num_vertices)), files) })
+    let ids = Ids::Dense(Some(num_vertices));
+    Ok(Raw { features, labels, columns, ..Raw::of(edges, ids, files) })
 }
 
 /// The only count in a table of counts, which has one row per graph.
@@ -49,11 +61,14 @@ enum NumberKind {
     Features,
     /// Empty lines are vertices without a label.
     Labels,
+    /// Whole numbers, in every line.
+    Column,
 }
 
 /// A table of vertices: numbers separated by commas, equally many in every line.
 struct CsvColumn {
     path: PathBuf,
+    name: String,
     kind: NumberKind,
     width: usize,
     num_vertices: u64,
@@ -69,11 +84,11 @@ impl CsvColumn {
             return Err(Error::line(path, 1, "expected a row of features, found nothing"));
         }
         let width = first.map_or(1, |line| line.split(|&byte| byte == b',').count());
-        Ok(Self { path: path.to_path_buf(), kind, width, num_vertices })
+        let name = if kind == NumberKind::Features { "feature rows" } else { "labels" }.into();
+        Ok(Self { path: path.to_path_buf(), name, kind, width, num_vertices })
     }
 
     fn parse_row(&self, text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
-        let what = if self.kind == NumberKind::Features { "features" } else { "labels" };
         let mut found = 0;
         for field in text.split(|&byte| byte == b',') {
             found += 1;
@@ -82,6 +97,11 @@ impl CsvColumn {
                 NumberKind::Features => {
                     let value: f32 = real(field)
                         .ok_or_else(|| format!("expected a number, found {}", shown(field)))?;
+                    bytes.extend_from_slice(&value.to_le_bytes());
+                }
+                NumberKind::Column => {
+                    let value = integer(field)
+                        .ok_or_else(|| format!("{}: expected a whole number", shown(field)))?;
                     bytes.extend_from_slice(&value.to_le_bytes());
                 }
                 NumberKind::Labels => {
@@ -104,6 +124,7 @@ impl CsvColumn {
         match found == self.width {
             true => Ok(()),
             false => {
+                let what = if self.kind == NumberKind::Features { "features" } else { &self.name };
                 Err(format!("expected {} {what} as in the first row, found {found}", self.width))
             }
         }
@@ -113,8 +134,12 @@ impl CsvColumn {
 impl Column for CsvColumn {
     describe_column!(self:
         &self.path,
-        if self.kind == NumberKind::Features { "feature rows" } else { "labels" },
-        if self.kind == NumberKind::Features { "<f4" } else { "<f8" },
+        &self.name,
+        match self.kind {
+            NumberKind::Features => "<f4",
+            NumberKind::Labels => "<f8",
+            NumberKind::Column => "<i8",
+        },
         self.width,
         None
     );

@@ -64,6 +64,9 @@ pub struct ArrayColumns {
 impl RawLinks {
     /// Opens the split in `folder`, if it is a split of links.
     pub fn open(folder: &Path, progress: &dyn Progress) -> Result<Option<Self>> {
+        if super::splits::in_dict(folder)?.is_some() {
+            return Ok(None);
+        }
         let mut files = match Split::ALL.map(|split| file(folder, split.name())) {
             [None, None, None] => return Ok(None),
             [Some(train), Some(valid), Some(test)] => vec![train, valid, test],
@@ -147,10 +150,7 @@ fn arrays(path: &Path, split: Split) -> Result<Vec<(String, Option<Numbers>)>> {
     let found = dict.map_or("nothing", |dict| dict.what());
     let entries = dict.and_then(|dict| dict.entries()).ok_or_else(|| {
         let expected = "expected a dict with edge, or source_node and target_node";
-        let problem = format!(
-            "{found}: {expected}; splits of vertices are read from {{train,valid,test}}.csv.gz"
-        );
-        Error::input(path, problem)
+        Error::input(path, format!("{found}: {expected}"))
     })?;
     let read = |(name, item): (&str, Item<'_>)| {
         let numbers = if ARRAYS.contains(&name) { item.numbers(name)? } else { None };

@@ -3,8 +3,10 @@
 //! ```text
 //! DIR/raw/{num-node-list,num-edge-list,edge}.csv.gz             always, in the CSV layout
 //! DIR/raw/{node-feat,node-label}.csv.gz                         where the graph has them
+//! DIR/raw/node_year.csv.gz, node_species.csv.gz ...             columns of the vertices: year, species
 //! DIR/raw/data.npz, DIR/raw/node-label.npz                      the binary layout
 //! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
+//! DIR/split/NAME/split_dict.pt                                  the same, of OGB's DatasetSaver
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
 //! Unpacked `.csv` files are read too. Graphs of several types of vertices or edges are refused.
@@ -56,6 +58,11 @@ pub fn open(
     graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, progress))?;
     if let Some(links) = &graph.links {
         graph.files.extend(links.files.clone());
+    } else if let Some((splits, file)) =
+        folder.as_deref().filter(|_| with_splits).map_or(Ok(None), splits::in_dict)?
+    {
+        graph.splits = Some(splits);
+        graph.files.push(file);
     } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
         let [train, valid, test] =

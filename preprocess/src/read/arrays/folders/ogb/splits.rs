@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use gsplit_store::Split;
 
 use super::find;
+use crate::read::arrays::catalog::listed;
+use crate::read::arrays::pickle::Pickled;
 use crate::read::text::name_of;
 use crate::{Error, Result};
 
@@ -34,4 +36,23 @@ pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
 pub fn files(folder: &Path) -> Result<[PathBuf; 3]> {
     let [train, valid, test] = Split::ALL.map(|split| find(folder, split.name()));
     Ok([train?, valid?, test?])
+}
+
+/// The vertices of each split in `split_dict.pt` of `folder`, and that file, if there is one of
+/// vertices, as `ogb.io.DatasetSaver` writes it.
+pub fn in_dict(folder: &Path) -> Result<Option<([Vec<u64>; 3], PathBuf)>> {
+    let path = folder.join("split_dict.pt");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let file = Pickled::open(&path)?;
+    let mut splits = <[Vec<u64>; 3]>::default();
+    for (split, ids) in Split::ALL.into_iter().zip(&mut splits) {
+        let item = file.root().get(split.name());
+        match item.map(|item| item.numbers(split.name())).transpose()?.flatten() {
+            Some(numbers) => *ids = listed(&numbers)?,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some((splits, path)))
 }
