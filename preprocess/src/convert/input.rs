@@ -17,10 +17,11 @@ pub use crate::read::detect::Format;
 use crate::read::detect::detect;
 use crate::read::listed::{Listed, ListedEnds};
 use crate::read::options::{DateOrder, Fill, LabelKind, MissingRows, NodeTableOptions, Scale};
-use crate::read::pick::pick;
+use crate::read::pick::{beside, pick};
 use crate::read::raw::{Ids, Raw};
 use crate::read::scaled::Scaled;
 use crate::read::table::choice::IdKind;
+use crate::read::text::some;
 use crate::read::weights::weigh_vertices;
 use crate::{Error, Result, read};
 
@@ -70,6 +71,7 @@ fn open_graph(
         true => pick(path, options.format, text)?,
         false => None,
     };
+    let is_picked = picked.is_some();
     let (format, path) = match picked {
         Some(picked) => (look(&picked)?, picked),
         None => (found?, path.to_path_buf()),
@@ -81,6 +83,14 @@ fn open_graph(
             path.display(),
             format.what(),
             format.name()
+        ));
+    }
+    let beside = if options.read.nodes.is_none() { beside(path, is_picked)? } else { Vec::new() };
+    if !beside.is_empty() {
+        progress.decide(&format!(
+            "note: next to {}, not read: {}. --nodes names data of the vertices",
+            path.display(),
+            some(&beside)
         ));
     }
     let mut read = options.read.clone();

@@ -98,6 +98,39 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     Err(Error::input(folder, problem))
 }
 
+/// Names of the files next to the graph at `path` that are not read: all of them if it was `picked`
+/// in its folder, or else those whose names say that they hold data of vertices.
+pub fn beside(path: &Path, picked: bool) -> Result<Vec<String>> {
+    const OF_VERTICES: [&str; 14] = [
+        "node",
+        "nodes",
+        "vertices",
+        "label",
+        "labels",
+        "class",
+        "classes",
+        "target",
+        "feat",
+        "feature",
+        "features",
+        "attributes",
+        "split",
+        "splits",
+    ];
+    let Some(folder) = path.parent().filter(|_| path.is_file()) else { return Ok(Vec::new()) };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let says_so = |name: &String| {
+        let lower = name.to_lowercase();
+        let mut words = lower.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| OF_VERTICES.contains(&word))
+    };
+    let others = entries(folder)?.into_iter().filter(|entry| entry != path && entry.is_file());
+    let mut names: Vec<String> = others.map(|entry| name_of(&entry)).collect();
+    names.retain(|name| *name != name_of(path) && (picked || says_so(name)));
+    names.sort();
+    Ok(names)
+}
+
 fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     found.next().filter(|_| found.next().is_none())
 }

@@ -24,6 +24,8 @@ mod dtype;
 
 /// Approximate number of bytes that a column hands over at a time.
 const STEP_BYTES: u64 = 4 << 20;
+/// Maximum number of columns of an array that is stored column by column.
+const MOST_COLUMNS: u64 = 1 << 16;
 
 /// An array of numbers on disk.
 #[derive(Clone, Debug)]
@@ -260,6 +262,32 @@ impl Numbers {
         }
     }
 
+    /// Byte of the file at which the numbers are as they are, if they are so.
+    fn direct(&self) -> Option<u64> {
+        match &self.place {
+            Place::File { start, .. } => Some(*start),
+            Place::Member { packed, span } if packed.packing == Packing::Stored && !span.latin1 => {
+                Some(packed.start + span.start)
+            }
+            Place::Member { .. } => None,
+        }
+    }
+
+    /// Whether any number can be read without those before it.
+    fn is_direct(&self) -> bool {
+        self.direct().is_some()
+    }
+
+    /// Returns a reader from number `skip` on, without a checksum. Fails unless the array
+    /// [is direct](Self::is_direct).
+    fn direct_reader(&self, skip: u64) -> Result<std::fs::File> {
+        let start = self.direct().ok_or_else(|| self.error("is packed: save it unpacked"))?;
+        let mut file = open_file(&self.path).map_err(Error::io(&self.path))?;
+        let at = start + skip * self.dtype.bytes() as u64;
+        file.seek(SeekFrom::Start(at)).map_err(Error::io(&self.path))?;
+        Ok(file)
+    }
+
     fn skip(&self, reader: &mut dyn Read, bytes: u64) -> Result<()> {
         let skipped = std::io::copy(&mut reader.take(bytes), &mut std::io::sink());
         match skipped.map_err(|error| self.cannot_read(error))? {
@@ -422,8 +450,40 @@ pub struct NumbersColumn {
 impl NumbersColumn {
     /// Makes `numbers` the column called `name`; fails for other shapes.
     pub fn new(numbers: Numbers, name: &str) -> Result<Self> {
-        let (rows, width) = numbers.rows()?;
+        let (rows, width) = match numbers.shape[..] {
+            [rows, width @ 1..=MOST_COLUMNS] if numbers.column_major && numbers.is_direct() => {
+                (rows, width as usize)
+            }
+            _ => numbers.rows()?,
+        };
         Ok(Self { numbers, name: name.to_string(), rows, width })
+    }
+}
+
+impl NumbersColumn {
+    /// Hands over the rows of an array that is stored column by column.
+    fn transpose(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let size = self.numbers.dtype.bytes();
+        let row_bytes = self.width * size;
+        // The checksum is of the whole array.
+        self.numbers.for_steps(|_, _| Ok(()))?;
+        let (mut column_bytes, mut out) = (Vec::new(), Vec::new());
+        for start in (0..self.rows).step_by((STEP_BYTES as usize / row_bytes).max(1)) {
+            let rows = (self.rows - start).min((STEP_BYTES / row_bytes as u64).max(1));
+            out.clear();
+            out.resize(rows as usize * row_bytes, 0);
+            for column in 0..self.width {
+                let mut reader = self.numbers.direct_reader(column as u64 * self.rows + start)?;
+                column_bytes.clear();
+                self.numbers.read_next(&mut reader, rows, &mut column_bytes)?;
+                let to = out.chunks_exact_mut(row_bytes);
+                for (row, number) in to.zip(column_bytes.chunks_exact(size)) {
+                    row[column * size..][..size].copy_from_slice(number);
+                }
+            }
+            take(&out)?;
+        }
+        Ok(())
     }
 }
 
@@ -441,6 +501,9 @@ impl Column for NumbersColumn {
         progress: &dyn Progress,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
+        if self.numbers.column_major {
+            return self.transpose(take);
+        }
         let row_bytes = (self.width * self.numbers.dtype.bytes()) as u64;
         let name = match &self.numbers.member {
             Some(member) => format!("reading {}/{member}", name_of(self.path())),

@@ -3,14 +3,16 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
-use super::cells::Cell;
+use super::cells::{Cell, NumberCells, StoredType};
 use super::choice::Field;
 use super::rows::Table;
 use super::statistics::{as_f64, folded, is_moderate, key};
+use crate::edges::ValueType;
 use crate::read::options::Unseen;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
@@ -40,6 +42,8 @@ pub enum Encoding {
         /// Whether the last place is for other categories.
         other: bool,
     },
+    /// The numbers of a list of this length.
+    List(usize),
     /// The place of its category; -1 for an empty cell.
     Class {
         /// Places of the categories.
@@ -58,6 +62,7 @@ impl Encoding {
     fn width(&self) -> usize {
         match self {
             Self::OneHot { places, other } => places.len() + usize::from(*other),
+            Self::List(width) => *width,
             _ => 1,
         }
     }
@@ -124,7 +129,7 @@ impl Encoded {
             FeatureEncoding::OneHot { categories, other } => {
                 Encoding::OneHot { places: places(categories), other: *other }
             }
-            FeatureEncoding::List { .. } => Encoding::Number(0.0, 1.0),
+            FeatureEncoding::List { width } => Encoding::List(*width as usize),
         };
         let remedy = match unseen {
             Some(_) => "pass --fill NUMBER",
@@ -157,6 +162,32 @@ impl Encoded {
         self.encoding.width() + usize::from(self.indicator)
     }
 
+    /// Number of codes of a cell.
+    fn num_codes(&self) -> usize {
+        if let Encoding::List(width) = self.encoding { width } else { 1 }
+    }
+
+    /// Writes the codes of a cell: the numbers of a list, or one for any other.
+    #[inline]
+    fn write(&self, cell: Cell<'_>, codes: &mut [f32]) -> Result<(), String> {
+        match (&self.encoding, cell) {
+            (Encoding::List(_), Cell::List(..)) => {
+                let stored = StoredType::Value(ValueType::F32);
+                let numbers = NumberCells { stored, fill: None, rounds: false };
+                numbers.write(cell, bytemuck::cast_slice_mut(codes))
+            }
+            (Encoding::List(_), Cell::Missing) => {
+                codes.fill(self.code(cell)?);
+                Ok(())
+            }
+            (Encoding::List(_), _) => Err("expected a list, as in the first row".into()),
+            _ => {
+                codes[0] = self.code(cell.scalar()?)?;
+                Ok(())
+            }
+        }
+    }
+
     /// The scaled number of a cell, or the place of its category; NaN for a missing value.
     fn code(&self, cell: Cell<'_>) -> Result<f32, String> {
         let missing = || match self.missing {
@@ -166,7 +197,7 @@ impl Encoded {
         let places = match (&self.encoding, cell) {
             (_, Cell::Missing) => return missing(),
             (Encoding::Number(..), cell) if cell.is_missing() => return missing(),
-            (Encoding::Number(..), _) => return self.number(cell),
+            (Encoding::Number(..) | Encoding::List(_), _) => return self.number(cell),
             (
                 Encoding::Code(places)
                 | Encoding::OneHot { places, .. }
@@ -219,8 +250,12 @@ impl Encoded {
         }
     }
 
-    /// Appends the numbers of a cell with this code.
-    fn append(&self, code: f32, out: &mut Vec<u8>) {
+    /// Appends the numbers of a cell with these codes.
+    fn append(&self, codes: &[f32], out: &mut Vec<u8>) {
+        codes.iter().for_each(|&code| self.append_one(code, out));
+    }
+
+    fn append_one(&self, code: f32, out: &mut Vec<u8>) {
         let value = match (code.is_nan(), self.missing) {
             (true, IfMissing::Take(fill)) => self.scaled(f64::from(fill)),
             _ => code,
@@ -254,6 +289,8 @@ pub struct EncodedColumn {
     /// Their places in the table, ascending, and for each of them its place among `columns`.
     places: Vec<usize>,
     slots: Vec<usize>,
+    /// The codes of each of `places` in those of a row.
+    codes: Vec<Range<usize>>,
     width: usize,
 }
 
@@ -264,7 +301,15 @@ impl EncodedColumn {
         let mut slots: Vec<usize> = (0..columns.len()).collect();
         slots.sort_by_key(|&slot| columns[slot].at);
         let places = slots.iter().map(|&slot| columns[slot].at).collect();
-        Self { table: table.clone(), path: path.to_path_buf(), name, columns, places, slots, width }
+        let mut end = 0;
+        let codes = slots.iter().map(|&slot| {
+            let start = end;
+            end += columns[slot].num_codes();
+            start..end
+        });
+        let codes = codes.collect();
+        let (table, path) = (table.clone(), path.to_path_buf());
+        Self { table, path, name, columns, places, slots, codes, width }
     }
 }
 
@@ -294,24 +339,24 @@ impl Column for EncodedColumn {
         progress: &dyn Progress,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let width = self.columns.len();
+        let width = self.codes.last().map_or(0, |codes| codes.end);
         let put = |codes: &mut Vec<f32>, row: usize, slot: usize, cell: Cell<'_>| {
-            let at = row * width + slot;
-            if at >= codes.len() {
+            if (row + 1) * width > codes.len() {
                 codes.resize((row + ROWS_AHEAD) * width, 0.0);
             }
-            codes[at] = self.columns[self.slots[slot]].code(cell)?;
-            Ok(())
+            let Range { start, end } = self.codes[slot];
+            let codes = &mut codes[row * width + start..row * width + end];
+            self.columns[self.slots[slot]].write(cell, codes)
         };
-        let (mut out, mut codes_in_order) = (Vec::new(), vec![0.0; width]);
+        let mut slot_of = vec![0; self.slots.len()];
+        self.slots.iter().enumerate().for_each(|(slot, &column)| slot_of[column] = slot);
+        let mut out = Vec::new();
         // Codes are small; rows of one-hot columns are made when they are handed over.
         self.table.for_columns(&self.places, progress, put, &mut |codes: Vec<f32>, rows| {
             for row in codes.chunks_exact(width).take(rows) {
-                self.slots.iter().zip(row).for_each(|(&slot, &code)| codes_in_order[slot] = code);
-                self.columns
-                    .iter()
-                    .zip(&codes_in_order)
-                    .for_each(|(column, &code)| column.append(code, &mut out));
+                for (column, &slot) in self.columns.iter().zip(&slot_of) {
+                    column.append(&row[self.codes[slot].clone()], &mut out);
+                }
                 if out.len() >= BYTES_PER_TAKE {
                     take(&out)?;
                     out.clear();
@@ -331,7 +376,7 @@ impl Column for EncodedColumn {
                     format!("--missing-rows fill: column `{}`: {problem}", column.name),
                 )
             })?;
-            column.append(code, &mut out);
+            (0..column.num_codes()).for_each(|_| column.append_one(code, &mut out));
         }
         Ok(out)
     }

@@ -25,14 +25,14 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe};
 
-use super::choice::{self, Field};
+use super::choice;
 use super::features::{Encoded, EncodedColumn};
 use super::giveaway;
 use super::ids::{IdColumn, find_ids};
 use super::labels::{TableLabels, ask_for_commas, labels};
 use super::parts;
 use super::recipe;
-use super::roles::{self, Features, Roles};
+use super::roles::{self, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
 use super::source::TableSource;
@@ -166,21 +166,20 @@ pub fn nodes(
     let labels = labels(&on, &roles)?;
     let recipes = match (&roles.features, trained) {
         (_, Some(trained)) => recipe::by(&on, trained)?,
-        (Features::None, None) => Vec::new(),
-        (Features::List(at), None) => vec![(*at, list(&fields[*at]))],
-        (Features::Scalars(columns), None) => recipe::of(&on, columns)?,
+        (features, None) => recipe::of(&on, features)?,
     };
     if trained.is_some() {
         recipe::note_far(&on, &recipes);
     }
     let unseen = trained.map(|_| options.unseen.unwrap_or(Unseen::Refuse));
-    let features: Option<Box<dyn Column>> = match &roles.features {
-        Features::None => None,
-        Features::List(at) => {
+    let features: Option<Box<dyn Column>> = match &roles.features[..] {
+        [] => None,
+        // A list by itself keeps its type.
+        [(at, _)] if fields[*at].list => {
             let rows = table.column(*at, "feat", false);
             Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), options.fill, progress)?)
         }
-        Features::Scalars(_) => {
+        _ => {
             let encode = |(at, recipe): &(usize, FeatureRecipe)| {
                 Encoded::feature(*at, &fields[*at], recipe, unseen).folding(folds)
             };
@@ -324,13 +323,12 @@ fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
 
 /// Notes columns that give the label away.
 fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Result<()> {
-    let (&[label], Features::Scalars(columns)) = (&roles.labels[..], &roles.features) else {
-        return Ok(());
-    };
+    let &[label] = &roles.labels[..] else { return Ok(()) };
     if on.fields[label].list {
         return Ok(());
     }
-    let columns: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
+    let columns = roles.features.iter().map(|&(at, _)| at);
+    let columns: Vec<usize> = columns.filter(|&at| !on.fields[at].list).collect();
     let label_of = giveaway::Label {
         at: label,
         is_class: !labels.are_numbers(),
@@ -345,17 +343,6 @@ fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Res
         ));
     }
     Ok(())
-}
-
-/// Recipe of a column of lists.
-fn list(field: &Field) -> FeatureRecipe {
-    let width = field.value.map_or(0, |(_, width)| width as u32);
-    FeatureRecipe {
-        column: field.name.clone(),
-        encoding: FeatureEncoding::List { width },
-        fill: None,
-        indicator: false,
-    }
 }
 
 /// Reports columns whose less frequent categories are combined.

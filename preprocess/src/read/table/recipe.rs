@@ -27,6 +27,11 @@ pub fn of(
     let recipe = |&(at, how): &(usize, Option<Categories>)| {
         let nothing = ColumnStatistics::default();
         let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
+        if let (true, Some((_, width))) = (field.list, field.value) {
+            let encoding = FeatureEncoding::List { width: width as u32 };
+            let (column, fill, indicator) = (field.name.clone(), None, false);
+            return Ok((at, FeatureRecipe { column, encoding, fill, indicator }));
+        }
         let is_number = how.is_none() && field.value.is_some();
         let fill = match (on.options.fill, is_number) {
             (None, _) => None,

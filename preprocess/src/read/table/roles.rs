@@ -24,7 +24,6 @@ mod splits;
 
 const ID_NAMES: [&str; 8] =
     ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
-const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "embedding", "emb"];
 /// Names of labels.
 pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
 /// Beginnings of names of labels, of columns of zeros and ones.
@@ -80,16 +79,8 @@ pub struct Stray {
     pub problem: String,
 }
 
-/// Columns of features.
-#[derive(Debug, PartialEq)]
-pub enum Features {
-    /// No features.
-    None,
-    /// One column of lists.
-    List(usize),
-    /// Columns in ascending order, with the encoding if they have a fixed one.
-    Scalars(Vec<(usize, Option<Categories>)>),
-}
+/// Columns of features in ascending order, with the encoding if they have a fixed one.
+pub type Features = Vec<(usize, Option<Categories>)>;
 
 /// Whether a column holds strings.
 pub fn is_text(field: &Field) -> bool {
@@ -156,7 +147,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         masks,
         flags: Vec::new(),
         split,
-        features: Features::None,
+        features: Features::new(),
         left_out: Vec::new(),
         judged: Vec::new(),
         dropped: Vec::new(),
@@ -172,7 +163,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     }
     roles.features = match trained {
         Some(trained) => features_of(&recipe::by(on, trained)?),
-        None => features(on, &plain, &roles)?,
+        None => features(on, &roles)?,
     };
     Ok(roles)
 }
@@ -256,20 +247,16 @@ fn features_of(found: &[(usize, FeatureRecipe)]) -> Features {
         FeatureEncoding::OneHot { .. } => Some(Categories::OneHot),
         FeatureEncoding::Number { .. } | FeatureEncoding::List { .. } => None,
     };
-    match found {
-        [] => Features::None,
-        [(at, FeatureRecipe { encoding: FeatureEncoding::List { .. }, .. })] => Features::List(*at),
-        _ => Features::Scalars(found.iter().map(|(at, recipe)| (*at, how(recipe))).collect()),
-    }
+    found.iter().map(|(at, recipe)| (*at, how(recipe))).collect()
 }
 
-fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Features> {
+fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
     let taken = roles.taken();
     let free: Vec<usize> = (0..on.fields.len())
         .filter(|at| !taken.contains(at) && !on.fields[*at].is_index())
         .collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
-    let (mut is_auto, mut are_named) = (true, false);
+    let mut is_auto = true;
     for encode in on.options.encode.iter().flatten() {
         let (pattern, how) = match encode {
             Encode::Auto | Encode::LeftOut { .. } => continue,
@@ -279,7 +266,6 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
             }
             Encode::Column { pattern, how } => (pattern, *how),
         };
-        are_named = true;
         let can = |at: &&usize| {
             let field = &on.fields[**at];
             matches(pattern, &field.name)
@@ -300,26 +286,15 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
             || encoded.contains_key(&at)
             || (is_auto && is_text(&on.fields[at]) && !on.fields[at].list)
     };
-    let scalars = |places: Vec<usize>| {
-        let columns: Vec<_> =
-            places.into_iter().map(|at| (at, encoded.get(&at).copied())).collect();
-        if columns.is_empty() { Features::None } else { Features::Scalars(columns) }
-    };
+    let with_encoding = |at: usize| (at, encoded.get(&at).copied());
     let Some(patterns) =
         on.options.feature_columns.as_deref().filter(|patterns| *patterns != [NONE])
     else {
-        let list = free
-            .iter()
-            .copied()
-            .find(|&at| on.fields[at].list && FEATURE_NAMES.contains(&plain[at].as_str()));
         let wanted = |&at: &usize| match on.options.feature_columns {
-            None => usable(at) && !on.fields[at].list,
+            None => usable(at),
             Some(_) => encoded.contains_key(&at),
         };
-        return match list.filter(|_| !are_named && on.options.feature_columns.is_none()) {
-            Some(at) => Ok(Features::List(at)),
-            None => Ok(scalars(free.into_iter().filter(wanted).collect())),
-        };
+        return Ok(free.into_iter().filter(wanted).map(with_encoding).collect());
     };
     let mut chosen: Vec<usize> = encoded.keys().copied().collect();
     for pattern in patterns {
@@ -352,19 +327,7 @@ fn features(on: &Surveyed<'_>, plain: &[String], roles: &Roles) -> Result<Featur
     }
     chosen.sort_unstable();
     chosen.dedup();
-    match chosen[..] {
-        [at] if on.fields[at].list => Ok(Features::List(at)),
-        _ => match chosen.iter().find(|at| on.fields[**at].list) {
-            Some(&at) => {
-                let problem = format!(
-                    "--feature-columns: `{}` holds lists: expected it alone, or columns of numbers",
-                    on.fields[at].name
-                );
-                Err(on.wrong(problem))
-            }
-            None => Ok(scalars(chosen)),
-        },
-    }
+    Ok(chosen.into_iter().map(with_encoding).collect())
 }
 
 /// Whether the table is called by its label, as MUSAE's are.
@@ -383,19 +346,11 @@ impl Roles {
 
     /// The columns whose values become classes, numbers or categories.
     pub fn classes_and_categories(&self) -> Vec<usize> {
-        let features = match &self.features {
-            Features::Scalars(columns) => columns.iter().map(|&(at, _)| at).collect(),
-            Features::None | Features::List(_) => Vec::new(),
-        };
-        [self.labels.clone(), features].concat()
+        [self.labels.clone(), self.feature_places()].concat()
     }
 
     fn feature_places(&self) -> Vec<usize> {
-        match &self.features {
-            Features::None => Vec::new(),
-            Features::List(at) => vec![*at],
-            Features::Scalars(columns) => columns.iter().map(|&(at, _)| at).collect(),
-        }
+        self.features.iter().map(|&(at, _)| at).collect()
     }
 
     /// Keeps the weights of vertices from being features.
@@ -445,12 +400,7 @@ impl Roles {
     }
 
     fn drop_feature(&mut self, dropped: usize) {
-        if let Features::Scalars(columns) = &mut self.features {
-            columns.retain(|&(at, _)| at != dropped);
-            if columns.is_empty() {
-                self.features = Features::None;
-            }
-        }
+        self.features.retain(|&(at, _)| at != dropped);
     }
 
     /// The columns to survey before they are read, in ascending order; and whether their categories
@@ -461,9 +411,8 @@ impl Roles {
         all.extend(self.labels.iter().filter(|&&at| !fields[at].list).map(|&at| (at, true)));
         all.extend(self.split.map(|at| (at, true)));
         all.extend(self.masks.iter().flatten().map(|&at| (at, false)));
-        if let Features::Scalars(columns) = &self.features {
-            all.extend(columns.iter().map(|&(at, how)| (at, how.is_some())));
-        }
+        let scalars = self.features.iter().filter(|(at, _)| !fields[*at].list);
+        all.extend(scalars.map(|&(at, how)| (at, how.is_some())));
         if self.asks_label {
             let features = self.feature_places();
             // Types that are neither numbers nor strings have no values to look at.
@@ -507,24 +456,20 @@ impl Roles {
         if self.are_chosen {
             return Ok(());
         }
-        if let Features::Scalars(columns) = &self.features {
-            let open = columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-            let labels: Vec<&str> =
-                self.labels.iter().map(|&at| on.fields[at].name.as_str()).collect();
-            let reason =
-                |at: usize| Some((at, why_left_out(&on.fields[at], on.seen.get(&at)?, &labels)?));
-            let out: Vec<(usize, String)> = open.filter_map(reason).collect();
-            out.iter().for_each(|&(at, _)| self.drop_feature(at));
-            self.judged.extend(out.iter().map(|&(at, _)| at));
-            self.left_out.extend(out);
-        }
+        let open = self.features.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
+        let labels: Vec<&str> = self.labels.iter().map(|&at| on.fields[at].name.as_str()).collect();
+        let reason =
+            |at: usize| Some((at, why_left_out(&on.fields[at], on.seen.get(&at)?, &labels)?));
+        let out: Vec<(usize, String)> = open.filter_map(reason).collect();
+        out.iter().for_each(|&(at, _)| self.drop_feature(at));
+        self.judged.extend(out.iter().map(|&(at, _)| at));
+        self.left_out.extend(out);
         Ok(())
     }
 
     /// Finds a stray cell in columns that may still be left out. The remedy covers all of them.
     fn find_stray(&self, on: &Surveyed<'_>) -> Option<Stray> {
-        let Features::Scalars(columns) = &self.features else { return None };
-        let open = || columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
+        let open = || self.features.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
         let strays = |at: usize| {
             on.seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&on.fields[at])))
         };
@@ -695,15 +640,11 @@ impl Roles {
         let mut said = Vec::new();
         let how = if self.guessed { ", which holds those of the edges" } else { "" };
         said.extend(self.id.map(|at| format!("ids from {}{how}", name(at))));
-        match &self.features {
-            Features::None => {}
-            Features::List(at) => said.push(format!("features from {}", name(*at))),
-            Features::Scalars(columns) => {
-                let used: Vec<Field> =
-                    columns.iter().map(|&(at, _)| on.fields[at].clone()).collect();
-                let (count, s) = (used.len(), if used.len() == 1 { "" } else { "s" });
-                said.push(format!("features from {count} column{s}, {}", choice::names(&used)));
-            }
+        let used: Vec<Field> =
+            self.feature_places().into_iter().map(|at| on.fields[at].clone()).collect();
+        if !used.is_empty() {
+            let (count, s) = (used.len(), if used.len() == 1 { "" } else { "s" });
+            said.push(format!("features from {count} column{s}, {}", choice::names(&used)));
         }
         let used: Vec<Field> = self.labels.iter().map(|&at| on.fields[at].clone()).collect();
         said.extend(labels.map(|what| format!("labels from {}{what}", choice::names(&used))));

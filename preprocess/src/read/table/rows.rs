@@ -602,10 +602,7 @@ impl Table {
         take: &mut dyn FnMut(T, usize) -> Result<()>,
     ) -> Result<()> {
         let parse = |piece: &Piece, all: &mut Vec<(T, usize)>| {
-            let scalar = |made: &mut T, row: usize, slot: usize, found: Cell<'_>| {
-                cell(made, row, slot, found.scalar()?)
-            };
-            self.read(piece, columns, &mut T::default(), scalar, |made, rows| {
+            self.read(piece, columns, &mut T::default(), &cell, |made, rows| {
                 all.push((std::mem::take(made), rows));
                 Ok(())
             })

@@ -424,7 +424,7 @@ pub fn survey(
             if seen.is_empty() {
                 seen.resize(columns.len(), ColumnStatistics::default());
             }
-            look(seen, slot, cell);
+            look(seen, slot, cell.scalar()?);
             Ok(())
         };
         table.for_columns(&places, progress, look, &mut |seen: Vec<ColumnStatistics>, _| {
