@@ -53,18 +53,28 @@ fn a_comma_far_below_is_asked_about() {
 }
 
 #[test]
-fn files_of_several_names_are_named_where_they_become_one_table() {
-    for (names, noted) in
-        [(["blocks.csv", "follows.csv"], true), (["part-0.csv", "part-1.csv"], false)]
-    {
+fn files_of_several_names_are_one_table_if_the_user_says_so() {
+    for (names, words) in [
+        (["blocks.csv", "follows.csv"], "--one-table"),
+        (["part-0.csv", "part-1.csv"], ""),
+        (["split=train/0.csv", "split=test/0.csv"], "--one-table"),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edges");
         fs::create_dir(&path).unwrap();
-        names.iter().for_each(|name| fs::write(path.join(name), "src,dst\n1,2\n").unwrap());
+        for name in names {
+            let file = path.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "src,dst\n1,2\n").unwrap();
+        }
+        if !words.is_empty() {
+            let asked = message(&path, &options(""));
+            assert!(asked.contains("pass --one-table"), "{asked}");
+        }
         let notes = Notes::default();
-        convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
-        let line = format!("{}: parts of one table are {}", path.display(), names.join(", "));
-        assert_eq!(notes.lines().contains(&line), noted, "{:?}", notes.lines());
+        convert(&path, &folder.path().join("ds"), &options(words), false, &notes).unwrap();
+        let line = format!("{}: one table of 2 files, ", path.display());
+        assert!(notes.lines().iter().any(|note| note.starts_with(&line)), "{:?}", notes.lines());
     }
 }
 

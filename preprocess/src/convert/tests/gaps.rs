@@ -76,8 +76,11 @@ fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
     let columns = &dataset.manifest().columns;
     assert_eq!(columns.keys().collect::<Vec<_>>(), ["rank"]);
     // If no label is named, types without numbers do not matter.
-    let (dataset, _) = converted(&input, &format!("{nodes} --label-column none --fill mean"));
-    assert_eq!(rows(&dataset)[1], [2.0, 8.0, 1.0]);
+    let (dataset, _) =
+        converted(&input, &format!("{nodes} --label-column none --fill 0 --scale none"));
+    // Lists are features next to the others.
+    assert_eq!(rows(&dataset)[0], [1.0, 7.0, 0.0, 1.0, 0.0]);
+    assert_eq!(rows(&dataset)[1], [2.0, 0.0, 1.0, 0.0, 0.0]);
 }
 
 #[test]

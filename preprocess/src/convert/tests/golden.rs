@@ -76,7 +76,12 @@ const INPUTS: &[(&str, &str, Holds)] = &[
     ("snap/gaps.txt.gz", "snap", Holds { ids: Some([10, 11, 14, 19, 26, 35]), ..EDGES_ALONE }),
     ("tables/plain.parquet", "parquet", TABLE),
     ("tables/snappy.parquet", "parquet", TABLE),
-    ("tables/spark.parquet", "parquet", TABLE),
+    (
+        "tables/spark.parquet",
+        "parquet",
+        // The year is in the names of folders.
+        Holds { edge_columns: &["weight", "time", "flag", "pair", "day", "year"], ..TABLE },
+    ),
     (
         "tables/duckdb.parquet",
         "parquet",

@@ -149,6 +149,19 @@ fn ends_are_known_columns_or_asked_for() {
             "a>b, b>c",
         ),
         ("a.csv", "child,parent\n1,2\n3,2\n", "", "2>1, 2>3"),
+        (
+            "a.csv",
+            "Id,OwnerUserId,ParentId\n5,1,7\n6,2,5\n",
+            "",
+            "error: which columns are the ends of an edge? `Id` has `5`, `6`; `OwnerUserId` has \
+             `1`, `2`; `ParentId` has `7`, `5`: name them with --source-column",
+        ),
+        (
+            "a.csv",
+            "node label\n1 0\n2 1\n3 0\n4 1\n5 0\n6 1\n7 0\n8 1\n",
+            "",
+            "error: are these vertices and their classes? They come with --nodes",
+        ),
     ]);
 }
 
@@ -202,7 +215,10 @@ fn two_kinds_of_ids_are_kept_apart_or_asked_for() {
             "1>1 rating=5, 2>1 rating=4",
         ),
         ("a.csv", "author,paper\n7,7\n", "", "error: --bipartite"),
-        ("a.csv", "author,paper\nada,p1\nbob,ada\n", "", "ada>p1, bob>ada"),
+        ("a.csv", "author,paper\nada,p1\nbob,p2\n", "", "ada>p1, bob>p2"),
+        ("a.csv", "author,paper\nada,p1\nbob,ada\n", "", "error: --bipartite"),
+        ("a.csv", "author,paper\nada,p1\nbob,ada\n", "--bipartite=no", "ada>p1, bob>ada"),
+        ("a.csv", "actor_id,repo_id\n1,1\n2,1\n", "", "error: --bipartite"),
         ("a.csv", "author,paper\nada,p1\nbob,ada\n", "--bipartite", "ada>p1*, bob>ada*"),
         ("out.x", "% bip unweighted\n% 2 2 2\n1 1\n2 1\n", "", "error: `% bip`"),
         ("out.x", "% bip unweighted\n% 2 2 1\n1 1\n2 1\n", "--bipartite", "1>1*, 2>1*"),
@@ -362,7 +378,7 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
         (
             "id,label,x\n7,0,0.5\n8,1,1.5\n",
             "",
-            "error: the edges, which are integers, such as `1` and `2`; `id` has `7` and `8`",
+            "error: the edges, which are integers, such as `1` and `2`; `id` has `7`, `8`",
         ),
     ]
     .into_iter()

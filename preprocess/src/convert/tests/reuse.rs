@@ -94,7 +94,7 @@ fn a_refusal_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("edges.csv"), "a,b\n1,2\n").unwrap();
-    fs::write(at("nodes.csv"), "id,label\n1,0\n").unwrap();
+    fs::write(at("nodes.csv"), "id,f0\n1,0\n").unwrap();
     let options = options(&format!("--nodes {}", at("nodes.csv").display()));
     let message =
         convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap_err().to_string();

@@ -187,21 +187,20 @@ fn typed_tables_have_the_same_rules() {
     assert_eq!(rows(&converted(&input, &nodes).0), [[1.0], [2.0], [3.0], [4.0]]);
     let padded: ArrayRef = Arc::new(StringArray::from(vec!["0010", "0020", "0030", "0040"]));
     write_parquet(&path, vec![("customer", padded)]);
-    let zeros =
-        "`0010` and `0020`: write them alike in both tables (--id-type number takes 0010 for 10)";
+    let zeros = "`0010`, `0020`, `0030` ...: write them alike in both tables (--id-type number takes 0010 for 10)";
     refused(&input, &nodes, &[zeros]);
     assert_eq!(converted(&input, &format!("{nodes} --id-type number")).0.num_vertices(), 4);
 }
 
 #[test]
 fn a_stray_among_ids_is_named_with_its_line() {
-    let vertices: String = (10..40).map(|v| format!("{v},{}.5,a\n", v + 3)).collect();
+    let vertices: String = (10..40).map(|v| format!("{v},{}.5,{}\n", v + 3, v % 2)).collect();
     let edges: String =
         (10..40).map(|v| format!("{v},{}\n", if v == 39 { 10 } else { v + 1 })).collect();
     for (edges, nodes, expected) in [
         (
             format!("src,dst\n{edges}"),
-            format!("customer,x,label\n{vertices}Total,5,a\n"),
+            format!("customer,x,label\n{vertices}Total,5,1\n"),
             "nodes.csv, line 32: column `customer`: `Total`: expected a whole number below 2^64, \
              as in other rows: fix or remove the line, \
              or pass --id-type text if ids are strings",
@@ -235,10 +234,14 @@ fn ids_that_do_not_match_are_shown() {
         (
             |v| format!("c{v}"),
             |v| format!("C{v}"),
-            "`customer` has `C1` and `C2`: write them alike",
+            "`customer` has `C1`, `C2`, `C3` ...: write them alike",
         ),
-        (|v| format!("c{v}"), |v| v.to_string(), "`customer` has `1` and `2`: write them alike"),
-        (|v| v.to_string(), |v| (v + 1000).to_string(), "`customer` has `1001` and `1002`"),
+        (
+            |v| format!("c{v}"),
+            |v| v.to_string(),
+            "`customer` has `1`, `2`, `3` ...: write them alike",
+        ),
+        (|v| v.to_string(), |v| (v + 1000).to_string(), "`customer` has `1001`, `1002`"),
     ];
     for (of_edges, of_nodes, expected) in cases {
         refused(&folder(&edges(of_edges), &nodes(of_nodes)), "", &[expected]);

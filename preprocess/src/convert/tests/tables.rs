@@ -261,7 +261,10 @@ fn a_folder_of_two_tables_is_one_command() {
     assert_eq!(dataset.manifest().class_names, names(&["company", "tv"]));
     assert_eq!(dataset.manifest().provenance.sources.len(), 2);
     let told = notes.lines().join("\n");
-    assert!(told.contains("passed over x_features.json (not tables, by their names)"), "{told}");
+    assert!(
+        told.contains("not read: x_features.json. --nodes names a table of vertices"),
+        "{told}"
+    );
     // The edges may use another column than `id`.
     write(
         "x_target.csv",

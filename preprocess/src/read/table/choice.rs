@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(chosen(&["w:f", "a", "b"], &none).unwrap(), (vec![1, 2], vec![0]));
         assert_eq!(chosen(&["src:f", "dst", "u", "v"], &none).unwrap(), (vec![2, 3], vec![0, 1]));
         assert_eq!(
-            chosen(&["a", "time", "c"], &options(Some("C"), None, None)).unwrap(),
+            chosen(&["a", "time:f", "c"], &options(Some("C"), None, None)).unwrap(),
             (vec![2, 0], vec![1])
         );
         assert_eq!(
@@ -452,7 +452,7 @@ mod tests {
             (
                 &["w:f", "a", "b", "c"],
                 options(None, None, None),
-                "which columns are the ends of an edge? `a`, `b`, `c` can be: name",
+                "which columns are the ends of an edge? `a` has 7; `b` has 7; `c` has 7: name",
             ),
             (&["a", "b", "c"], options(Some("c"), None, None), "which columns"),
             (
@@ -499,7 +499,7 @@ mod tests {
         assert!(columns(&["1", "2", "3:f"], true, &ReadOptions::default()).unwrap().is_empty());
         let question = columns(&["1:s", "2:s", "3:s"], true, &ReadOptions::default()).unwrap_err();
         assert!(
-            question.contains("`1`, `2`, `3` can be: name them with --source-column"),
+            question.contains("`1` has 7; `2` has 7; `3` has 7: name them with --source-column"),
             "{question}"
         );
     }

@@ -6,6 +6,7 @@
 //! column that can be an end is dropped because of its name.
 
 use super::choice::{Field, IdKind, names};
+use super::left_out::TIMES;
 
 /// Pairs of words for the two ends, in lower case. A pair of columns is named by two of them, or by
 /// names that differ only in two of them: `node_a` and `node_b`.
@@ -99,6 +100,10 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
         next != *target && words.contains(&next)
     };
     found.retain(|pair| !goes_on(pair));
+    // Two times are an interval.
+    found.retain(|pair| !pair.rest.split(' ').any(|word| has(TIMES, word)));
+    // So are `start` and `end`, unless they are of vertices.
+    found.retain(|pair| words[pair.ends[0]] != ["start"]);
     let is_plain = |pair: &&EndPair| {
         let rest = pair.rest.as_str();
         rest.is_empty() || GLUED.contains(&rest) || rest == "node id" || rest == "vertex id"
@@ -149,7 +154,9 @@ pub fn first_two(fields: &[Field]) -> Option<[usize; 2]> {
 /// Empty if the name has none.
 fn noun(name: &str) -> String {
     let mut words = words(name);
+    let is_number = |word: &str| word.chars().all(char::is_numeric);
     words.retain(|word| !["id", "ids", "idx", "no", "key"].contains(&word.as_str()));
+    words.retain(|word| !is_number(word));
     let noun = words.join(" ");
     let noun = noun.strip_suffix('s').filter(|noun| noun.len() > 2).unwrap_or(&noun);
     if ANY_KIND.contains(&noun) { String::new() } else { noun.into() }
@@ -291,6 +298,7 @@ mod tests {
             ("userId,movieId,rating:f,timestamp", "userId movieId"),
             ("dstid,srcid", "srcid dstid"),
             (":START_ID,:END_ID,:TYPE", ":START_ID :END_ID"),
+            ("u,v,start,end", "u v"),
             ("start,end", "start end"),
             ("source_id,target_id,source_name,target_name", "source_id target_id"),
             ("author,paper", "author paper"),
@@ -312,7 +320,6 @@ mod tests {
     fn a_doubt_is_a_question() {
         for (header, expected) in [
             ("a1,b1,c1", "which columns are the ends of an edge? a1 b1 c1"),
-            ("u,v,start,end", "from `u` to `v`, or from `start` to `end`"),
             ("author,paper,year", "which columns are the ends of an edge? author paper year"),
             ("id,author,paper", "which columns are the ends of an edge? id author paper"),
             ("edge_id,user_id,item_id", "which columns"),

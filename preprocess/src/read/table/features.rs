@@ -133,6 +133,9 @@ impl Encoded {
         };
         let remedy = match unseen {
             Some(_) => "pass --fill NUMBER",
+            None if field.list => {
+                "pass --fill NUMBER, or leave the column out with --feature-columns"
+            }
             None => {
                 "pass --fill NUMBER or --fill mean, or leave the column out with --feature-columns"
             }
@@ -173,7 +176,7 @@ impl Encoded {
         match (&self.encoding, cell) {
             (Encoding::List(_), Cell::List(..)) => {
                 let stored = StoredType::Value(ValueType::F32);
-                let numbers = NumberCells { stored, fill: None, rounds: false };
+                let numbers = NumberCells { stored, fill: None, rounds: true };
                 numbers.write(cell, bytemuck::cast_slice_mut(codes))
             }
             (Encoding::List(_), Cell::Missing) => {

@@ -10,7 +10,7 @@ use super::statistics::ColumnStatistics;
 const IDENTIFIERS: &str = "id ids no nr number key uuid guid hash zip zipcode postcode postal plz phone telephone \
     iban ssn account";
 /// Words of the names of times, whose values may all be distinct.
-const TIMES: &str = "time date timestamp day year age";
+pub const TIMES: &str = "time date timestamp day year age";
 /// Most different values of a column whose name is an identifier's that make it a number or a
 /// category all the same.
 const FEW_IDENTIFIERS: f64 = 20.0;

@@ -226,7 +226,7 @@ fn check_strays(
             !is_read && options.edge_columns.is_none() && !table.is_unnamed()
         }
     };
-    (0..fields.len()).filter(is_checked).try_for_each(|at| sheet.check_stray(at))
+    (0..table.num_own()).filter(is_checked).try_for_each(|at| sheet.check_stray(at))
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
@@ -259,11 +259,13 @@ fn ask_for_meaning(
     }
     // Strays further below are refused where all rows are read.
     let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
-    let has_rows = source.next(&mut piece)? && source.parse(&mut piece, &mut batch).is_ok();
+    if source.next(&mut piece)? && source.parse(&mut piece, &mut batch).is_err() {
+        batch = EdgeBatch::default();
+    }
     source.rewind()?;
     let [sources, targets] =
         [&batch.sources, &batch.targets].map(|ids| ids.iter().collect::<HashSet<&u64>>());
-    let is_once = has_rows && sources.len() == batch.sources.len();
+    let is_once = sources.len() == batch.sources.len();
     if !choice.are_named && is_once && sources.len() >= FEW_ROWS.max(4 * targets.len()) {
         let [one, other] = names;
         let problem = format!(
@@ -277,9 +279,14 @@ fn ask_for_meaning(
     // Equal strings are one vertex, and so are equal numbers; only some pairs of kinds share them.
     if may_be_two_kinds && (choice.kind == IdKind::Number || !sources.is_disjoint(&targets)) {
         let [one, other] = names;
+        let or_edge = if source.has_certain_names() {
+            ""
+        } else {
+            ", or --header no if these are ids themselves"
+        };
         let problem = format!(
             "`{one}` and `{other}` name two kinds of vertices, whose ids may be the same: pass \
-             --bipartite to keep them apart, or --bipartite=no if they are of one kind"
+             --bipartite to keep them apart, --bipartite=no if they are of one kind{or_edge}"
         );
         return Err(Error::input(path, problem));
     }

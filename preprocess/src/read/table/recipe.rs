@@ -29,8 +29,12 @@ pub fn of(
         let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
         if let (true, Some((_, width))) = (field.list, field.value) {
             let encoding = FeatureEncoding::List { width: width as u32 };
-            let (column, fill, indicator) = (field.name.clone(), None, false);
-            return Ok((at, FeatureRecipe { column, encoding, fill, indicator }));
+            let fill = match on.options.fill {
+                Some(Fill::Value(value)) => Some(value),
+                Some(Fill::Mean) | None => None,
+            };
+            let column = field.name.clone();
+            return Ok((at, FeatureRecipe { column, encoding, fill, indicator: false }));
         }
         let is_number = how.is_none() && field.value.is_some();
         let fill = match (on.options.fill, is_number) {

@@ -94,6 +94,11 @@ impl TableSource {
         Self::new(table.clone(), &[at], &choice)
     }
 
+    /// Whether the first line is known to name the columns.
+    pub fn has_certain_names(&self) -> bool {
+        self.doubtful.is_empty()
+    }
+
     /// Makes room for `rows`, and no more.
     fn resize(&self, batch: &mut EdgeBatch, rows: usize) {
         batch.sources.resize(rows, 0);

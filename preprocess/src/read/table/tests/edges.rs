@@ -81,7 +81,7 @@ fn what_is_left_out_is_said_once() {
     open(&fixture("spark.parquet"), &ReadOptions::default().edge_table(), &notes).unwrap();
     let notes = notes.lines();
     let endings = [
-        "left out the columns year, which folder names hold",
+        "year=2022/part-00002-c000.snappy.parquet",
         "edges from `src` to `dst`",
         "left out the columns kind, which hold no numbers",
         "dates, read as days since 1970-01-01: day",
@@ -124,8 +124,10 @@ fn bad_choices_are_named() {
         assert!(message.contains(expected), "{message}");
     }
     // Found while reading: a negative id, and a null among integers.
-    let options =
-        with(|o| (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into())));
+    let options = with(|o| {
+        (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into()));
+        o.bipartite = Some(Answer::No);
+    });
     for name in ["snappy.parquet", "file.arrow"] {
         let raw = opened(&fixture(name), &options).unwrap();
         let message = read_once(raw.edges.as_ref()).unwrap_err().to_string();

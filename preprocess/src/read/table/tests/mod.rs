@@ -8,7 +8,7 @@ use gsplit_store::{NoProgress, Notes};
 use super::*;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::memory::Memory;
-use crate::read::options::{NodeTableOptions, ReadOptions, Scale};
+use crate::read::options::{Answer, NodeTableOptions, ReadOptions, Scale};
 
 mod csv;
 mod damage;
