@@ -40,6 +40,9 @@ def pt():
     torch.save((data, slices), HERE / "pt/several.pt")
     for name in ["x", "edge_index", "y"]:
         torch.save(tensors[name], HERE / f"pt/folder/{name}.pt")
+    splits = {"train": [0, 3], "valid": [1], "test": [4, 5], "test-dev": [4], "test-challenge": [5]}
+    splits = {name: np.array(vertices) for name, vertices in splits.items()}
+    torch.save(splits, HERE / "pt/split_dict.pt")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,9 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
     let (read, table) = (&options.read, &options.read.node_table);
     let (is_table, is_text, has_rows) =
         (is_table(format), format == Format::Csv, raw.node_ids.is_some());
-    let has_splits = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt)
-        || read.nodes.is_some();
+    let has_splits =
+        matches!(format, Format::Ogb | Format::Mag240m | Format::Npy | Format::Npz | Format::Pt)
+            || read.nodes.is_some();
     let fills_edges = is_table && !raw.edges.columns().is_empty() && table.fill != Some(Fill::Mean);
     let scales = table.scale.is_some_and(|scale| scale != Scale::None);
     let useless = [

@@ -19,8 +19,8 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ReadOptions {
-    /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the
-    /// number of a mask from 0 in arrays
+    /// Split to take, where there are several: its name below DIR/split of an OGB folder, the name
+    /// of MAG240M's test split, or the number of a mask from 0 in arrays
     #[cfg_attr(
         feature = "cli",
         arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split")
@@ -140,8 +140,8 @@ pub struct NodeTableOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unlabelled: Option<String>,
     /// The table of vertices' column that holds train, valid, test or nothing; or columns of 0 and
-    /// 1 called by the splits, as train,valid,test; or none [default: split, fold, set, subset or
-    /// mask, else train_mask, train and the like, or asked]
+    /// 1 called by the splits, as train,valid,test; or none [default: the column that holds these
+    /// words, else train_mask, train and the like, or asked]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_column: Option<Vec<String>>,
@@ -150,9 +150,8 @@ pub struct NodeTableOptions {
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vertex_weights: Option<Vec<String>>,
-    /// Columns of the table of vertices that become features, e.g. 'f*,age', or none [default: a
-    /// list called feat, features, x ..., otherwise all numbers and categories that are not ids,
-    /// labels, splits or identifiers]
+    /// Columns of the table of vertices that become features, e.g. 'f*,age', or none [default: all
+    /// numbers, lists of numbers and categories that are not ids, labels, splits or identifiers]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COLUMN,...", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_columns: Option<Vec<String>>,

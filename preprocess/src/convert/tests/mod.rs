@@ -11,6 +11,7 @@ mod meaning;
 mod real_files;
 mod recipes;
 mod reuse;
+mod silent;
 mod structure;
 mod tables;
 mod values;

@@ -1,0 +1,164 @@
+//! Inputs that once gave a wrong graph, label or split without a word.
+
+use super::bad_input::message;
+use super::*;
+use crate::export::{ExportFormat, ExportOptions, export};
+use crate::read::golden::npy;
+
+/// A folder with these files.
+fn files(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn splits(dataset: &Dataset) -> [Vec<u32>; 3] {
+    Split::ALL.map(|split| dataset.split(split).unwrap().to_vec())
+}
+
+#[test]
+fn one_percent_sign_is_a_matrix_too() {
+    let text = "%MatrixMarket matrix coordinate pattern symmetric\n4 4 2\n2 1\n3 2\n";
+    let (_folder, path) = file("g.mtx", text);
+    let dataset = convert_new(&path, &options("")).unwrap().1;
+    assert_eq!((dataset.num_vertices(), dataset.topology().num_edges()), (4, 4));
+}
+
+#[test]
+fn folder_names_are_columns() {
+    let folder = files(&[
+        ("edges.csv", "src,dst\n1,2\n2,3\n3,4\n"),
+        ("people/split=train/0.csv", "id,x,label\n1,0.5,a\n2,1.5,b\n"),
+        ("people/split=valid/0.csv", "id,x,label\n3,2.5,a\n"),
+        ("people/split=test/0.csv", "id,x,label\n4,3.5,b\n"),
+        ("days/day=1/0.csv", "src,dst\n1,2\n"),
+        ("days/day=2/0.csv", "src,dst\n2,3\n"),
+    ]);
+    let nodes = folder.path().join("people");
+    let options = options(&format!("--nodes {} --directed", nodes.display()));
+    let dataset = convert_new(&folder.path().join("edges.csv"), &options).unwrap().1;
+    assert_eq!(splits(&dataset), [vec![0, 1], vec![2], vec![3]]);
+    assert_eq!(dataset.features().unwrap().dim(), 1);
+    let days = convert_new(&folder.path().join("days"), &super::options("")).unwrap().1;
+    assert_eq!(days.edge_column("day").unwrap().as_slice::<i64>().unwrap(), [1, 2]);
+}
+
+#[test]
+fn splits_are_told_by_their_values() {
+    let edges = "src,dst\n1,2\n2,3\n3,4\n";
+    let nodes = "id,x,partition,label\n1,1,train,0\n2,2,train,1\n3,3,val,0\n4,4,test,1\n";
+    let (dataset, notes) = converted(&folder(edges, nodes), "");
+    assert_eq!(splits(&dataset), [vec![0, 1], vec![2], vec![3]]);
+    assert!(notes.contains("splits from `partition`"), "{notes}");
+    let several = "id,a,b,label\n1,train,test,0\n2,test,train,1\n3,val,val,0\n4,test,test,1\n";
+    refused(&folder(edges, several), "", &["`a`, `b` hold the names of splits: pass --split"]);
+    let (dataset, _) = converted(&folder(edges, nodes), "--split-column none");
+    assert!(dataset.manifest().splits().is_empty());
+}
+
+#[test]
+fn a_label_has_two_values() {
+    let nodes = "id,x,labels,kind\n1,1,Paper,a\n2,2,Paper,b\n3,3,Paper,a\n4,4,Paper,b\n";
+    let input = folder("src,dst\n1,2\n2,3\n3,4\n", nodes);
+    let question = "column `labels` holds `Paper` and no other value, so it cannot be the label";
+    refused(&input, "", &[question, "`id`, `x`, `labels`, `kind`"]);
+    assert_eq!(labels(&converted(&input, "--label-column kind").0), [0, 1, 0, 1]);
+}
+
+#[test]
+fn tables_with_a_log_are_refused_with_the_command_that_writes_them() {
+    for (mark, words) in [
+        ("_delta_log/0.json", "a Delta table, whose log says which of its files count: write it"),
+        (".hoodie/hoodie.properties", "a Hudi table"),
+        ("metadata/v1.metadata.json", "iceberg_scan"),
+    ] {
+        let input = files(&[("t/part-0.csv", "src,dst\n1,2\n"), (&format!("t/{mark}"), "{}")]);
+        let found = message(&input.path().join("t"), &options("--format csv"));
+        assert!(found.contains(words) && found.contains("plain Parquet"), "{found}");
+    }
+}
+
+#[test]
+fn what_lies_next_to_the_edges_is_named() {
+    let input = files(&[
+        ("g/edges.csv", "src,dst\n1,2\n"),
+        ("g/labels.tsv", "1\t0\n2\t1\n"),
+        ("g/features.csv", "id,x\n1,2\n"),
+    ]);
+    for (path, expected) in [
+        ("g", "g: not read: features.csv, labels.tsv. --nodes names a table of vertices"),
+        ("g/edges.csv", "g/edges.csv, not read: features.csv, labels.tsv. --nodes names data"),
+    ] {
+        let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
+        let path = input.path().join(path);
+        convert(&path, &out.path().join("ds"), &options(""), false, &notes).unwrap();
+        assert!(notes.lines().join("\n").contains(expected), "{:?}", notes.lines());
+    }
+}
+
+#[test]
+fn years_and_own_splits_of_ogb_are_read() {
+    let folder = copy("ogb-csv");
+    let raw = folder.path().join("raw");
+    fs::write(raw.join("node_year.csv"), "2010\n2011\n2012\n2013\n2014\n2015\n").unwrap();
+    let split = folder.path().join("split");
+    fs::remove_dir_all(&split).unwrap();
+    fs::create_dir_all(split.join("random")).unwrap();
+    fs::copy(data("pt/split_dict.pt"), split.join("random/split_dict.pt")).unwrap();
+    let dataset = convert_new(folder.path(), &options("")).unwrap().1;
+    let years = dataset.node_column("year").unwrap();
+    assert_eq!(years.as_slice::<i64>().unwrap(), [2010, 2011, 2012, 2013, 2014, 2015]);
+    assert_eq!(splits(&dataset), [vec![0, 3], vec![1], vec![4, 5]]);
+    let refused = message(folder.path(), &options("--edge-columns weight"));
+    assert!(refused.contains("--edge-columns weight"), "{refused}");
+}
+
+#[test]
+fn splits_of_mag240m_are_read_and_other_types_are_named() {
+    let folder = copy("mag240m");
+    fs::copy(data("pt/split_dict.pt"), folder.path().join("split_dict.pt")).unwrap();
+    fs::create_dir_all(folder.path().join("processed/author___writes___paper")).unwrap();
+    for (words, test) in [("", 4), ("--split-name test-challenge", 5)] {
+        let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
+        let made = convert(folder.path(), &out.path().join("ds"), &options(words), false, &notes);
+        assert_eq!(splits(&made.unwrap().0), [vec![0, 3], vec![1], vec![test]]);
+        let notes = notes.lines().join("\n");
+        assert!(notes.contains("not read: author___writes___paper"), "{notes}");
+    }
+    let unknown = message(folder.path(), &options("--split-name x"));
+    assert!(unknown.contains("has no split x, found train, valid"), "{unknown}");
+}
+
+#[test]
+fn masks_may_list_the_vertices() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, shape: &str, numbers: &[i64]| {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        fs::write(folder.path().join(name), npy("<i8", false, shape, &bytes)).unwrap();
+    };
+    write("edge_index.npy", "(2, 3)", &[0, 1, 2, 1, 2, 0]);
+    write("label.npy", "(5,)", &[0, 1, 0, 1, 0]);
+    write("train_mask.npy", "(2,)", &[0, 4]);
+    write("val_mask.npy", "(1,)", &[1]);
+    write("test_mask.npy", "(5,)", &[0, 0, 1, 1, 0]);
+    let dataset = convert_new(folder.path(), &options("")).unwrap().1;
+    assert_eq!(splits(&dataset), [vec![0, 4], vec![1], vec![2, 3]]);
+}
+
+#[test]
+fn an_export_that_loses_links_says_so() {
+    let folder = copy("ogb-csv");
+    fs::remove_dir_all(folder.path().join("split")).unwrap();
+    let to = folder.path().join("split/time");
+    fs::create_dir_all(&to).unwrap();
+    fs::copy(data("ogb-links/dict/split_dict.pt"), to.join("split_dict.pt")).unwrap();
+    let (out, dataset) = convert_new(folder.path(), &options("")).unwrap();
+    let to = out.path().join("tables");
+    let options = ExportOptions::default();
+    let written = export(&dataset, ExportFormat::Parquet, &to, &options, &NoProgress).unwrap();
+    assert_eq!(written.left_out, ["the split of links"]);
+}
