@@ -56,7 +56,14 @@ impl Gathered for Unrounded {
 
 /// Interface of [`DeviceRows`] for any types of values.
 pub trait AnyRows: Send + Sync {
-    fn gathered(
+    fn tensor(
+        &self,
+        gpu: &Gpu,
+        device: Device,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Tensor>;
+    fn ahead(
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
@@ -135,10 +142,38 @@ impl<'a, T: DeviceValue, O: Row> DeviceRows<'a, T, O> {
         }
         Ok(())
     }
+
+    /// Gathers rows and applies `input`.
+    fn changed(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<()> {
+        self.gather(gpu, vertices, out)?;
+        input.apply_on_gpu(gpu, vertices, out, self.table.dim)
+    }
 }
 
 impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
-    fn gathered(
+    fn tensor(
+        &self,
+        gpu: &Gpu,
+        device: Device,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+    ) -> Result<Tensor> {
+        let shape = [vertices.len(), self.table.dim];
+        if !input.is_plain() {
+            let rows =
+                filled_of::<f32>(device, &shape, |out| self.changed(gpu, vertices, input, out))?;
+            return Ok(rows.f_to_kind(O::KIND)?);
+        }
+        filled_of::<O>(device, &shape, |out| self.gather(gpu, vertices, out))
+    }
+
+    fn ahead(
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
@@ -146,8 +181,7 @@ impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
     ) -> Result<Box<dyn Gathered>> {
         if !input.is_plain() {
             let mut rows = gpu.alloc::<f32>(vertices.len() * self.table.dim)?;
-            self.gather(gpu, vertices, &mut rows.slice_mut())?;
-            input.apply_on_gpu(gpu, vertices, &mut rows.slice_mut(), self.table.dim)?;
+            self.changed(gpu, vertices, input, &mut rows.slice_mut())?;
             return Ok(Box::new(Unrounded { rows, kind: O::KIND }));
         }
         let mut rows = gpu.alloc::<O>(vertices.len() * self.table.dim)?;

@@ -137,7 +137,10 @@ pub fn load<'a>(
         (sums && input.is_plain() && exchange.is_identity()).then(|| source.kept(gpu, vertices));
     let input_rows = match kept.transpose()?.flatten() {
         Some(kept) => InputRows::Kept(kept),
-        None => InputRows::Gathered(source.rows_on_gpu(gpu, vertices, input)?),
+        None if ahead && sampling.is_some() => {
+            InputRows::Gathered(source.rows_ahead(gpu, vertices, input)?)
+        }
+        None => InputRows::Here(source.rows_on_gpu(gpu, vertices, input)?),
     };
     let hits = source.hits(gpu, vertices)?;
     Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })

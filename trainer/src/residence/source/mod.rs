@@ -110,16 +110,27 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// Rows of `vertices`, which are on the GPU, transformed by `input`, gathered on the stream of
-    /// `gpu` in memory of that stream. The host does not wait. Fails if the host has to gather.
+    /// `gpu`, which must be torch's. The host does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if the host has to gather; errors of the GPU.
     pub fn rows_on_gpu(
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
         input: &Input,
+    ) -> Result<Tensor> {
+        self.on_gpu()?.tensor(gpu, self.place.device(), vertices, input)
+    }
+
+    /// Like [`FeatureSource::rows_on_gpu`] on any stream, in memory of that stream.
+    pub fn rows_ahead(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
     ) -> Result<Box<dyn Gathered>> {
-        let unreached =
-            || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
-        self.rows.as_ref().ok_or_else(unreached)?.gathered(gpu, vertices, input)
+        self.on_gpu()?.ahead(gpu, vertices, input)
     }
 
     /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that
@@ -130,6 +141,12 @@ impl<'a> FeatureSource<'a> {
         vertices: DeviceSlice<'_, u32>,
     ) -> Result<Option<Box<dyn KeptRows + '_>>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.kept(gpu, &self.place, vertices))
+    }
+
+    fn on_gpu(&self) -> Result<&(dyn AnyRows + 'a)> {
+        let unreached =
+            || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
+        self.rows.as_deref().ok_or_else(unreached)
     }
 
     /// Number of the rows of `vertices` that would be in caches, if the host counts them.
@@ -150,8 +167,7 @@ impl<'a> FeatureSource<'a> {
     /// ([`Finish::room`](crate::operator::Finish)).
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
-            let rows = self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input)?;
-            return rows.tensor(self.place.device(), self.table.dim());
+            return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
         }
         match (&self.tiered, self.place.gpu()) {
             (Some(tiered), Some(gpu)) => {
