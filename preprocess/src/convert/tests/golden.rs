@@ -90,7 +90,7 @@ const INPUTS: &[(&str, &str, Holds)] = &[
     ("tables/file.arrow", "arrow", TABLE),
     ("tables/lz4.feather", "arrow", TABLE),
     ("tables/edges.csv", "csv", Holds { edge_columns: &["weight", "time", "day"], ..EDGES_ALONE }),
-    ("tables/graph", "parquet", Holds { columns: &["year"], edge_columns: &["time"], ..ALL }),
+    ("tables/graph", "parquet", Holds { edge_columns: &["time"], features: Some(4), ..ALL }),
 ];
 
 #[test]
@@ -139,6 +139,12 @@ fn check_columns(name: &str, dataset: &Dataset, holds: &Holds) {
         for v in 0..6 {
             let expected: Vec<f32> = match width {
                 3 => (0..3).map(|column| v as f32 + column as f32 / 4.0).collect(),
+                // The list, and the standardised years behind it, which ascend by one.
+                4 => {
+                    let list = (0..3).map(|column| v as f32 + column as f32 / 4.0);
+                    let year = (f64::from(v) - 2.5) / (35f64 / 12.0).sqrt();
+                    list.chain([year as f32]).collect()
+                }
                 _ => (0..width).map(|column| v as f32 + column as f32 / width as f32).collect(),
             };
             assert_eq!(table.row::<f32>(v), expected, "{name}");

@@ -24,7 +24,7 @@ fn splits(dataset: &Dataset) -> [Vec<u32>; 3] {
 fn one_percent_sign_is_a_matrix_too() {
     let text = "%MatrixMarket matrix coordinate pattern symmetric\n4 4 2\n2 1\n3 2\n";
     let (_folder, path) = file("g.mtx", text);
-    let dataset = convert_new(&path, &options("")).unwrap().1;
+    let (_out, dataset) = convert_new(&path, &options("")).unwrap();
     assert_eq!((dataset.num_vertices(), dataset.topology().num_edges()), (4, 4));
 }
 
@@ -40,10 +40,11 @@ fn folder_names_are_columns() {
     ]);
     let nodes = folder.path().join("people");
     let options = options(&format!("--nodes {} --directed", nodes.display()));
-    let dataset = convert_new(&folder.path().join("edges.csv"), &options).unwrap().1;
+    let (_out, dataset) = convert_new(&folder.path().join("edges.csv"), &options).unwrap();
     assert_eq!(splits(&dataset), [vec![0, 1], vec![2], vec![3]]);
     assert_eq!(dataset.features().unwrap().dim(), 1);
-    let days = convert_new(&folder.path().join("days"), &super::options("")).unwrap().1;
+    let days = folder.path().join("days");
+    let (_out, days) = convert_new(&days, &super::options("")).unwrap();
     assert_eq!(days.edge_column("day").unwrap().as_slice::<i64>().unwrap(), [1, 2]);
 }
 
@@ -51,12 +52,13 @@ fn folder_names_are_columns() {
 fn splits_are_told_by_their_values() {
     let edges = "src,dst\n1,2\n2,3\n3,4\n";
     let nodes = "id,x,partition,label\n1,1,train,0\n2,2,train,1\n3,3,val,0\n4,4,test,1\n";
-    let (dataset, notes) = converted(&folder(edges, nodes), "");
+    let input = folder(edges, nodes);
+    let (dataset, notes) = converted(&input, "");
     assert_eq!(splits(&dataset), [vec![0, 1], vec![2], vec![3]]);
     assert!(notes.contains("splits from `partition`"), "{notes}");
     let several = "id,a,b,label\n1,train,test,0\n2,test,train,1\n3,val,val,0\n4,test,test,1\n";
     refused(&folder(edges, several), "", &["`a`, `b` hold the names of splits: pass --split"]);
-    let (dataset, _) = converted(&folder(edges, nodes), "--split-column none");
+    let (dataset, _) = converted(&input, "--split-column none");
     assert!(dataset.manifest().splits().is_empty());
 }
 
@@ -109,7 +111,7 @@ fn years_and_own_splits_of_ogb_are_read() {
     fs::remove_dir_all(&split).unwrap();
     fs::create_dir_all(split.join("random")).unwrap();
     fs::copy(data("pt/split_dict.pt"), split.join("random/split_dict.pt")).unwrap();
-    let dataset = convert_new(folder.path(), &options("")).unwrap().1;
+    let (_out, dataset) = convert_new(folder.path(), &options("")).unwrap();
     let years = dataset.node_column("year").unwrap();
     assert_eq!(years.as_slice::<i64>().unwrap(), [2010, 2011, 2012, 2013, 2014, 2015]);
     assert_eq!(splits(&dataset), [vec![0, 3], vec![1], vec![4, 5]]);
@@ -145,7 +147,7 @@ fn masks_may_list_the_vertices() {
     write("train_mask.npy", "(2,)", &[0, 4]);
     write("val_mask.npy", "(1,)", &[1]);
     write("test_mask.npy", "(5,)", &[0, 0, 1, 1, 0]);
-    let dataset = convert_new(folder.path(), &options("")).unwrap().1;
+    let (_out, dataset) = convert_new(folder.path(), &options("")).unwrap();
     assert_eq!(splits(&dataset), [vec![0, 4], vec![1], vec![2, 3]]);
 }
 
