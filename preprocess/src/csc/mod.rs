@@ -5,15 +5,16 @@
 //! any [`EdgeSource`]. Ids below a known number of vertices, or any ids, which are then compacted
 //! in order. Idea: an edge is read once and goes to the bucket of its target (`chunk`); buckets
 //! that do not fit in memory wait on disk (`store`); then every bucket is sorted by itself
-//! (`bucket`) and written behind the one before (`assemble`). Edges of a bucket stay in the input's
-//! order and are sorted stably, so the result is the same for any number of threads and any budget.
-//! Cost: every edge is read once, moved twice, written once; 6 bytes and the values of each wait in
-//! between, in memory or on disk. Ids at or above 2^32, strings, and ids that are too scattered for
-//! a bitmap take a second reading of the input (`keys`).
+//! (`bucket`), or by ranges of its targets where it is too large, and written behind the one before
+//! (`assemble`). Edges of a bucket stay in the input's order and are sorted stably, so the result is
+//! the same for any number of threads and any budget. Cost: every edge is read once, moved twice,
+//! written once; 6 bytes and the values of each wait in between, in memory or on disk. Ids at or
+//! above 2^32, strings, and ids that are too scattered for a bitmap take a second reading of the
+//! input (`keys`).
 //!
 //! ```text
 //! EdgeSource ──pieces──▶ ingest (chunk: buckets; presence: which ids occur) ──▶ store (memory, runs on disk)
-//!            ──▶ assemble (bucket: sort, merge, rank; oversized: hubs) ──▶ TopologyWriter, ColumnWriters
+//!            ──▶ assemble (bucket: sort, merge, rank) ──▶ TopologyWriter, ColumnWriters
 //! ```
 
 mod assemble;
@@ -23,7 +24,6 @@ mod columns;
 mod id_map;
 mod ingest;
 pub mod keys;
-mod oversized;
 mod pieces;
 mod presence;
 mod store;
