@@ -104,7 +104,7 @@ pub(crate) fn check_memory(what: &str, bytes: u64) -> Result<()> {
     match bytes <= Memory::of_this_machine().total() {
         true => Ok(()),
         false => Err(Error::Option(format!(
-            "{what}: {} of memory are not there: ask for a smaller size",
+            "{what}: takes {} of memory, which this machine does not have",
             shown(bytes)
         ))),
     }
