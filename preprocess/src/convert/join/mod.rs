@@ -21,11 +21,12 @@ use gsplit_store::{Dataset, DatasetWriter, Names, Progress};
 use super::input::Input;
 use super::{ConvertOptions, Decisions, plan, write};
 use crate::csc::IdMap;
-use crate::edges::{EdgeColumn, ValueType, for_each_batch};
+use crate::edges::{EdgeBatch, EdgeColumn, ValueType, for_each_batch};
+use crate::read::listed::{Chained, Listed};
 use crate::read::raw::Raw;
 use crate::read::text::field::counted;
 use crate::{Error, Result};
-use sources::{JoinedColumn, JoinedEdges, JoinedIds, StoredEdges};
+use sources::{JoinedColumn, StoredEdges};
 use tables::{NewEdges, NewIds};
 
 mod sources;
@@ -127,7 +128,7 @@ impl Older<'_> {
         let reached = self.reached(&new, &ids, &among)?;
         let kept: Vec<u32> =
             (0..).zip(&reached.distance).filter(|(_, far)| **far != FAR).map(|(v, _)| v).collect();
-        among.keep(|target| match ids.find(target) {
+        let among = among.into_wanted(|target| match ids.find(target) {
             Some(v) => reached.is_expanded(v),
             None => reached.others.contains(&target),
         });
@@ -138,23 +139,27 @@ impl Older<'_> {
             kept.iter().map(|&v| Ok(names.get(v)?.to_string())).collect::<Result<Vec<_>>>()
         };
         let names = names.map(name_of).transpose()?;
-        let stored =
-            StoredEdges::open(self.dataset, expanded, (kept.clone(), old_ids.clone()), &columns)?;
+        let ends = (kept.clone(), old_ids.clone());
+        let stored = StoredEdges::open(self.dataset, expanded, ends, columns.clone())?;
         progress.decide(&format!(
             "joined to {name}: the model reads {} of its {} vertices, and {}, for {}",
             kept.len(),
             self.dataset.num_vertices(),
             counted(stored.count(), "edge"),
-            counted(new.ids.len() as u64, "new row")
+            counted(new.0.len() as u64, "new row")
         ));
         let rows = kept.len() as u64;
         let features = (self.dataset.features()?, kept);
         let labels = raw.labels.map(|column| JoinedColumn::labels(rows, column));
+        let among = Listed::new(among, columns, names.is_some());
+        let names = old_ids.iter().copied().zip(names.into_iter().flatten()).collect();
+        let old_ids = EdgeBatch { sources: old_ids, names, ..EdgeBatch::default() };
+        let old_ids = Listed::new(old_ids, Vec::new(), table.has_string_ids());
         Ok(Raw {
             features: raw.features.map(|column| JoinedColumn::features(features, column)),
             labels,
-            edges: Box::new(JoinedEdges::new(stored, among, columns, names.is_some())),
-            node_ids: Some(Box::new(JoinedIds::new((old_ids, names), new, table))),
+            edges: Chained::new(stored.count(), [Box::new(stored), Box::new(among)]),
+            node_ids: Some(Chained::new(rows, [Box::new(old_ids), table])),
             rows_taken_over: rows,
             ..raw
         })
@@ -201,7 +206,7 @@ impl Older<'_> {
         };
         let by_target = among.by_target();
         let topology = self.dataset.topology();
-        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.ids.clone(), Vec::new());
+        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.0.clone(), Vec::new());
         for &id in &front {
             if let Some(v) = ids.find(id) {
                 reached.distance[v as usize] = 0;

@@ -1,6 +1,6 @@
 //! The new tables in memory: ids row by row, and edges.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::{Dataset, Progress};
@@ -13,24 +13,18 @@ use crate::read::raw::numbers;
 use crate::read::text::field::counted;
 use crate::{Error, Result};
 
-/// The ids of a table, row by row.
-pub struct NewIds {
-    /// Ids, or hashes of string ids.
-    pub ids: Vec<u64>,
-    /// The strings that were hashed.
-    pub names: Vec<(u64, String)>,
-}
+/// The ids of a table, or hashes of string ids, row by row.
+pub struct NewIds(pub Vec<u64>);
 
 impl NewIds {
     /// Reads the ids of `table`.
     pub fn of(table: &dyn EdgeSource) -> Result<Self> {
-        let (mut ids, mut names) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
         for_each_batch(table, |batch| {
             ids.extend_from_slice(&batch.sources);
-            names.extend_from_slice(&batch.names);
             Ok(())
         })?;
-        Ok(Self { ids, names })
+        Ok(Self(ids))
     }
 
     /// Refuses rows of vertices that are in the dataset already, unless the options say which row
@@ -47,7 +41,7 @@ impl NewIds {
             return Ok(());
         }
         let mut both =
-            self.ids.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
+            self.0.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
         let Some((v, row)) = both.next() else { return Ok(()) };
         let (more, name) = (1 + both.count() as u64, dataset.path().display());
         let problem = format!(
@@ -62,17 +56,12 @@ impl NewIds {
     }
 }
 
-/// The edges of the new table, in its order, each followed by its reverse where reverses are added.
-#[derive(Default)]
+/// The edges of the new table, in its order, each followed by its reverse where reverses are added,
+/// with their values in the columns of the joined graph.
 pub struct NewEdges {
-    /// Source and target of each edge.
-    pub ends: Vec<(u64, u64)>,
-    /// Values of each edge in the columns of the joined graph.
-    pub values: Vec<u8>,
-    /// Strings that were hashed into ids.
-    pub names: HashMap<u64, String>,
+    edges: EdgeBatch,
     /// Bytes of the values per edge.
-    pub row_bytes: usize,
+    row_bytes: usize,
 }
 
 impl NewEdges {
@@ -83,10 +72,10 @@ impl NewEdges {
         symmetrise: bool,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let mut edges = Self { row_bytes: row_bytes(columns), ..Self::default() };
+        let mut edges = EdgeBatch::default();
         let places = ColumnMapping::of(source.columns(), columns);
         let mut take = |batch: &EdgeBatch| {
-            edges.names.extend(batch.names.iter().cloned());
+            edges.names.extend_from_slice(&batch.names);
             let rows = batch
                 .values
                 .chunks_exact(places.row_bytes.max(1))
@@ -94,10 +83,10 @@ impl NewEdges {
                 .chain(std::iter::repeat(None));
             for ((&source, &target), row) in batch.sources.iter().zip(&batch.targets).zip(rows) {
                 let again = symmetrise && source != target;
-                for ends in
+                for (source, target) in
                     [(source, target), (target, source)].into_iter().take(1 + usize::from(again))
                 {
-                    edges.ends.push(ends);
+                    edges.push(source, target);
                     places.convert(row.unwrap_or_default(), &mut edges.values);
                 }
             }
@@ -114,7 +103,9 @@ impl NewEdges {
         let ending = source.finish(&seen)?;
         take(&ending.first)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
-        Ok(edges)
+        edges.names.sort_unstable();
+        edges.names.dedup();
+        Ok(Self { edges, row_bytes: row_bytes(columns) })
     }
 
     /// Refuses ends that neither the table nor the dataset has, unless the options say how to treat
@@ -129,14 +120,14 @@ impl NewEdges {
         source: &dyn EdgeSource,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let listed: HashSet<u64> = new.ids.iter().copied().collect();
+        let listed: HashSet<u64> = new.0.iter().copied().collect();
         let is_known = |id: u64| listed.contains(&id) || old.find(id).is_some();
         match options.read.node_table.missing_rows {
             Some(MissingRows::Fill) => {}
             Some(MissingRows::Drop) => {
-                let before = self.ends.len();
-                self.keep_edges(|(source, target)| is_known(source) && is_known(target));
-                let dropped = (before - self.ends.len()) as u64;
+                let dropped = self
+                    .edges
+                    .retain(self.row_bytes, |source, target| is_known(source) && is_known(target));
                 if dropped > 0 {
                     progress.decide(&format!(
                         "{} dropped, at vertices without a row",
@@ -145,12 +136,11 @@ impl NewEdges {
                 }
             }
             None => {
-                let unknown = |&(source, target): &(u64, u64)| {
-                    [source, target].into_iter().find(|&id| !is_known(id))
-                };
-                if let Some(id) = self.ends.iter().find_map(unknown) {
-                    let name =
-                        self.names.get(&id).map_or(id.to_string(), |name| format!("`{name}`"));
+                let EdgeBatch { sources, targets, names, .. } = &self.edges;
+                let mut ends = sources.iter().zip(targets).flat_map(|(&u, &v)| [u, v]);
+                if let Some(id) = ends.find(|&id| !is_known(id)) {
+                    let name = names.iter().find(|(hash, _)| *hash == id);
+                    let name = name.map_or(id.to_string(), |(_, name)| format!("`{name}`"));
                     let mut row = None;
                     let mut before = 0;
                     for_each_batch(source, |batch| {
@@ -177,28 +167,20 @@ impl NewEdges {
         Ok(())
     }
 
-    /// Keeps only the edges to targets for which `wants` returns true.
-    pub fn keep(&mut self, wants: impl Fn(u64) -> bool) {
-        self.keep_edges(|(_, target)| wants(target));
-    }
-
-    fn keep_edges(&mut self, keeps: impl Fn((u64, u64)) -> bool) {
-        let (bytes, mut kept) = (self.row_bytes, 0);
-        for edge in 0..self.ends.len() {
-            if keeps(self.ends[edge]) {
-                self.ends[kept] = self.ends[edge];
-                self.values.copy_within(edge * bytes..(edge + 1) * bytes, kept * bytes);
-                kept += 1;
-            }
-        }
-        self.ends.truncate(kept);
-        self.values.truncate(kept * bytes);
+    /// The edges to targets for which `wants` returns true, and their names.
+    pub fn into_wanted(mut self, wants: impl Fn(u64) -> bool) -> EdgeBatch {
+        self.edges.retain(self.row_bytes, |_, target| wants(target));
+        let EdgeBatch { sources, targets, names, .. } = &mut self.edges;
+        let ends: HashSet<u64> = sources.iter().chain(&*targets).copied().collect();
+        names.retain(|(id, _)| ends.contains(id));
+        self.edges
     }
 
     /// Pairs of target and source, ascending.
     pub fn by_target(&self) -> Vec<(u64, u64)> {
+        let EdgeBatch { sources, targets, .. } = &self.edges;
         let mut ends: Vec<(u64, u64)> =
-            self.ends.iter().map(|&(source, target)| (target, source)).collect();
+            targets.iter().copied().zip(sources.iter().copied()).collect();
         ends.sort_unstable();
         ends
     }
