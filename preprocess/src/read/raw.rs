@@ -103,9 +103,7 @@ impl Raw {
             facts: BTreeMap::new(),
         }
     }
-}
 
-impl Raw {
     /// The table of vertices among the files: the last.
     pub fn table(&self) -> &Path {
         self.files.last().map_or(Path::new(""), |path| path.as_path())

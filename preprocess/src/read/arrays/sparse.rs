@@ -5,8 +5,7 @@
 use gsplit_store::{Progress, Unit};
 
 use super::numbers::Numbers;
-use crate::edges::ValueType;
-use crate::read::raw::{Column, describe_column};
+use crate::read::raw::{Column, describe_column, numbers};
 use crate::{Error, Result};
 
 /// Maximum number of columns.
@@ -84,24 +83,15 @@ impl SparseColumn {
 pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
     let mut wide = Vec::new();
     array.dtype().values(bytes, &mut wide).map_err(|(_, problem)| array.error(problem))?;
-    Ok(match array.dtype().value_type() {
-        ValueType::F32 => {
-            wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect()
-        }
-        ValueType::F64 => {
-            wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect()
-        }
-        ValueType::I64 => {
-            wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect()
-        }
-    })
+    let values = numbers(array.dtype().value_type().descr(), &wide);
+    Ok(values.map(|value| value as f32).collect())
 }
 
-/// All of `numbers`, in single precision.
-pub fn floats(numbers: &Numbers) -> Result<Vec<f32>> {
+/// All numbers of `array`, in single precision.
+pub fn floats(array: &Numbers) -> Result<Vec<f32>> {
     let mut bytes = Vec::new();
-    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
-    as_f32(numbers, &bytes)
+    array.read_next(&mut *array.reader(0)?, array.len(), &mut bytes)?;
+    as_f32(array, &bytes)
 }
 
 impl Column for SparseColumn {
