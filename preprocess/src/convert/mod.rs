@@ -20,7 +20,7 @@ mod sources;
 mod tests;
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use gsplit_kernels::schedule::HeldOutLinks;
 use gsplit_store::{
@@ -29,7 +29,7 @@ use gsplit_store::{
 };
 use serde::Serialize;
 
-use crate::csc::{Build, BuildOptions};
+use crate::csc::{Build, BuildOptions, lock};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
 use crate::read::options::ReadOptions;
@@ -187,14 +187,14 @@ struct Decisions<'a> {
 
 impl Decisions<'_> {
     fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.lines).clone()
     }
 
     /// Continues the list of decisions of the run that is resumed. It includes the decisions of
     /// opening the input, which this run has just repeated.
     fn resume(&self, decisions: &[String]) {
         if !decisions.is_empty() {
-            *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = decisions.to_vec();
+            *lock(&self.lines) = decisions.to_vec();
         }
     }
 }
@@ -210,7 +210,7 @@ impl Progress for Decisions<'_> {
 
     fn decide(&self, line: &str) {
         self.shown.note(line);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lock(&self.lines);
         // A resumed run may repeat a decision.
         if !lines.iter().any(|known| known == line) {
             lines.push(line.into());

@@ -101,7 +101,11 @@ pub fn write(
         (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
         (None, Some(splits)) => {
             let found = vertices(splits, &IdMap::of(writer)?, n);
-            Some(found.map_err(|error| in_nodes(error, options.read.nodes.as_deref()))?)
+            // Splits come with the vertices, where these are from elsewhere.
+            Some(found.map_err(|error| match (error, &options.read.nodes) {
+                (Error::Graph(problem), Some(path)) => Error::input(path, problem),
+                (error, _) => error,
+            })?)
         }
         (None, None) => None,
     };
@@ -327,15 +331,6 @@ fn write_multi_labels(
         rows.progress.decide(&format!("labels: {without} of {n} vertices have no class"));
     }
     Ok(writer.add_multi_labels(out)?)
-}
-
-/// Adds a path to an error about splits: `nodes` if there is one, as the splits come with the
-/// vertices; otherwise the graph.
-fn in_nodes(error: Error, nodes: Option<&Path>) -> Error {
-    match (error, nodes) {
-        (Error::Graph(problem), Some(path)) => Error::input(path, problem),
-        (error, _) => error,
-    }
 }
 
 /// The vertices of the splits, which are given by ids of the input. Splits may not overlap.

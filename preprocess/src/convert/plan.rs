@@ -17,10 +17,7 @@ use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
 use crate::memory::{self, Memory};
-use crate::read::raw::Ids;
-use crate::read::raw::element_bytes;
-use crate::read::raw::plausible;
-
+use crate::read::raw::{Ids, element_bytes, plausible};
 use crate::{Error, Result, disk};
 
 /// Approximate number of input bytes that a thread parses per second.
@@ -197,14 +194,10 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         // matrices is written.
         Some(generated @ GeneratedFeatures::FastRp { .. }) => {
             let embedding = n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4));
-            let kept = match super::features::held_out(
-                generated,
-                options,
-                input.raw.edges.has_two_kinds(),
-            ) {
-                Some(_) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
-                None => 0,
-            };
+            let two_kinds = input.raw.edges.has_two_kinds();
+            let held_out = super::features::held_out(generated, options, two_kinds);
+            let kept =
+                held_out.map_or(0, |_| n.saturating_mul(8).saturating_add(edges.saturating_mul(4)));
             embedding.saturating_add(kept).max(n.saturating_mul(4 * dim).saturating_add(batch))
         }
         _ => batch,

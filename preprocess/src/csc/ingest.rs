@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::Progress;
 
+use super::Build;
 use super::chunk::{Bucketer, LARGEST_SHIFT};
 use super::pieces::for_each_parallel;
 use super::presence::{Presence, Ranks};
 use super::store::{EdgeStore, Stored};
 use super::weights::WeightPlace;
-use super::{Attempt, Build};
 use crate::edges::{
     EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, for_each_batch, row_bytes,
 };
@@ -126,13 +126,9 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
     Ok(end)
 }
 
-/// Reads `build.source`. [`Attempt::TooSparse`] when ids are to be compacted and are too large or
-/// too scattered for a bitmap.
-pub fn ingest(
-    build: &Build<'_>,
-    memory: u64,
-    progress: &dyn Progress,
-) -> Result<Attempt<Ingested>> {
+/// Reads `build.source`. `None` when ids are to be compacted and are too large or too scattered for
+/// a bitmap.
+pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Option<Ingested>> {
     let vertices = match build.ids {
         Ids::Dense(Some(n)) | Ids::FromOne(n) => n,
         _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
@@ -169,8 +165,8 @@ pub fn ingest(
         |bucketer, number, batch| shared.take(number, batch, bucketer),
     );
     match read.and_then(|()| shared.finish(build, shift, progress)) {
-        Ok(ingested) => Ok(Attempt::Done(ingested)),
-        Err(Stop::TooSparse) => Ok(Attempt::TooSparse),
+        Ok(ingested) => Ok(Some(ingested)),
+        Err(Stop::TooSparse) => Ok(None),
         Err(Stop::Failed(error)) => Err(error),
     }
 }

@@ -112,11 +112,17 @@ pub struct Built {
     pub compacted: bool,
 }
 
-/// A result, or the need for another way.
-enum Attempt<T> {
-    Done(T),
-    /// Ids are too large or too scattered for a bitmap.
-    TooSparse,
+/// The input was another one when it was read again.
+fn changed() -> Error {
+    Error::Graph("the input changed while it was read: run it again".into())
+}
+
+/// More vertices than ids of 32 bits.
+fn too_many(vertices: u64) -> Error {
+    Error::Graph(format!(
+        "{vertices} vertices: ids are 32-bit, so at most {} are supported",
+        u32::MAX
+    ))
 }
 
 impl Build<'_> {
@@ -128,11 +134,11 @@ impl Build<'_> {
             return self.run_by_keys(dataset, progress);
         }
         match ingest::ingest(self, self.memory.left(), progress)? {
-            Attempt::Done(ingested) => {
+            Some(ingested) => {
                 ingested.check_size()?;
                 self.write_within(ingested, None, self.memory.left(), dataset, progress)
             }
-            Attempt::TooSparse => self.run_by_keys(dataset, progress),
+            None => self.run_by_keys(dataset, progress),
         }
     }
 
@@ -154,14 +160,8 @@ impl Build<'_> {
             scratch: self.scratch.clone(),
             ..*self
         };
-        match ingest::ingest(&dense, self.memory.left(), progress)? {
-            Attempt::Done(ingested) => {
-                self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress)
-            }
-            Attempt::TooSparse => {
-                Err(Error::Graph("the input changed while it was read: run it again".into()))
-            }
-        }
+        let ingested = ingest::ingest(&dense, self.memory.left(), progress)?.ok_or_else(changed)?;
+        self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress)
     }
 
     /// Writes the graph, with `memory` bytes for the work in addition to the edges held already.

@@ -185,10 +185,7 @@ fn built(
     let built = match memory {
         None => build.run(&mut writer, &NoProgress).unwrap(),
         Some(memory) => {
-            let Attempt::Done(ingested) = ingest::ingest(&build, memory, &NoProgress).unwrap()
-            else {
-                panic!("too sparse")
-            };
+            let ingested = ingest::ingest(&build, memory, &NoProgress).unwrap().unwrap();
             assert!(memory > 10_000 || !ingested.stored.runs.is_empty(), "expected runs on disk");
             build.write_within(ingested, None, memory, &mut writer, &NoProgress).unwrap()
         }

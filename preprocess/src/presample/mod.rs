@@ -240,10 +240,6 @@ fn count(
     gpu: Option<&Gpu>,
     progress: &dyn Progress,
 ) -> Result<(gsplit_store::Counters, u64)> {
-    let missing = |what: &str, remedy: &str| {
-        let (what, remedy) = (what.to_string(), remedy.to_string());
-        Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into())
-    };
     let train =
         if options.task == Task::Node { dataset.split(Split::Train)?.to_vec() } else { Vec::new() };
     let links = if options.task == Task::Link { dataset.links()? } else { None };
@@ -252,17 +248,18 @@ fn count(
         (Task::Link, None) => dataset.topology().num_edges(),
         (Task::Link, Some(links)) => links.pairs(Split::Train).len(),
     };
-    if items == 0 && options.task == Task::Node {
-        return missing(
-            "training vertices to pre-sample",
-            "its training split is empty; convert or generate it with a split that has some, or \
-             presample edges with --task link",
-        );
-    } else if items == 0 {
-        return missing(
-            "edges to pre-sample",
-            "it has none; convert or generate a graph that has some",
-        );
+    if items == 0 {
+        let (what, remedy) = match options.task {
+            Task::Node => (
+                "training vertices to pre-sample".into(),
+                "its training split is empty; convert or generate it with a split that has some, \
+                 or presample edges with --task link"
+                    .into(),
+            ),
+            Task::Link => ("edges to pre-sample".into(), "it has none".into()),
+        };
+        let path = dataset.path().into();
+        return Err(gsplit_store::Error::Missing { path, what, remedy }.into());
     }
     let topology = dataset.topology();
     let left = options.memory_beside_counters(topology.num_vertices(), topology.num_edges())?;
