@@ -42,7 +42,7 @@ pub use plan::{Plan, PlannedStage, plan};
 pub use random_split::RandomSplit;
 
 /// Options of every raw format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ConvertOptions {
     /// Format of the input [default: detected]
@@ -89,22 +89,6 @@ fn as_text<S: serde::Serializer>(
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_str(&held_out.map(|held_out| held_out.to_string()).unwrap_or_default())
-}
-
-impl Default for ConvertOptions {
-    fn default() -> Self {
-        Self {
-            format: None,
-            read: ReadOptions::default(),
-            build: BuildOptions::default(),
-            directed: false,
-            random_split: None,
-            seed: 0,
-            feature_dtype: FeatureDtype::F32,
-            features: None,
-            held_out_links: None,
-        }
-    }
 }
 
 impl ConvertOptions {

@@ -97,8 +97,6 @@ pub struct Build<'a> {
 pub struct Built {
     /// `n`.
     pub num_vertices: u64,
-    /// `m`.
-    pub num_edges: u64,
     /// Edges of the input.
     pub edges_read: u64,
     /// Edges left out because they lead from a vertex to itself.
@@ -108,8 +106,6 @@ pub struct Built {
     pub duplicates_merged: u64,
     /// Edges of the input whose weight is missing, which is NaN.
     pub weights_missing: u64,
-    /// Whether ids were compacted; the dataset then has the original ones.
-    pub compacted: bool,
 }
 
 /// The input was another one when it was read again.
@@ -210,12 +206,10 @@ impl Build<'_> {
             if self.options.symmetrise { ingested.edges - ingested.self_loops } else { 0 };
         Ok(Built {
             num_vertices: ingested.num_vertices,
-            num_edges,
             edges_read: ingested.edges,
             self_loops_dropped: dropped,
             duplicates_merged: ingested.edges - dropped + reverses - num_edges,
             weights_missing: ingested.weights_missing,
-            compacted: keys.is_some() || ingested.ranks.is_some(),
         })
     }
 }

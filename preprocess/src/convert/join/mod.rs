@@ -52,12 +52,8 @@ pub struct Older<'a> {
 }
 
 /// Converts `new` into a dataset at `out`, by the recipe named in `options`. Returns it with the
-/// vertices of the table, ascending.
-///
-/// # Errors
-/// Returns the errors of [`convert`](super::convert), and [`Error::Input`] for an id that neither
-/// the table nor the dataset has and for a row whose id both have, unless the options say what to
-/// do.
+/// vertices of the table, ascending. Fails for an id that neither the table nor the dataset has and
+/// for a row whose id both have, unless the options say what to do.
 pub fn join(
     new: &NewRows<'_>,
     out: &Path,
