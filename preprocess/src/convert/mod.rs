@@ -255,7 +255,6 @@ fn write_graph(
         source: raw.edges.as_ref(),
         ids: raw.ids,
         node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
-        table: raw.table(),
         options: options.build,
         are_costs: options.read.edge_weights.is_some(),
         memory: options.budget(),

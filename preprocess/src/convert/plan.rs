@@ -175,16 +175,13 @@ fn graph(input: &Input, budget: Memory, estimate: Estimate, edges: u64) -> Plann
 }
 
 fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> PlannedStage {
-    let dim = match (options.features, &input.raw.features) {
-        (Some(generated), _) => generated.dim() as u64,
-        (None, Some(column)) => column.width() as u64,
-        (None, None) => 0,
-    };
-    let read = match &input.raw.features {
-        Some(column) if options.features.is_none() => {
-            n.saturating_mul(dim * element_bytes(column.descr()) as u64)
+    let (dim, read) = match (options.features, &input.raw.features) {
+        (Some(generated), _) => (generated.dim() as u64, 0),
+        (None, Some(column)) => {
+            let dim = column.width() as u64;
+            (dim, n.saturating_mul(dim * element_bytes(column.descr()) as u64))
         }
-        _ => 0,
+        (None, None) => (0, 0),
     };
     let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
     // A batch of rows as stored, and as written.

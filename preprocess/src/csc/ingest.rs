@@ -218,17 +218,6 @@ impl Shared {
         }
     }
 
-    /// An error about a row of the table of vertices whose id is not among the `n` vertices of the
-    /// graph.
-    fn unknown(&self, build: &Build<'_>, row: u64, id: u64, n: u64) -> Error {
-        let place = build.node_ids.map_or_else(String::new, |table| table.place(row));
-        let (first, last) = (self.first, (self.first + n).saturating_sub(1));
-        let problem = format!(
-            "{place}: id {id}: ids of the graph file count from {first}, its {n} vertices to {last}"
-        );
-        Error::input(build.table, problem)
-    }
-
     /// Adds ids that are known only at the end, and decides the range of vertices.
     fn finish(
         self,
@@ -236,16 +225,10 @@ impl Shared {
         shift: u32,
         progress: &dyn Progress,
     ) -> Result<Ingested, Stop> {
-        if let Some(ids) = build.node_ids {
-            let (mut seen, mut row) = (Ok(None), 0);
+        // If the number of vertices is stated, the columns of the table refuse other ids.
+        if let Some(ids) = build.node_ids.filter(|_| build.ids.num_vertices().is_none()) {
+            let mut seen = Ok(None);
             for_each_batch(ids, |batch| {
-                let known = self.first..self.limit;
-                let strange =
-                    batch.sources.iter().position(|id| !self.sparse && !known.contains(id));
-                if let (Some(at), Some(n)) = (strange, build.ids.num_vertices()) {
-                    return Err(self.unknown(build, row + at as u64, batch.sources[at], n));
-                }
-                row += batch.len() as u64;
                 if seen.is_ok() {
                     seen = self.see(&batch.sources);
                 }

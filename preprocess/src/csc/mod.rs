@@ -32,7 +32,7 @@ mod table;
 mod tests;
 mod weights;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gsplit_store::{DatasetWriter, Progress};
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,6 @@ pub struct Build<'a> {
     pub ids: Ids,
     /// Further ids that are vertices, with or without edges.
     pub node_ids: Option<&'a dyn EdgeSource>,
-    /// File of `node_ids`, for messages.
-    pub table: &'a Path,
     /// Options of what happens to the edges.
     pub options: BuildOptions,
     /// Whether the weights of edges have to be costs: numbers from 0, none missing.

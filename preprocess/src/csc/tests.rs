@@ -1,7 +1,7 @@
 //! The build against its definition, for every way through it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
@@ -44,8 +44,8 @@ fn build<'a>(
     options: BuildOptions,
     scratch: PathBuf,
 ) -> Build<'a> {
-    let (table, memory) = (Path::new(""), Memory::default());
-    Build { source, ids, node_ids: None, table, options, are_costs: false, memory, scratch }
+    let memory = Memory::default();
+    Build { source, ids, node_ids: None, options, are_costs: false, memory, scratch }
 }
 
 impl EdgesInMemory {

@@ -22,7 +22,7 @@ use super::Written;
 use super::edges::{for_each_edge, pieces};
 use super::output::{SyncedFile, Target};
 use super::source::{Part, Source, WEIGHT, Weights};
-use super::text::{push_int, write_pieces};
+use super::text::{push_int, write_lines};
 use crate::embed::check_memory;
 use crate::read::text::field::counted;
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ pub(super) fn write(
     sink.push(&[b' '; HEADER])?;
     let neighbours = AtomicU64::new(0);
     let stage = progress.stage("writing neighbours", Some(n as u64), Unit::Items("vertices"));
-    write_pieces(&mut sink, runs.into_iter(), false, &*stage, |vertices, text| {
+    write_lines(&mut sink, runs.into_iter(), false, &*stage, |vertices, text| {
         let mut line = Vec::new();
         for v in vertices {
             lists.line(v, &mut line);

@@ -289,7 +289,6 @@ fn build(
         source: &ModelEdges { model, order, edges: graph.edges, next: AtomicU64::new(0) },
         ids: Ids::Dense(Some(order.len() as u64)),
         node_ids: None,
-        table: Path::new(""),
         options,
         are_costs: false,
         memory: graph.memory.unwrap_or_default(),

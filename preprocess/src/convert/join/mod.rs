@@ -23,11 +23,11 @@ use super::{ConvertOptions, Decisions, plan, write};
 use crate::csc::IdMap;
 use crate::edges::{EdgeBatch, EdgeColumn, ValueType, for_each_batch};
 use crate::read::listed::{Chained, Listed};
-use crate::read::raw::Raw;
+use crate::read::raw::{Column, Raw};
 use crate::read::text::field::counted;
 use crate::{Error, Result};
 use sources::{JoinedColumn, StoredEdges};
-use tables::{NewEdges, NewIds};
+use tables::{NewEdges, check_old, ids_of};
 
 mod sources;
 mod tables;
@@ -116,8 +116,9 @@ impl Older<'_> {
         }
         self.dataset.topology().check_indices()?;
         let ids = IdMap::stored(self.dataset)?;
-        let new = NewIds::of(table.as_ref())?;
-        new.check_old(&ids, table.as_ref(), raw.files.last(), self.dataset, options)?;
+        let new = ids_of(table.as_ref())?;
+        let path = raw.files.last().map_or(Path::new(""), |path| path.as_path());
+        check_old(&new, &ids, table.as_ref(), path, self.dataset, options)?;
         let columns = self.columns(edge_columns, edges, raw.edges.columns())?;
         let mut among = NewEdges::read(raw.edges.as_ref(), &columns, symmetrise, progress)?;
         among.check_ends(&new, &ids, edges, self.dataset, options, raw.edges.as_ref(), progress)?;
@@ -142,18 +143,20 @@ impl Older<'_> {
             kept.len(),
             self.dataset.num_vertices(),
             counted(stored.count(), "edge"),
-            counted(new.0.len() as u64, "new row")
+            counted(new.len() as u64, "new row")
         ));
         let rows = kept.len() as u64;
         let features = (self.dataset.features()?, kept);
-        let labels = raw.labels.map(|column| JoinedColumn::labels(rows, column));
+        let joined = |features, column: Option<Box<dyn Column>>| -> Option<Box<dyn Column>> {
+            Some(Box::new(JoinedColumn { rows, features, column: column? }))
+        };
         let among = Listed::new(among, columns, names.is_some());
         let names = old_ids.iter().copied().zip(names.into_iter().flatten()).collect();
         let old_ids = EdgeBatch { sources: old_ids, names, ..EdgeBatch::default() };
         let old_ids = Listed::new(old_ids, Vec::new(), table.has_string_ids());
         Ok(Raw {
-            features: raw.features.map(|column| JoinedColumn::features(features, column)),
-            labels,
+            features: joined(Some(features), raw.features),
+            labels: joined(None, raw.labels),
             edges: Chained::new(stored.count(), [Box::new(stored), Box::new(among)]),
             node_ids: Some(Chained::new(rows, [Box::new(old_ids), table])),
             rows_taken_over: rows,
@@ -190,7 +193,7 @@ impl Older<'_> {
     }
 
     /// The vertices from which a new vertex can be reached along the edges.
-    fn reached(self, new: &NewIds, ids: &IdMap, among: &NewEdges) -> Result<Reached> {
+    fn reached(self, new: &[u64], ids: &IdMap, among: &NewEdges) -> Result<Reached> {
         let most = self
             .layers
             .map_or(FAR - 1, |layers| u8::try_from(layers + 1).unwrap_or(FAR - 1).min(FAR - 1));
@@ -202,7 +205,7 @@ impl Older<'_> {
         };
         let by_target = among.by_target();
         let topology = self.dataset.topology();
-        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.0.clone(), Vec::new());
+        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.to_vec(), Vec::new());
         for &id in &front {
             if let Some(v) = ids.find(id) {
                 reached.distance[v as usize] = 0;

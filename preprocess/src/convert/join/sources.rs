@@ -112,30 +112,19 @@ impl EdgeSource for StoredEdges {
 
 /// Rows of a dataset followed by a column of a new table.
 pub struct JoinedColumn {
-    rows: u64,
+    /// Number of these rows.
+    pub rows: u64,
     /// Features of these vertices of the dataset. `None` for labels: the first rows are then
     /// missing values.
-    features: Option<(FeatureTable, Vec<u32>)>,
-    column: Box<dyn Column>,
+    pub features: Option<(FeatureTable, Vec<u32>)>,
+    /// The column of the new table.
+    pub column: Box<dyn Column>,
 }
 
 /// Rows that are handed over at a time.
 const ROWS: usize = 1 << 12;
 
 impl JoinedColumn {
-    /// The features of some vertices, followed by `column`.
-    pub fn features(
-        features: (FeatureTable, Vec<u32>),
-        column: Box<dyn Column>,
-    ) -> Box<dyn Column> {
-        Box::new(Self { rows: features.1.len() as u64, features: Some(features), column })
-    }
-
-    /// Missing labels in `rows` rows, followed by `column`.
-    pub fn labels(rows: u64, column: Box<dyn Column>) -> Box<dyn Column> {
-        Box::new(Self { rows, features: None, column })
-    }
-
     /// The `bytes` of the new column, converted to the type of the joined column.
     fn converted<'b>(&self, bytes: &'b [u8], room: &'b mut Vec<u8>) -> &'b [u8] {
         if self.descr() == self.column.descr() {

@@ -1,7 +1,7 @@
 //! The new tables in memory: ids row by row, and edges.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gsplit_store::{Dataset, Progress};
 
@@ -14,46 +14,39 @@ use crate::read::text::field::counted;
 use crate::{Error, Result};
 
 /// The ids of a table, or hashes of string ids, row by row.
-pub struct NewIds(pub Vec<u64>);
+pub fn ids_of(table: &dyn EdgeSource) -> Result<Vec<u64>> {
+    let mut ids = Vec::new();
+    for_each_batch(table, |batch| {
+        ids.extend_from_slice(&batch.sources);
+        Ok(())
+    })?;
+    Ok(ids)
+}
 
-impl NewIds {
-    /// Reads the ids of `table`.
-    pub fn of(table: &dyn EdgeSource) -> Result<Self> {
-        let mut ids = Vec::new();
-        for_each_batch(table, |batch| {
-            ids.extend_from_slice(&batch.sources);
-            Ok(())
-        })?;
-        Ok(Self(ids))
+/// Refuses rows of vertices, whose ids are `new`, that are in the dataset already, unless the
+/// options say which row counts.
+pub fn check_old(
+    new: &[u64],
+    old: &IdMap,
+    table: &dyn EdgeSource,
+    path: &Path,
+    dataset: &Dataset,
+    options: &ConvertOptions,
+) -> Result<()> {
+    if options.read.node_table.on_duplicate.is_some() {
+        return Ok(());
     }
-
-    /// Refuses rows of vertices that are in the dataset already, unless the options say which row
-    /// counts.
-    pub fn check_old(
-        &self,
-        old: &IdMap,
-        table: &dyn EdgeSource,
-        path: Option<&PathBuf>,
-        dataset: &Dataset,
-        options: &ConvertOptions,
-    ) -> Result<()> {
-        if options.read.node_table.on_duplicate.is_some() {
-            return Ok(());
-        }
-        let mut both =
-            self.0.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
-        let Some((v, row)) = both.next() else { return Ok(()) };
-        let (more, name) = (1 + both.count() as u64, dataset.path().display());
-        let problem = format!(
-            "{} for vertices that {name} has too, e.g. {}, vertex {}: pass --on-duplicate last to \
-             take the rows of the table, or first for \
-             those of the dataset",
-            counted(more, "row"),
-            table.place(row),
-            old.original(v)
-        );
-        Err(Error::input(path.map_or(Path::new(""), |path| path.as_path()), problem))
-    }
+    let mut both = new.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
+    let Some((v, row)) = both.next() else { return Ok(()) };
+    let problem = format!(
+        "{} for vertices that {} has too, e.g. {}, vertex {}: pass --on-duplicate last to take the \
+         rows of the table, or first for those of the dataset",
+        counted(1 + both.count() as u64, "row"),
+        dataset.path().display(),
+        table.place(row),
+        old.original(v)
+    );
+    Err(Error::input(path, problem))
 }
 
 /// The edges of the new table, in its order, each followed by its reverse where reverses are added,
@@ -112,7 +105,7 @@ impl NewEdges {
     /// them.
     pub fn check_ends(
         &mut self,
-        new: &NewIds,
+        new: &[u64],
         old: &IdMap,
         path: &Path,
         dataset: &Dataset,
@@ -120,7 +113,7 @@ impl NewEdges {
         source: &dyn EdgeSource,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let listed: HashSet<u64> = new.0.iter().copied().collect();
+        let listed: HashSet<u64> = new.iter().copied().collect();
         let is_known = |id: u64| listed.contains(&id) || old.find(id).is_some();
         match options.read.node_table.missing_rows {
             Some(MissingRows::Fill) => {}

@@ -64,6 +64,12 @@ impl Compression {
     fn of(head: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|compression| head.starts_with(compression.described().2))
     }
+
+    /// The compression indicated by the name of the file at `path`.
+    fn promised(path: &Path) -> Option<Self> {
+        let name = path.to_str()?;
+        Self::ALL.into_iter().find(|compression| name.ends_with(compression.described().1))
+    }
 }
 
 /// Whether `head` starts as a compressed file does.
@@ -87,6 +93,9 @@ impl TextStream {
         let mut head = Vec::new();
         (&mut file).take(4).read_to_end(&mut head).map_err(Error::io(path))?;
         let compression = Compression::of(&head);
+        if let Some(promised) = Compression::promised(path).filter(|_| head.is_empty()) {
+            return Err(damaged(path, promised));
+        }
         let mut rest = Vec::new();
         if compression.is_none() {
             rest.extend_from_slice(head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&head));
@@ -479,7 +488,7 @@ mod tests {
             let whole = compressed(how, "12 34\n".repeat(10_000).as_bytes());
             let mut flipped = whole.clone();
             flipped[whole.len() - 6] ^= 1; // the checksum at the end
-            let cuts = [5, whole.len() / 2, whole.len() - 1].map(|cut| whole[..cut].to_vec());
+            let cuts = [0, 5, whole.len() / 2, whole.len() - 1].map(|cut| whole[..cut].to_vec());
             let zstd_without_checksum = how == Compression::Zstd;
             for bytes in cuts.into_iter().chain((!zstd_without_checksum).then_some(flipped)) {
                 std::fs::write(&path, &bytes).unwrap();

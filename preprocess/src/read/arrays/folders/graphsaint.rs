@@ -110,18 +110,13 @@ impl ClassMap {
             .iter()
             .position(|&byte| byte == b':')
             .map_or(&[][..], |at| head[at + 1..].trim_ascii_start());
-        let labels = match value.split_first() {
-            Some((b'[', list)) => {
-                let end = list.iter().position(|&byte| byte == b']');
-                let commas =
-                    end.map(|end| list[..end].iter().filter(|&&byte| byte == b',').count());
-                let too_many = || {
-                    Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"))
-                };
-                Some(commas.ok_or_else(too_many)? + 1)
-            }
-            _ => None,
+        let count = |list: &[u8]| -> Result<usize> {
+            let end = list.iter().position(|&byte| byte == b']').ok_or_else(|| {
+                Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"))
+            })?;
+            Ok(list[..end].iter().filter(|&&byte| byte == b',').count() + 1)
         };
+        let labels = value.strip_prefix(b"[").map(count).transpose()?;
         Ok(Self { path: path.to_path_buf(), num_vertices, labels, budget })
     }
 
@@ -228,7 +223,7 @@ mod tests {
             ("class_map.json", "{\"6\": 0}", &["vertex `6`: expected ids below 6", "line 1"]),
             ("class_map.json", "{\"x\": 0}", &["vertex `x`"]),
             ("class_map.json", "{\"1\": 0.5}", &["vertex `1`: expected a class from 0, found 0.5"]),
-            ("class_map.json", "{\"1\": -7}", &["class -7"]),
+            ("class_map.json", "{\"1\": -7}", &["found -7"]),
             ("class_map.json", "{\"1\": 3000000000}", &["class 3000000000"]),
             ("class_map.json", "{\"1\": \"cat\"}", &["invalid type", "expected JSON"]),
             (

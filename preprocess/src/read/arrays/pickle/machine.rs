@@ -286,6 +286,7 @@ impl<R: Read> Machine<'_, R> {
                 self.heap.count(1)?;
                 self.marks.push(self.stack.len());
             }
+            b'0' => drop(self.pop()?),
             b'2' => {
                 let top = self.top()?;
                 self.refer(top)?;

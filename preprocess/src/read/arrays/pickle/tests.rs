@@ -93,7 +93,7 @@ fn nothing_is_run_and_everything_else_is_refused_by_name() {
         (b"\x80\x06N.", "pickle protocol 6"),
         (b"\x80\x02h\x05.", "refers to a missing value"),
         (b"\x80\x02.", "empty stack"),
-        (b"\x80\x02(tN", "ends early"),
+        (b"\x80\x02(t0", "ends early"),
         (b"\x80\x02X\xff\xff\xff\xffabc", "ends early"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7fabc", "ends early"),
     ] {
