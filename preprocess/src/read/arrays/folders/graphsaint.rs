@@ -224,7 +224,7 @@ mod tests {
             ("class_map.json", "{\"x\": 0}", &["vertex `x`"]),
             ("class_map.json", "{\"1\": 0.5}", &["vertex `1`: expected a class from 0, found 0.5"]),
             ("class_map.json", "{\"1\": -7}", &["found -7"]),
-            ("class_map.json", "{\"1\": 3000000000}", &["class 3000000000"]),
+            ("class_map.json", "{\"1\": 3000000000}", &["found 3000000000"]),
             ("class_map.json", "{\"1\": \"cat\"}", &["invalid type", "expected JSON"]),
             (
                 "class_map.json",
