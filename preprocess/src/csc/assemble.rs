@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::bucket::{Lists, Rules};
 use super::columns::ColumnWriters;
 use super::ingest::Ingested;
-use super::store::{EDGE_BYTES, Parts, Stored};
+use super::store::{EDGE_BYTES, Parts, Stored, TakeEdges};
 use crate::{Error, Result};
 
 /// Edges sorted between two hand-overs to the writer, for each thread.
@@ -108,7 +108,7 @@ impl Section<'_> {
     fn sort(&self, stored: &Stored, rules: &Rules<'_>) -> Result<(u32, Lists)> {
         let Self { parts, ref range, edges } = *self;
         let count = u32::try_from(edges).map_err(|_| Error::Graph("too many edges".into()))?;
-        let make = |pass: &dyn Fn(&mut dyn FnMut(&[u32], &[u16], &[u8])) -> Result<()>| {
+        let make = |pass: &dyn Fn(&mut TakeEdges<'_>) -> Result<()>| {
             rules.lists(parts.bucket, range.clone(), count as usize, pass)
         };
         let lists = if stored.runs.is_empty() && edges == parts.edges {

@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::BuildOptions;
 use super::columns::ColumnMerge;
 use super::presence::Ranks;
+use super::store::TakeEdges;
 use crate::Result;
 
 /// The vertices of a bucket.
@@ -78,7 +79,7 @@ impl Rules<'_> {
         bucket: u32,
         range: Range<usize>,
         count: usize,
-        edges: &dyn Fn(&mut dyn FnMut(&[u32], &[u16], &[u8])) -> Result<()>,
+        edges: &dyn Fn(&mut TakeEdges<'_>) -> Result<()>,
     ) -> Result<Lists> {
         let mut cursors = vec![0u32; (1 << self.shift) + 1];
         edges(&mut |_, targets, _| {

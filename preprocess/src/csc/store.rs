@@ -212,6 +212,9 @@ pub struct BucketEdges {
     pub values: Vec<u8>,
 }
 
+/// Takes edges of a bucket: their sources, the low bits of their targets, and their values.
+pub type TakeEdges<'a> = dyn FnMut(&[u32], &[u16], &[u8]) + 'a;
+
 /// Places of the edges of one bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
@@ -252,11 +255,7 @@ impl Stored {
 
     /// Passes the bucket's edges to `take` in the order of the input. Parts in memory are passed
     /// without copying.
-    pub fn for_each(
-        &self,
-        parts: &Parts,
-        take: &mut dyn FnMut(&[u32], &[u16], &[u8]),
-    ) -> Result<()> {
+    pub fn for_each(&self, parts: &Parts, take: &mut TakeEdges<'_>) -> Result<()> {
         let (width, mut room) = (self.value_bytes, BucketEdges::default());
         let row = EDGE_BYTES + width as u64;
         for part in &parts.parts {

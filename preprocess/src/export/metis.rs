@@ -44,7 +44,7 @@ pub(super) fn write(
 ) -> Result<Written> {
     let (n, m) = (source.topology().num_vertices(), source.topology().num_edges());
     let (weights, loads) = (source.weights()?, loads(source)?);
-    let lists = Lists::gather(source, weights.as_ref(), progress)?;
+    let lists = NeighbourLists::gather(source, weights.as_ref(), progress)?;
     let runs = lists.runs();
     let factor = weights.as_ref().map(|_| lists.factor(&runs, progress));
 
@@ -118,7 +118,7 @@ pub(super) fn write(
 }
 
 /// The neighbours of all vertices.
-struct Lists<'a> {
+struct NeighbourLists<'a> {
     topology: &'a Topology,
     weights: Option<&'a Weights<'a>>,
     /// Start of each vertex's out-neighbours in `targets`, and their end.
@@ -131,7 +131,7 @@ struct Lists<'a> {
     odd: u64,
 }
 
-impl<'a> Lists<'a> {
+impl<'a> NeighbourLists<'a> {
     /// Gathers the out-neighbours. Fails where a weight is negative or infinite.
     fn gather(
         source: &'a Source<'_>,

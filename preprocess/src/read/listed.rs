@@ -97,7 +97,7 @@ pub struct Chained {
 
 impl Chained {
     /// The source of the `first` items, followed by the other.
-    pub fn new(first: u64, parts: [Box<dyn EdgeSource>; 2]) -> Box<dyn EdgeSource> {
+    pub fn boxed(first: u64, parts: [Box<dyn EdgeSource>; 2]) -> Box<dyn EdgeSource> {
         Box::new(Self { parts, first, in_second: AtomicBool::new(false) })
     }
 }

@@ -157,8 +157,8 @@ impl Older<'_> {
         Ok(Raw {
             features: joined(Some(features), raw.features),
             labels: joined(None, raw.labels),
-            edges: Chained::new(stored.count(), [Box::new(stored), Box::new(among)]),
-            node_ids: Some(Chained::new(rows, [Box::new(old_ids), table])),
+            edges: Chained::boxed(stored.count(), [Box::new(stored), Box::new(among)]),
+            node_ids: Some(Chained::boxed(rows, [Box::new(old_ids), table])),
             rows_taken_over: rows,
             ..raw
         })

@@ -20,8 +20,9 @@ fn described(dataset: &Dataset) -> Described {
     let weights = weights.as_slice::<f32>().unwrap();
     let (mut edges, topology) = (BTreeMap::new(), dataset.topology());
     for (v, ends) in (0..).zip(topology.indptr().windows(2)) {
-        for edge in ends[0] as usize..ends[1] as usize {
-            edges.insert((id(topology.indices()[edge]), id(v)), weights[edge]);
+        let range = ends[0] as usize..ends[1] as usize;
+        for (&u, &weight) in topology.indices()[range.clone()].iter().zip(&weights[range]) {
+            edges.insert((id(u), id(v)), weight);
         }
     }
     let table = dataset.features().unwrap();
