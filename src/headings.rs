@@ -48,7 +48,7 @@ const TABLE: [(&str, &str, &[Heading]); 8] = [
         "partition presample batches",
         &[("Mini-batches", "fanouts batch-size draw-by seed")],
     ),
-    ("export", "format out force", &[("Of one format", "original-ids buffer")]),
+    ("export", "format out force", &[("Of one format", "original-ids")]),
     (
         "place",
         "partition cache parallelism rule key force",

@@ -191,17 +191,6 @@ impl TopologyWriter {
         self.indptr.push(&self.offsets)
     }
 
-    /// Appends some of the in-neighbours of the next vertex, which [`TopologyWriter::end_vertex`]
-    /// ends.
-    pub fn push_part(&mut self, indices: &[u32]) -> Result<()> {
-        self.indices.push(indices)
-    }
-
-    /// Ends a vertex whose in-neighbours were pushed in parts.
-    pub fn end_vertex(&mut self) -> Result<()> {
-        self.indptr.push(&[self.indices.len()])
-    }
-
     /// Vertices pushed so far.
     pub fn num_vertices(&self) -> u64 {
         self.indptr.len() - 1

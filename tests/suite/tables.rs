@@ -204,6 +204,6 @@ fn vertices_of_a_metis_file_keep_their_numbers_to_the_predictions() {
     let expected: Vec<u8> = (1..=24u64).flat_map(u64::to_le_bytes).collect();
     assert!(ids.ends_with(&expected), "predictions have the ids of the file");
     fs::write(folder.join("nodes.csv"), format!("id,f,class\n0,1,1\n{rows}")).unwrap();
-    let told = "nodes.csv: line 2: id 0: ids of the graph file count from 1, its 24 vertices to 24";
+    let told = "nodes.csv: line 2: 0 (ids count from 1 to 24) is not a vertex of the graph";
     refused(folder, "convert g.graph --nodes nodes.csv --out other", 1, told);
 }

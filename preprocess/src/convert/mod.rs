@@ -20,7 +20,7 @@ mod sources;
 mod tests;
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use gsplit_kernels::schedule::HeldOutLinks;
 use gsplit_store::{
@@ -29,7 +29,7 @@ use gsplit_store::{
 };
 use serde::Serialize;
 
-use crate::csc::{Build, BuildOptions};
+use crate::csc::{Build, BuildOptions, lock};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
 use crate::read::options::ReadOptions;
@@ -42,7 +42,7 @@ pub use plan::{Plan, PlannedStage, plan};
 pub use random_split::RandomSplit;
 
 /// Options of every raw format.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct ConvertOptions {
     /// Format of the input [default: detected]
@@ -89,22 +89,6 @@ fn as_text<S: serde::Serializer>(
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_str(&held_out.map(|held_out| held_out.to_string()).unwrap_or_default())
-}
-
-impl Default for ConvertOptions {
-    fn default() -> Self {
-        Self {
-            format: None,
-            read: ReadOptions::default(),
-            build: BuildOptions::default(),
-            directed: false,
-            random_split: None,
-            seed: 0,
-            feature_dtype: FeatureDtype::F32,
-            features: None,
-            held_out_links: None,
-        }
-    }
 }
 
 impl ConvertOptions {
@@ -187,14 +171,14 @@ struct Decisions<'a> {
 
 impl Decisions<'_> {
     fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.lines).clone()
     }
 
     /// Continues the list of decisions of the run that is resumed. It includes the decisions of
     /// opening the input, which this run has just repeated.
     fn resume(&self, decisions: &[String]) {
         if !decisions.is_empty() {
-            *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = decisions.to_vec();
+            *lock(&self.lines) = decisions.to_vec();
         }
     }
 }
@@ -210,7 +194,7 @@ impl Progress for Decisions<'_> {
 
     fn decide(&self, line: &str) {
         self.shown.note(line);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lock(&self.lines);
         // A resumed run may repeat a decision.
         if !lines.iter().any(|known| known == line) {
             lines.push(line.into());
@@ -271,7 +255,6 @@ fn write_graph(
         source: raw.edges.as_ref(),
         ids: raw.ids,
         node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
-        table: raw.table(),
         options: options.build,
         are_costs: options.read.edge_weights.is_some(),
         memory: options.budget(),

@@ -101,7 +101,11 @@ pub fn write(
         (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
         (None, Some(splits)) => {
             let found = vertices(splits, &IdMap::of(writer)?, n);
-            Some(found.map_err(|error| in_nodes(error, options.read.nodes.as_deref()))?)
+            // Splits come with the vertices, where these are from elsewhere.
+            Some(found.map_err(|error| match (error, &options.read.nodes) {
+                (Error::Graph(problem), Some(path)) => Error::input(path, problem),
+                (error, _) => error,
+            })?)
         }
         (None, None) => None,
     };
@@ -136,6 +140,25 @@ impl OrderedRows<'_> {
     fn read(&self, column: &dyn Column, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.order.read(column, self.n, self.scratch, self.progress, take)
     }
+
+    /// Calls `take` with every number of `column` and its place in the row. A problem gets the row.
+    fn for_each(
+        &self,
+        column: &dyn Column,
+        mut take: impl FnMut(usize, f64) -> Result<(), String>,
+    ) -> Result<()> {
+        let (mut row, mut at) = (0, 0);
+        self.read(column, &mut |bytes| {
+            for number in numbers(column.descr(), bytes) {
+                take(at, number).map_err(|problem| column.error(row, at, &problem))?;
+                at += 1;
+                if at == column.width() {
+                    (row, at) = (row + 1, 0);
+                }
+            }
+            Ok(())
+        })
+    }
 }
 
 /// The class of each vertex, -1 if unlabelled: 4 bytes per vertex. A class that `shape` does not
@@ -147,21 +170,17 @@ fn class_of_each(
     rows: &OrderedRows<'_>,
 ) -> Result<Vec<i32>> {
     let (mut labels, mut unseen): (Vec<i32>, u64) = (Vec::new(), 0);
-    rows.read(column, &mut |bytes| {
-        for number in numbers(column.descr(), bytes) {
-            let at = labels.len() as u64;
-            let class = class(number, rows.n as usize).map_err(|problem| column.error(at, 0, &problem))?;
-            let is_unseen = matches!(shape, Some(LabelShape::Class(classes)) if i64::from(class) >= i64::from(classes));
-            if is_unseen && !takes_unseen {
-                let problem = format!(
-                    "{class} is not a class of the recipe: pass --unseen other to count it as \
-                     unlabelled, or leave the column out of the table"
-                );
-                return Err(column.error(at, 0, &problem));
-            }
-            unseen += u64::from(is_unseen);
-            labels.push(if is_unseen { -1 } else { class });
+    rows.for_each(column, |_, number| {
+        let class = class(number, rows.n as usize)?;
+        let is_unseen = matches!(shape, Some(LabelShape::Class(classes)) if i64::from(class) >= i64::from(classes));
+        if is_unseen && !takes_unseen {
+            return Err(format!(
+                "{class} is not a class of the recipe: pass --unseen other to count it as \
+                 unlabelled, or leave the column out of the table"
+            ));
         }
+        unseen += u64::from(is_unseen);
+        labels.push(if is_unseen { -1 } else { class });
         Ok(())
     })?;
     if unseen > 0 {
@@ -214,18 +233,12 @@ fn write_numbers(
         return Err(column.error(0, 0, "--label-kind number: expected one number per vertex"));
     }
     let mut labels: Vec<f32> = Vec::new();
-    rows.read(column, &mut |bytes| {
-        for number in numbers(column.descr(), bytes) {
-            if number.is_infinite() || (number as f32).is_infinite() {
-                return Err(column.error(
-                    labels.len() as u64,
-                    0,
-                    &format!("label {number}: expected a finite 32-bit number"),
-                ));
-            }
-            labels.push(number as f32);
+    rows.for_each(column, |_, number| {
+        labels.push(number as f32);
+        match number.is_infinite() || (number as f32).is_infinite() {
+            true => Err(format!("label {number}: expected a finite 32-bit number")),
+            false => Ok(()),
         }
-        Ok(())
     })?;
     let unlabelled = labels.iter().filter(|label| label.is_nan()).count() as u64;
     note_unlabelled(unlabelled, rows, writer);
@@ -250,25 +263,21 @@ fn one_hot(
         Some(_) => return Ok(None),
         None => false,
     };
-    let (mut at, mut labels, mut class, mut is_one_hot) = (0, Vec::new(), None, true);
-    let read = rows.read(column, &mut |bytes| {
-        for number in numbers(column.descr(), bytes) {
-            is_one_hot &= number == 0.0 || (number == 1.0 && class.is_none());
-            if is_class && !is_one_hot {
-                let problem =
-                    format!("label {number}: expected a single 1 among zeros, as in the recipe");
-                return Err(column.error(labels.len() as u64, at, &problem));
-            }
-            class = if number == 1.0 { Some(at as i32) } else { class };
-            at += 1;
-            if at == width {
-                is_one_hot &= is_class || class.is_some();
-                labels.push(class.take().unwrap_or(-1));
-                at = 0;
-            }
+    let (mut labels, mut class, mut is_one_hot) = (Vec::new(), None, true);
+    let read = rows.for_each(column, |at, number| {
+        is_one_hot &= number == 0.0 || (number == 1.0 && class.is_none());
+        class = if number == 1.0 { Some(at as i32) } else { class };
+        if at + 1 == width {
+            is_one_hot &= is_class || class.is_some();
+            labels.push(class.take().unwrap_or(-1));
         }
         // Stop reading: the rest does not matter.
-        if is_one_hot { Ok(()) } else { Err(Error::Graph("labels of several classes".into())) }
+        match is_one_hot {
+            true => Ok(()),
+            false => {
+                Err(format!("label {number}: expected a single 1 among zeros, as in the recipe"))
+            }
+        }
     });
     // If the rows are sets of classes, their writer reports any other error.
     if is_one_hot || is_class { read.map(|()| Some(labels)) } else { Ok(None) }
@@ -327,15 +336,6 @@ fn write_multi_labels(
         rows.progress.decide(&format!("labels: {without} of {n} vertices have no class"));
     }
     Ok(writer.add_multi_labels(out)?)
-}
-
-/// Adds a path to an error about splits: `nodes` if there is one, as the splits come with the
-/// vertices; otherwise the graph.
-fn in_nodes(error: Error, nodes: Option<&Path>) -> Error {
-    match (error, nodes) {
-        (Error::Graph(problem), Some(path)) => Error::input(path, problem),
-        (error, _) => error,
-    }
 }
 
 /// The vertices of the splits, which are given by ids of the input. Splits may not overlap.

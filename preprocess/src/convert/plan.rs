@@ -17,10 +17,7 @@ use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
 use crate::memory::{self, Memory};
-use crate::read::raw::Ids;
-use crate::read::raw::element_bytes;
-use crate::read::raw::plausible;
-
+use crate::read::raw::{Ids, element_bytes, plausible};
 use crate::{Error, Result, disk};
 
 /// Approximate number of input bytes that a thread parses per second.
@@ -178,16 +175,13 @@ fn graph(input: &Input, budget: Memory, estimate: Estimate, edges: u64) -> Plann
 }
 
 fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> PlannedStage {
-    let dim = match (options.features, &input.raw.features) {
-        (Some(generated), _) => generated.dim() as u64,
-        (None, Some(column)) => column.width() as u64,
-        (None, None) => 0,
-    };
-    let read = match &input.raw.features {
-        Some(column) if options.features.is_none() => {
-            n.saturating_mul(dim * element_bytes(column.descr()) as u64)
+    let (dim, read) = match (options.features, &input.raw.features) {
+        (Some(generated), _) => (generated.dim() as u64, 0),
+        (None, Some(column)) => {
+            let dim = column.width() as u64;
+            (dim, n.saturating_mul(dim * element_bytes(column.descr()) as u64))
         }
-        _ => 0,
+        (None, None) => (0, 0),
     };
     let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
     // A batch of rows as stored, and as written.
@@ -197,14 +191,10 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         // matrices is written.
         Some(generated @ GeneratedFeatures::FastRp { .. }) => {
             let embedding = n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4));
-            let kept = match super::features::held_out(
-                generated,
-                options,
-                input.raw.edges.has_two_kinds(),
-            ) {
-                Some(_) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
-                None => 0,
-            };
+            let two_kinds = input.raw.edges.has_two_kinds();
+            let held_out = super::features::held_out(generated, options, two_kinds);
+            let kept =
+                held_out.map_or(0, |_| n.saturating_mul(8).saturating_add(edges.saturating_mul(4)));
             embedding.saturating_add(kept).max(n.saturating_mul(4 * dim).saturating_add(batch))
         }
         _ => batch,

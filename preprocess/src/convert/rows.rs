@@ -15,6 +15,7 @@ use crate::csc::IdMap;
 use crate::edges::for_each_batch;
 use crate::read::options::{NodeTableOptions, OnDuplicate};
 use crate::read::raw::{Column, Raw, element_bytes};
+use crate::read::text::field::counted;
 use crate::{Error, Result};
 
 /// Bytes read back at a time.
@@ -78,11 +79,10 @@ impl RowOrder {
         }
         if let (Some((vertex, before, row)), None) = (first_repeated, options.on_duplicate) {
             let id = ids.original(vertex);
-            let ids = if repeated == 1 { "duplicate id" } else { "duplicate ids" };
             let such = if repeated == 1 { "" } else { "for example " };
             let problem = format!(
-                "{repeated} {ids}: {such}{id} is on {} and again on {}: pass --on-duplicate first, \
-                 or last",
+                "{}: {such}{id} is on {} and again on {}: pass --on-duplicate first, or last",
+                counted(repeated, "duplicate id"),
                 table.place(u64::from(before)),
                 table.place(row as u64)
             );
@@ -179,12 +179,10 @@ impl RowOrder {
                 let mut room = vec![0; (AT_A_TIME / row_bytes).max(1) * row_bytes];
                 let mut left = num_vertices * row_bytes as u64;
                 while left > 0 {
-                    let now = &mut room[..left
-                        .min((AT_A_TIME / row_bytes).max(1) as u64 * row_bytes as u64)
-                        as usize];
-                    file.read_exact(now).map_err(Error::io(&path))?;
-                    take(now)?;
-                    left -= now.len() as u64;
+                    let now = left.min(room.len() as u64) as usize;
+                    file.read_exact(&mut room[..now]).map_err(Error::io(&path))?;
+                    take(&room[..now])?;
+                    left -= now as u64;
                 }
                 std::fs::remove_file(&path).map_err(Error::io(&path))?;
             }

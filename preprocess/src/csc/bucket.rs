@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::BuildOptions;
 use super::columns::ColumnMerge;
 use super::presence::Ranks;
-use super::store::BucketEdges;
+use super::store::TakeEdges;
 use crate::Result;
 
 /// The vertices of a bucket.
@@ -79,7 +79,7 @@ impl Rules<'_> {
         bucket: u32,
         range: Range<usize>,
         count: usize,
-        mut edges: impl FnMut(&mut dyn FnMut(&[u32], &[u16], &[u8])) -> Result<()>,
+        edges: &dyn Fn(&mut TakeEdges<'_>) -> Result<()>,
     ) -> Result<Lists> {
         let mut cursors = vec![0u32; (1 << self.shift) + 1];
         edges(&mut |_, targets, _| {
@@ -110,14 +110,6 @@ impl Rules<'_> {
         lists.degrees = self.degrees(bucket, range, &degrees);
         self.rank(&mut lists.indices);
         Ok(lists)
-    }
-
-    /// [`Rules::lists`] of edges that are in memory.
-    pub fn lists_of(&self, bucket: u32, range: Range<usize>, edges: &BucketEdges) -> Result<Lists> {
-        self.lists(bucket, range, edges.sources.len(), |take| {
-            take(&edges.sources, &edges.targets, &edges.values);
-            Ok(())
-        })
     }
 
     /// Sorts each list, merges duplicates and closes the gaps. Returns the length of each list.

@@ -79,8 +79,8 @@ impl IdMap {
     pub fn unknown(&self, id: u64) -> String {
         match self {
             Self::Named(..) => "an id".into(),
-            Self::Counted(Range { start: first @ 1.., .. }) => {
-                format!("{id} (ids count from {first})")
+            Self::Counted(Range { start: first @ 1.., end }) => {
+                format!("{id} (ids count from {first} to {})", end - 1)
             }
             _ => id.to_string(),
         }

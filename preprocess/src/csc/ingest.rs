@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::Progress;
 
+use super::Build;
 use super::chunk::{Bucketer, LARGEST_SHIFT};
 use super::pieces::for_each_parallel;
 use super::presence::{Presence, Ranks};
 use super::store::{EdgeStore, Stored};
 use super::weights::WeightPlace;
-use super::{Attempt, Build};
 use crate::edges::{
     EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, for_each_batch, row_bytes,
 };
@@ -126,13 +126,9 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
     Ok(end)
 }
 
-/// Reads `build.source`. [`Attempt::TooSparse`] when ids are to be compacted and are too large or
-/// too scattered for a bitmap.
-pub fn ingest(
-    build: &Build<'_>,
-    memory: u64,
-    progress: &dyn Progress,
-) -> Result<Attempt<Ingested>> {
+/// Reads `build.source`. `None` when ids are to be compacted and are too large or too scattered for
+/// a bitmap.
+pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Option<Ingested>> {
     let vertices = match build.ids {
         Ids::Dense(Some(n)) | Ids::FromOne(n) => n,
         _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
@@ -169,8 +165,8 @@ pub fn ingest(
         |bucketer, number, batch| shared.take(number, batch, bucketer),
     );
     match read.and_then(|()| shared.finish(build, shift, progress)) {
-        Ok(ingested) => Ok(Attempt::Done(ingested)),
-        Err(Stop::TooSparse) => Ok(Attempt::TooSparse),
+        Ok(ingested) => Ok(Some(ingested)),
+        Err(Stop::TooSparse) => Ok(None),
         Err(Stop::Failed(error)) => Err(error),
     }
 }
@@ -222,17 +218,6 @@ impl Shared {
         }
     }
 
-    /// An error about a row of the table of vertices whose id is not among the `n` vertices of the
-    /// graph.
-    fn unknown(&self, build: &Build<'_>, row: u64, id: u64, n: u64) -> Error {
-        let place = build.node_ids.map_or_else(String::new, |table| table.place(row));
-        let (first, last) = (self.first, (self.first + n).saturating_sub(1));
-        let problem = format!(
-            "{place}: id {id}: ids of the graph file count from {first}, its {n} vertices to {last}"
-        );
-        Error::input(build.table, problem)
-    }
-
     /// Adds ids that are known only at the end, and decides the range of vertices.
     fn finish(
         self,
@@ -240,16 +225,10 @@ impl Shared {
         shift: u32,
         progress: &dyn Progress,
     ) -> Result<Ingested, Stop> {
-        if let Some(ids) = build.node_ids {
-            let (mut seen, mut row) = (Ok(None), 0);
+        // If the number of vertices is stated, the columns of the table refuse other ids.
+        if let Some(ids) = build.node_ids.filter(|_| build.ids.num_vertices().is_none()) {
+            let mut seen = Ok(None);
             for_each_batch(ids, |batch| {
-                let known = self.first..self.limit;
-                let strange =
-                    batch.sources.iter().position(|id| !self.sparse && !known.contains(id));
-                if let (Some(at), Some(n)) = (strange, build.ids.num_vertices()) {
-                    return Err(self.unknown(build, row + at as u64, batch.sources[at], n));
-                }
-                row += batch.len() as u64;
                 if seen.is_ok() {
                     seen = self.see(&batch.sources);
                 }

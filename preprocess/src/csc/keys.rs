@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gsplit_store::{DatasetWriter, KIND, Progress};
 use rayon::prelude::*;
 
-use super::Build;
 use super::ingest::num_threads;
 use super::pieces::{for_each_parallel, lock};
 use super::table::IdTable;
+use super::{Build, changed, too_many};
 use crate::edges::{
     EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, pass_on, row_bytes,
 };
@@ -80,10 +80,7 @@ impl Keys {
         let ending = build.source.finish(&seen)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
         if let Some(n) = ending.num_vertices {
-            return Err(Error::Graph(format!(
-                "{n} vertices: ids are 32-bit, so at most {} are supported",
-                u32::MAX
-            )));
+            return Err(too_many(n));
         }
         found.add(&(1..=ending.last_id.unwrap_or(0)).collect::<Vec<_>>(), &[])?;
         found.add(&ending.first.sources, &ending.first.names)?;
@@ -197,9 +194,7 @@ impl Found {
     fn into_keys(self, source: &dyn EdgeSource, ending: Ending) -> Result<Keys> {
         let found = self.ids.len();
         if found > u32::MAX as usize {
-            let problem =
-                format!("{found} vertices: ids are 32-bit, so at most {} are supported", u32::MAX);
-            return Err(Error::Graph(problem));
+            return Err(too_many(found as u64));
         }
         let num_sources =
             source.has_two_kinds().then(|| self.ids.partition_point(|&id| id < TARGET));
@@ -218,7 +213,7 @@ impl Found {
             names.iter().zip(0..).map(|((hash, _), vertex)| (*hash, vertex)).collect();
         let table = IdTable::of(pairs);
         if table.keys() != self.ids {
-            return Err(Error::Graph("the input changed while it was read: run it again".into()));
+            return Err(changed());
         }
         Ok(Keys {
             table,
@@ -238,12 +233,7 @@ pub struct Ranked<'a> {
 impl Ranked<'_> {
     fn rank(&self, batch: &mut EdgeBatch) -> Result<()> {
         for id in batch.sources.iter_mut().chain(&mut batch.targets) {
-            let vertex = self.keys.table.find(*id);
-            *id = vertex
-                .ok_or_else(|| {
-                    Error::Graph("the input changed while it was read: run it again".into())
-                })?
-                .into();
+            *id = self.keys.table.find(*id).ok_or_else(changed)?.into();
         }
         batch.names.clear();
         Ok(())

@@ -5,15 +5,16 @@
 //! any [`EdgeSource`]. Ids below a known number of vertices, or any ids, which are then compacted
 //! in order. Idea: an edge is read once and goes to the bucket of its target (`chunk`); buckets
 //! that do not fit in memory wait on disk (`store`); then every bucket is sorted by itself
-//! (`bucket`) and written behind the one before (`assemble`). Edges of a bucket stay in the input's
-//! order and are sorted stably, so the result is the same for any number of threads and any budget.
-//! Cost: every edge is read once, moved twice, written once; 6 bytes and the values of each wait in
-//! between, in memory or on disk. Ids at or above 2^32, strings, and ids that are too scattered for
-//! a bitmap take a second reading of the input (`keys`).
+//! (`bucket`), or by ranges of its targets where it is too large, and written behind the one before
+//! (`assemble`). Edges of a bucket stay in the input's order and are sorted stably, so the result is
+//! the same for any number of threads and any budget. Cost: every edge is read once, moved twice,
+//! written once; 6 bytes and the values of each wait in between, in memory or on disk. Ids at or
+//! above 2^32, strings, and ids that are too scattered for a bitmap take a second reading of the
+//! input (`keys`).
 //!
 //! ```text
 //! EdgeSource ──pieces──▶ ingest (chunk: buckets; presence: which ids occur) ──▶ store (memory, runs on disk)
-//!            ──▶ assemble (bucket: sort, merge, rank; oversized: hubs) ──▶ TopologyWriter, ColumnWriters
+//!            ──▶ assemble (bucket: sort, merge, rank) ──▶ TopologyWriter, ColumnWriters
 //! ```
 
 mod assemble;
@@ -23,7 +24,6 @@ mod columns;
 mod id_map;
 mod ingest;
 pub mod keys;
-mod oversized;
 mod pieces;
 mod presence;
 mod store;
@@ -32,7 +32,7 @@ mod table;
 mod tests;
 mod weights;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gsplit_store::{DatasetWriter, Progress};
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,6 @@ pub struct Build<'a> {
     pub ids: Ids,
     /// Further ids that are vertices, with or without edges.
     pub node_ids: Option<&'a dyn EdgeSource>,
-    /// File of `node_ids`, for messages.
-    pub table: &'a Path,
     /// Options of what happens to the edges.
     pub options: BuildOptions,
     /// Whether the weights of edges have to be costs: numbers from 0, none missing.
@@ -97,8 +95,6 @@ pub struct Build<'a> {
 pub struct Built {
     /// `n`.
     pub num_vertices: u64,
-    /// `m`.
-    pub num_edges: u64,
     /// Edges of the input.
     pub edges_read: u64,
     /// Edges left out because they lead from a vertex to itself.
@@ -108,15 +104,19 @@ pub struct Built {
     pub duplicates_merged: u64,
     /// Edges of the input whose weight is missing, which is NaN.
     pub weights_missing: u64,
-    /// Whether ids were compacted; the dataset then has the original ones.
-    pub compacted: bool,
 }
 
-/// A result, or the need for another way.
-enum Attempt<T> {
-    Done(T),
-    /// Ids are too large or too scattered for a bitmap.
-    TooSparse,
+/// The input was another one when it was read again.
+fn changed() -> Error {
+    Error::Graph("the input changed while it was read: run it again".into())
+}
+
+/// More vertices than ids of 32 bits.
+fn too_many(vertices: u64) -> Error {
+    Error::Graph(format!(
+        "{vertices} vertices: ids are 32-bit, so at most {} are supported",
+        u32::MAX
+    ))
 }
 
 impl Build<'_> {
@@ -128,11 +128,11 @@ impl Build<'_> {
             return self.run_by_keys(dataset, progress);
         }
         match ingest::ingest(self, self.memory.left(), progress)? {
-            Attempt::Done(ingested) => {
+            Some(ingested) => {
                 ingested.check_size()?;
                 self.write_within(ingested, None, self.memory.left(), dataset, progress)
             }
-            Attempt::TooSparse => self.run_by_keys(dataset, progress),
+            None => self.run_by_keys(dataset, progress),
         }
     }
 
@@ -154,14 +154,8 @@ impl Build<'_> {
             scratch: self.scratch.clone(),
             ..*self
         };
-        match ingest::ingest(&dense, self.memory.left(), progress)? {
-            Attempt::Done(ingested) => {
-                self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress)
-            }
-            Attempt::TooSparse => {
-                Err(Error::Graph("the input changed while it was read: run it again".into()))
-            }
-        }
+        let ingested = ingest::ingest(&dense, self.memory.left(), progress)?.ok_or_else(changed)?;
+        self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress)
     }
 
     /// Writes the graph, with `memory` bytes for the work in addition to the edges held already.
@@ -210,12 +204,10 @@ impl Build<'_> {
             if self.options.symmetrise { ingested.edges - ingested.self_loops } else { 0 };
         Ok(Built {
             num_vertices: ingested.num_vertices,
-            num_edges,
             edges_read: ingested.edges,
             self_loops_dropped: dropped,
             duplicates_merged: ingested.edges - dropped + reverses - num_edges,
             weights_missing: ingested.weights_missing,
-            compacted: keys.is_some() || ingested.ranks.is_some(),
         })
     }
 }

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// Bytes of a source and the low bits of a target.
 pub const EDGE_BYTES: u64 = 6;
+/// Edges that are read from disk at a time.
+const EDGES_PER_READ: u64 = 1 << 18;
 
 /// Bucketed edges, added by many threads.
 pub struct EdgeStore {
@@ -210,14 +212,8 @@ pub struct BucketEdges {
     pub values: Vec<u8>,
 }
 
-impl BucketEdges {
-    /// Makes it empty; the buffers stay.
-    pub fn clear(&mut self) {
-        self.sources.clear();
-        self.targets.clear();
-        self.values.clear();
-    }
-}
+/// Takes edges of a bucket: their sources, the low bits of their targets, and their values.
+pub type TakeEdges<'a> = dyn FnMut(&[u32], &[u16], &[u8]) + 'a;
 
 /// Places of the edges of one bucket.
 #[derive(Clone, Debug, Default)]
@@ -257,16 +253,10 @@ impl Stored {
         buckets.collect()
     }
 
-    /// Passes the bucket's edges to `take` in the order of the input, at most about `at_most` at a
-    /// time. Parts in memory are passed without copying.
-    pub fn for_each(
-        &self,
-        parts: &Parts,
-        at_most: usize,
-        room: &mut BucketEdges,
-        mut take: impl FnMut(&[u32], &[u16], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let width = self.value_bytes;
+    /// Passes the bucket's edges to `take` in the order of the input. Parts in memory are passed
+    /// without copying.
+    pub fn for_each(&self, parts: &Parts, take: &mut TakeEdges<'_>) -> Result<()> {
+        let (width, mut room) = (self.value_bytes, BucketEdges::default());
         let row = EDGE_BYTES + width as u64;
         for part in &parts.parts {
             match *part {
@@ -276,15 +266,14 @@ impl Stored {
                         &chunk.sources[part.range()],
                         &chunk.targets[part.range()],
                         part.values(chunk, width),
-                    )?;
+                    );
                 }
                 BucketPart::Run { offset, edges } => {
                     let mut done = 0;
                     while done < edges {
-                        let count = (edges - done).min(at_most.max(1) as u64);
-                        room.clear();
-                        self.read_run(offset..offset + edges * row, done, count, room)?;
-                        take(&room.sources, &room.targets, &room.values)?;
+                        let count = (edges - done).min(EDGES_PER_READ);
+                        self.read_run(offset..offset + edges * row, done, count, &mut room)?;
+                        take(&room.sources, &room.targets, &room.values);
                         done += count;
                     }
                 }
@@ -316,22 +305,28 @@ impl Stored {
             .map_err(Error::io(&self.path))
     }
 
-    /// All edges of the bucket, in the order of the input.
-    pub fn read(&self, parts: &Parts) -> Result<BucketEdges> {
-        let mut all = BucketEdges::default();
-        all.sources.reserve(parts.edges as usize);
-        all.targets.reserve(parts.edges as usize);
-        self.for_each(
-            parts,
-            usize::MAX,
-            &mut BucketEdges::default(),
-            |sources, targets, values| {
+    /// The edges of the bucket to the targets in `range`, of which there are `edges`, in the order
+    /// of the input.
+    pub fn read(&self, parts: &Parts, range: &Range<usize>, edges: u64) -> Result<BucketEdges> {
+        let (mut all, width) = (BucketEdges::default(), self.value_bytes);
+        all.sources.reserve(edges as usize);
+        all.targets.reserve(edges as usize);
+        all.values.reserve(edges as usize * width);
+        self.for_each(parts, &mut |sources, targets, values| {
+            if edges == parts.edges {
                 all.sources.extend_from_slice(sources);
                 all.targets.extend_from_slice(targets);
                 all.values.extend_from_slice(values);
-                Ok(())
-            },
-        )?;
+                return;
+            }
+            for (at, (&source, &target)) in sources.iter().zip(targets).enumerate() {
+                if range.contains(&usize::from(target)) {
+                    all.sources.push(source);
+                    all.targets.push(target);
+                    all.values.extend_from_slice(&values[at * width..(at + 1) * width]);
+                }
+            }
+        })?;
         Ok(all)
     }
 }

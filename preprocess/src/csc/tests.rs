@@ -1,7 +1,7 @@
 //! The build against its definition, for every way through it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
@@ -44,8 +44,8 @@ fn build<'a>(
     options: BuildOptions,
     scratch: PathBuf,
 ) -> Build<'a> {
-    let (table, memory) = (Path::new(""), Memory::default());
-    Build { source, ids, node_ids: None, table, options, are_costs: false, memory, scratch }
+    let memory = Memory::default();
+    Build { source, ids, node_ids: None, options, are_costs: false, memory, scratch }
 }
 
 impl EdgesInMemory {
@@ -185,10 +185,7 @@ fn built(
     let built = match memory {
         None => build.run(&mut writer, &NoProgress).unwrap(),
         Some(memory) => {
-            let Attempt::Done(ingested) = ingest::ingest(&build, memory, &NoProgress).unwrap()
-            else {
-                panic!("too sparse")
-            };
+            let ingested = ingest::ingest(&build, memory, &NoProgress).unwrap().unwrap();
             assert!(memory > 10_000 || !ingested.stored.runs.is_empty(), "expected runs on disk");
             build.write_within(ingested, None, memory, &mut writer, &NoProgress).unwrap()
         }
@@ -258,11 +255,7 @@ fn compare(
         expected.lists.iter_mut().flatten().for_each(|edge| edge.1 = 0.0);
     }
     assert!(found == expected, "{what}, {ids:?}, {options:?}, memory {memory:?}");
-    let edges: usize = expected.lists.iter().map(Vec::len).sum();
-    assert_eq!(
-        (built.num_edges as usize, built.num_vertices as usize),
-        (edges, expected.names.len())
-    );
+    assert_eq!(built.num_vertices as usize, expected.names.len());
     let loops = listed.edges.iter().filter(|(u, v)| u == v).count();
     assert_eq!(built.self_loops_dropped, if options.drop_self_loops { loops as u64 } else { 0 });
 }

@@ -55,6 +55,25 @@ impl EdgeBatch {
         self.targets.push(target);
     }
 
+    /// Keeps only the edges, from source to target, for which `keeps` returns true, with their
+    /// values of `bytes` each. Returns how many are dropped.
+    pub fn retain(&mut self, bytes: usize, keeps: impl Fn(u64, u64) -> bool) -> u64 {
+        let mut kept = 0;
+        for edge in 0..self.len() {
+            if keeps(self.sources[edge], self.targets[edge]) {
+                self.sources[kept] = self.sources[edge];
+                self.targets[kept] = self.targets[edge];
+                self.values.copy_within(edge * bytes..(edge + 1) * bytes, kept * bytes);
+                kept += 1;
+            }
+        }
+        let dropped = self.len() - kept;
+        self.sources.truncate(kept);
+        self.targets.truncate(kept);
+        self.values.truncate(kept * bytes);
+        dropped as u64
+    }
+
     /// Number of edges.
     pub fn len(&self) -> usize {
         self.sources.len()

@@ -17,7 +17,7 @@ use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{FeatureWriter, Progress, Stage, Unit};
 use rayon::prelude::*;
 
-use super::{write_rows, zeroed};
+use super::{check_memory, write_rows};
 use crate::Result;
 
 /// The last power of the transition matrix; it and the one before it make up the embedding.
@@ -38,10 +38,12 @@ pub(super) fn generate_rows(
     if n == 0 {
         return Ok(());
     }
-    let graph = Undirected::new(indptr, indices)?;
+    let values = n.saturating_mul(8 * dim + 16).saturating_add(4 * indices.len());
+    check_memory("FastRP features", values as u64)?;
+    let graph = Undirected::new(indptr, indices);
     let stage = progress.stage("embedding", Some((POWERS * n) as u64), Unit::Items("rows"));
-    let mut power = projection(n, dim, seed)?;
-    let mut before = zeroed(n * dim, "FastRP features")?;
+    let mut power = projection(n, dim, seed);
+    let mut before = vec![0.0; n * dim];
     for _ in 0..POWERS {
         std::mem::swap(&mut power, &mut before);
         average_neighbours(&graph, &before, &mut power, dim, stage.as_ref());
@@ -73,21 +75,21 @@ struct Undirected<'a> {
 }
 
 impl<'a> Undirected<'a> {
-    fn new(indptr: &'a [u64], indices: &'a [u32]) -> Result<Self> {
-        let mut cursors = zeroed::<u64>(indptr.len(), "FastRP features")?;
+    fn new(indptr: &'a [u64], indices: &'a [u32]) -> Self {
+        let mut cursors = vec![0u64; indptr.len()];
         indices.iter().for_each(|&u| cursors[u as usize + 1] += 1);
         for at in 1..cursors.len() {
             cursors[at] += cursors[at - 1];
         }
         let reverse_indptr = cursors.clone();
-        let mut reverse_indices = zeroed::<u32>(indices.len(), "FastRP features")?;
+        let mut reverse_indices = vec![0; indices.len()];
         for (v, ends) in indptr.windows(2).enumerate() {
             for &u in &indices[ends[0] as usize..ends[1] as usize] {
                 reverse_indices[cursors[u as usize] as usize] = v as u32;
                 cursors[u as usize] += 1;
             }
         }
-        Ok(Self { indptr, indices, reverse_indptr, reverse_indices })
+        Self { indptr, indices, reverse_indptr, reverse_indices }
     }
 
     /// Calls `f` for every neighbour of `v`, ascending. Returns how many there are.
@@ -116,16 +118,16 @@ impl<'a> Undirected<'a> {
 }
 
 /// `n` rows of ±√3 with probability 1/6 each, 0 otherwise.
-fn projection(n: usize, dim: usize, seed: u64) -> Result<Vec<f32>> {
+fn projection(n: usize, dim: usize, seed: u64) -> Vec<f32> {
     let key = StreamKey { layer: 1, ..StreamKey::new(seed, Stream::Projection) };
-    let mut rows = zeroed(n * dim, "FastRP features")?;
+    let mut rows = vec![0.0; n * dim];
     rows.par_chunks_mut(dim).enumerate().for_each(|(v, row)| {
         let mut draws = Draws::new(&key, v as u32);
         for value in row {
             *value = [3f32.sqrt(), -(3f32.sqrt()), 0.0, 0.0, 0.0, 0.0][draws.below(6) as usize];
         }
     });
-    Ok(rows)
+    rows
 }
 
 /// One step of the random walk: each row of `to` is the mean of the neighbours' rows in `from`.

@@ -8,10 +8,11 @@ use std::str::FromStr;
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::memory::Memory;
-use gsplit_store::{FeatureWriter, Progress, Unit, attempt};
+use gsplit_store::{FeatureWriter, Progress, Unit};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 
+use crate::memory::shown;
 use crate::{Error, Result};
 
 /// Widest row that is generated.
@@ -22,8 +23,7 @@ const ROWS_PER_CHUNK: usize = 1 << 14;
 
 /// Features generated from the graph. Parses and prints as e.g. `random:64` or `fastrp:128`, with
 /// the number of values per row, 1 to [`MAX_DIM`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeneratedFeatures {
     /// Independent standard normals: they carry nothing but the vertex's identity.
     Random {
@@ -99,30 +99,15 @@ pub(crate) fn write_rows(
     Ok(())
 }
 
-/// An empty vector with room for `len` values, or an error if the system refuses the memory.
-pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    let mib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 20);
-    let refused = || {
-        Error::Option(format!(
-            "{what}: the system refuses {mib:.0} MiB of memory: ask for a smaller size"
-        ))
-    };
-    // A system that promises more than it has would refuse only when the pages are touched.
-    let fits = len
-        .checked_mul(size_of::<T>())
-        .is_some_and(|bytes| bytes as u64 <= Memory::of_this_machine().total());
-    match fits && attempt(|| values.try_reserve_exact(len)).is_ok() {
-        true => Ok(values),
-        false => Err(refused()),
+/// Refuses `what` if it takes more memory than this machine has.
+pub(crate) fn check_memory(what: &str, bytes: u64) -> Result<()> {
+    match bytes <= Memory::of_this_machine().total() {
+        true => Ok(()),
+        false => Err(Error::Option(format!(
+            "{what}: takes {} of memory, which this machine does not have",
+            shown(bytes)
+        ))),
     }
-}
-
-/// `len` zeros, or an error as for [`with_room`].
-pub(crate) fn zeroed<T: Copy + Default>(len: usize, what: &str) -> Result<Vec<T>> {
-    let mut values = with_room(len, what)?;
-    values.resize(len, T::default());
-    Ok(values)
 }
 
 impl FromStr for GeneratedFeatures {
@@ -153,17 +138,9 @@ impl fmt::Display for GeneratedFeatures {
     }
 }
 
-impl TryFrom<String> for GeneratedFeatures {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<GeneratedFeatures> for String {
-    fn from(features: GeneratedFeatures) -> Self {
-        features.to_string()
+impl Serialize for GeneratedFeatures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

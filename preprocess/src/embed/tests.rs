@@ -103,9 +103,7 @@ fn parses_prints_and_refuses() {
     for text in ["random:64", "fastrp:128", "random:1", "fastrp:65536"] {
         let features: GeneratedFeatures = text.parse().unwrap();
         assert_eq!(features.to_string(), text);
-        let json = serde_json::to_string(&features).unwrap();
-        assert_eq!(json, format!("\"{text}\""));
-        assert_eq!(serde_json::from_str::<GeneratedFeatures>(&json).unwrap(), features);
+        assert_eq!(serde_json::to_string(&features).unwrap(), format!("\"{text}\""));
     }
     for text in ["", "random", "random:0", "fastrp:65537", "fastrp:-1", "node2vec:8", "random:64:1"]
     {

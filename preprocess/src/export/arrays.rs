@@ -9,7 +9,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use gsplit_store::{FeatureTable, NpyWriter, Progress, Split, Unit};
+use gsplit_store::{FeatureTable, NpyWriter, Progress, Unit};
 
 use super::edges::{for_each_edge, in_order, pieces};
 use super::output::Target;
@@ -119,15 +119,6 @@ pub(super) fn write_mask(members: &[u32], path: &Path, n: usize) -> Result<()> {
     }
     out.finish()?;
     Ok(())
-}
-
-/// Name of a split's mask in PyG.
-pub(super) fn mask_name(split: Split) -> &'static str {
-    match split {
-        Split::Train => "train_mask",
-        Split::Valid => "val_mask",
-        Split::Test => "test_mask",
-    }
 }
 
 /// Copies a file of the dataset and fsyncs the copy.

@@ -7,25 +7,24 @@
 //! [factor](scale), and at least 1. A factor other than 1 is in a comment on the first line. A
 //! missing weight counts as 1, as in `partition --weights own`. If vertices have weights of their
 //! own, they begin the line (format 010 or 011). Idea: a line merges v's in-neighbours, which are
-//! stored, with its out-neighbours, which are not. Out-neighbours are gathered for a range of
-//! vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows. Cost:
-//! a scan of the indices for each range (two with weights), and a first one that counts; in memory
-//! 8 bytes per vertex, and for a range 8 bytes per vertex and 4 bytes per edge (12 with weights),
-//! at least for one vertex; also a few lines of text.
+//! stored, with its out-neighbours, which are gathered before. Cost: two scans of the indices, and
+//! one more of the lines with weights; in memory 16 bytes per vertex and 4 bytes per edge (12 with
+//! weights), less than METIS needs to read the file.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use gsplit_store::{Progress, Unit, VERTEX_WEIGHT, VertexLoads};
+use gsplit_store::{Progress, Topology, Unit, VERTEX_WEIGHT, VertexLoads};
 use rayon::prelude::*;
 
 use super::Written;
 use super::edges::{for_each_edge, pieces};
 use super::output::{SyncedFile, Target};
 use super::source::{Part, Source, WEIGHT, Weights};
-use super::text::{push_int, write_pieces};
-use crate::memory::Memory;
+use super::text::{push_int, write_lines};
+use crate::embed::check_memory;
+use crate::read::text::field::counted;
 use crate::{Error, Result};
 
 mod scale;
@@ -36,26 +35,18 @@ use scale::{LARGEST, PairWeights, whole};
 const HEADER: usize = 64;
 /// Edges that are scanned, or formatted, at once by a thread.
 const CHUNK: usize = 1 << 17;
-/// Bytes for the out-neighbours of a range by default.
-const MEMORY: u64 = 1 << 30;
 
-/// Writes the file. `memory` is for the out-neighbours of a range.
+/// Writes the file.
 pub(super) fn write(
     source: &Source<'_>,
     target: &mut Target,
-    memory: Option<Memory>,
     progress: &dyn Progress,
 ) -> Result<Written> {
-    let topology = source.topology();
-    let (n, m) = (topology.num_vertices(), topology.num_edges());
+    let (n, m) = (source.topology().num_vertices(), source.topology().num_edges());
     let (weights, loads) = (source.weights()?, loads(source)?);
-    let (starts, odd) = out_starts(source, weights.as_ref(), progress)?;
-    let entry = if weights.is_some() { 12 } else { 4 };
-    let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
-    let factor = weights
-        .as_ref()
-        .map(|weights| scale(source, &starts, &ranges, weights, progress))
-        .transpose()?;
+    let lists = NeighbourLists::gather(source, weights.as_ref(), progress)?;
+    let runs = lists.runs();
+    let factor = weights.as_ref().map(|_| lists.factor(&runs, progress));
 
     let mut sink = SyncedFile::create(target.file())?;
     let scaled = factor
@@ -66,26 +57,23 @@ pub(super) fn write(
     sink.push(&[b' '; HEADER])?;
     let neighbours = AtomicU64::new(0);
     let stage = progress.stage("writing neighbours", Some(n as u64), Unit::Items("vertices"));
-    for range in ranges {
-        let out = OutLists::gather(source, &starts, range.clone(), weights.as_ref());
-        let chunks = cut_lines(source, &starts, range);
-        write_pieces(&mut sink, chunks.into_iter(), false, &*stage, |vertices, text| {
-            let mut line = Vec::new();
-            for v in vertices {
-                out.line(source, v, weights.as_ref(), &mut line);
-                neighbours.fetch_add(line.len() as u64, Relaxed);
-                loads.iter().for_each(|load| push_number(text, load.values[v]));
-                for &(u, weight) in &line {
-                    push_number(text, u64::from(u) + 1);
-                    if let Some(factor) = factor {
-                        push_number(text, whole(weight, factor));
-                    }
+    write_lines(&mut sink, runs.into_iter(), false, &*stage, |vertices, text| {
+        let mut line = Vec::new();
+        for v in vertices {
+            lists.line(v, &mut line);
+            neighbours.fetch_add(line.len() as u64, Relaxed);
+            loads.iter().for_each(|load| push_number(text, load.values[v]));
+            for &(u, weight) in &line {
+                push_number(text, u64::from(u) + 1);
+                if let Some(factor) = factor {
+                    push_number(text, whole(weight, factor));
                 }
-                end_line(text);
             }
-            Ok(())
-        })?;
-    }
+            text.pop_if(|byte| *byte == b' ');
+            text.push(b'\n');
+        }
+        Ok(())
+    })?;
     let edges = neighbours.into_inner() / 2;
     let mut file = sink.finish()?;
     let header = match (loads.len(), weights.is_some()) {
@@ -98,7 +86,27 @@ pub(super) fn write(
         .seek(SeekFrom::Start(comment.len() as u64))
         .and_then(|_| file.write_all(header.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
-    say(source, m as u64, edges, &odd, scaled, progress);
+    let loops = match lists.loops {
+        0 => String::new(),
+        loops => format!("; {} dropped", counted(loops, "self-loop")),
+    };
+    progress.note(&format!(
+        "note: METIS graphs are undirected: the {m} edges of {} are {edges} pairs of \
+         vertices{loops}",
+        source.one_line_name()
+    ));
+    if let Some(scaled) = scaled {
+        progress.note(&format!(
+            "note: METIS takes whole numbers with a sum below 2^31: {scaled} and rounded"
+        ));
+    }
+    if lists.odd > 0 {
+        progress.note(&format!(
+            "note: {} of 0 or missing: METIS takes numbers from 1, so a pair of vertices of weight 0 \
+             gets 1; missing ones count as 1, as in partition --weights own",
+            counted(lists.odd, "edge weight")
+        ));
+    }
     let named = &source.dataset().manifest().vertex_weights;
     let mut holds: Vec<Part> = weights.iter().map(|_| Part::EdgeColumn(WEIGHT.into())).collect();
     holds.extend(named.iter().cloned().map(Part::NodeColumn));
@@ -109,249 +117,133 @@ pub(super) fn write(
     Ok(Written { num_edges: edges, holds })
 }
 
-fn say(
-    source: &Source<'_>,
-    m: u64,
-    edges: u64,
-    odd: &OddEdges,
-    scaled: Option<String>,
-    progress: &dyn Progress,
-) {
-    let name = source.one_line_name();
-    let loops = match odd.self_loops {
-        0 => String::new(),
-        loops => format!("; {} dropped", number_of(loops, "self-loop is", "self-loops are")),
-    };
-    progress.note(&format!(
-        "note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of \
-         vertices{loops}"
-    ));
-    if let Some(scaled) = scaled {
-        progress.note(&format!(
-            "note: METIS takes whole numbers with a sum below 2^31: {scaled} and rounded"
-        ));
-    }
-    if odd.zero > 0 {
-        progress.note(&format!(
-            "note: {} 0, which METIS does not take: a pair of vertices without another weight gets \
-             1, the smallest",
-            number_of(odd.zero, "edge weight is", "edge weights are")
-        ));
-    }
-    if odd.missing > 0 {
-        progress.note(&format!(
-            "note: {} missing and counted as 1, as in partition --weights own",
-            number_of(odd.missing, "edge weight is", "edge weights are")
-        ));
-    }
+/// The neighbours of all vertices.
+struct NeighbourLists<'a> {
+    topology: &'a Topology,
+    weights: Option<&'a Weights<'a>>,
+    /// Start of each vertex's out-neighbours in `targets`, and their end.
+    starts: Vec<u64>,
+    targets: Vec<u32>,
+    /// The edge of each target; empty without weights.
+    edges: Vec<u64>,
+    loops: u64,
+    /// Edges between two vertices whose weight is 0 or missing.
+    odd: u64,
 }
 
-/// `count` with `one`, or `many`.
-fn number_of(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
-/// Numbers of edges that METIS has no place for.
-#[derive(Clone, Copy, Debug, Default)]
-struct OddEdges {
-    self_loops: u64,
-    /// Edges between two vertices whose weight is 0, missing, or negative or infinite.
-    zero: u64,
-    missing: u64,
-    refused: u64,
-}
-
-impl OddEdges {
-    fn add(mut self, other: Self) -> Self {
-        self.self_loops += other.self_loops;
-        self.zero += other.zero;
-        self.missing += other.missing;
-        self.refused += other.refused;
-        self
+impl<'a> NeighbourLists<'a> {
+    /// Gathers the out-neighbours. Fails where a weight is negative or infinite.
+    fn gather(
+        source: &'a Source<'_>,
+        weights: Option<&'a Weights<'a>>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let topology = source.topology();
+        let (n, m) = (topology.num_vertices(), topology.num_edges());
+        let with_weights = if weights.is_some() { m } else { 0 };
+        check_memory("--format metis", (16 * n + 4 * m + 8 * with_weights) as u64)?;
+        let stage = progress.stage("gathering out-edges", Some(2 * m as u64), Unit::Items("edges"));
+        let next: Vec<AtomicU64> = (0..=n).map(|_| AtomicU64::new(0)).collect();
+        let (loops, odd) = (AtomicU64::new(0), AtomicU64::new(0));
+        let all: Vec<Range<usize>> = pieces(m, CHUNK).collect();
+        all.par_iter().try_for_each(|range| {
+            source.check(range.clone())?;
+            let mut refused = None;
+            for_each_edge(topology, range.clone(), |e, u, v| {
+                next[u as usize].fetch_add(1, Relaxed);
+                match weights.map_or(1.0, |weights| weights.get(e)) {
+                    _ if u == v => drop(loops.fetch_add(1, Relaxed)),
+                    weight if weight == 0.0 || weight.is_nan() => drop(odd.fetch_add(1, Relaxed)),
+                    weight if weight < 0.0 || weight.is_infinite() => refused = Some(weight),
+                    _ => {}
+                }
+            });
+            stage.advance(range.len() as u64);
+            refused.map_or(Ok(()), |weight| {
+                Err(Error::Graph(format!(
+                    "an edge has the weight {weight}, and METIS takes whole numbers from 1: convert \
+                     the graph with other weights, or without the edge column `{WEIGHT}`"
+                )))
+            })
+        })?;
+        let mut total = 0;
+        let starts = next.iter().map(|next| {
+            let count = next.swap(total, Relaxed);
+            total += count;
+            total - count
+        });
+        let starts = starts.collect();
+        let targets: Vec<AtomicU32> = (0..m).map(|_| AtomicU32::new(0)).collect();
+        let edges: Vec<AtomicU64> = (0..with_weights).map(|_| AtomicU64::new(0)).collect();
+        all.into_par_iter().for_each(|range| {
+            for_each_edge(topology, range.clone(), |e, u, v| {
+                let at = next[u as usize].fetch_add(1, Relaxed) as usize;
+                targets[at].store(v, Relaxed);
+                if let Some(edge) = edges.get(at) {
+                    edge.store(e as u64, Relaxed);
+                }
+            });
+            stage.advance(range.len() as u64);
+        });
+        Ok(Self {
+            topology,
+            weights,
+            starts,
+            targets: targets.into_iter().map(AtomicU32::into_inner).collect(),
+            edges: edges.into_iter().map(AtomicU64::into_inner).collect(),
+            loops: loops.into_inner(),
+            odd: odd.into_inner(),
+        })
     }
 
-    fn look(&mut self, weight: f64) {
-        match weight {
-            0.0 => self.zero += 1,
-            weight if weight.is_nan() => self.missing += 1,
-            weight if weight < 0.0 || weight.is_infinite() => self.refused += 1,
-            _ => {}
+    /// The vertices in runs with at most about [`CHUNK`] neighbours.
+    fn runs(&self) -> Vec<Range<usize>> {
+        let before = |v: usize| self.topology.indptr()[v] + self.starts[v] + v as u64;
+        let (mut runs, mut from, n) = (Vec::new(), 0, self.topology.num_vertices());
+        for v in 0..n {
+            if v > from && before(v + 1) - before(from) > CHUNK as u64 {
+                runs.push(from..v);
+                from = v;
+            }
         }
+        runs.push(from..n);
+        runs
     }
 
-    fn check(self) -> Result<Self> {
-        match self.refused {
-            0 => Ok(self),
-            refused => Err(Error::Graph(format!(
-                "{} negative or infinite, and METIS takes whole numbers from 1: convert the graph \
-                 with other weights, or without the edge \
-                 column `{WEIGHT}`",
-                number_of(refused, "edge weight is", "edge weights are")
-            ))),
-        }
-    }
-}
-
-/// The factor by which weights become whole numbers.
-fn scale(
-    source: &Source<'_>,
-    starts: &[u64],
-    ranges: &[Range<usize>],
-    weights: &Weights<'_>,
-    progress: &dyn Progress,
-) -> Result<f64> {
-    let n = source.topology().num_vertices() as u64;
-    let stage = progress.stage("adding up weights", Some(n), Unit::Items("vertices"));
-    let mut all = PairWeights::default();
-    for range in ranges {
-        let out = OutLists::gather(source, starts, range.clone(), Some(weights));
-        let chunks = cut_lines(source, starts, range.clone());
-        let found = chunks.into_par_iter().map(|vertices| {
+    /// The factor by which weights become whole numbers.
+    fn factor(&self, runs: &[Range<usize>], progress: &dyn Progress) -> f64 {
+        let n = self.topology.num_vertices() as u64;
+        let stage = progress.stage("adding up weights", Some(n), Unit::Items("vertices"));
+        let found = runs.par_iter().map(|vertices| {
             let (mut found, mut line) = (PairWeights::default(), Vec::new());
-            for v in vertices {
-                out.line(source, v, Some(weights), &mut line);
+            for v in vertices.clone() {
+                self.line(v, &mut line);
                 line.iter()
                     .filter(|(u, _)| (*u as usize) < v)
                     .for_each(|&(_, weight)| found.add(weight));
             }
+            stage.advance(vertices.len() as u64);
             found
         });
         // In their order, since sums of floats depend on it.
+        let mut all = PairWeights::default();
         found.collect::<Vec<_>>().iter().for_each(|found| all.merge(found));
-        stage.advance(range.len() as u64);
-    }
-    Ok(all.factor())
-}
-
-/// Offsets, `n + 1` of them, of each vertex's out-neighbours when they are sorted by vertex; and
-/// the edges that METIS has no place for.
-///
-/// # Errors
-/// [`Error::Graph`] where a weight is negative or infinite.
-fn out_starts(
-    source: &Source<'_>,
-    weights: Option<&Weights<'_>>,
-    progress: &dyn Progress,
-) -> Result<(Vec<u64>, OddEdges)> {
-    let (n, m) = (source.topology().num_vertices(), source.topology().num_edges());
-    let stage = progress.stage("counting out-edges", Some(m as u64), Unit::Items("edges"));
-    let counts: Vec<AtomicU64> = (0..=n).map(|_| AtomicU64::new(0)).collect();
-    let all: Vec<Range<usize>> = pieces(m, CHUNK).collect();
-    let odd = all.into_par_iter().map(|range| {
-        source.check(range.clone())?;
-        let mut odd = OddEdges::default();
-        for_each_edge(source.topology(), range.clone(), |e, u, v| {
-            counts[u as usize + 1].fetch_add(1, Relaxed);
-            match weights {
-                _ if u == v => odd.self_loops += 1,
-                Some(weights) => odd.look(weights.get(e)),
-                None => {}
-            }
-        });
-        stage.advance(range.len() as u64);
-        Ok::<_, Error>(odd)
-    });
-    let odd = odd.try_reduce(OddEdges::default, |a, b| Ok(a.add(b)))?.check()?;
-    let mut total = 0;
-    let starts = counts.into_iter().map(|count| {
-        total += count.into_inner();
-        total
-    });
-    Ok((starts.collect(), odd))
-}
-
-/// Ranges of vertices with at most `limit` out-edges each, or of one vertex.
-fn cut(starts: &[u64], limit: u64) -> Vec<Range<usize>> {
-    let (n, mut from) = (starts.len() - 1, 0);
-    let mut ranges = Vec::new();
-    while from < n {
-        let end = starts[from].saturating_add(limit);
-        let to = (starts.partition_point(|&start| start <= end) - 1).clamp(from + 1, n);
-        ranges.push(from..to);
-        from = to;
-    }
-    ranges
-}
-
-/// `range` in runs with at most about [`CHUNK`] neighbours.
-fn cut_lines(source: &Source<'_>, starts: &[u64], range: Range<usize>) -> Vec<Range<usize>> {
-    let indptr = source.topology().indptr();
-    let before = |v: usize| indptr[v] + starts[v] + v as u64;
-    let (mut chunks, mut from) = (Vec::new(), range.start);
-    for v in range.clone() {
-        if v > from && before(v + 1) - before(from) > CHUNK as u64 {
-            chunks.push(from..v);
-            from = v;
-        }
-    }
-    chunks.push(from..range.end);
-    chunks
-}
-
-/// The out-neighbours of a range of vertices.
-struct OutLists<'a> {
-    first: usize,
-    starts: &'a [u64],
-    targets: Vec<u32>,
-    /// The edge of each target; empty without weights.
-    edges: Vec<u64>,
-}
-
-impl<'a> OutLists<'a> {
-    fn gather(
-        source: &Source<'_>,
-        starts: &'a [u64],
-        range: Range<usize>,
-        weights: Option<&Weights<'_>>,
-    ) -> Self {
-        let starts = &starts[range.start..=range.end];
-        let total = (starts[range.len()] - starts[0]) as usize;
-        let next: Vec<AtomicU64> =
-            starts[..range.len()].iter().map(|&at| AtomicU64::new(at - starts[0])).collect();
-        let targets: Vec<AtomicU32> = (0..total).map(|_| AtomicU32::new(0)).collect();
-        let edges: Vec<AtomicU64> =
-            (0..weights.map_or(0, |_| total)).map(|_| AtomicU64::new(0)).collect();
-        let topology = source.topology();
-        let all: Vec<Range<usize>> = pieces(topology.num_edges(), CHUNK).collect();
-        all.into_par_iter().for_each(|piece| {
-            for_each_edge(topology, piece, |e, u, v| {
-                if range.contains(&(u as usize)) {
-                    let at = next[u as usize - range.start].fetch_add(1, Relaxed) as usize;
-                    targets[at].store(v, Relaxed);
-                    if let Some(edge) = edges.get(at) {
-                        edge.store(e as u64, Relaxed);
-                    }
-                }
-            });
-        });
-        let targets = targets.into_iter().map(AtomicU32::into_inner).collect();
-        let edges = edges.into_iter().map(AtomicU64::into_inner).collect();
-        Self { first: range.start, starts, targets, edges }
+        all.factor()
     }
 
     /// Puts the neighbours of `v` into `line`, ascending, with their weights (1 without).
-    fn line(
-        &self,
-        source: &Source<'_>,
-        v: usize,
-        weights: Option<&Weights<'_>>,
-        line: &mut Vec<(u32, f64)>,
-    ) {
-        let topology = source.topology();
-        let (starts, first) = (self.starts, self.starts[0]);
-        let out = (starts[v - self.first] - first) as usize
-            ..(starts[v - self.first + 1] - first) as usize;
-        let inside = topology.indptr()[v] as usize..topology.indptr()[v + 1] as usize;
-        let mut ends: Vec<(u32, u64)> = Vec::with_capacity(out.len() + inside.len());
-        let own = inside.clone();
-        ends.extend(inside.map(|e| (topology.indices()[e], e as u64)));
+    fn line(&self, v: usize, line: &mut Vec<(u32, f64)>) {
+        let range = |starts: &[u64]| starts[v] as usize..starts[v + 1] as usize;
+        let (own, out) = (range(self.topology.indptr()), range(&self.starts));
+        let mut ends: Vec<(u32, u64)> = Vec::with_capacity(out.len() + own.len());
+        ends.extend(own.clone().map(|e| (self.topology.indices()[e], e as u64)));
         ends.extend(out.map(|i| (self.targets[i], self.edges.get(i).copied().unwrap_or(0))));
         ends.retain(|&(u, _)| u as usize != v);
         // By edge within a neighbour, so that a sum of floats is the same from both ends.
         ends.sort_unstable();
         line.clear();
         for group in ends.chunk_by(|a, b| a.0 == b.0) {
-            let weight = weights.map_or(1.0, |weights| {
+            let weight = self.weights.map_or(1.0, |weights| {
                 let weight = |&(_, e): &(u32, u64)| {
                     Some(weights.get(e as usize)).filter(|weight| !weight.is_nan())
                 };
@@ -381,10 +273,4 @@ fn loads(source: &Source<'_>) -> Result<Vec<VertexLoads>> {
 fn push_number(text: &mut Vec<u8>, number: impl Into<u64>) {
     push_int(text, number.into());
     text.push(b' ');
-}
-
-/// Ends a line of numbers.
-fn end_line(text: &mut Vec<u8>) {
-    text.pop_if(|byte| *byte == b' ');
-    text.push(b'\n');
 }

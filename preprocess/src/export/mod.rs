@@ -22,8 +22,7 @@ use std::path::{Path, PathBuf};
 use gsplit_store::staging::{self, Mark, tidy};
 use gsplit_store::{Dataset, Progress};
 
-use crate::Result;
-use crate::memory::Memory;
+use crate::{Error, Result};
 
 mod arrays;
 mod edges;
@@ -92,10 +91,6 @@ pub struct ExportOptions {
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
     #[cfg_attr(feature = "cli", arg(long))]
     pub original_ids: bool,
-    /// metis: buffer for reversed edges, e.g. 4GiB or 50%; a larger one means fewer scans of the
-    /// graph [default: 1GiB]
-    #[cfg_attr(feature = "cli", arg(long = "buffer", value_name = "SIZE"))]
-    pub memory: Option<Memory>,
     /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
     #[cfg_attr(feature = "cli", arg(long))]
     pub force: bool,
@@ -129,7 +124,11 @@ pub fn export(
     options: &ExportOptions,
     progress: &dyn Progress,
 ) -> Result<Exported> {
-    options.check(format)?;
+    if options.original_ids && !matches!(format, ExportFormat::Snap | ExportFormat::Parquet) {
+        let problem =
+            format!("--original-ids is for --format snap or parquet, not {format}: leave it out");
+        return Err(Error::Option(problem));
+    }
     let source = Source::open(dataset)?;
     let record = Record::new(dataset, format, options);
     if let Some(finished) = record.finished(out).filter(|_| !options.force) {
@@ -139,7 +138,7 @@ pub fn export(
     let mut target = Target::begin(out, format, options.force)?;
     let written = match format {
         ExportFormat::Pyg => pyg::write(&source, &mut target, progress),
-        ExportFormat::Metis => metis::write(&source, &mut target, options.memory, progress),
+        ExportFormat::Metis => metis::write(&source, &mut target, progress),
         ExportFormat::Mtx => mtx::write(&source, &mut target, progress),
         ExportFormat::Parquet => parquet::write(&source, &mut target, options, progress),
         ExportFormat::Snap => snap::write(&source, &mut target, options, progress),
@@ -159,23 +158,4 @@ struct Written {
     num_edges: u64,
     /// Parts of the dataset in the output.
     holds: Vec<Part>,
-}
-
-impl ExportOptions {
-    /// An option of another format is refused: it would do nothing.
-    fn check(&self, format: ExportFormat) -> Result<()> {
-        use ExportFormat as F;
-        let refuse = |option: &str, of: &str| {
-            Err(crate::Error::Option(format!(
-                "{option} is for --format {of}, not {format}: leave it out"
-            )))
-        };
-        if self.original_ids && !matches!(format, F::Snap | F::Parquet) {
-            return refuse("--original-ids", "snap or parquet");
-        }
-        if self.memory.is_some() && format != F::Metis {
-            return refuse("--buffer", "metis");
-        }
-        Ok(())
-    }
 }

@@ -9,10 +9,10 @@
 use gsplit_store::{Progress, Unit};
 
 use super::Written;
-use super::edges::for_each_edge;
+use super::edges::{for_each_edge, pieces};
 use super::output::{SyncedFile, Target};
 use super::source::{Part, Source, WEIGHT, Weights};
-use super::text::{push_float, push_int, write_lines};
+use super::text::{LINES, push_float, push_int, write_lines};
 use crate::Result;
 
 /// Writes the file.
@@ -36,7 +36,7 @@ pub(super) fn write(
         format!("% {name}: row = source, column = target of an edge\n{n} {n} {m}\n").as_bytes(),
     )?;
     let stage = progress.stage("writing the matrix", Some(m as u64), Unit::Items("edges"));
-    write_lines(&mut sink, m, false, &*stage, |range, text| {
+    write_lines(&mut sink, pieces(m, LINES), false, &*stage, |range, text| {
         source.check(range.clone())?;
         for_each_edge(topology, range, |e, u, v| {
             push_int(text, u64::from(u) + 1);

@@ -10,11 +10,11 @@
 //! load.py          load() returns the Data               feature_names.json               where features have names
 //! ```
 
-use gsplit_store::Progress;
+use gsplit_store::{Progress, Split};
 use serde_json::json;
 
 use super::Written;
-use super::arrays::{copy, mask_name, write_edges, write_features, write_labels, write_mask};
+use super::arrays::{copy, write_edges, write_features, write_labels, write_mask};
 use super::output::Target;
 use super::source::{Part, Source, WEIGHT};
 use crate::Result;
@@ -22,17 +22,7 @@ use crate::Result;
 /// The loader.
 const LOAD: &str = include_str!("load.py");
 /// Attributes that a node column may not take.
-const TAKEN: [&str; 9] = [
-    "x",
-    "y",
-    "edge_index",
-    "edge_attr",
-    "edge_weight",
-    "train_mask",
-    "val_mask",
-    "test_mask",
-    "num_nodes",
-];
+const TAKEN: [&str; 6] = ["x", "y", "train_mask", "val_mask", "test_mask", "num_nodes"];
 
 /// Writes the folder.
 pub(super) fn write(
@@ -48,14 +38,14 @@ pub(super) fn write(
     if let Some(labels) = &source.labels {
         write_labels(labels, &target.path("y.npy")?, n)?;
     }
-    if let Some(names) = source.class_names() {
-        target.write("class_names.json", &format!("{}\n", json!(names)))?;
-    }
-    if let Some(names) = source.feature_names() {
-        target.write("feature_names.json", &format!("{}\n", json!(names)))?;
+    for (of, names) in [("class", source.class_names()), ("feature", source.feature_names())] {
+        if let Some(names) = names {
+            target.write(&format!("{of}_names.json"), &format!("{}\n", json!(names)))?;
+        }
     }
     for (split, vertices) in &source.splits {
-        write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, n)?;
+        let name = if *split == Split::Valid { "val" } else { split.name() };
+        write_mask(vertices, &target.path(&format!("{name}_mask.npy"))?, n)?;
     }
     for (name, column) in &source.node_columns {
         // A column that begins with edge_ would be taken for one of the edges.

@@ -6,10 +6,10 @@
 
 use gsplit_store::{Progress, Unit};
 
-use super::edges::for_each_edge;
+use super::edges::{for_each_edge, pieces};
 use super::output::{SyncedFile, Target};
 use super::source::{Original, Part, Source};
-use super::text::{compress, push_int, write_lines};
+use super::text::{LINES, compress, push_int, write_lines};
 use super::{ExportOptions, Written};
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ pub(super) fn write(
         format!("# Directed graph: {name}\n# Nodes: {n} Edges: {m}\n# FromNodeId\tToNodeId\n");
     sink.push(&if gzip { compress(head.as_bytes())? } else { head.into_bytes() })?;
     let stage = progress.stage("writing the edges", Some(m as u64), Unit::Items("edges"));
-    write_lines(&mut sink, m, gzip, &*stage, |range, text| {
+    write_lines(&mut sink, pieces(m, LINES), gzip, &*stage, |range, text| {
         source.check(range.clone())?;
         let mut problem = None;
         for_each_edge(topology, range, |_, u, v| {

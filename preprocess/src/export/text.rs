@@ -10,12 +10,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use gsplit_store::Stage;
 
-use super::edges::{in_order, pieces};
+use super::edges::in_order;
 use super::output::SyncedFile;
 use crate::{Error, Result};
 
-/// Lines of a chunk.
-const CHUNK: usize = 1 << 16;
+/// Lines that are formatted at a time by a thread.
+pub(super) const LINES: usize = 1 << 16;
 
 /// Appends an integer in decimal.
 pub(super) fn push_int(text: &mut Vec<u8>, value: impl itoa::Integer) {
@@ -27,21 +27,9 @@ pub(super) fn push_float(text: &mut Vec<u8>, value: impl zmij::Float) {
     text.extend_from_slice(zmij::Buffer::new().format(value).as_bytes());
 }
 
-/// Formats the lines `0..total` by chunks and appends them to `sink`. `format` appends the lines of
-/// a range.
+/// Formats the lines `ranges` and appends them to `sink`. `format` appends the lines of a range.
+/// With `gzip` every range is a gzip member of its own: readers see one text.
 pub(super) fn write_lines(
-    sink: &mut SyncedFile,
-    total: usize,
-    gzip: bool,
-    stage: &dyn Stage,
-    format: impl Fn(Range<usize>, &mut Vec<u8>) -> Result<()> + Sync,
-) -> Result<()> {
-    write_pieces(sink, pieces(total, CHUNK), gzip, stage, format)
-}
-
-/// [`write_lines`] for given ranges. With `gzip` every chunk is a gzip member of its own: readers
-/// see one text.
-pub(super) fn write_pieces(
     sink: &mut SyncedFile,
     ranges: impl Iterator<Item = Range<usize>>,
     gzip: bool,

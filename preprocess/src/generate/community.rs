@@ -64,37 +64,19 @@ impl CommunityOptions {
     pub(super) fn check(&self) -> Result<()> {
         let limit = self.graph.vertices.min(MAX_CLASSES);
         let problems = [
-            (
-                !(2..=limit).contains(&self.classes),
-                "--classes",
-                format!("2 to {limit}"),
-                f64::from(self.classes),
-            ),
-            (
-                !(2.1..=100.0).contains(&self.exponent),
-                "--exponent",
-                "2.1 to 100".into(),
-                self.exponent,
-            ),
-            (!(0.0..=1.0).contains(&self.mixing), "--mixing", "0 to 1".into(), self.mixing),
-            (!(0.0..=1e6).contains(&self.noise), "--noise", "0 to 1e6".into(), self.noise),
-            (
-                !(0.0..=1.0).contains(&self.label_noise),
-                "--label-noise",
-                "0 to 1".into(),
-                self.label_noise,
-            ),
-            (
-                !(1..=MAX_DIM).contains(&self.feature_dim),
-                "--feature-dim",
-                format!("1 to {MAX_DIM}"),
-                f64::from(self.feature_dim),
-            ),
+            ("--classes", f64::from(self.classes), 2.0..=f64::from(limit)),
+            ("--exponent", self.exponent, 2.1..=100.0),
+            ("--mixing", self.mixing, 0.0..=1.0),
+            ("--noise", self.noise, 0.0..=1e6),
+            ("--label-noise", self.label_noise, 0.0..=1.0),
+            ("--feature-dim", f64::from(self.feature_dim), 1.0..=f64::from(MAX_DIM)),
         ];
-        match problems.into_iter().find(|(wrong, ..)| *wrong) {
+        match problems.into_iter().find(|(_, got, range)| !range.contains(got)) {
             None => Ok(()),
-            Some((_, option, expected, got)) => Err(Error::Option(format!(
-                "{option}: expected a number from {expected}, got {got}"
+            Some((option, got, range)) => Err(Error::Option(format!(
+                "{option}: expected a number from {} to {}, got {got}",
+                range.start(),
+                range.end()
             ))),
         }
     }

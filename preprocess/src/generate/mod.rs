@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::convert::RandomSplit;
 use crate::csc::{self, Build, BuildOptions, EDGE_BYTES};
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
-use crate::embed::{GeneratedFeatures, with_room};
+use crate::embed::{GeneratedFeatures, check_memory};
 use crate::memory::{self, Memory};
 use crate::read::raw::Ids;
 use crate::{Error, Result, disk};
@@ -89,35 +89,11 @@ pub enum Generator {
 }
 
 impl Generator {
-    fn graph(&self) -> &GraphOptions {
+    /// The options that both kinds have, and those of communities.
+    fn parts(&self) -> (&GraphOptions, RandomSplit, Option<&community::CommunityOptions>) {
         match self {
-            Self::Rmat(options) => &options.graph,
-            Self::Community(options) => &options.graph,
-        }
-    }
-
-    fn random_split(&self) -> RandomSplit {
-        match self {
-            Self::Rmat(options) => options.random_split,
-            Self::Community(options) => options.random_split,
-        }
-    }
-
-    /// Values of a feature row where none are asked for.
-    fn own_features(&self) -> u64 {
-        match self {
-            Self::Rmat(_) => 0,
-            Self::Community(options) => u64::from(options.feature_dim),
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.graph().vertices == 0 {
-            return Err(Error::Option("--vertices: expected at least 1, got 0".into()));
-        }
-        match self {
-            Self::Rmat(_) => Ok(()),
-            Self::Community(options) => options.check(),
+            Self::Rmat(options) => (&options.graph, options.random_split, None),
+            Self::Community(options) => (&options.graph, options.random_split, Some(options)),
         }
     }
 
@@ -141,7 +117,11 @@ pub fn generate(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<(Dataset, bool)> {
-    generator.check()?;
+    let (graph, random_split, community) = generator.parts();
+    if graph.vertices == 0 {
+        return Err(Error::Option("--vertices: expected at least 1, got 0".into()));
+    }
+    community.map_or(Ok(()), community::CommunityOptions::check)?;
     let (command, options) = generator.describe();
     let options =
         options.map_err(|error| Error::Option(format!("options cannot be recorded: {error}")))?;
@@ -149,9 +129,9 @@ pub fn generate(
         staging::tidy(&dataset_target(out));
         return Ok((dataset, true));
     }
-    let graph = generator.graph();
-    with_room::<[u32; 3]>(graph.vertices as usize, "--vertices")?;
-    check_room(generator, out)?;
+    check_memory("--vertices", 12 * u64::from(graph.vertices))?;
+    let own_features = community.map_or(0, |options| u64::from(options.feature_dim));
+    check_room(graph, own_features, out)?;
     // Fail on an unwritable output, or another writer, before the expensive work.
     let mut writer = DatasetWriter::begin(out, force)?;
     let order = permute(graph.vertices, &Purpose::Order.key(graph.seed));
@@ -172,13 +152,8 @@ pub fn generate(
         (Some(features), _) => {
             let mut rows = writer.feature_writer(graph.feature_dtype, features.dim())?;
             let topology = writer.topology()?;
-            features.generate_rows(
-                topology.indptr(),
-                topology.indices(),
-                graph.seed,
-                &mut rows,
-                progress,
-            )?;
+            let (indptr, indices) = (topology.indptr(), topology.indices());
+            features.generate_rows(indptr, indices, graph.seed, &mut rows, progress)?;
             writer.add_features(rows, Some(features.to_string()))?;
         }
         (None, Some((options, communities))) => {
@@ -189,7 +164,7 @@ pub fn generate(
         }
         (None, None) => {}
     }
-    let splits = generator.random_split().draw(order.len(), None, graph.seed);
+    let splits = random_split.draw(order.len(), None, graph.seed);
     for (split, vertices) in Split::ALL.into_iter().zip(splits) {
         if !vertices.is_empty() {
             writer.add_split(split, vertices)?;
@@ -200,31 +175,26 @@ pub fn generate(
         ("self_loops_dropped".to_string(), built.self_loops_dropped),
         ("duplicates_merged".to_string(), built.duplicates_merged),
     ]);
-    let tool_version = env!("CARGO_PKG_VERSION").to_string();
-    let command = command.to_string();
-    Ok((
-        writer.finish(Provenance {
-            tool_version,
-            command,
-            options,
-            sources: Vec::new(),
-            facts,
-            decisions: Vec::new(),
-        })?,
-        false,
-    ))
+    let provenance = Provenance {
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        command: command.into(),
+        options,
+        sources: Vec::new(),
+        facts,
+        decisions: Vec::new(),
+    };
+    Ok((writer.finish(provenance)?, false))
 }
 
 /// Fails when the disk cannot hold the dataset, and the edges that wait where they exceed the
-/// memory.
-fn check_room(generator: &Generator, out: &Path) -> Result<()> {
-    let graph = generator.graph();
+/// memory. The graph has rows of `own_features` values where none are asked for.
+fn check_room(graph: &GraphOptions, own_features: u64, out: &Path) -> Result<()> {
     let n = u64::from(graph.vertices);
     let drawn = graph.edges.saturating_mul(if graph.directed { 1 } else { 2 });
     let kept = if graph.keep_duplicates { drawn } else { drawn.min(n * n) };
     let waiting =
         drawn.saturating_mul(EDGE_BYTES).saturating_sub(graph.memory.unwrap_or_default().total());
-    let dim = graph.features.map_or(generator.own_features(), |features| features.dim() as u64);
+    let dim = graph.features.map_or(own_features, |features| features.dim() as u64);
     let rows = n.saturating_mul(dim * graph.feature_dtype.bytes() as u64 + 8);
     let needed = waiting.saturating_add(kept.saturating_mul(4)).saturating_add(rows);
     let (disk, free) = disk::room(out)?;
@@ -319,7 +289,6 @@ fn build(
         source: &ModelEdges { model, order, edges: graph.edges, next: AtomicU64::new(0) },
         ids: Ids::Dense(Some(order.len() as u64)),
         node_ids: None,
-        table: Path::new(""),
         options,
         are_costs: false,
         memory: graph.memory.unwrap_or_default(),

@@ -8,25 +8,21 @@
 
 use std::ops::Range;
 
-use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step};
-use gsplit_kernels::{
-    CounterParts, Counters, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey, permute,
-    unique,
-};
-use gsplit_store::{Kinds, Links, Split, Stage};
+use gsplit_kernels::schedule::Step;
+use gsplit_kernels::{Draws, ExcludedEdges, Graph, Stream, StreamKey, permute, unique};
+use gsplit_store::Kinds;
 
-use super::{Options, count_batch};
+use super::{Batches, Options};
 use crate::{Error, Result};
 
-/// Counts the mini-batches of `options`.
-pub(super) fn count(
-    graph: &Graph<'_>,
-    links: Option<&Links>,
+/// The mini-batches of an epoch: of `given` links, or of all edges.
+pub(super) fn batches<'a>(
+    graph: &'a Graph<'_>,
+    given: Option<&'a [[u32; 2]]>,
     kinds: Kinds,
-    options: &Options,
-    stage: &dyn Stage,
-) -> Result<CounterParts> {
-    let given = links.map(|links| links.pairs(Split::Train));
+    options: &'a Options,
+    epoch: u32,
+) -> Result<Batches<'a>> {
     let items = given.map_or(graph.num_edges(), <[_]>::len);
     let length = u32::try_from(items).map_err(|_| {
         Error::Option(format!(
@@ -34,32 +30,18 @@ pub(super) fn count(
             u32::MAX
         ))
     })?;
-    let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
-    let mut sampler = Sampler::default();
-    for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
-        let order =
-            permute(length, &StreamKey { epoch, ..StreamKey::new(options.seed, Stream::Shuffle) });
-        for (step, batch) in (0..).zip(order.chunks(options.batch_of(items))) {
-            let step = Step { seed: options.seed, epoch, step };
-            let ends = batch.iter().map(|&item| {
-                (item, given.map_or_else(|| ends(graph, kinds, item), |given| given[item as usize]))
-            });
-            let (seeds, excluded) =
-                draw(graph, kinds, options.negatives, ends.filter(|(_, [u, v])| u != v), step);
-            count_batch(
-                graph,
-                options,
-                epoch,
-                step.step,
-                &seeds,
-                Some(&excluded),
-                &mut sampler,
-                &mut counters,
-            )?;
-            stage.advance(1);
-        }
-    }
-    Ok(counters.into_parts()?)
+    let (seed, size) = (options.seed, options.batch_of(items));
+    let order = permute(length, &StreamKey { epoch, ..StreamKey::new(seed, Stream::Shuffle) });
+    let batch = move |(step, from): (u32, usize)| {
+        let ends = order[from..items.min(from + size)].iter().map(|&item| {
+            (item, given.map_or_else(|| ends(graph, kinds, item), |given| given[item as usize]))
+        });
+        let ends = ends.filter(|(_, [u, v])| u != v);
+        let step = Step { seed, epoch, step };
+        let (seeds, excluded) = draw(graph, kinds, options.negatives, ends, step);
+        (seeds, Some(excluded))
+    };
+    Ok(Box::new((0..).zip((0..items).step_by(size)).map(batch)))
 }
 
 /// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not

@@ -135,14 +135,10 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        for (option, value) in
-            [("--batch-size", self.batch_size), ("--epochs", u64::from(self.epochs))]
-        {
-            if value == 0 {
-                return Err(Error::Option(format!("{option}: expected at least 1, got 0")));
-            }
+        match self.batch_size > 0 && self.epochs > 0 {
+            true => Ok(()),
+            false => Err(Error::Option("--batch-size, --epochs: expected at least 1".into())),
         }
-        Ok(())
     }
 }
 
@@ -240,10 +236,6 @@ fn count(
     gpu: Option<&Gpu>,
     progress: &dyn Progress,
 ) -> Result<(gsplit_store::Counters, u64)> {
-    let missing = |what: &str, remedy: &str| {
-        let (what, remedy) = (what.to_string(), remedy.to_string());
-        Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into())
-    };
     let train =
         if options.task == Task::Node { dataset.split(Split::Train)?.to_vec() } else { Vec::new() };
     let links = if options.task == Task::Link { dataset.links()? } else { None };
@@ -252,17 +244,18 @@ fn count(
         (Task::Link, None) => dataset.topology().num_edges(),
         (Task::Link, Some(links)) => links.pairs(Split::Train).len(),
     };
-    if items == 0 && options.task == Task::Node {
-        return missing(
-            "training vertices to pre-sample",
-            "its training split is empty; convert or generate it with a split that has some, or \
-             presample edges with --task link",
-        );
-    } else if items == 0 {
-        return missing(
-            "edges to pre-sample",
-            "it has none; convert or generate a graph that has some",
-        );
+    if items == 0 {
+        let (what, remedy) = match options.task {
+            Task::Node => (
+                "training vertices to pre-sample".into(),
+                "its training split is empty; convert or generate it with a split that has some, \
+                 or presample edges with --task link"
+                    .into(),
+            ),
+            Task::Link => ("edges to pre-sample".into(), "it has none".into()),
+        };
+        let path = dataset.path().into();
+        return Err(gsplit_store::Error::Missing { path, what, remedy }.into());
     }
     let topology = dataset.topology();
     let left = options.memory_beside_counters(topology.num_vertices(), topology.num_edges())?;
@@ -288,53 +281,52 @@ fn count(
     let counts = match placed {
         Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
         None if options.task == Task::Link => {
-            links::count(&graph, links.as_ref(), dataset.kinds()?, options, &*stage)?
+            let (kinds, given) = (dataset.kinds()?, links.as_ref());
+            let given = given.map(|links| links.pairs(Split::Train));
+            let batches = |epoch| links::batches(&graph, given, kinds, options, epoch);
+            count_on_host(&graph, options, &*stage, batches)?
         }
-        None => count_on_host(&graph, &train, options, &*stage)?,
+        None => count_on_host(&graph, options, &*stage, |epoch| {
+            let seeds = epoch_seeds(&train, options.seed, epoch)?;
+            let size = options.batch_of(items);
+            let batch = move |from| {
+                let to = seeds.len().min(from + size);
+                (seeds[from..to].to_vec(), None)
+            };
+            Ok(Box::new((0..items).step_by(size).map(batch)))
+        })?,
     };
     let CounterParts { input, appear, work, edge } = counts;
     Ok((gsplit_store::Counters { input, appear, work, edge }, num_batches))
 }
 
-fn count_on_host(
+/// The mini-batches of an epoch: the seeds of each, and edges that it leaves out.
+type Batches<'a> = Box<dyn Iterator<Item = (Vec<u32>, Option<ExcludedEdges>)> + 'a>;
+
+/// Samples and counts mini-batches, each layer by layer from its seeds down.
+fn count_on_host<'a>(
     graph: &Graph<'_>,
-    train: &[u32],
     options: &Options,
     stage: &dyn Stage,
+    batches: impl Fn(u32) -> Result<Batches<'a>>,
 ) -> Result<CounterParts> {
     let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
-    let mut sampler = Sampler::default();
+    let (mut sampler, mut layer) = (Sampler::default(), SampledCsc::default());
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
-        let seeds = epoch_seeds(train, options.seed, epoch)?;
-        for (step, seeds) in (0..).zip(seeds.chunks(options.batch_of(train.len()))) {
-            count_batch(graph, options, epoch, step, seeds, None, &mut sampler, &mut counters)?;
+        for (step, (seeds, excluded)) in (0..).zip(batches(epoch)?) {
+            let mut sizes = vec![seeds.len()];
+            sampler.start(&seeds);
+            for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts)
+            {
+                let draw = excluded.iter().fold(Draw::new(fanout), Draw::without);
+                sampler.layer(graph, &draw, &key, EdgeIds::Count(&mut counters), &mut layer)?;
+                sizes.push(sampler.mixed_frontier().len());
+            }
+            counters.count_vertices(sampler.mixed_frontier(), &sizes)?;
             stage.advance(1);
         }
     }
     Ok(counters.into_parts()?)
-}
-
-/// Samples and counts one mini-batch, layer by layer from its seeds down, without the edges
-/// `excluded`.
-fn count_batch(
-    graph: &Graph<'_>,
-    options: &Options,
-    epoch: u32,
-    step: u32,
-    seeds: &[u32],
-    excluded: Option<&ExcludedEdges>,
-    sampler: &mut Sampler,
-    counters: &mut Counters,
-) -> Result<()> {
-    let mut sizes = vec![seeds.len()];
-    let mut layer = SampledCsc::default();
-    sampler.start(seeds);
-    for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
-        let draw = excluded.into_iter().fold(Draw::new(fanout), Draw::without);
-        sampler.layer(graph, &draw, &key, EdgeIds::Count(counters), &mut layer)?;
-        sizes.push(sampler.mixed_frontier().len());
-    }
-    Ok(counters.count_vertices(sampler.mixed_frontier(), &sizes)?)
 }
 
 #[cfg(test)]

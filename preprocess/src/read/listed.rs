@@ -1,8 +1,8 @@
-//! Edges held in memory, and the edges between listed vertices, for graphs whose other vertices are
-//! dropped.
+//! Edges held in memory, one source behind another, and the edges between listed vertices, for
+//! graphs whose other vertices are dropped.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::Result;
 use crate::edges::{
@@ -13,33 +13,29 @@ use crate::read::text::field::counted;
 
 /// Pairs of vertices, or only vertices.
 pub struct Listed {
-    /// Sources of the edges, or the vertices.
-    pub sources: Vec<u64>,
-    /// Empty if there are only vertices.
-    pub targets: Vec<u64>,
+    /// The edges, without targets if there are only vertices.
+    pub edges: EdgeBatch,
     columns: Vec<EdgeColumn>,
     has_string_ids: bool,
     next: AtomicUsize,
 }
 
 impl Listed {
-    /// Creates a list of pairs, or of vertices if `targets` is empty.
-    pub fn new(sources: Vec<u64>, targets: Vec<u64>) -> Self {
-        Self {
-            sources,
-            targets,
-            columns: Vec::new(),
-            has_string_ids: false,
-            next: AtomicUsize::new(0),
-        }
+    /// Creates a list of edges with these columns, whose ids are strings or numbers.
+    pub fn new(edges: EdgeBatch, columns: Vec<EdgeColumn>, has_string_ids: bool) -> Self {
+        Self { edges, columns, has_string_ids, next: AtomicUsize::new(0) }
+    }
+
+    /// Creates a list of vertices, whose ids are numbers.
+    pub fn vertices(sources: Vec<u64>) -> Self {
+        Self::new(EdgeBatch { sources, ..EdgeBatch::default() }, Vec::new(), false)
     }
 
     /// Creates an empty list, whose ids are strings or numbers, with these columns of weights.
     pub fn none(has_string_ids: bool, columns: &[String]) -> Self {
         let column =
             |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
-        let columns = columns.iter().map(column).collect();
-        Self { columns, has_string_ids, ..Self::new(Vec::new(), Vec::new()) }
+        Self::new(EdgeBatch::default(), columns.iter().map(column).collect(), has_string_ids)
     }
 }
 
@@ -51,16 +47,20 @@ impl EdgeSource for Listed {
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
         let start = self.next.load(Relaxed);
-        let end = self.sources.len().min(start + EDGES_PER_PIECE);
+        let end = self.edges.len().min(start + EDGES_PER_PIECE);
         self.next.store(end, Relaxed);
         (piece.start, piece.end) = (start as u64, end as u64);
         Ok(start < end)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let range = piece.start as usize..piece.end as usize;
-        batch.sources.extend(&self.sources[range.clone()]);
-        batch.targets.extend(self.targets.get(range).unwrap_or(&[]));
+        let (range, bytes) = (piece.start as usize..piece.end as usize, row_bytes(&self.columns));
+        batch.sources.extend(&self.edges.sources[range.clone()]);
+        batch.targets.extend(self.edges.targets.get(range.clone()).unwrap_or(&[]));
+        batch.values.extend(&self.edges.values[range.start * bytes..range.end * bytes]);
+        if range.start == 0 {
+            batch.names.extend_from_slice(&self.edges.names);
+        }
         Ok(())
     }
 
@@ -73,17 +73,77 @@ impl EdgeSource for Listed {
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        let largest = self.sources.iter().chain(&self.targets).max();
-        let vertices = largest.map_or(0, |&largest| largest + 1);
-        Ok(Estimate {
-            edges: self.sources.len() as u64,
-            vertices,
-            bytes: 16 * self.sources.len() as u64,
-        })
+        let largest = self.edges.sources.iter().chain(&self.edges.targets).max();
+        let vertices = largest.map_or(0, |&largest| largest.saturating_add(1));
+        let edges = self.edges.len() as u64;
+        Ok(Estimate { edges, vertices, bytes: 16 * edges })
     }
 
     fn bytes_done(&self) -> u64 {
         16 * self.next.load(Relaxed) as u64
+    }
+}
+
+/// Marks the start of a piece of the second of two sources.
+const OF_SECOND: u64 = 1 << 63;
+
+/// A source followed by another with the same columns.
+pub struct Chained {
+    parts: [Box<dyn EdgeSource>; 2],
+    /// Number of items of the first.
+    first: u64,
+    in_second: AtomicBool,
+}
+
+impl Chained {
+    /// The source of the `first` items, followed by the other.
+    pub fn boxed(first: u64, parts: [Box<dyn EdgeSource>; 2]) -> Box<dyn EdgeSource> {
+        Box::new(Self { parts, first, in_second: AtomicBool::new(false) })
+    }
+}
+
+impl EdgeSource for Chained {
+    fn rewind(&self) -> Result<()> {
+        self.in_second.store(false, Relaxed);
+        self.parts.iter().try_for_each(|part| part.rewind())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        if !self.in_second.load(Relaxed) && self.parts[0].next(piece)? {
+            return Ok(true);
+        }
+        self.in_second.store(true, Relaxed);
+        let more = self.parts[1].next(piece)?;
+        piece.start |= OF_SECOND;
+        Ok(more)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        let of_second = piece.start & OF_SECOND != 0;
+        piece.start &= !OF_SECOND;
+        self.parts[usize::from(of_second)].parse(piece, batch)
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        self.parts[0].columns()
+    }
+
+    fn has_string_ids(&self) -> bool {
+        self.parts[1].has_string_ids()
+    }
+
+    fn place(&self, number: u64) -> String {
+        self.parts[1].place(number.saturating_sub(self.first))
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        let [a, b] = [self.parts[0].estimate()?, self.parts[1].estimate()?];
+        let vertices = a.vertices.saturating_add(b.vertices);
+        Ok(Estimate { edges: a.edges + b.edges, vertices, bytes: a.bytes + b.bytes })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes_done()).sum()
     }
 }
 
@@ -97,9 +157,6 @@ pub struct ListedEnds {
 
 impl ListedEnds {
     /// Keeps only the edges of `edges` between vertices of `table`.
-    ///
-    /// # Errors
-    /// Errors of reading the table.
     pub fn of(edges: Box<dyn EdgeSource>, table: &dyn EdgeSource) -> Result<Self> {
         let mut ids = HashSet::new();
         for_each_batch(table, |batch| {
@@ -109,27 +166,13 @@ impl ListedEnds {
         Ok(Self { edges, ids, dropped: AtomicU64::new(0) })
     }
 
-    fn keeps(&self, source: u64, target: u64) -> bool {
-        self.ids.contains(&source) && self.ids.contains(&target)
-    }
-
     /// Removes the edges that are not kept from `batch`. Returns their number.
     fn keep(&self, batch: &mut EdgeBatch) -> u64 {
-        let (bytes, mut kept) = (row_bytes(self.columns()), 0);
-        for edge in 0..batch.len() {
-            if self.keeps(batch.sources[edge], batch.targets[edge]) {
-                batch.sources[kept] = batch.sources[edge];
-                batch.targets[kept] = batch.targets[edge];
-                batch.values.copy_within(edge * bytes..(edge + 1) * bytes, kept * bytes);
-                kept += 1;
-            }
-        }
-        let dropped = batch.len() - kept;
-        batch.sources.truncate(kept);
-        batch.targets.truncate(kept);
-        batch.values.truncate(kept * bytes);
         batch.names.retain(|(id, _)| self.ids.contains(id));
-        dropped as u64
+        let is_listed = |id: u64| self.ids.contains(&id);
+        batch.retain(row_bytes(self.columns()), |source, target| {
+            is_listed(source) && is_listed(target)
+        })
     }
 }
 

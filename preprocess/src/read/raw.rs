@@ -103,18 +103,14 @@ impl Raw {
             facts: BTreeMap::new(),
         }
     }
-}
 
-impl Raw {
     /// The table of vertices among the files: the last.
     pub fn table(&self) -> &Path {
         self.files.last().map_or(Path::new(""), |path| path.as_path())
     }
 
-    /// Keeps sources and targets apart, as vertices of two kinds.
-    ///
-    /// # Errors
-    /// [`Error::Option`] where the input has more than edges: rows of which kind would it be?
+    /// Keeps sources and targets apart, as vertices of two kinds. Fails where the input has more
+    /// than edges: rows of which kind would it be?
     pub fn in_two_kinds(self, path: &Path) -> Result<Self> {
         let has_rows = self.features.is_some() || self.labels.is_some() || !self.columns.is_empty();
         if has_rows || self.splits.is_some() || self.node_ids.is_some() || self.links.is_some() {
@@ -154,10 +150,7 @@ pub trait Column: Send + Sync {
     ) -> Result<()>;
 
     /// The row of a vertex that has none: NaN among floats (0 among features, which have to be
-    /// finite), -1 for a class, otherwise 0.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if no value is defined for missing ones.
+    /// finite), -1 for a class, otherwise 0. Fails if no value is defined for missing ones.
     fn missing_row(&self) -> Result<Vec<u8>> {
         let value = match (self.name(), self.descr()) {
             ("label", "<i8") => (-1i64).to_le_bytes().to_vec(),

@@ -20,9 +20,6 @@ pub struct Scaled {
 
 impl Scaled {
     /// Scales `rows` by `scale`, and replaces NaN by `fill`.
-    ///
-    /// # Errors
-    /// Errors of reading the rows.
     pub fn of(
         rows: Box<dyn Column>,
         scale: Scale,

@@ -7,9 +7,6 @@ use super::table::choice::file_name;
 use crate::{Error, Result};
 
 /// Makes the columns of `raw` with these `names` weights of its vertices.
-///
-/// # Errors
-/// [`Error::Option`] if such a column does not exist.
 pub fn weigh_vertices(raw: &mut Raw, names: &[String]) -> Result<()> {
     for name in names {
         let file = file_name(name);

@@ -33,10 +33,11 @@ const BATCH_SHIFT: u32 = 14;
 pub const ROWS_PER_BATCH: usize = 1 << BATCH_SHIFT;
 
 /// Type of the stored feature values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureDtype {
     /// IEEE single precision.
+    #[default]
     F32,
     /// IEEE half precision.
     F16,

@@ -23,7 +23,7 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
         ("infer", "--embeddings", "--metric", "\nScores:\n"),
         ("presample", "--fanouts", "--negatives", "\nWhat is drawn:\n"),
         ("evaluate", "--partition", "--draw-by", "\nMini-batches:\n"),
-        ("export", "--format", "--buffer", "\nOf one format:\n"),
+        ("export", "--format", "--original-ids", "\nOf one format:\n"),
         ("place", "--cache", "--presample", "\nAssumptions of the prediction:\n"),
         ("compare", "--systems", "--jumping-knowledge", "\nModel:\n"),
     ] {

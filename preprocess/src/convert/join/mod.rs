@@ -21,12 +21,13 @@ use gsplit_store::{Dataset, DatasetWriter, Names, Progress};
 use super::input::Input;
 use super::{ConvertOptions, Decisions, plan, write};
 use crate::csc::IdMap;
-use crate::edges::{EdgeColumn, ValueType, for_each_batch};
-use crate::read::raw::Raw;
+use crate::edges::{EdgeBatch, EdgeColumn, ValueType, for_each_batch};
+use crate::read::listed::{Chained, Listed};
+use crate::read::raw::{Column, Raw};
 use crate::read::text::field::counted;
 use crate::{Error, Result};
-use sources::{JoinedColumn, JoinedEdges, JoinedIds, StoredEdges};
-use tables::{NewEdges, NewIds};
+use sources::{JoinedColumn, StoredEdges};
+use tables::{NewEdges, check_old, ids_of};
 
 mod sources;
 mod tables;
@@ -51,12 +52,8 @@ pub struct Older<'a> {
 }
 
 /// Converts `new` into a dataset at `out`, by the recipe named in `options`. Returns it with the
-/// vertices of the table, ascending.
-///
-/// # Errors
-/// Returns the errors of [`convert`](super::convert), and [`Error::Input`] for an id that neither
-/// the table nor the dataset has and for a row whose id both have, unless the options say what to
-/// do.
+/// vertices of the table, ascending. Fails for an id that neither the table nor the dataset has and
+/// for a row whose id both have, unless the options say what to do.
 pub fn join(
     new: &NewRows<'_>,
     out: &Path,
@@ -119,15 +116,16 @@ impl Older<'_> {
         }
         self.dataset.topology().check_indices()?;
         let ids = IdMap::stored(self.dataset)?;
-        let new = NewIds::of(table.as_ref())?;
-        new.check_old(&ids, table.as_ref(), raw.files.last(), self.dataset, options)?;
+        let new = ids_of(table.as_ref())?;
+        let path = raw.files.last().map_or(Path::new(""), |path| path.as_path());
+        check_old(&new, &ids, table.as_ref(), path, self.dataset, options)?;
         let columns = self.columns(edge_columns, edges, raw.edges.columns())?;
         let mut among = NewEdges::read(raw.edges.as_ref(), &columns, symmetrise, progress)?;
         among.check_ends(&new, &ids, edges, self.dataset, options, raw.edges.as_ref(), progress)?;
         let reached = self.reached(&new, &ids, &among)?;
         let kept: Vec<u32> =
             (0..).zip(&reached.distance).filter(|(_, far)| **far != FAR).map(|(v, _)| v).collect();
-        among.keep(|target| match ids.find(target) {
+        let among = among.into_wanted(|target| match ids.find(target) {
             Some(v) => reached.is_expanded(v),
             None => reached.others.contains(&target),
         });
@@ -138,23 +136,29 @@ impl Older<'_> {
             kept.iter().map(|&v| Ok(names.get(v)?.to_string())).collect::<Result<Vec<_>>>()
         };
         let names = names.map(name_of).transpose()?;
-        let stored =
-            StoredEdges::open(self.dataset, expanded, (kept.clone(), old_ids.clone()), &columns)?;
+        let ends = (kept.clone(), old_ids.clone());
+        let stored = StoredEdges::open(self.dataset, expanded, ends, columns.clone())?;
         progress.decide(&format!(
             "joined to {name}: the model reads {} of its {} vertices, and {}, for {}",
             kept.len(),
             self.dataset.num_vertices(),
             counted(stored.count(), "edge"),
-            counted(new.ids.len() as u64, "new row")
+            counted(new.len() as u64, "new row")
         ));
         let rows = kept.len() as u64;
         let features = (self.dataset.features()?, kept);
-        let labels = raw.labels.map(|column| JoinedColumn::labels(rows, column));
+        let joined = |features, column: Option<Box<dyn Column>>| -> Option<Box<dyn Column>> {
+            Some(Box::new(JoinedColumn { rows, features, column: column? }))
+        };
+        let among = Listed::new(among, columns, names.is_some());
+        let names = old_ids.iter().copied().zip(names.into_iter().flatten()).collect();
+        let old_ids = EdgeBatch { sources: old_ids, names, ..EdgeBatch::default() };
+        let old_ids = Listed::new(old_ids, Vec::new(), table.has_string_ids());
         Ok(Raw {
-            features: raw.features.map(|column| JoinedColumn::features(features, column)),
-            labels,
-            edges: Box::new(JoinedEdges::new(stored, among, columns, names.is_some())),
-            node_ids: Some(Box::new(JoinedIds::new((old_ids, names), new, table))),
+            features: joined(Some(features), raw.features),
+            labels: joined(None, raw.labels),
+            edges: Chained::boxed(stored.count(), [Box::new(stored), Box::new(among)]),
+            node_ids: Some(Chained::boxed(rows, [Box::new(old_ids), table])),
             rows_taken_over: rows,
             ..raw
         })
@@ -189,7 +193,7 @@ impl Older<'_> {
     }
 
     /// The vertices from which a new vertex can be reached along the edges.
-    fn reached(self, new: &NewIds, ids: &IdMap, among: &NewEdges) -> Result<Reached> {
+    fn reached(self, new: &[u64], ids: &IdMap, among: &NewEdges) -> Result<Reached> {
         let most = self
             .layers
             .map_or(FAR - 1, |layers| u8::try_from(layers + 1).unwrap_or(FAR - 1).min(FAR - 1));
@@ -201,7 +205,7 @@ impl Older<'_> {
         };
         let by_target = among.by_target();
         let topology = self.dataset.topology();
-        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.ids.clone(), Vec::new());
+        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.to_vec(), Vec::new());
         for &id in &front {
             if let Some(v) = ids.find(id) {
                 reached.distance[v as usize] = 0;

@@ -1,7 +1,7 @@
 //! The new tables in memory: ids row by row, and edges.
 
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::Path;
 
 use gsplit_store::{Dataset, Progress};
 
@@ -13,66 +13,48 @@ use crate::read::raw::numbers;
 use crate::read::text::field::counted;
 use crate::{Error, Result};
 
-/// The ids of a table, row by row.
-pub struct NewIds {
-    /// Ids, or hashes of string ids.
-    pub ids: Vec<u64>,
-    /// The strings that were hashed.
-    pub names: Vec<(u64, String)>,
+/// The ids of a table, or hashes of string ids, row by row.
+pub fn ids_of(table: &dyn EdgeSource) -> Result<Vec<u64>> {
+    let mut ids = Vec::new();
+    for_each_batch(table, |batch| {
+        ids.extend_from_slice(&batch.sources);
+        Ok(())
+    })?;
+    Ok(ids)
 }
 
-impl NewIds {
-    /// Reads the ids of `table`.
-    pub fn of(table: &dyn EdgeSource) -> Result<Self> {
-        let (mut ids, mut names) = (Vec::new(), Vec::new());
-        for_each_batch(table, |batch| {
-            ids.extend_from_slice(&batch.sources);
-            names.extend_from_slice(&batch.names);
-            Ok(())
-        })?;
-        Ok(Self { ids, names })
+/// Refuses rows of vertices, whose ids are `new`, that are in the dataset already, unless the
+/// options say which row counts.
+pub fn check_old(
+    new: &[u64],
+    old: &IdMap,
+    table: &dyn EdgeSource,
+    path: &Path,
+    dataset: &Dataset,
+    options: &ConvertOptions,
+) -> Result<()> {
+    if options.read.node_table.on_duplicate.is_some() {
+        return Ok(());
     }
-
-    /// Refuses rows of vertices that are in the dataset already, unless the options say which row
-    /// counts.
-    pub fn check_old(
-        &self,
-        old: &IdMap,
-        table: &dyn EdgeSource,
-        path: Option<&PathBuf>,
-        dataset: &Dataset,
-        options: &ConvertOptions,
-    ) -> Result<()> {
-        if options.read.node_table.on_duplicate.is_some() {
-            return Ok(());
-        }
-        let mut both =
-            self.ids.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
-        let Some((v, row)) = both.next() else { return Ok(()) };
-        let (more, name) = (1 + both.count() as u64, dataset.path().display());
-        let problem = format!(
-            "{} for vertices that {name} has too, e.g. {}, vertex {}: pass --on-duplicate last to \
-             take the rows of the table, or first for \
-             those of the dataset",
-            counted(more, "row"),
-            table.place(row),
-            old.original(v)
-        );
-        Err(Error::input(path.map_or(Path::new(""), |path| path.as_path()), problem))
-    }
+    let mut both = new.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
+    let Some((v, row)) = both.next() else { return Ok(()) };
+    let problem = format!(
+        "{} for vertices that {} has too, e.g. {}, vertex {}: pass --on-duplicate last to take the \
+         rows of the table, or first for those of the dataset",
+        counted(1 + both.count() as u64, "row"),
+        dataset.path().display(),
+        table.place(row),
+        old.original(v)
+    );
+    Err(Error::input(path, problem))
 }
 
-/// The edges of the new table, in its order, each followed by its reverse where reverses are added.
-#[derive(Default)]
+/// The edges of the new table, in its order, each followed by its reverse where reverses are added,
+/// with their values in the columns of the joined graph.
 pub struct NewEdges {
-    /// Source and target of each edge.
-    pub ends: Vec<(u64, u64)>,
-    /// Values of each edge in the columns of the joined graph.
-    pub values: Vec<u8>,
-    /// Strings that were hashed into ids.
-    pub names: HashMap<u64, String>,
+    edges: EdgeBatch,
     /// Bytes of the values per edge.
-    pub row_bytes: usize,
+    row_bytes: usize,
 }
 
 impl NewEdges {
@@ -83,10 +65,10 @@ impl NewEdges {
         symmetrise: bool,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let mut edges = Self { row_bytes: row_bytes(columns), ..Self::default() };
+        let mut edges = EdgeBatch::default();
         let places = ColumnMapping::of(source.columns(), columns);
         let mut take = |batch: &EdgeBatch| {
-            edges.names.extend(batch.names.iter().cloned());
+            edges.names.extend_from_slice(&batch.names);
             let rows = batch
                 .values
                 .chunks_exact(places.row_bytes.max(1))
@@ -94,10 +76,10 @@ impl NewEdges {
                 .chain(std::iter::repeat(None));
             for ((&source, &target), row) in batch.sources.iter().zip(&batch.targets).zip(rows) {
                 let again = symmetrise && source != target;
-                for ends in
+                for (source, target) in
                     [(source, target), (target, source)].into_iter().take(1 + usize::from(again))
                 {
-                    edges.ends.push(ends);
+                    edges.push(source, target);
                     places.convert(row.unwrap_or_default(), &mut edges.values);
                 }
             }
@@ -114,14 +96,16 @@ impl NewEdges {
         let ending = source.finish(&seen)?;
         take(&ending.first)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
-        Ok(edges)
+        edges.names.sort_unstable();
+        edges.names.dedup();
+        Ok(Self { edges, row_bytes: row_bytes(columns) })
     }
 
     /// Refuses ends that neither the table nor the dataset has, unless the options say how to treat
     /// them.
     pub fn check_ends(
         &mut self,
-        new: &NewIds,
+        new: &[u64],
         old: &IdMap,
         path: &Path,
         dataset: &Dataset,
@@ -129,14 +113,14 @@ impl NewEdges {
         source: &dyn EdgeSource,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let listed: HashSet<u64> = new.ids.iter().copied().collect();
+        let listed: HashSet<u64> = new.iter().copied().collect();
         let is_known = |id: u64| listed.contains(&id) || old.find(id).is_some();
         match options.read.node_table.missing_rows {
             Some(MissingRows::Fill) => {}
             Some(MissingRows::Drop) => {
-                let before = self.ends.len();
-                self.keep_edges(|(source, target)| is_known(source) && is_known(target));
-                let dropped = (before - self.ends.len()) as u64;
+                let dropped = self
+                    .edges
+                    .retain(self.row_bytes, |source, target| is_known(source) && is_known(target));
                 if dropped > 0 {
                     progress.decide(&format!(
                         "{} dropped, at vertices without a row",
@@ -145,12 +129,11 @@ impl NewEdges {
                 }
             }
             None => {
-                let unknown = |&(source, target): &(u64, u64)| {
-                    [source, target].into_iter().find(|&id| !is_known(id))
-                };
-                if let Some(id) = self.ends.iter().find_map(unknown) {
-                    let name =
-                        self.names.get(&id).map_or(id.to_string(), |name| format!("`{name}`"));
+                let EdgeBatch { sources, targets, names, .. } = &self.edges;
+                let mut ends = sources.iter().zip(targets).flat_map(|(&u, &v)| [u, v]);
+                if let Some(id) = ends.find(|&id| !is_known(id)) {
+                    let name = names.iter().find(|(hash, _)| *hash == id);
+                    let name = name.map_or(id.to_string(), |(_, name)| format!("`{name}`"));
                     let mut row = None;
                     let mut before = 0;
                     for_each_batch(source, |batch| {
@@ -177,28 +160,20 @@ impl NewEdges {
         Ok(())
     }
 
-    /// Keeps only the edges to targets for which `wants` returns true.
-    pub fn keep(&mut self, wants: impl Fn(u64) -> bool) {
-        self.keep_edges(|(_, target)| wants(target));
-    }
-
-    fn keep_edges(&mut self, keeps: impl Fn((u64, u64)) -> bool) {
-        let (bytes, mut kept) = (self.row_bytes, 0);
-        for edge in 0..self.ends.len() {
-            if keeps(self.ends[edge]) {
-                self.ends[kept] = self.ends[edge];
-                self.values.copy_within(edge * bytes..(edge + 1) * bytes, kept * bytes);
-                kept += 1;
-            }
-        }
-        self.ends.truncate(kept);
-        self.values.truncate(kept * bytes);
+    /// The edges to targets for which `wants` returns true, and their names.
+    pub fn into_wanted(mut self, wants: impl Fn(u64) -> bool) -> EdgeBatch {
+        self.edges.retain(self.row_bytes, |_, target| wants(target));
+        let EdgeBatch { sources, targets, names, .. } = &mut self.edges;
+        let ends: HashSet<u64> = sources.iter().chain(&*targets).copied().collect();
+        names.retain(|(id, _)| ends.contains(id));
+        self.edges
     }
 
     /// Pairs of target and source, ascending.
     pub fn by_target(&self) -> Vec<(u64, u64)> {
+        let EdgeBatch { sources, targets, .. } = &self.edges;
         let mut ends: Vec<(u64, u64)> =
-            self.ends.iter().map(|&(source, target)| (target, source)).collect();
+            targets.iter().copied().zip(sources.iter().copied()).collect();
         ends.sort_unstable();
         ends
     }

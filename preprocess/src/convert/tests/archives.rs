@@ -328,7 +328,7 @@ fn sparse_features_of_a_benchmark() {
 fn sparse_features_that_are_damaged() {
     let mut wrong = Wrong::default();
     for (name, shape, bytes, parts) in [
-        ("attr_shape", "(2,)", i64s(&[4, 4]), &["attr_indptr", "4 numbers for 4 rows"][..]),
+        ("attr_shape", "(2,)", i64s(&[4, 4]), &["attr_indptr", "4 numbers, expected 5"][..]),
         (
             "attr_shape",
             "(2,)",
@@ -354,7 +354,7 @@ fn sparse_features_that_are_damaged() {
             &["attr_indptr", "row 2: entries 1 to 9 of 3"],
         ),
         ("attr_indptr", "(4,)", i64s(&[0, 1, 1, 2]), &["attr_indptr", "of 3 entries: damaged"]),
-        ("attr_indices", "(2,)", i64s(&[0, 1]), &["attr_data", "3 numbers for 2 entries"]),
+        ("attr_indices", "(2,)", i64s(&[0, 1]), &["attr_data", "3 numbers, expected 2"]),
         ("attr_indices", "(3,)", i64s(&[0, -1, 1]), &["attr_indices", "-1"]),
         ("attr_data", "(3,)", f32s(&[1.0, f32::NAN, 1.0]), &["expected a finite"]),
         ("labels", "(2,)", i64s(&[0, 1]), &["2 rows for 3 vertices"]),

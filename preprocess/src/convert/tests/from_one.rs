@@ -52,11 +52,11 @@ fn ids_that_the_graph_file_does_not_have_are_named_with_their_line() {
         for (nodes, part) in [
             (
                 "vertex,class\n1,0\n0,1\n2,0\n",
-                "line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3",
+                "line 3: 0 (ids count from 1 to 3) is not a vertex of the graph",
             ),
             (
                 "vertex,class\n1,0\n2,1\n3,0\n4,0\n",
-                "nodes.csv: line 5: id 4: ids of the graph file count from 1",
+                "nodes.csv: line 5: 4 (ids count from 1 to 3) is not a vertex",
             ),
             (
                 "vertex,class\n1,0\n3,0\n",

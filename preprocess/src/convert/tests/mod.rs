@@ -6,6 +6,7 @@ mod downloads;
 mod from_one;
 mod gaps;
 mod golden;
+mod joined;
 mod links;
 mod meaning;
 mod real_files;

@@ -188,7 +188,7 @@ fn amounts_and_times_with_zones_are_numbers_or_refused() {
     let folder = customers("label,price,since", |v| {
         let (label, day, hour) = (v * 11 % 13 % 2, 1 + v % 28, v % 10);
         format!(
-            "{label},\"€ {},{:03}.50\",2025-03-{day:02} 1{hour}:00 CET",
+            "{label},\"€ {},{:03}.50\",2025-03-{day:02} 1{hour}:00 +01:00",
             1 + v % 40,
             v * 7 % 999
         )

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::numbers::Numbers;
+use crate::csc::lock;
 use crate::edges::{
     EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes,
 };
@@ -80,7 +81,7 @@ impl Lane {
 
     /// Appends the bytes of the next `edges` edges in sequence.
     fn read_next(&self, edges: u64, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = lock(&self.reader);
         let reader = match &mut *reader {
             Some(reader) => reader,
             none => none.insert(self.numbers.reader(self.first)?),
@@ -291,20 +292,20 @@ fn flat(numbers: &Numbers) -> Result<u64> {
 
 impl EdgeSource for ArrayEdges {
     fn rewind(&self) -> Result<()> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursor = lock(&self.cursor);
         cursor.edge = 0;
         if let Some(rows) = &mut cursor.rows {
             *rows = rows.again();
         }
         for lane in &self.lanes {
-            *lane.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *lock(&lane.reader) = None;
         }
         self.bytes_done.store(0, Relaxed);
         Ok(())
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursor = lock(&self.cursor);
         let (start, most) = (cursor.edge, self.edges_per_piece());
         piece.bytes.clear();
         let mut rows_done = 0;
@@ -371,7 +372,7 @@ impl EdgeSource for ArrayEdges {
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let cursor = lock(&self.cursor);
         let rows = cursor.rows.as_ref().map_or(0, |rows| rows.bytes());
         let bytes = self.lanes.iter().map(|lane| lane.bytes(self.num_edges)).sum::<u64>() + rows;
         Ok(Estimate { edges: self.num_edges, vertices: self.num_vertices.unwrap_or(0), bytes })

@@ -5,8 +5,7 @@
 use gsplit_store::{Progress, Unit};
 
 use super::numbers::Numbers;
-use crate::edges::ValueType;
-use crate::read::raw::{Column, describe_column};
+use crate::read::raw::{Column, describe_column, numbers};
 use crate::{Error, Result};
 
 /// Maximum number of columns.
@@ -34,49 +33,12 @@ impl SparseColumn {
                 return Err(indptr.error(problem));
             }
         };
-        if num_rows.checked_add(1) != Some(indptr.len()) {
-            let found = indptr.len();
-            return Err(indptr.error(format!(
-                "{found} numbers for {num_rows} rows: expected one more than rows"
-            )));
-        }
-        if indices.len() != data.len() {
-            let (found, entries) = (data.len(), indices.len());
-            return Err(
-                data.error(format!("{found} numbers for {entries} entries: expected one each"))
-            );
-        }
-        Ok(Self { indptr, indices, data, num_rows, width })
-    }
-
-    /// Writes the entries of the rows that end at `bounds` to their places in `rows`, which are
-    /// zero.
-    fn scatter(
-        &self,
-        first_row: u64,
-        bounds: &[u64],
-        places: &[u64],
-        values: &[f32],
-        rows: &mut [f32],
-    ) -> Result<()> {
-        for (at, (ends, row)) in
-            bounds.windows(2).zip(rows.chunks_exact_mut(self.width)).enumerate()
-        {
-            let (from, to) = ((ends[0] - bounds[0]) as usize, (ends[1] - bounds[0]) as usize);
-            for (&place, &value) in places[from..to].iter().zip(&values[from..to]) {
-                let wrong = || {
-                    let (row, width) = (first_row + at as u64, self.width);
-                    self.indices
-                        .error(format!("row {row}: column {place}, expected columns below {width}"))
-                };
-                let cell = usize::try_from(place)
-                    .ok()
-                    .and_then(|place| row.get_mut(place))
-                    .ok_or_else(wrong)?;
-                *cell += value;
+        for (array, expected) in [(&indptr, num_rows.saturating_add(1)), (&data, indices.len())] {
+            if array.len() != expected {
+                return Err(array.error(format!("{} numbers, expected {expected}", array.len())));
             }
         }
-        Ok(())
+        Ok(Self { indptr, indices, data, num_rows, width })
     }
 }
 
@@ -84,24 +46,15 @@ impl SparseColumn {
 pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
     let mut wide = Vec::new();
     array.dtype().values(bytes, &mut wide).map_err(|(_, problem)| array.error(problem))?;
-    Ok(match array.dtype().value_type() {
-        ValueType::F32 => {
-            wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect()
-        }
-        ValueType::F64 => {
-            wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect()
-        }
-        ValueType::I64 => {
-            wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect()
-        }
-    })
+    let values = numbers(array.dtype().value_type().descr(), &wide);
+    Ok(values.map(|value| value as f32).collect())
 }
 
-/// All of `numbers`, in single precision.
-pub fn floats(numbers: &Numbers) -> Result<Vec<f32>> {
+/// All numbers of `array`, in single precision.
+pub fn floats(array: &Numbers) -> Result<Vec<f32>> {
     let mut bytes = Vec::new();
-    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
-    as_f32(numbers, &bytes)
+    array.read_next(&mut *array.reader(0)?, array.len(), &mut bytes)?;
+    as_f32(array, &bytes)
 }
 
 impl Column for SparseColumn {
@@ -151,7 +104,19 @@ impl Column for SparseColumn {
             let values = as_f32(&self.data, &bytes)?;
             rows.clear();
             rows.resize(count as usize * self.width, 0f32);
-            self.scatter(row, &bounds, &places, &values, &mut rows)?;
+            let each = bounds.windows(2).zip(rows.chunks_exact_mut(self.width));
+            for (row, (ends, cells)) in (row..).zip(each) {
+                let range = (ends[0] - bounds[0]) as usize..(ends[1] - bounds[0]) as usize;
+                for (&place, &value) in places[range.clone()].iter().zip(&values[range]) {
+                    let cell = usize::try_from(place).ok().and_then(|place| cells.get_mut(place));
+                    *cell.ok_or_else(|| {
+                        let width = self.width;
+                        let problem =
+                            format!("row {row}: column {place}, expected columns below {width}");
+                        self.indices.error(problem)
+                    })? += value;
+                }
+            }
             take(bytemuck::cast_slice(&rows))?;
             bounds.drain(..count as usize);
             row += count;

@@ -32,7 +32,7 @@ use records::Records;
 
 /// Maximum number of nodes before a piece that may be decoded again; above it, references count as
 /// unbounded.
-const MAX_LOOK_BACK: u64 = 1 << 16;
+const MAX_LOOK_BACK: u64 = 1 << 10;
 
 /// Whether NAME.graph and NAME.properties exist, for one of the two at `path`, or in the folder
 /// `path`.

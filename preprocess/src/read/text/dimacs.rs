@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::field::{counted, shown, unsigned};
 use super::value::integer;
-use super::{TextPieces, TextStream, lines};
+use super::{TextPieces, TextStream, first_line_of_data, lines, words};
 use crate::edges::{
-    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT,
+    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on,
 };
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Ids, Raw};
@@ -37,7 +37,7 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
 
 /// Opens the file at `path`, whose header is not to be trusted where it is to be ignored.
 pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Result<Raw> {
-    let (header, estimate) = DimacsHeader::read(path)?;
+    let header = DimacsHeader::read(path)?;
     let weight = EdgeColumn { name: WEIGHT.into(), value: ValueType::I64, width: 1 };
     let is_kept = header.is_directed && wanted.keeps(WEIGHT);
     let columns: Vec<EdgeColumn> = is_kept.then_some(weight).into_iter().collect();
@@ -47,7 +47,6 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Resu
         header,
         columns,
         ignore_header,
-        estimate,
         text: TextPieces::of(path),
         arcs: AtomicU64::new(0),
     };
@@ -66,29 +65,21 @@ struct DimacsHeader {
 }
 
 impl DimacsHeader {
-    /// The header, and an estimate from it and the length of the text.
-    fn read(path: &Path) -> Result<(Self, Estimate)> {
-        let mut text = TextStream::open(path)?;
-        let mut piece = Piece::default();
-        while text.next(&mut piece)? {
-            let mut all = lines(&piece).map(|(number, line)| (number, line.trim_ascii()));
-            if let Some((number, line)) = all.find(|(_, line)| !is_comment(line)) {
-                let header = Self::parse(line, number)
-                    .map_err(|problem| Error::line(path, number, problem))?;
-                let each = if header.is_directed { 1 } else { 2 };
-                let edges = each * header.num_lines.min(text.text_len() / MIN_LINE_BYTES);
-                return Ok((
-                    header,
-                    Estimate { edges, vertices: header.num_vertices, bytes: text.len() },
-                ));
+    fn read(path: &Path) -> Result<Self> {
+        match first_line_of_data(path, is_comment)? {
+            Some((number, line)) => {
+                Self::parse(&line, number).map_err(|problem| Error::line(path, number, problem))
             }
+            None => Err(Error::input(
+                path,
+                "expected a line `p sp VERTICES ARCS`, found the end of the file",
+            )),
         }
-        Err(Error::input(path, "expected a line `p sp VERTICES ARCS`, found the end of the file"))
     }
 
     fn parse(text: &[u8], line: u64) -> Result<Self, String> {
-        let words: Vec<&[u8]> = fields(text).collect();
-        let header = match words[..] {
+        let fields: Vec<&[u8]> = words(text).collect();
+        let header = match fields[..] {
             [b"p", kind @ (b"sp" | b"edge" | b"edges" | b"col"), n, m] => {
                 unsigned(n).zip(unsigned(m)).map(|counts| (kind == b"sp", counts))
             }
@@ -110,17 +101,12 @@ fn is_comment(line: &[u8]) -> bool {
     matches!(line, [] | [b'c'] | [b'c', b' ' | b'\t', ..])
 }
 
-fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty())
-}
-
 /// The lines as edges.
 struct Arcs {
     path: PathBuf,
     header: DimacsHeader,
     columns: Vec<EdgeColumn>,
     ignore_header: bool,
-    estimate: Estimate,
     text: TextPieces,
     /// Lines of edges parsed so far.
     arcs: AtomicU64,
@@ -129,13 +115,13 @@ struct Arcs {
 impl Arcs {
     /// Appends the edges of one line, and says whether it has any.
     fn arc(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<bool, String> {
-        let words: Vec<&[u8]> = fields(line).take(5).collect();
+        let fields: Vec<&[u8]> = words(line).take(5).collect();
         let n = self.header.num_vertices;
         let id = |word| match unsigned(word) {
             Some(id @ 1..) if id <= n => Ok(id),
             _ => Err(format!("expected a vertex from 1 to {n}, found {}", shown(word))),
         };
-        match (&words[..], self.header.is_directed) {
+        match (&fields[..], self.header.is_directed) {
             ([b"a", u, v, weight], true) => {
                 batch.push(id(u)?, id(v)?);
                 if !self.columns.is_empty() {
@@ -166,13 +152,11 @@ impl Arcs {
 }
 
 impl EdgeSource for Arcs {
+    pass_on!(text: next, bytes_done);
+
     fn rewind(&self) -> Result<()> {
         self.arcs.store(0, Relaxed);
         self.text.rewind()
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        self.text.next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
@@ -208,11 +192,10 @@ impl EdgeSource for Arcs {
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        Ok(self.estimate)
-    }
-
-    fn bytes_done(&self) -> u64 {
-        self.text.bytes_done()
+        let text = TextStream::open(&self.path)?;
+        let lines = self.header.num_lines.min(text.text_len() / MIN_LINE_BYTES);
+        let edges = if self.header.is_directed { lines } else { 2 * lines };
+        Ok(Estimate { edges, vertices: self.header.num_vertices, bytes: text.len() })
     }
 }
 

@@ -20,15 +20,18 @@
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use gsplit_store::{Progress, Unit, VERTEX_WEIGHT};
 
 use super::field::{counted, shown, unsigned};
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
+use crate::edges::{
+    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on,
+};
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Column, Ids, Raw, describe_column};
-use crate::read::text::{TextStream, first_line_of_data, lines, name_of, uncompressed, words};
+use crate::read::text::{
+    TextPieces, first_line_of_data, lines, name_of, parse_pieces, uncompressed, words,
+};
 use crate::{Error, Result};
 
 /// Maximum number of weights per vertex.
@@ -55,27 +58,22 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Resu
         .filter(|column| wanted.keeps(&column.name))
         .collect();
     wanted.check(path, &columns)?;
-    let lists = AdjacencyLists {
+    let lines = || VertexLines {
         path: path.to_path_buf(),
         header,
-        columns,
-        ignore_header,
-        walk: Mutex::new(None),
-        bytes_done: AtomicU64::new(0),
-        balance: AtomicU64::new(0),
+        text: TextPieces::of(path),
+        vertex: AtomicU64::new(0),
     };
+    let lists =
+        AdjacencyLists { lines: lines(), columns, ignore_header, balance: AtomicU64::new(0) };
     let mut raw = Raw::of(lists, Ids::FromOne(header.num_vertices), vec![path.to_path_buf()]);
-    let column =
-        |name, skip, width| VertexNumbers { path: path.to_path_buf(), header, name, skip, width };
-    if header.vertex_sizes {
-        raw.columns.push(Box::new(column("vertex_size", 0, 1)));
-    }
-    if header.vertex_weights > 0 {
-        raw.columns.push(Box::new(column(
-            VERTEX_WEIGHT,
-            usize::from(header.vertex_sizes),
-            header.vertex_weights,
-        )));
+    let sizes = usize::from(header.vertex_sizes);
+    for (name, skip, width) in
+        [("vertex_size", 0, sizes), (VERTEX_WEIGHT, sizes, header.vertex_weights)]
+    {
+        if width > 0 {
+            raw.columns.push(Box::new(VertexNumbers { lines: lines(), name, skip, width }));
+        }
     }
     Ok(raw)
 }
@@ -140,75 +138,90 @@ impl MetisHeader {
     fn prefix(&self) -> usize {
         usize::from(self.vertex_sizes) + self.vertex_weights
     }
+
+    fn too_few(&self) -> String {
+        format!("expected {} numbers of the vertex", self.prefix())
+    }
+}
+
+/// The number in `field`, called `name` in messages.
+fn whole(name: &str, field: &[u8]) -> Result<i64, String> {
+    let number = unsigned(field).and_then(|number| i64::try_from(number).ok());
+    number.ok_or_else(|| format!("expected {name} from 0 to 2^63-1, found {}", shown(field)))
 }
 
 fn is_comment(line: &[u8]) -> bool {
     line.starts_with(b"%")
 }
 
-/// A walk over the lines, which knows the vertex of each.
-struct LineWalk {
-    text: TextStream,
+/// The lines of the vertices.
+struct VertexLines {
+    path: PathBuf,
+    header: MetisHeader,
+    text: TextPieces,
     /// The vertex of the next line, once the header is passed.
-    vertex: u64,
+    vertex: AtomicU64,
 }
 
-impl LineWalk {
-    fn start(path: &Path) -> Result<Self> {
-        Ok(Self { text: TextStream::open(path)?, vertex: 0 })
+impl VertexLines {
+    fn rewind(&self) -> Result<()> {
+        self.vertex.store(0, Relaxed);
+        self.text.rewind()
     }
 
-    /// The next piece, and the vertex of its first line.
-    fn next(&mut self, piece: &mut Piece, header: &MetisHeader) -> Result<Option<u64>> {
+    /// Whether a line is that of a vertex.
+    fn counts(&self, (number, line): &(u64, &[u8])) -> bool {
+        *number > self.header.line && !is_comment(line)
+    }
+
+    /// The next piece, whose end becomes the vertex of its first line.
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
         if !self.text.next(piece)? {
-            return Ok(None);
+            let (n, found) = (self.header.num_vertices, self.vertex.load(Relaxed));
+            let problem =
+                format!("promises {n} vertices, lines of {found} follow: truncated or damaged");
+            return match found < n {
+                true => Err(Error::line(&self.path, self.header.line, problem)),
+                false => Ok(false),
+            };
         }
-        let first = self.vertex;
-        let counts = |(number, line): &(u64, &[u8])| *number > header.line && !is_comment(line);
-        self.vertex += match memchr::memchr(b'%', &piece.bytes) {
-            None if piece.start > header.line => {
+        let count = match memchr::memchr(b'%', &piece.bytes) {
+            None if piece.start > self.header.line => {
                 let ends = memchr::memchr_iter(b'\n', &piece.bytes).count() as u64;
                 ends + u64::from(!piece.bytes.ends_with(b"\n"))
             }
-            _ => lines(piece).filter(counts).count() as u64,
+            _ => lines(piece).filter(|line| self.counts(line)).count() as u64,
         };
-        Ok(Some(first))
+        piece.end = self.vertex.fetch_add(count, Relaxed);
+        Ok(true)
     }
-}
 
-/// The lines of vertices in `piece`, the first being that of `vertex`. Fails at a line too many
-/// that is not empty.
-fn vertex_lines<'a>(
-    path: &'a Path,
-    header: &'a MetisHeader,
-    piece: &'a Piece,
-    mut vertex: u64,
-) -> impl Iterator<Item = Result<(u64, u64, &'a [u8])>> {
-    let lines = lines(piece).filter(|(number, line)| *number > header.line && !is_comment(line));
-    lines.filter_map(move |(number, line)| {
-        vertex += 1;
-        match vertex <= header.num_vertices {
-            true => Some(Ok((number, vertex - 1, line))),
-            false if line.trim_ascii().is_empty() => None,
-            false => {
-                let problem = format!(
-                    "more lines than the {} vertices: one of them is damaged",
-                    header.num_vertices
-                );
-                Some(Err(Error::line(path, number, problem)))
-            }
+    /// Calls `take` with the number of each vertex in `piece` and its line. Fails at a line too many
+    /// that is not empty.
+    fn for_each(
+        &self,
+        piece: &Piece,
+        mut take: impl FnMut(u64, &[u8]) -> Result<(), String>,
+    ) -> Result<()> {
+        let n = self.header.num_vertices;
+        let lines = lines(piece).filter(|line| self.counts(line));
+        for (vertex, (number, line)) in (piece.end..).zip(lines) {
+            let taken = match vertex < n {
+                true => take(vertex, line),
+                false if line.trim_ascii().is_empty() => Ok(()),
+                false => Err(format!("more lines than the {n} vertices: one of them is damaged")),
+            };
+            taken.map_err(|problem| Error::line(&self.path, number, problem))?;
         }
-    })
+        Ok(())
+    }
 }
 
 /// The lists of neighbours as edges.
 struct AdjacencyLists {
-    path: PathBuf,
-    header: MetisHeader,
+    lines: VertexLines,
     columns: Vec<EdgeColumn>,
     ignore_header: bool,
-    walk: Mutex<Option<LineWalk>>,
-    bytes_done: AtomicU64,
     /// Sum of the hashes of all entries, 0 where each edge is listed at both ends.
     balance: AtomicU64,
 }
@@ -234,20 +247,11 @@ impl AdjacencyLists {
     }
 
     fn list(&self, vertex: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
-        let n = self.header.num_vertices;
+        let header = &self.lines.header;
+        let n = header.num_vertices;
         let mut fields = words(line);
-        for at in 0..self.header.prefix() {
-            let field = fields.next().ok_or_else(|| {
-                format!("expected {} numbers of the vertex", self.header.prefix())
-            })?;
-            let problem = || {
-                format!(
-                    "number {} of the vertex: expected a whole number from 0, found {}",
-                    at + 1,
-                    shown(field)
-                )
-            };
-            unsigned(field).ok_or_else(problem)?;
+        if fields.by_ref().take(header.prefix()).count() < header.prefix() {
+            return Err(header.too_few());
         }
         while let Some(field) = fields.next() {
             match unsigned(field) {
@@ -259,12 +263,9 @@ impl AdjacencyLists {
                     ));
                 }
             }
-            if self.header.edge_weights {
+            if header.edge_weights {
                 let weight = fields.next().ok_or("expected a weight behind the last neighbour")?;
-                let weight =
-                    unsigned(weight).and_then(|weight| i64::try_from(weight).ok()).ok_or_else(
-                        || format!("expected a weight from 0 to 2^63-1, found {}", shown(weight)),
-                    )?;
+                let weight = whole("a weight", weight)?;
                 if !self.columns.is_empty() {
                     batch.values.extend(weight.to_le_bytes());
                 }
@@ -275,45 +276,22 @@ impl AdjacencyLists {
 }
 
 impl EdgeSource for AdjacencyLists {
-    fn rewind(&self) -> Result<()> {
-        *self.walk.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(LineWalk::start(&self.path)?);
-        self.bytes_done.store(0, Relaxed);
-        self.balance.store(0, Relaxed);
-        Ok(())
-    }
+    pass_on!(lines: next);
 
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
-        let walk = match &mut *walk {
-            Some(walk) => walk,
-            none => none.insert(LineWalk::start(&self.path)?),
-        };
-        let vertex = walk.next(piece, &self.header)?;
-        self.bytes_done.store(walk.text.bytes_done(), Relaxed);
-        if let Some(vertex) = vertex {
-            piece.end = vertex;
-        } else if walk.vertex < self.header.num_vertices {
-            let (n, found) = (self.header.num_vertices, walk.vertex);
-            let problem =
-                format!("promises {n} vertices, lines of {found} follow: truncated or damaged");
-            return Err(Error::line(&self.path, self.header.line, problem));
-        }
-        Ok(vertex.is_some())
+    fn rewind(&self) -> Result<()> {
+        self.balance.store(0, Relaxed);
+        self.lines.rewind()
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        for line in vertex_lines(&self.path, &self.header, piece, piece.end) {
-            let (number, vertex, line) = line?;
-            self.list(vertex, line, batch)
-                .map_err(|problem| Error::line(&self.path, number, problem))?;
-        }
+        self.lines.for_each(piece, |vertex, line| self.list(vertex, line, batch))?;
         self.balance(batch);
         Ok(())
     }
 
     fn finish(&self, seen: &Seen) -> Result<Ending> {
-        let (m, found) = (self.header.num_edges, seen.edges);
+        let VertexLines { path, header, .. } = &self.lines;
+        let (m, found) = (header.num_edges, seen.edges);
         let problem = if found != 2 * m {
             Some(format!(
                 "promises {}, each listed at both ends; {found} neighbours follow",
@@ -325,18 +303,15 @@ impl EdgeSource for AdjacencyLists {
             None
         };
         if let Some(problem) = problem.as_ref().filter(|_| !self.ignore_header) {
-            let remedy = "truncated or damaged; or pass --ignore-header to take entries for directed edges, with --symmetrise to add \
-                          their reverses";
-            return Err(Error::line(&self.path, self.header.line, format!("{problem}: {remedy}")));
+            let remedy = "truncated or damaged; or pass --ignore-header to take entries for \
+                          directed edges, with --symmetrise to add their reverses";
+            return Err(Error::line(path, header.line, format!("{problem}: {remedy}")));
         }
-        let note = |problem| {
-            format!(
-                "note: {}: {problem}: entries are taken for directed edges",
-                self.path.display()
-            )
-        };
+        let path = path.display();
+        let note =
+            |problem| format!("note: {path}: {problem}: entries are taken for directed edges");
         let decisions = problem.map(note).into_iter().collect();
-        Ok(Ending { num_vertices: Some(self.header.num_vertices), decisions, ..Ending::default() })
+        Ok(Ending { num_vertices: Some(header.num_vertices), decisions, ..Ending::default() })
     }
 
     fn columns(&self) -> &[EdgeColumn] {
@@ -344,21 +319,21 @@ impl EdgeSource for AdjacencyLists {
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        let bytes = std::fs::metadata(&self.path).map_err(Error::io(&self.path))?.len();
+        let VertexLines { path, header, .. } = &self.lines;
+        let bytes = std::fs::metadata(path).map_err(Error::io(path))?.len();
         // A neighbour takes two bytes at least; compressed ones perhaps a fifth of it.
-        let edges = (2 * self.header.num_edges).min(bytes.saturating_mul(3));
-        Ok(Estimate { edges, vertices: self.header.num_vertices, bytes })
+        let edges = (2 * header.num_edges).min(bytes.saturating_mul(3));
+        Ok(Estimate { edges, vertices: header.num_vertices, bytes })
     }
 
     fn bytes_done(&self) -> u64 {
-        self.bytes_done.load(Relaxed)
+        self.lines.text.bytes_done()
     }
 }
 
 /// Sizes or weights of the vertices.
 struct VertexNumbers {
-    path: PathBuf,
-    header: MetisHeader,
+    lines: VertexLines,
     name: &'static str,
     /// Numbers before them in a line.
     skip: usize,
@@ -367,11 +342,11 @@ struct VertexNumbers {
 
 impl Column for VertexNumbers {
     describe_column!(self:
-        &self.path,
+        &self.lines.path,
         self.name,
         "<i8",
         self.width,
-        Some(self.header.num_vertices)
+        Some(self.lines.header.num_vertices)
     );
 
     fn read(
@@ -379,51 +354,29 @@ impl Column for VertexNumbers {
         progress: &dyn Progress,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut walk = LineWalk::start(&self.path)?;
-        let stage = progress.stage(
-            &format!("reading {}", name_of(&self.path)),
-            Some(walk.text.len()),
-            Unit::Bytes,
-        );
-        let (mut piece, mut rows, mut done) = (Piece::default(), Vec::new(), 0);
-        while let Some(vertex) = walk.next(&mut piece, &self.header)? {
-            rows.clear();
-            for line in vertex_lines(&self.path, &self.header, &piece, vertex) {
-                let (number, _, line) = line?;
+        let VertexLines { path, header, .. } = &self.lines;
+        self.lines.rewind()?;
+        let stage = progress.stage(&format!("reading {}", name_of(path)), None, Unit::Bytes);
+        let next = |piece: &mut Piece| {
+            let more = self.lines.next(piece)?;
+            stage.advance(piece.bytes.len() as u64);
+            Ok(more)
+        };
+        let parse = |piece: &Piece| {
+            let mut rows: Vec<u8> = Vec::new();
+            self.lines.for_each(piece, |_, line| {
                 let before = rows.len();
                 for field in words(line).skip(self.skip).take(self.width) {
-                    let value = unsigned(field)
-                        .and_then(|value| i64::try_from(value).ok())
-                        .ok_or_else(|| {
-                            let problem = format!(
-                                "{}: expected a whole number from 0, found {}",
-                                self.name,
-                                shown(field)
-                            );
-                            Error::line(&self.path, number, problem)
-                        })?;
-                    rows.extend(value.to_le_bytes());
+                    rows.extend(whole(self.name, field)?.to_le_bytes());
                 }
-                if rows.len() - before < 8 * self.width {
-                    let problem =
-                        format!("expected {} numbers of the vertex", self.header.prefix());
-                    return Err(Error::line(&self.path, number, problem));
+                match rows.len() - before < 8 * self.width {
+                    true => Err(header.too_few()),
+                    false => Ok(()),
                 }
-            }
-            if !rows.is_empty() {
-                take(&rows)?;
-            }
-            stage.advance(walk.text.bytes_done() - done);
-            done = walk.text.bytes_done();
-        }
-        if walk.vertex < self.header.num_vertices {
-            let problem = format!(
-                "{} lines for {} vertices: truncated",
-                walk.vertex, self.header.num_vertices
-            );
-            return Err(Error::line(&self.path, self.header.line, problem));
-        }
-        Ok(())
+            })?;
+            Ok(rows)
+        };
+        parse_pieces(next, parse, |rows| take(&rows))
     }
 }
 

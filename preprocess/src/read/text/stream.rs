@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use flate2::bufread::MultiGzDecoder;
 use gsplit_store::{Progress, Unit, open_file};
@@ -17,6 +17,7 @@ use liblzma::bufread::XzDecoder;
 use rayon::prelude::*;
 
 use super::field::{shown, unsigned};
+use crate::csc::lock;
 use crate::edges::{Piece, TEXT_PER_PIECE};
 use crate::{Error, Result};
 
@@ -195,20 +196,16 @@ impl TextPieces {
         Self { path: path.to_path_buf(), stream: Mutex::new(None), bytes_done: AtomicU64::new(0) }
     }
 
-    fn stream(&self) -> MutexGuard<'_, Option<TextStream>> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens the file.
     pub fn rewind(&self) -> Result<()> {
-        *self.stream() = Some(TextStream::open(&self.path)?);
+        *lock(&self.stream) = Some(TextStream::open(&self.path)?);
         self.bytes_done.store(0, Relaxed);
         Ok(())
     }
 
     /// Calls [`TextStream::next`]. Before the first [`TextPieces::rewind`] there are no pieces.
     pub fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut stream = self.stream();
+        let mut stream = lock(&self.stream);
         let Some(stream) = stream.as_mut() else { return Ok(false) };
         let more = stream.next(piece)?;
         self.bytes_done.store(stream.bytes_done(), Relaxed);

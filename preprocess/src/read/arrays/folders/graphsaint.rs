@@ -110,18 +110,13 @@ impl ClassMap {
             .iter()
             .position(|&byte| byte == b':')
             .map_or(&[][..], |at| head[at + 1..].trim_ascii_start());
-        let labels = match value.split_first() {
-            Some((b'[', list)) => {
-                let end = list.iter().position(|&byte| byte == b']');
-                let commas =
-                    end.map(|end| list[..end].iter().filter(|&&byte| byte == b',').count());
-                let too_many = || {
-                    Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"))
-                };
-                Some(commas.ok_or_else(too_many)? + 1)
-            }
-            _ => None,
+        let count = |list: &[u8]| -> Result<usize> {
+            let end = list.iter().position(|&byte| byte == b']').ok_or_else(|| {
+                Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"))
+            })?;
+            Ok(list[..end].iter().filter(|&&byte| byte == b',').count() + 1)
         };
+        let labels = value.strip_prefix(b"[").map(count).transpose()?;
         Ok(Self { path: path.to_path_buf(), num_vertices, labels, budget })
     }
 
@@ -181,12 +176,12 @@ impl<'de> Visitor<'de> for Filler<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let n = self.map.num_vertices;
         while let Some(key) = map.next_key::<String>()? {
-            let vertex = key.parse().ok().filter(|&vertex: &u64| vertex < n).ok_or_else(|| {
-                A::Error::custom(format!(
-                    "vertex {}: expected ids below {n}",
-                    shown(key.as_bytes())
-                ))
-            })?;
+            let wrong = |expected: String| {
+                let vertex = shown(key.as_bytes());
+                A::Error::custom(format!("vertex {vertex}: expected {expected}"))
+            };
+            let vertex = key.parse().ok().filter(|&vertex: &u64| vertex < n);
+            let vertex = vertex.ok_or_else(|| wrong(format!("ids below {n}")))?;
             let row =
                 &mut self.rows[vertex as usize * self.map.row_bytes()..][..self.map.row_bytes()];
             match self.map.labels {
@@ -194,9 +189,7 @@ impl<'de> Visitor<'de> for Filler<'_> {
                     let class = map.next_value::<f64>()?;
                     if f64::from(class as i32) != class || !(-1.0..2_147_483_647.0).contains(&class)
                     {
-                        return Err(A::Error::custom(format!(
-                            "vertex {vertex}: class {class}, expected one from 0"
-                        )));
+                        return Err(wrong(format!("a class from 0, found {class}")));
                     }
                     row.copy_from_slice(&(class as i32).to_le_bytes());
                 }
@@ -205,9 +198,7 @@ impl<'de> Visitor<'de> for Filler<'_> {
                     if labels.len() != width
                         || labels.iter().any(|&label| label != 0.0 && label != 1.0)
                     {
-                        return Err(A::Error::custom(format!(
-                            "vertex {vertex}: expected {width} zeros and ones"
-                        )));
+                        return Err(wrong(format!("{width} zeros and ones")));
                     }
                     row.iter_mut().zip(labels).for_each(|(to, label)| *to = label as u8);
                 }
@@ -231,21 +222,21 @@ mod tests {
         let table: &[(&str, &str, &[&str])] = &[
             ("class_map.json", "{\"6\": 0}", &["vertex `6`: expected ids below 6", "line 1"]),
             ("class_map.json", "{\"x\": 0}", &["vertex `x`"]),
-            ("class_map.json", "{\"1\": 0.5}", &["vertex 1: class 0.5"]),
-            ("class_map.json", "{\"1\": -7}", &["class -7"]),
-            ("class_map.json", "{\"1\": 3000000000}", &["class 3000000000"]),
+            ("class_map.json", "{\"1\": 0.5}", &["vertex `1`: expected a class from 0, found 0.5"]),
+            ("class_map.json", "{\"1\": -7}", &["found -7"]),
+            ("class_map.json", "{\"1\": 3000000000}", &["found 3000000000"]),
             ("class_map.json", "{\"1\": \"cat\"}", &["invalid type", "expected JSON"]),
             (
                 "class_map.json",
                 "{\"1\": [0, 1], \"2\": [0]}",
-                &["vertex 2: expected 2 zeros and ones"],
+                &["vertex `2`: expected 2 zeros and ones"],
             ),
             (
                 "class_map.json",
                 "{\"1\": [0, 1], \"2\": [0, 1, 1]}",
-                &["vertex 2: expected 2 zeros and ones"],
+                &["vertex `2`: expected 2 zeros and ones"],
             ),
-            ("class_map.json", "{\"1\": [0, 2]}", &["vertex 1: expected 2 zeros and ones"]),
+            ("class_map.json", "{\"1\": [0, 2]}", &["vertex `1`: expected 2 zeros and ones"]),
             ("class_map.json", "{\"1\": [0, 1], \"2\": 1}", &["invalid type"]),
             ("class_map.json", "{\"1\": 0", &["EOF"]),
             ("class_map.json", "[1]", &["a map from vertices to classes"]),

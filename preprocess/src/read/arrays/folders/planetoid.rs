@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::edges::EdgeSource;
+use crate::edges::{EdgeBatch, EdgeSource};
 use crate::read::arrays::numbers::Numbers;
 use crate::read::arrays::pickle::{Item, Pickled};
 use crate::read::arrays::sparse::{SparseColumn, floats};
@@ -62,12 +62,12 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
         return Err(Error::input(file("tx"), problem));
     }
     let mut order: Vec<u64> = (0..known).chain(test.iter().copied()).collect();
-    let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
+    let largest = order.iter().chain(&edges.edges.sources).chain(&edges.edges.targets).max();
     let num_vertices = largest.map_or(0, |&largest| largest.saturating_add(1));
     check_size(
         &file("graph"),
         usize::try_from(num_vertices).unwrap_or(usize::MAX),
-        edges.sources.len() as u64,
+        edges.edges.len() as u64,
     )?;
     let mut seen = vec![false; num_vertices as usize];
     order.iter().for_each(|&vertex| seen[vertex as usize] = true);
@@ -87,7 +87,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
     let train = classes(&file("y"))?.len() as u64;
     let files = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"].map(file).to_vec();
     let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), files);
-    raw.node_ids = Some(Box::new(Listed::new(order, Vec::new())));
+    raw.node_ids = Some(Box::new(Listed::vertices(order)));
     raw.features = Some(Box::new(Stacked { parts: [all, tested], zeros }));
     raw.labels = Some(Box::new(Classes { path: file("ally"), labels }));
     raw.splits = Some([(0..train).collect(), (train..train + VALID).collect(), test]);
@@ -105,15 +105,14 @@ fn graph(path: &Path) -> Result<Listed> {
     };
     let root = pickled.root();
     let lists = root.pairs().ok_or_else(|| wrong(root.what()))?;
-    let (mut sources, mut targets) = (Vec::new(), Vec::new());
+    let mut edges = EdgeBatch::default();
     for (source, list) in lists {
         let source = vertex(source)?;
         for target in list.list().ok_or_else(|| wrong(list.what()))? {
-            targets.push(vertex(target)?);
-            sources.push(source);
+            edges.push(source, vertex(target)?);
         }
     }
-    Ok(Listed::new(sources, targets))
+    Ok(Listed::new(edges, Vec::new(), false))
 }
 
 fn array(pickled: &Pickled, item: Option<Item<'_>>, name: &str) -> Result<Numbers> {

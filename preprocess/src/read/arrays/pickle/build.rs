@@ -17,25 +17,17 @@ const MAX_DTYPE: usize = 8;
 /// A known function or type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Global {
-    /// `torch._utils._rebuild_tensor_v2`.
     Tensor,
     /// `torch.LongStorage` and similar, with NumPy's name of the element type.
     Storage(&'static str),
-    /// `collections.OrderedDict`.
     OrderedDict,
-    /// NumPy's `_reconstruct`.
     Reconstruct,
-    /// NumPy's `_frombuffer`.
     FromBuffer,
-    /// `numpy.ndarray`.
     NdArray,
-    /// `numpy.dtype`.
     Dtype,
-    /// `_codecs.encode`.
     Encode,
     /// SciPy's `csr_matrix`, whose state is a dict of its arrays.
     Csr,
-    /// `collections.defaultdict`.
     DefaultDict,
     /// A class that occurs in PyG's `Data`: a dict of its attributes.
     Data,
@@ -117,6 +109,11 @@ impl Global {
     }
 }
 
+/// The value `at`, if it is an integer from 0.
+fn unsigned(heap: &Heap, at: u32) -> Option<u64> {
+    heap.int(at).and_then(|int| u64::try_from(int).ok())
+}
+
 /// The storage that the persistent id `id` refers to.
 pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
     let problem = || "a reference to something other than a storage of numbers".to_string();
@@ -128,7 +125,7 @@ pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
     else {
         return Err(problem());
     };
-    let len = heap.int(*len).and_then(|len| u64::try_from(len).ok()).ok_or_else(problem)?;
+    let len = unsigned(heap, *len).ok_or_else(problem)?;
     Ok(Node::Storage { key: *key, descr, len })
 }
 
@@ -215,12 +212,8 @@ pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
 /// Lengths of the dimensions. Fails if their product times 8 exceeds a possible number of bytes.
 fn lengths(heap: &Heap, shape: u32) -> Result<Vec<u64>, String> {
     let lengths = heap.tuple(shape).filter(|shape| shape.len() <= MAX_DIMENSIONS);
-    let lengths = lengths.and_then(|shape| {
-        shape
-            .iter()
-            .map(|&length| heap.int(length).and_then(|length| u64::try_from(length).ok()))
-            .collect()
-    });
+    let lengths =
+        lengths.and_then(|shape| shape.iter().map(|&length| unsigned(heap, length)).collect());
     let lengths: Vec<u64> = lengths.ok_or("an array without a shape")?;
     // A length of 0 must not hide an overflow: a file bounds every length.
     let product =
@@ -275,10 +268,7 @@ fn tensor(heap: &Heap, [storage, first, size, stride]: [u32; 4]) -> Result<Node,
     let Node::Storage { key, descr, len } = heap.node(storage) else {
         return Err("a tensor without a storage".into());
     };
-    let first = heap
-        .int(first)
-        .and_then(|first| u64::try_from(first).ok())
-        .ok_or("a tensor without an offset")?;
+    let first = unsigned(heap, first).ok_or("a tensor without an offset")?;
     let (shape, stride) = (lengths(heap, size)?, lengths(heap, stride)?);
     if shape.len() != stride.len() {
         return Err("a tensor whose strides do not match its shape".into());

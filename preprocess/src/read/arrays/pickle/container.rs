@@ -9,6 +9,7 @@ use super::machine::{self, Heap, Node, PickleInput};
 use super::{Pickled, refused};
 use crate::read::arrays::npz::Npz;
 use crate::read::arrays::numbers::{Packed, Packing};
+use crate::read::raw::element_bytes;
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -101,7 +102,7 @@ fn legacy(path: &Path, file: Packed) -> Result<Pickled> {
         return Err(problem("no list of storages".into()));
     };
     let sizes: HashMap<&str, u64> =
-        heap.storages().map(|(key, descr)| (key, element_bytes(descr))).collect();
+        heap.storages().map(|(key, descr)| (key, element_bytes(descr) as u64)).collect();
     let mut storages = Storages::default();
     let mut at = input.at;
     let reader = open_file(path).map_err(Error::io(path))?;
@@ -124,9 +125,4 @@ fn legacy(path: &Path, file: Packed) -> Result<Pickled> {
     }
     drop(sizes);
     Ok(Pickled { path: path.to_path_buf(), heap, root, pickle: file, storages })
-}
-
-/// Bytes of an element of type `descr`.
-fn element_bytes(descr: &str) -> u64 {
-    descr[2..].parse().unwrap_or(1)
 }

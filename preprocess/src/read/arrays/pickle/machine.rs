@@ -287,7 +287,6 @@ impl<R: Read> Machine<'_, R> {
                 self.marks.push(self.stack.len());
             }
             b'0' => drop(self.pop()?),
-            b'1' => drop(self.marked()?),
             b'2' => {
                 let top = self.top()?;
                 self.refer(top)?;
@@ -319,15 +318,11 @@ impl<R: Read> Machine<'_, R> {
                 let from =
                     self.stack.len().checked_sub(usize::from(code - 0x84)).ok_or_else(empty)?;
                 let entries = self.stack.split_off(from);
-                self.push_counted(Node::Tuple(entries))?;
+                self.tuple(entries)?;
             }
             b't' => {
                 let entries = self.marked()?;
-                self.push_counted(Node::Tuple(entries))?;
-            }
-            b'l' => {
-                let entries = self.marked()?;
-                self.push_counted(Node::List(entries))?;
+                self.tuple(entries)?;
             }
             b'a' => {
                 let entry = self.pop()?;
@@ -336,11 +331,6 @@ impl<R: Read> Machine<'_, R> {
             b'e' => {
                 let entries = self.marked()?;
                 self.append(&entries)?;
-            }
-            b'd' => {
-                let entries = self.marked()?;
-                self.push(Node::Dict(Vec::new()))?;
-                self.insert(&entries)?;
             }
             b's' => {
                 let (value, key) = (self.pop()?, self.pop()?);
@@ -416,12 +406,10 @@ impl<R: Read> Machine<'_, R> {
         self.refer(at)
     }
 
-    /// Pushes a list or tuple made of values from the stack.
-    fn push_counted(&mut self, node: Node) -> Result<(), String> {
-        if let Node::List(entries) | Node::Tuple(entries) = &node {
-            self.heap.count(entries.len())?;
-        }
-        self.push(node)
+    /// Pushes a tuple of values from the stack.
+    fn tuple(&mut self, entries: Vec<u32>) -> Result<(), String> {
+        self.heap.count(entries.len())?;
+        self.push(Node::Tuple(entries))
     }
 
     fn refer(&mut self, at: u32) -> Result<(), String> {

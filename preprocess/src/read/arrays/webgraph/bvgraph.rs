@@ -239,17 +239,18 @@ impl Layout {
         }
     }
 
-    /// The reference after an outdegree that is not 0: the distance in nodes to the list, 0 for
-    /// none.
-    pub fn reference(&self, node: u64, bits: &mut Bits<impl Read>) -> Result<u64, Damaged> {
-        if self.window == 0 {
-            return Ok(0);
+    /// The outdegree at the start of the record of `node`, and the distance in nodes to the list
+    /// that it refers to, 0 for none.
+    pub fn head(&self, node: u64, bits: &mut Bits<impl Read>) -> Result<(u64, u64), Damaged> {
+        let degree = self.outdegree(bits)?;
+        if degree == 0 || self.window == 0 {
+            return Ok((degree, 0));
         }
         let back = bits.number(self.codes[1])?;
         if back > self.window as u64 || back > node {
             Err("a reference beyond the window")
         } else {
-            Ok(back)
+            Ok((degree, back))
         }
     }
 

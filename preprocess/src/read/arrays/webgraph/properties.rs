@@ -1,14 +1,12 @@
 //! NAME.properties of a BVGraph: its codes and its sizes.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::bvgraph::{Code, Layout};
 use crate::{Error, Result};
 use gsplit_store::read_file;
-
-/// Longest properties accepted.
-const MAX_PROPERTIES: u64 = 1 << 20;
 
 /// Contents of NAME.properties.
 pub(super) struct Properties {
@@ -20,13 +18,6 @@ pub(super) struct Properties {
 
 impl Properties {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::metadata(path).map_err(Error::io(path))?.len();
-        if bytes > MAX_PROPERTIES {
-            return Err(Error::input(
-                path,
-                format!("{bytes} bytes: expected properties of BVGraph"),
-            ));
-        }
         let text = read_file(path).map_err(Error::io(path))?;
         Self::parse(&String::from_utf8_lossy(&text)).map_err(|problem| Error::input(path, problem))
     }
@@ -49,35 +40,29 @@ impl Properties {
                 "endianness={order}: expected big; convert it with `webgraph to bvgraph`"
             ));
         }
-        let number = |key: &str, default: Option<u64>| match (value(key), default) {
-            (None, Some(default)) => Ok(default),
-            (None, None) => Err(format!("expected a line {key}=NUMBER")),
-            (Some(text), _) => text.parse().map_err(|_| format!("{key}={text}: expected a number")),
+        let number = |key: &str, default: Option<u64>, range: RangeInclusive<u64>| {
+            let wrong = |text| {
+                let (least, most) = (range.start(), range.end());
+                format!("{key}={text}: expected a number from {least} to {most}")
+            };
+            match (value(key), default) {
+                (None, Some(default)) => Ok(default),
+                (None, None) => Err(format!("expected a line {key}=NUMBER")),
+                (Some(text), _) => {
+                    text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| wrong(text))
+                }
+            }
         };
-        let zeta = number("zetak", Some(3))?;
-        let window = number("windowsize", Some(7))?;
-        if !(1..=31).contains(&zeta) || window > 1 << 16 {
-            return Err(format!(
-                "zetak={zeta}, windowsize={window}: expected 1 to 31, and up to 65536"
-            ));
-        }
-        let codes = codes(value("compressionflags").unwrap_or(""), zeta as u32)?;
-        let min_interval = number("minintervallength", Some(4))?;
+        let zeta = number("zetak", Some(3), 1..=31)? as u32;
         let layout = Layout {
-            num_nodes: number("nodes", None)?,
-            window: window as usize,
-            min_interval,
-            codes,
+            num_nodes: number("nodes", None, 0..=1 << 40)?,
+            window: number("windowsize", Some(7), 0..=1 << 16)? as usize,
+            min_interval: number("minintervallength", Some(4), 0..=1 << 32)?,
+            codes: codes(value("compressionflags").unwrap_or(""), zeta)?,
         };
-        if layout.num_nodes > u64::from(u32::MAX) * 256 || min_interval > u64::from(u32::MAX) {
-            return Err(format!(
-                "nodes={}, minintervallength={min_interval}: implausible",
-                layout.num_nodes
-            ));
-        }
         // -1 and Java's largest integer mean that there is no bound.
         let max_chain = value("maxrefcount").and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
-        Ok(Self { layout, num_arcs: number("arcs", None)?, max_chain })
+        Ok(Self { layout, num_arcs: number("arcs", None, 0..=u64::MAX)?, max_chain })
     }
 }
 

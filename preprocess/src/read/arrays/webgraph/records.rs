@@ -3,13 +3,15 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use super::Properties;
 use super::bvgraph::{Bits, Code, Damaged, Layout, Scratch};
+use crate::csc::lock;
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
 use crate::{Error, Result};
 use gsplit_store::open_file;
@@ -86,40 +88,33 @@ impl Records {
         graph: PathBuf,
         bytes: u64,
         properties: PathBuf,
-        said: Properties,
+        Properties { layout, num_arcs, .. }: Properties,
         offsets: Option<PathBuf>,
         look_back: u64,
     ) -> Result<Self> {
-        let Properties { layout, num_arcs, .. } = said;
-        let file = open_file(&graph).map_err(Error::io(&graph))?;
-        let (walk, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
         Ok(Self {
+            file: open_file(&graph).map_err(Error::io(&graph))?,
             graph,
-            file,
             bytes,
             properties,
             num_arcs,
             layout,
             offsets,
             look_back,
-            walk,
-            bytes_done,
+            walk: Mutex::new(None),
+            bytes_done: AtomicU64::new(0),
         })
     }
 
-    fn open_bits(&self, path: &Path) -> Result<Bits<File>> {
-        Ok(Bits::new(open_file(path).map_err(Error::io(path))?))
-    }
-
     fn start(&self) -> Result<RecordWalk> {
-        let offsets = self.offsets.as_ref().map(|path| self.open_bits(path)).transpose()?;
-        let lists = LatestLists::new(self.layout.window);
+        let bits =
+            |path: &PathBuf| Ok::<_, Error>(Bits::new(open_file(path).map_err(Error::io(path))?));
         Ok(RecordWalk {
-            graph: self.open_bits(&self.graph)?,
-            offsets,
+            graph: bits(&self.graph)?,
+            offsets: self.offsets.as_ref().map(bits).transpose()?,
             node: 0,
             starts: VecDeque::new(),
-            lists,
+            lists: LatestLists::new(self.layout.window),
         })
     }
 
@@ -180,7 +175,8 @@ impl Records {
         {
             let node = walk.node;
             let RecordWalk { graph, lists, .. } = walk;
-            let list = self.record(node, graph, lists, &mut scratch, &mut |_, _| Ok(()))?;
+            let missing = |node| Err(AtNode(node, "a reference to a list that is not there"));
+            let list = self.record(node, graph, lists, &mut scratch, &missing)?;
             bytes.extend((list.len() as u64).to_le_bytes());
             bytes.extend(list.iter().flat_map(|successor| successor.to_le_bytes()));
             edges += list.len();
@@ -190,34 +186,23 @@ impl Records {
         Ok(())
     }
 
-    /// The list of `node`, whose record is next in `bits`; `fetch` puts a list that is referred to
-    /// into `lists`.
+    /// The list of `node`, whose record is next in `bits`; `fetch` decodes one that is referred to
+    /// and not in `lists`.
     fn record(
         &self,
         node: u64,
-        bits: &mut Bits<impl std::io::Read>,
+        bits: &mut Bits<impl Read>,
         lists: &mut LatestLists,
         scratch: &mut Scratch,
-        fetch: &mut dyn FnMut(u64, &mut LatestLists) -> Result<(), AtNode>,
+        fetch: &dyn Fn(u64) -> Result<Vec<u64>, AtNode>,
     ) -> Result<Vec<u64>, AtNode> {
         let at_node = |problem| AtNode(node, problem);
-        let degree = self.layout.outdegree(bits).map_err(at_node)?;
-        if degree == 0 {
-            return Ok(lists.vacate(node));
-        }
-        let back = self.layout.reference(node, bits).map_err(at_node)?;
+        let (degree, back) = self.layout.head(node, bits).map_err(at_node)?;
         if back > 0 && lists.get(node - back).is_none() {
-            fetch(node - back, lists)?;
+            lists.put(node - back, fetch(node - back)?);
         }
         let mut list = lists.vacate(node);
-        let reference = match back {
-            0 => None,
-            _ => Some(
-                lists
-                    .get(node - back)
-                    .ok_or(AtNode(node, "a reference to a list that is not there"))?,
-            ),
-        };
+        let reference = if back > 0 { lists.get(node - back) } else { None };
         self.layout.rest(node, degree, reference, bits, scratch, &mut list).map_err(at_node)?;
         Ok(list)
     }
@@ -228,26 +213,25 @@ impl Records {
         let numbers: Vec<u64> =
             table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
         let [starts @ .., last] = &numbers[..] else { return Ok(()) };
-        let Some((&from, &start)) = starts.first().zip(starts.last()) else { return Ok(()) };
+        let Some(&from) = starts.first() else { return Ok(()) };
         let mut bytes =
             vec![0; (last.div_ceil(8).min(self.bytes).saturating_sub(from / 8)) as usize];
         self.file.read_exact_at(&mut bytes, from / 8).map_err(Error::io(&self.graph))?;
         let oldest = first + 1 - starts.len() as u64;
-        let at = |start: u64, node: u64| {
+        let bits_of = |node: u64| {
+            let start = node.checked_sub(oldest).and_then(|at| starts.get(at as usize));
+            let start = start.ok_or(AtNode(node, "more references in a chain than maxrefcount"))?;
             let mut bits = Bits::new(bytes.get((start / 8 - from / 8) as usize..).unwrap_or(&[]));
             bits.skip_to(start % 8).map_err(|problem| AtNode(node, problem))?;
             Ok(bits)
         };
-        let start_of =
-            |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
-        let mut fetch =
-            |node: u64, lists: &mut LatestLists| self.fetch(node, lists, &start_of, &at);
         let mut decoded = || -> Result<(), AtNode> {
             let (mut lists, mut scratch) =
                 (LatestLists::new(self.layout.window), Scratch::default());
-            let mut bits = at(start, first)?;
+            let mut bits = bits_of(first)?;
             for node in first..end {
-                let list = self.record(node, &mut bits, &mut lists, &mut scratch, &mut fetch)?;
+                let fetch = |node| self.fetch(node, &bits_of);
+                let list = self.record(node, &mut bits, &mut lists, &mut scratch, &fetch)?;
                 batch.sources.resize(batch.sources.len() + list.len(), node);
                 batch.targets.extend_from_slice(&list);
                 lists.put(node, list);
@@ -257,62 +241,42 @@ impl Records {
         decoded().map_err(|at| self.damaged(at))
     }
 
-    /// Puts the list of `node`, which precedes the piece, into `lists`, together with the lists
-    /// that it refers to.
+    /// The list of `node`, which precedes the piece. The nodes before a piece bound the depth.
     fn fetch<'a>(
         &self,
         node: u64,
-        lists: &mut LatestLists,
-        start_of: &dyn Fn(u64) -> Option<u64>,
-        at: &dyn Fn(u64, u64) -> Result<Bits<&'a [u8]>, AtNode>,
-    ) -> Result<(), AtNode> {
-        // From the node asked for to one without a reference, then back.
-        let mut chain = Vec::new();
-        let mut next = node;
-        loop {
-            let start = start_of(next)
-                .ok_or(AtNode(next, "more references in a chain than maxrefcount"))?;
-            let mut bits = at(start, next)?;
-            let degree =
-                self.layout.outdegree(&mut bits).map_err(|problem| AtNode(next, problem))?;
-            let back = match degree {
-                0 => 0,
-                _ => self
-                    .layout
-                    .reference(next, &mut bits)
-                    .map_err(|problem| AtNode(next, problem))?,
-            };
-            chain.push((next, degree, back, bits));
-            if back == 0 {
-                break;
-            }
-            next -= back;
-        }
-        let (mut list, mut scratch) = (Vec::new(), Scratch::default());
-        for (node, degree, back, mut bits) in chain.into_iter().rev() {
-            let mut own = Vec::new();
-            if degree > 0 {
-                let reference = (back > 0).then_some(&list[..]);
-                let rest =
-                    self.layout.rest(node, degree, reference, &mut bits, &mut scratch, &mut own);
-                rest.map_err(|problem| AtNode(node, problem))?;
-            }
-            list = own;
-        }
-        lists.put(node, list);
-        Ok(())
+        bits_of: &dyn Fn(u64) -> Result<Bits<&'a [u8]>, AtNode>,
+    ) -> Result<Vec<u64>, AtNode> {
+        let at_node = |problem| AtNode(node, problem);
+        let mut bits = bits_of(node)?;
+        let (degree, back) = self.layout.head(node, &mut bits).map_err(at_node)?;
+        let reference = match back {
+            0 => None,
+            _ => Some(self.fetch(node - back, bits_of)?),
+        };
+        let mut list = Vec::new();
+        let rest = self.layout.rest(
+            node,
+            degree,
+            reference.as_deref(),
+            &mut bits,
+            &mut Scratch::default(),
+            &mut list,
+        );
+        rest.map_err(at_node)?;
+        Ok(list)
     }
 }
 
 impl EdgeSource for Records {
     fn rewind(&self) -> Result<()> {
-        *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.start()?);
+        *lock(&self.walk) = Some(self.start()?);
         self.bytes_done.store(0, Relaxed);
         Ok(())
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut walk = lock(&self.walk);
         let walk = match &mut *walk {
             Some(walk) => walk,
             none => none.insert(self.start()?),

@@ -78,7 +78,7 @@ fn bad_lines() {
         ("2 1 1\n2 5\n1\n", &["line 3", "expected a weight behind"]),
         ("2 1 1\n2 5\n1 x\n", &["line 3", "expected a weight from 0", "found `x`"]),
         ("2 1 10\n7 2\n\n", &["line 3", "expected 1 numbers of the vertex"]),
-        ("2 1 110 2\n7 2 x 2\n1 2 3 1\n", &["line 2", "number 3 of the vertex", "`x`"]),
+        ("2 1 110 2\n7 2 x 2\n1 2 3 1\n", &["line 2", "expected vertex_weight from 0", "`x`"]),
     ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.graph");
