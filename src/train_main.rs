@@ -304,7 +304,6 @@ mod tests {
                 "--attention-dropout -0.1: expected at least 0 and below 1",
             ),
             (&["--batch-size", "0"], "--batch-size 0"),
-            (&["--task", "link", "--metric", "accuracy"], "choose mrr"),
             (
                 &["--task", "link", "--valid-edges", "0.6", "--test-edges", "0.5"],
                 "together below 1",
