@@ -22,7 +22,7 @@ struct LogRow {
     rows_loaded: f64,
     rows_exchanged: f64,
     bytes_sent: f64,
-    /// Of the last epoch, as its record has them.
+    /// Numbers of the last epoch, as its record has them.
     sent: Value,
     exchanged: Value,
 }

@@ -283,7 +283,7 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
     for (text, words) in [
         (
             "2 1 10\n-3 2\n1 1\n",
-            "m.graph, line 2: number 1 of the vertex: expected a whole number from 0, found `-3`",
+            "m.graph, line 2: expected vertex_weight from 0 to 2^63-1, found `-3`",
         ),
         ("2 1 1\n2 -3\n1 -3\n", "m.graph, line 2: expected a weight from 0 to 2^63-1, found `-3`"),
     ] {

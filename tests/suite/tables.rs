@@ -134,7 +134,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
         "who,whom,other,amount",
     );
     write("bare.csv", &|v| format!("{v},{},{}", (v + 1) % 60, (v * 7) % 60), "who,whom,other");
-    let ends = "--source-column who --target-column whom --edge-weights amount";
+    let ends = "--source-column who --target-column whom --edge-weights amount --bipartite=no";
     let nodes = "--nodes nodes.csv --label-column team --split-column part --out ds";
     ok(folder, format!("convert edges.csv {ends} {nodes}"));
     let train =

@@ -116,7 +116,7 @@ fn scores_and_predictions_take_weights_and_a_checkpoint_knows_them() {
         folder,
         format!("train ds {common} {options} --epochs 3 --resume"),
         2,
-        "columns of the edges",
+        "edge columns have changed",
     );
     fs::write(folder.join("plain.csv"), "0,1\n1,2\n2,0\n").unwrap();
     ok(folder, "convert plain.csv --features random:8 --out plain");

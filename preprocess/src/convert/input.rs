@@ -16,7 +16,9 @@ use crate::export::ExportedLabels;
 pub use crate::read::detect::Format;
 use crate::read::detect::detect;
 use crate::read::listed::{Listed, ListedEnds};
-use crate::read::options::{DateOrder, Fill, LabelKind, MissingRows, NodeTableOptions, Scale};
+use crate::read::options::{
+    Answer, DateOrder, Fill, LabelKind, MissingRows, NodeTableOptions, Scale,
+};
 use crate::read::pick::{beside, pick};
 use crate::read::raw::{Ids, Raw};
 use crate::read::scaled::Scaled;
@@ -154,6 +156,8 @@ fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOp
     let format =
         path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
     let read = &mut options.read;
+    // A table of vertices is of one kind.
+    read.bipartite = read.bipartite.or(Some(Answer::No));
     read.date_order = read.date_order.or_else(|| DateOrder::named(&dates?));
     read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
     if format.is_some_and(|format| format.is_ok_and(is_table)) {

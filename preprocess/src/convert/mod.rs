@@ -29,7 +29,8 @@ use gsplit_store::{
 };
 use serde::Serialize;
 
-use crate::csc::{Build, BuildOptions, lock};
+use crate::csc::{Build, BuildOptions};
+use crate::edges::lock;
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
 use crate::read::options::ReadOptions;

@@ -14,11 +14,11 @@ use gsplit_store::{DatasetWriter, KIND, Progress};
 use rayon::prelude::*;
 
 use super::ingest::num_threads;
-use super::pieces::{for_each_parallel, lock};
+use super::pieces::for_each_parallel;
 use super::table::IdTable;
 use super::{Build, changed, too_many};
 use crate::edges::{
-    EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, pass_on, row_bytes,
+    EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, lock, pass_on, row_bytes,
 };
 use crate::memory::shown;
 use crate::read::bipartite::TARGET;

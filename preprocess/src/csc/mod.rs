@@ -44,7 +44,6 @@ pub use id_map::IdMap;
 use ingest::Ingested;
 pub use ingest::{num_threads, thread_bytes};
 use keys::Keys;
-pub(crate) use pieces::lock;
 pub use store::EDGE_BYTES;
 
 use crate::edges::{EdgeSource, row_bytes};

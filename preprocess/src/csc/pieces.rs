@@ -1,11 +1,11 @@
 //! Reading all pieces of an edge source on every thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use gsplit_store::{Progress, Unit};
 
-use crate::edges::{EdgeBatch, EdgeSource, Piece};
+use crate::edges::{EdgeBatch, EdgeSource, Piece, lock};
 use crate::{Error, Result};
 
 /// Hands every batch of `source` to `take`, with its number from 1, from `threads` threads; each
@@ -65,9 +65,4 @@ pub fn for_each_parallel<S, E: From<Error> + Send>(
         Some((_, error)) => Err(error),
         None => Ok(()),
     }
-}
-
-/// Locks `mutex`, whatever happened to other threads.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::chunk::Chunk;
-use super::pieces::lock;
+use crate::edges::lock;
 use crate::{Error, Result};
 
 /// Bytes of a source and the low bits of a target.

@@ -6,6 +6,8 @@
 //! a time. So no format needs more memory than a few pieces for each thread, and a reader has no
 //! threads of its own.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::Result;
 
 /// Approximate number of edges of a piece: enough to outweigh handing it out, few enough to stay in
@@ -259,6 +261,11 @@ macro_rules! pass_on {
     };
 }
 pub(crate) use pass_on;
+
+/// Locks `mutex`, whatever happened to other threads.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Hands every batch of `source` to `take`, in the order of the input, on this thread.
 pub fn for_each_batch(

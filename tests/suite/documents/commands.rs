@@ -18,7 +18,7 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
     let folder = &*scratch();
     for (name, common, other, heading) in [
         ("convert", "--symmetrise", "--ignore-header", "\nReading:\n"),
-        ("partition", "--parts", "--seed", "\nPartitioner:\n"),
+        ("partition", "--parts", "--contiguous", "\nPartitioner:\n"),
         ("train", "--epochs", "--heads", "\nModel ([model]):\n"),
         ("infer", "--embeddings", "--metric", "\nScores:\n"),
         ("presample", "--fanouts", "--negatives", "\nWhat is drawn:\n"),

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::numbers::Numbers;
-use crate::csc::lock;
 use crate::edges::{
-    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes,
+    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, lock,
+    row_bytes,
 };
 use crate::read::raw::numbers as decoded;
 use crate::{Error, Result};

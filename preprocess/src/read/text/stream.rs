@@ -17,8 +17,7 @@ use liblzma::bufread::XzDecoder;
 use rayon::prelude::*;
 
 use super::field::{shown, unsigned};
-use crate::csc::lock;
-use crate::edges::{Piece, TEXT_PER_PIECE};
+use crate::edges::{Piece, TEXT_PER_PIECE, lock};
 use crate::{Error, Result};
 
 /// Maximum length of a line. A longer line is not from a text file of numbers.

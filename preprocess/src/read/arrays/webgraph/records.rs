@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Properties;
 use super::bvgraph::{Bits, Code, Damaged, Layout, Scratch};
-use crate::csc::lock;
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, lock};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
