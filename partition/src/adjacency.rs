@@ -5,12 +5,12 @@
 //! in the rows of both ends with the same weight: the type is symmetric and free of loops by
 //! construction, because METIS silently answers 0 for other graphs. Input: any topology that has
 //! passed `check_indices` (duplicates allowed), and perhaps a count for each edge. Idea: the row of
-//! each source ([`by_source`]) is merged with the in-neighbours of its vertex. Weight of a pair: 1
-//! + count, where count sums u→v and v→u and all duplicates; the counts are scaled down where the
+//! each source ([`by_source`]) is merged with the in-neighbours of its vertex. Weight of a pair:
+//! `1 + count`, where count sums u→v and v→u and all duplicates; the counts are scaled down where the
 //! sum over the pairs would pass 2^30. Without counts every pair weighs 1. The 1 is there because
 //! METIS takes no zero, and because an edge that was not sampled may still be. On six real and
 //! generated graphs, k = 4 and 8, the share of cross edges in fresh mini-batches did not depend on
-//! its size: 1 + s · count gave the same for s from 0.1 to 256. Cost: O(n + m) except for sorting
+//! its size: `1 + s · count` gave the same for s from 0.1 to 256. Cost: O(n + m) except for sorting
 //! rows, parallel; temporarily 8 bytes per edge and 16 per arc; 4 (weighted 8) bytes per arc in the
 //! result.
 

@@ -46,6 +46,9 @@ pub struct SystemRow {
     peak_rss_mb: Option<f64>,
 }
 
+/// Systems that were left out, and why.
+type Skipped = Vec<(System, String)>;
+
 impl SideBySide {
     /// The systems to run, and the systems that cannot run here.
     pub fn choose(&self) -> anyhow::Result<Chosen> {
@@ -71,11 +74,7 @@ impl SideBySide {
 
     /// Runs all systems on `dataset`: the rows of the table, and the systems that are left out with
     /// the reason. Leaves out systems that fail; fails if all do.
-    pub fn measure(
-        &self,
-        dataset: &Dataset,
-        ui: &Ui,
-    ) -> anyhow::Result<(Vec<SystemRow>, Vec<(System, String)>)> {
+    pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<(Vec<SystemRow>, Skipped)> {
         let (systems, mut left_out) = self.choose()?;
         let Prepared { systems, presample } = self.setting.prepare(dataset, &systems, ui)?;
         let mut rows: Vec<SystemRow> = Vec::new();

@@ -17,12 +17,12 @@ const LINES: [(&str, usize); 9] = [
     ("store/src", 10539),
     ("kernels/src", 18607),
     ("sample/src", 916),
-    ("preprocess/src", 27257),
+    ("preprocess/src", 27261),
     ("partition/src", 8382),
     ("trainer/src", 25618),
     ("gpu-sim/src", 3900),
     ("python/native/src", 1900),
-    ("src", 11384),
+    ("src", 11383),
 ];
 /// Most options of all subcommands together, except the options that every subcommand has. An
 /// option of several subcommands counts for each.
@@ -32,7 +32,7 @@ const SLACK: usize = 100;
 /// Maximum characters of a line, as in rustfmt.toml.
 const COLUMNS: usize = 100;
 /// Most lines of source files, tests included, that are longer: messages, tables and diagrams.
-const LONG_LINES: usize = 810;
+const LONG_LINES: usize = 782;
 
 fn product_lines(folder: &Path) -> usize {
     let mut lines = 0;

@@ -167,7 +167,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
         "name what to infer on: DATASET, or --nodes TABLE",
     );
     let line = fails(folder, "infer ds --checkpoint run --epoch 7", 2);
-    assert!(line.ends_with("choose one of 1, 2"), "{line}");
+    assert!(line.ends_with("choose last, or one of 1, 2"), "{line}");
 
     // Classes are compared by their names.
     let number = |v: u32| format!("{v},{}.5,{}", v % 7, v % 3);

@@ -128,7 +128,7 @@ impl InferConfig {
     /// Checks the extensions of output files.
     ///
     /// # Errors
-    /// [`Error::Option`] with the supported extensions.
+    /// [`crate::Error::Option`] with the supported extensions.
     pub fn check_names(&self) -> Result<()> {
         if let Some(out) = &self.out {
             OutputFormat::of(

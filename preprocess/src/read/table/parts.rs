@@ -192,7 +192,7 @@ fn refuse_lake(folder: &Path, entries: &[PathBuf]) -> Result<()> {
     let has = |name: &str| entries.iter().any(|entry| name_of(entry) == name && entry.is_dir());
     let is_snapshot = |entry: &PathBuf| name_of(entry).ends_with(".metadata.json");
     let is_iceberg = || {
-        let metadata = gsplit_store::entries(&folder.join("metadata")).unwrap_or_default();
+        let metadata = gsplit_store::entries(folder.join("metadata")).unwrap_or_default();
         metadata.iter().any(is_snapshot)
     };
     let table = folder.display();
