@@ -32,7 +32,7 @@ const SLACK: usize = 100;
 /// Maximum characters of a line, as in rustfmt.toml.
 const COLUMNS: usize = 100;
 /// Most lines of source files, tests included, that are longer: messages, tables and diagrams.
-const LONG_LINES: usize = 782;
+const LONG_LINES: usize = 783;
 
 fn product_lines(folder: &Path) -> usize {
     let mut lines = 0;
