@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::bucket::{Lists, Rules};
 use super::columns::ColumnWriters;
 use super::ingest::Ingested;
-use super::store::{EDGE_BYTES, Parts, Stored, TakeEdges};
+use super::store::{EDGE_BYTES, Parts, Stored};
 use crate::{Error, Result};
 
 /// Edges sorted between two hand-overs to the writer, for each thread.
@@ -108,14 +108,12 @@ impl Section<'_> {
     fn sort(&self, stored: &Stored, rules: &Rules<'_>) -> Result<(u32, Lists)> {
         let Self { parts, ref range, edges } = *self;
         let count = u32::try_from(edges).map_err(|_| Error::Graph("too many edges".into()))?;
-        let make = |pass: &dyn Fn(&mut TakeEdges<'_>) -> Result<()>| {
-            rules.lists(parts.bucket, range.clone(), count as usize, pass)
-        };
+        let (bucket, targets, count) = (parts.bucket, range.clone(), count as usize);
         let lists = if stored.runs.is_empty() && edges == parts.edges {
-            make(&|take| stored.for_each(parts, take))
+            rules.lists(bucket, targets, count, |take| stored.for_each(parts, take))
         } else {
             let read = stored.read(parts, range, edges)?;
-            make(&|take| {
+            rules.lists(bucket, targets, count, |take| {
                 take(&read.sources, &read.targets, &read.values);
                 Ok(())
             })

@@ -79,7 +79,7 @@ impl Rules<'_> {
         bucket: u32,
         range: Range<usize>,
         count: usize,
-        edges: &dyn Fn(&mut TakeEdges<'_>) -> Result<()>,
+        edges: impl Fn(&mut TakeEdges<'_>) -> Result<()>,
     ) -> Result<Lists> {
         let mut cursors = vec![0u32; (1 << self.shift) + 1];
         edges(&mut |_, targets, _| {

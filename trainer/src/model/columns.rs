@@ -31,9 +31,6 @@ pub trait ByColumns {
 
     /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `input`
     /// has only these columns. Never called without rows or columns.
-    ///
-    /// # Errors
-    /// Errors of the operators.
     fn partial(
         &self,
         edges: &LayerEdges<'_>,
@@ -43,9 +40,6 @@ pub trait ByColumns {
 
     /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them,
     /// from `totals`: the results of [`ByColumns::partial`] summed over all columns.
-    ///
-    /// # Errors
-    /// Errors of the operators.
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish)
     -> Result<Tensor>;
 }

@@ -88,9 +88,6 @@ pub trait Layer: Send {
     /// `[num_sources, in]` ([`Rows::tensor`]), with `finish` applied
     /// ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called
     /// with an empty frontier.
-    ///
-    /// # Errors
-    /// Errors of the operators: shapes that do not match.
     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.

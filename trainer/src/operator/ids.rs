@@ -30,10 +30,6 @@ impl Ids {
     }
 
     /// The first `len` vertices of a list on a GPU, in the same memory.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if they are not on a GPU,
-    /// [`Error::Gpu`](crate::Error::Gpu) if too few.
     pub(crate) fn first_on_device(&self, len: usize) -> Result<Self> {
         let all =
             self.0.device.get().ok_or_else(|| Error::Option("vertices are on no GPU".into()))?;

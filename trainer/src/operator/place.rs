@@ -164,9 +164,6 @@ pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
 /// A program's own GPUs, for [`Hooks::places`](crate::Hooks::places).
 pub trait OwnPlaces: Debug + Send + Sync {
     /// Place of the rank or worker `number`.
-    ///
-    /// # Errors
-    /// The reason why there is none.
     fn place(&self, number: usize) -> Result<Place>;
 }
 

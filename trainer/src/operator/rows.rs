@@ -38,15 +38,8 @@ pub trait KeptRows: Send {
     /// Type in which the rows are read.
     fn kind(&self) -> Kind;
     /// The first `count` rows, `[count, width]`.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     fn first(&self, count: usize) -> Result<Tensor>;
     /// [`DeviceAggregation::forward`] of these rows, in their type.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one row per source;
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     fn aggregate(&self, op: &DeviceAggregation<'_>) -> Result<Tensor>;
     /// Lets the list of their positions be freed in the order of the stream of `gpu`.
     fn give_to(&self, gpu: &Gpu);

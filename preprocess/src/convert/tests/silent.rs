@@ -1,5 +1,7 @@
 //! Inputs that once gave a wrong graph, label or split without a word.
 
+use std::sync::Arc;
+
 use super::bad_input::message;
 use super::*;
 use crate::export::{ExportFormat, ExportOptions, export};
@@ -163,4 +165,23 @@ fn an_export_that_loses_links_says_so() {
     let options = ExportOptions::default();
     let written = export(&dataset, ExportFormat::Parquet, &to, &options, &NoProgress).unwrap();
     assert_eq!(written.left_out, ["the split of links"]);
+}
+
+#[test]
+fn bytes_of_parquet_are_strings_where_they_are_text() {
+    use arrow_array::BinaryArray;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edges.parquet");
+    let bytes =
+        |values: [&'static [u8]; 3]| Arc::new(BinaryArray::from_iter_values(values)) as ArrayRef;
+    let columns = vec![
+        ("src", bytes([b"ada", b"bob", b"eve"])),
+        ("dst", bytes([b"bob", b"eve", b"ada"])),
+        ("picture", bytes([b"\xff\xd8", b"\xff\xd9", b"x"])),
+    ];
+    write_parquet(&path, columns);
+    let (_out, dataset) = convert_new(&path, &options("")).unwrap();
+    let names = dataset.original_names().unwrap().unwrap();
+    assert_eq!((0..3).map(|v| names.get(v).unwrap()).collect::<Vec<_>>(), ["ada", "bob", "eve"]);
+    assert!(dataset.manifest().edge_columns.is_empty());
 }

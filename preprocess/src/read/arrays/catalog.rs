@@ -384,8 +384,8 @@ fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
     [".npy", ".pt"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|path| path.exists())
 }
 
-/// Members of SciPy's sparse matrices that are read with the edges.
-const SCIPY: [&str; 3] = ["data", "shape", "format"];
+/// Further members of sparse matrices of edges.
+const SCIPY: [&str; 4] = ["data", "shape", "format", "adj_shape"];
 
 /// The name of the array `name` in the archives of Gasteiger et al. (2019): `adj_matrix.data` for
 /// `adj_data`.

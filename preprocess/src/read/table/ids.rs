@@ -28,9 +28,6 @@ pub struct IdColumn {
 /// The column that holds the ids of the first `edges`, each in one row: a column with a known name
 /// if it does, or if no other does; or the `given` one. Ids are of the kind `id_type`, if it is
 /// given; otherwise of the kind of the edges, if a column holds their ids as numbers or as strings.
-///
-/// # Errors
-/// [`Error::Input`] if no column holds the ids, or several do in different rows.
 pub fn find_ids(
     on: &Surveyed<'_>,
     (roles, given): (&Roles, Option<usize>),

@@ -279,14 +279,9 @@ fn ask_for_meaning(
     // Equal strings are one vertex, and so are equal numbers; only some pairs of kinds share them.
     if may_be_two_kinds && (choice.kind == IdKind::Number || !sources.is_disjoint(&targets)) {
         let [one, other] = names;
-        let or_edge = if source.has_certain_names() {
-            ""
-        } else {
-            ", or --header no if these are ids themselves"
-        };
         let problem = format!(
             "`{one}` and `{other}` name two kinds of vertices, whose ids may be the same: pass \
-             --bipartite to keep them apart, --bipartite=no if they are of one kind{or_edge}"
+             --bipartite to keep them apart, or --bipartite=no if they are of one kind"
         );
         return Err(Error::input(path, problem));
     }

@@ -43,23 +43,45 @@ impl ParquetFile {
     /// Reads the footer of the file at `path`.
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
         let file = CheckedFile::open(path, budget)?;
-        let load = || {
-            let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
-            let options = ArrowReaderOptions::new().with_schema(with_views(found.schema()));
-            ArrowReaderMetadata::try_new(found.metadata().clone(), options)
-        };
-        let metadata = guard(path, || load().map_err(|error| because(path, error)))?;
+        let load = || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
+        let found = guard(path, || load().map_err(|error| because(path, error)))?;
+        let metadata = typed(path, &found, &[])?;
         let rows = |rows: i64| {
             u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"))
         };
         let groups = metadata.metadata().row_groups().iter().map(|group| rows(group.num_rows()));
-        Ok(Self {
-            path: path.to_path_buf(),
-            groups: groups.collect::<Result<_>>()?,
-            metadata,
-            budget,
-        })
+        let groups = groups.collect::<Result<_>>()?;
+        let mut opened = Self { path: path.to_path_buf(), groups, metadata, budget };
+        let bytes = opened.bytes_among(found.schema());
+        if !bytes.is_empty() {
+            opened.metadata = typed(path, &found, &bytes)?;
+        }
+        Ok(opened)
     }
+
+    /// The columns of bytes whose first rows are not strings. Some writers do not mark strings as
+    /// such.
+    fn bytes_among(&self, schema: &Schema) -> Vec<usize> {
+        const LOOKED_AT: u64 = 1000;
+        let Some(group) = self.groups.iter().position(|&rows| rows > 0) else { return Vec::new() };
+        let rows = 0..self.groups[group].min(LOOKED_AT);
+        let is_other = |at: &usize| {
+            is_bytes(schema.field(*at))
+                && self.read(group, rows.clone(), &[*at], &mut |_, _| Ok(())).is_err()
+        };
+        (0..schema.fields().len()).filter(is_other).collect()
+    }
+}
+
+/// `found` with strings as views, and with bytes as strings, except in the columns `bytes`.
+fn typed(path: &Path, found: &ArrowReaderMetadata, bytes: &[usize]) -> Result<ArrowReaderMetadata> {
+    let options = ArrowReaderOptions::new().with_schema(with_views(found.schema(), bytes));
+    let made = || ArrowReaderMetadata::try_new(found.metadata().clone(), options);
+    guard(path, || made().map_err(|error| because(path, error)))
+}
+
+fn is_bytes(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::Binary | DataType::LargeBinary)
 }
 
 impl Frames for ParquetFile {
@@ -105,7 +127,9 @@ impl Frames for ParquetFile {
         let mut row = rows.start;
         while let Some(batch) = guard(&self.path, || {
             let batch: Option<Result<RecordBatch, _>> = reader.next();
-            batch.transpose().map_err(|error| damaged(&self.path, error.to_string()))
+            batch
+                .transpose()
+                .map_err(|error| because(&self.path, ParquetError::General(error.to_string())))
         })? {
             let start = row;
             row += batch.num_rows() as u64;
@@ -136,16 +160,18 @@ impl Frames for ParquetFile {
     }
 }
 
-/// The schema with views in place of strings, whose bytes are copied for no row.
-fn with_views(schema: &Schema) -> SchemaRef {
-    let viewed = |field: &Arc<Field>| match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => {
+/// The schema with views in place of strings, whose bytes are copied for no row, and in place of
+/// bytes, except in the columns `bytes`.
+fn with_views(schema: &Schema, bytes: &[usize]) -> SchemaRef {
+    let viewed = |(at, field): (usize, &Arc<Field>)| match field.data_type() {
+        DataType::Binary | DataType::LargeBinary if bytes.contains(&at) => field.clone(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
             Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View))
         }
         _ => field.clone(),
     };
     Arc::new(Schema::new_with_metadata(
-        schema.fields().iter().map(viewed).collect::<Vec<_>>(),
+        schema.fields().iter().enumerate().map(viewed).collect::<Vec<_>>(),
         schema.metadata().clone(),
     ))
 }
@@ -169,7 +195,16 @@ fn inflated(head: &[u8]) -> Option<u64> {
 }
 
 fn because(path: &Path, error: ParquetError) -> Error {
-    damaged(path, error.to_string())
+    let problem = error.to_string();
+    match problem.split_once("Disabled feature at compile time: ") {
+        Some((_, codec)) => Error::input(
+            path,
+            format!(
+                "compressed with {codec}, which gsplit does not read: write it with zstd or snappy"
+            ),
+        ),
+        None => damaged(path, problem),
+    }
 }
 
 /// A file whose pages are asked how long they will be before they are inflated.

@@ -110,9 +110,6 @@ pub fn strings(trained: &Recipe) -> impl Iterator<Item = &str> {
 }
 
 /// The columns that the recipe `trained` names, found among `fields` by their names.
-///
-/// # Errors
-/// [`Error::Input`] with the name of a column that is missing, or holds something else.
 pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureRecipe)>> {
     let find = |feature: &FeatureRecipe| {
         let column = &feature.column;

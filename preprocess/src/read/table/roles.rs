@@ -439,9 +439,6 @@ impl Roles {
     }
 
     /// Decides the roles that names left open, by the statistics `seen`.
-    ///
-    /// # Errors
-    /// [`Error::Input`] where several columns may be the label.
     pub fn decide(&mut self, on: &Surveyed<'_>) -> Result<()> {
         self.decide_splits(on)?;
         if self.asks_label {

@@ -33,6 +33,8 @@ pub struct TableSource {
     done: AtomicU64,
     /// Hashes of the words of a header that may be an edge.
     doubtful: Vec<u64>,
+    /// Whether numbers with zeros before them are a question.
+    asks_about_zeros: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -73,7 +75,9 @@ impl TableSource {
         let is_doubtful = header.is_some_and(|header| !header.is_certain) && ids.len() == 2;
         let words = ids.iter().filter(|_| is_doubtful && choice.kind == IdKind::Text);
         let doubtful = words.map(|&at| xxh3_64(table.fields[at].name.as_bytes())).collect();
+        let is_open = table.sheet().is_some_and(|sheet| sheet.id_type.is_none());
         Self {
+            asks_about_zeros: choice.kind == IdKind::Number && is_open,
             table,
             kind: choice.kind,
             places,
@@ -92,11 +96,6 @@ impl TableSource {
         let (values, columns) = (Vec::new(), Vec::new());
         let choice = Choice { ids: [at; 2], are_named: true, kind, values, columns, fill: None };
         Self::new(table.clone(), &[at], &choice)
-    }
-
-    /// Whether the first line is known to name the columns.
-    pub fn has_certain_names(&self) -> bool {
-        self.doubtful.is_empty()
     }
 
     /// Makes room for `rows`, and no more.
@@ -135,10 +134,9 @@ impl TableSource {
 
     #[inline]
     fn id(&self, cell: Cell<'_>, names: &mut TextNames) -> Result<u64, String> {
-        if let (Cell::Written(cell), IdKind::Number, Some(sheet)) =
-            (cell, self.kind, self.table.sheet())
+        if let Cell::Written(cell) = cell
+            && self.asks_about_zeros
             && is_padded(cell)
-            && sheet.id_type.is_none()
         {
             return Err(format!(
                 "id {} has leading zeros, which numbers do not keep: pass --id-type text to keep \
@@ -149,8 +147,9 @@ impl TableSource {
         }
         let id = id_with(cell, self.kind, |text| names.id(text))
             .ok_or_else(|| no_id(cell, self.kind))?;
-        if let (Cell::Written(word), Some(header)) =
-            (cell, self.table.sheet().and_then(|sheet| sheet.header.as_ref()))
+        if !self.doubtful.is_empty()
+            && let (Cell::Written(word), Some(header)) =
+                (cell, self.table.sheet().and_then(|sheet| sheet.header.as_ref()))
             && self.doubtful.contains(&id)
         {
             return Err(header::question(&String::from_utf8_lossy(word), header.line));
