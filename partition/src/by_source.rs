@@ -17,7 +17,7 @@ const ROWS_PER_TASK: usize = 1024;
 /// Bytes of an edge while its range is handled.
 const BYTES_AT_WORK: u64 = 8;
 
-/// Hands the results of runs of sources to `keep`, in order, those of a range whose edges take about
+/// Hands the results of runs of sources to `keep`, in order, a range at a time whose edges take about
 /// `memory` bytes at a time. `merge` adds a source with its out-edges, loops left out, to the result
 /// of its run: they ascend, each a head and below it the edge's number in `counts`.
 pub(crate) fn by_source<T: Default + Send>(

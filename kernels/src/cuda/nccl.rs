@@ -149,7 +149,7 @@ unsafe impl Send for Handle {}
 
 impl NcclEnd {
     /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is
-    /// called repeatedly until the others have joined; its error, within those of NCCL, ends the
+    /// called repeatedly until the others have joined; its error, within an error of NCCL, ends the
     /// wait.
     pub(crate) fn join<E>(
         gpu: &Gpu,

@@ -156,8 +156,10 @@ fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOp
     let format =
         path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
     let read = &mut options.read;
-    // A table of vertices is of one kind.
+    // Questions that the table of the recipe answered are not put again: its vertices are of one
+    // kind.
     read.bipartite = read.bipartite.or(Some(Answer::No));
+    read.one_table = true;
     read.date_order = read.date_order.or_else(|| DateOrder::named(&dates?));
     read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
     if format.is_some_and(|format| format.is_ok_and(is_table)) {

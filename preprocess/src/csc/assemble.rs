@@ -95,7 +95,7 @@ fn push_gap(rules: &Rules<'_>, sink: &mut Sink, from: u32, to: u32) -> Result<()
     Ok(())
 }
 
-/// Edges that are sorted together: those of a bucket, or of a range of its targets where a bucket
+/// Edges that are sorted together: all of a bucket, or of a range of its targets where a bucket
 /// is larger than the memory that there is.
 struct Section<'a> {
     parts: &'a Parts,

@@ -89,7 +89,7 @@ pub enum Generator {
 }
 
 impl Generator {
-    /// The options that both kinds have, and those of communities.
+    /// The options that both kinds have, and the options of communities.
     fn parts(&self) -> (&GraphOptions, RandomSplit, Option<&community::CommunityOptions>) {
         match self {
             Self::Rmat(options) => (&options.graph, options.random_split, None),

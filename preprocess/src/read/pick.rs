@@ -99,7 +99,7 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
 }
 
 /// Names of the files next to the graph at `path` that are not read: all of them if it was `picked`
-/// in its folder, or else those whose names say that they hold data of vertices.
+/// in its folder, otherwise the files whose names say that they hold data of vertices.
 pub fn beside(path: &Path, picked: bool) -> Result<Vec<String>> {
     const OF_VERTICES: [&str; 14] = [
         "node",

@@ -179,8 +179,8 @@ pub fn attach(
 }
 
 /// Runs torch's backward pass from `output`, whose gradient is `gradient`, and adds to the
-/// gradients of the leaves. Fails with the message of the operator that failed, or if there is no graph
-/// (left).
+/// gradients of the leaves. Fails with the message of the operator that failed, or if the
+/// graph was used already.
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors outlive the call.
     checked(|error| unsafe {

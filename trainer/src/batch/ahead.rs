@@ -4,7 +4,7 @@
 //! With a depth of 0 each is sampled and loaded when it is needed; otherwise a separate thread
 //! stays up to that many ahead. Samples are a function of (seed, epoch, step, layer, vertex), so
 //! both give the same. The preparing thread talks to the other ranks through its own communicators:
-//! its calls may fall between those of any step of the computing threads. Its
+//! its calls may fall between the calls of any step of the computing threads. Its
 //! parallel work runs on the shared pool, where sampling and the layers wait for each other's work.
 //! A GPU that samples does so ahead on a separate stream:
 //! `sampler.rs` explains how memory passes between the two. Memory: the mini-batches that are

@@ -133,8 +133,8 @@ fn splits_of_mag240m_are_read_and_other_types_are_named() {
         let notes = notes.lines().join("\n");
         assert!(notes.contains("not read: author___writes___paper"), "{notes}");
     }
-    let unknown = message(folder.path(), &options("--split-name x"));
-    assert!(unknown.contains("has no split x, found train, valid"), "{unknown}");
+    let unknown = message(folder.path(), &options("--split-name valid"));
+    assert!(unknown.contains("--split-name valid: expected a test split"), "{unknown}");
 }
 
 #[test]
@@ -151,6 +151,9 @@ fn masks_may_list_the_vertices() {
     write("test_mask.npy", "(5,)", &[0, 0, 1, 1, 0]);
     let (_out, dataset) = convert_new(folder.path(), &options("")).unwrap();
     assert_eq!(splits(&dataset), [vec![0, 4], vec![1], vec![2, 3]]);
+    write("train_mask.npy", "(4,)", &[0, 1, 1, 0]);
+    let found = message(folder.path(), &options(""));
+    assert!(found.contains("expected a mask of 5 vertices"), "{found}");
 }
 
 #[test]
@@ -184,4 +187,30 @@ fn bytes_of_parquet_are_strings_where_they_are_text() {
     let names = dataset.original_names().unwrap().unwrap();
     assert_eq!((0..3).map(|v| names.get(v).unwrap()).collect::<Vec<_>>(), ["ada", "bob", "eve"]);
     assert!(dataset.manifest().edge_columns.is_empty());
+}
+
+#[test]
+fn gaps_in_lists_next_to_other_features_are_refused() {
+    use arrow_array::types::Float32Type;
+    use arrow_array::{Float64Array, Int64Array, ListArray};
+    let input = folder("src,dst\n1,2\n2,3\n", "");
+    let path = input.path().join("nodes.parquet");
+    let nodes = format!("--nodes {}", path.display());
+    let write = |second: Option<Vec<Option<f32>>>| {
+        let lists =
+            vec![Some(vec![Some(1.0), Some(2.0)]), second, Some(vec![Some(3.0), Some(4.0)])];
+        let columns = vec![
+            ("id", Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef),
+            ("age", Arc::new(Float64Array::from(vec![5.0, 6.0, 7.0]))),
+            ("vector", Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists))),
+        ];
+        write_parquet(&path, columns);
+    };
+    for gap in [None, Some(vec![Some(f32::NAN), Some(2.0)]), Some(vec![None, Some(2.0)])] {
+        write(gap);
+        refused(&input, &nodes, &["nodes.parquet"]);
+    }
+    write(Some(vec![Some(8.0), Some(9.0)]));
+    let (dataset, _) = converted(&input, &nodes);
+    assert_eq!(rows(&dataset), [[5.0, 1.0, 2.0], [6.0, 8.0, 9.0], [7.0, 3.0, 4.0]]);
 }

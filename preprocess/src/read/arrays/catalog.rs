@@ -327,11 +327,11 @@ impl Catalog {
         for (at, names) in SPLITS.iter().enumerate() {
             if let Some((numbers, name)) = self.only("one split", names)? {
                 // Some masks are lists of the vertices.
-                let is_list = || {
-                    let length = numbers.shape().first().copied();
-                    numbers.shape().len() == 1 && num_vertices.is_some() && length != num_vertices
-                };
-                let is_mask = numbers.is_bool() || (name.contains("mask") && !is_list());
+                let is_list = numbers.shape().len() == 1
+                    && num_vertices.is_some_and(|n| n != numbers.len())
+                    && !numbers.is_bool()
+                    && are_distinct(listed(&numbers)?);
+                let is_mask = numbers.is_bool() || (name.contains("mask") && !is_list);
                 let masks = match is_mask {
                     true => Some(Masks::of(&numbers, num_vertices)?),
                     false => None,
@@ -469,6 +469,11 @@ pub fn agreed_rows<'a>(
         }
     }
     Ok(agreed.map(|(_, n)| n))
+}
+
+fn are_distinct(mut ids: Vec<u64>) -> bool {
+    ids.sort_unstable();
+    ids.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// The ids in an array (k,) or (k, 1).

@@ -292,7 +292,7 @@ pub struct EncodedColumn {
     /// Their places in the table, ascending, and for each of them its place among `columns`.
     places: Vec<usize>,
     slots: Vec<usize>,
-    /// The codes of each of `places` in those of a row.
+    /// Positions of the codes of each of `places` among the codes of a row.
     codes: Vec<Range<usize>>,
     width: usize,
 }

@@ -2,7 +2,7 @@
 //! folder of parts as Spark, DuckDB and Dask write it.
 //!
 //! ```text
-//! parts    which files, and their format
+//! parts    which files, and their format (folders: columns that folder names give)
 //! frames   Parquet and Arrow files by groups of rows ─┐
 //! sheet    text by lines                              ┴─▶ rows: a table of any format, cell by cell (cells)
 //! choice   which columns of a table of edges are ids, and which are values (ends, header)     ──▶ source: EdgeSource
@@ -35,6 +35,7 @@ pub mod choice;
 mod column;
 mod ends;
 mod features;
+mod folders;
 mod frames;
 mod giveaway;
 mod header;
@@ -190,15 +191,16 @@ fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
     fields
 }
 
-/// Asks about folders that are called by the splits, as `split=train`.
+/// Asks about folders that are called by the splits, e.g. `split=train`.
 fn ask_for_splits(path: &Path, table: &Table, options: &EdgeTableOptions<'_>) -> Result<()> {
-    for at in (table.num_own()..table.fields.len()).filter(|_| !options.text.one_table) {
-        let values = table.folder_values(at);
-        if values.filter(|value| splits::is_named(value)).count() >= 2 {
+    let of_folders = (0..table.fields.len()).filter_map(|at| table.folder(at));
+    for folder in of_folders.filter(|_| !options.text.one_table) {
+        let names: HashSet<&str> = folder.values().filter(|name| splits::is_named(name)).collect();
+        if names.len() >= 2 {
             let problem = format!(
                 "its folders name splits in `{}`: pass --one-table to make one graph of all edges, \
                  which the model is then trained on, or name the folder of those for training",
-                table.fields[at].name
+                folder.field.name
             );
             return Err(Error::input(path, problem));
         }

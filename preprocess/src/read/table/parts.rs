@@ -89,7 +89,7 @@ pub fn is_document(path: &Path) -> bool {
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all
 /// files below the folder, except documents and names that start with `_` or `.`. The files that
 /// are passed over are listed. A file whose content and name do not show its format is `unnamed`.
-/// Fails if there are no files, if they differ in format, or if a log says which of them count.
+/// Fails if the folder is empty, if its files differ in format, or if a log says which of them count.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,
@@ -297,27 +297,6 @@ pub fn ask_for_one_table(path: &Path, files: &[PathBuf]) -> Result<()> {
     Err(Error::input(path, problem))
 }
 
-/// The columns that folder names give, e.g. `year` in `year=2020/part-0.parquet`: the name, and the
-/// value of each of `files`; empty where there is none.
-pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<(String, Vec<String>)> {
-    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
-    for (at, file) in files.iter().enumerate() {
-        let folder = file.strip_prefix(path).ok().and_then(Path::parent).unwrap_or(Path::new(""));
-        for (name, value) in folder.iter().filter_map(|part| part.to_str()?.split_once('=')) {
-            let value = if value == "__HIVE_DEFAULT_PARTITION__" { "" } else { value };
-            match columns.iter_mut().find(|(known, _)| known == name) {
-                Some((_, values)) => values[at] = value.into(),
-                None => {
-                    let mut values = vec![String::new(); files.len()];
-                    values[at] = value.into();
-                    columns.push((name.into(), values));
-                }
-            }
-        }
-    }
-    columns
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -346,8 +325,6 @@ mod tests {
             files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
         assert_eq!(format, TableFormat::Parquet);
-        let years = ["", "", "2"].map(String::from).to_vec();
-        assert_eq!(folder_columns(&table, &files), [("year".to_string(), years)]);
     }
 
     #[test]

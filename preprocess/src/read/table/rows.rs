@@ -2,9 +2,9 @@
 //!
 //! It is read in pieces: 1 MiB of text, or at most [`ROWS_PER_PIECE`] rows of one row group or
 //! record batch. Memory does not grow with the size of a group; see [`super::parquet`] and
-//! [`super::ipc`] for the memory of their decoders.
+//! [`super::ipc`] for the memory of their decoders. Both kinds of content are read by the same
+//! functions, so these are in one file.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use arrow_array::ArrayRef;
 use arrow_schema::{DataType, SchemaRef};
 use gsplit_store::{Progress, Unit};
 
-use super::cells::{Cell, Cells, Number, cells};
-use super::choice::{Field, IdKind, check_names};
+use super::cells::{Cell, Cells, cells};
+use super::choice::{Field, check_names};
 use super::column::TableColumn;
+use super::folders::{self, FolderColumn};
 use super::frames::{self, Frames};
 use super::parts::{self, TableFormat};
 use super::plain::{self, plain};
 use super::sheet::{DATES, Sheet};
 use super::statistics::key;
-use crate::edges::{Piece, ValueType};
+use crate::edges::Piece;
 use crate::memory::Memory;
 use crate::read::options::TextOptions;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::read::text::na::MissingValues;
-use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines, parse_pieces};
 use crate::{Error, Result};
 
@@ -42,53 +42,9 @@ pub struct Table {
     /// Its columns.
     pub fields: Vec<Field>,
     /// The last of them, which folder names give, and their cell in each file.
-    folders: Arc<Vec<(Field, Vec<FolderCell>)>>,
+    folders: Arc<Vec<FolderColumn>>,
     /// Bytes of its files.
     pub bytes: u64,
-}
-
-/// A cell that a folder name gives.
-enum FolderCell {
-    Missing,
-    Number(Number),
-    Text(String),
-}
-
-impl FolderCell {
-    fn cell(&self) -> Cell<'_> {
-        match self {
-            Self::Missing => Cell::Missing,
-            Self::Number(number) => Cell::Number(*number),
-            Self::Text(text) => Cell::Text(text),
-        }
-    }
-}
-
-/// The column `name` with these `values`, one for each file. It holds no ids of edges.
-fn folder_column(name: String, values: Vec<String>) -> (Field, Vec<FolderCell>) {
-    let cells = || values.iter().map(|value| value.as_bytes()).filter(|value| !value.is_empty());
-    let kind = cells().fold(CellKind::Empty, widened);
-    let value = kind.value();
-    let cell = |value_text: &String| match (value, value_text.as_str()) {
-        (_, "") => FolderCell::Missing,
-        (Some(ValueType::I64), text) => text
-            .parse()
-            .map_or(FolderCell::Missing, |number: i64| FolderCell::Number(number.into())),
-        (Some(_), text) => text
-            .parse()
-            .map_or(FolderCell::Missing, |number: f64| FolderCell::Number(number.into())),
-        (None, text) => FolderCell::Text(text.into()),
-    };
-    let cells = values.iter().map(cell).collect();
-    let field = Field {
-        name,
-        id: value.is_none().then_some(IdKind::Text),
-        value: value.map(|value| (value, 1)),
-        list: false,
-        is_fractional: false,
-        is_empty: false,
-    };
-    (field, cells)
 }
 
 #[derive(Clone)]
@@ -212,34 +168,25 @@ impl Table {
         if !text.one_table {
             parts::ask_for_one_table(path, files)?;
         }
-        let is_new =
-            |(name, _): &(String, Vec<String>)| fields.iter().all(|field| field.name != *name);
-        let folders: Vec<_> = parts::folder_columns(path, files)
-            .into_iter()
-            .filter(is_new)
-            .map(|(name, values)| folder_column(name, values))
-            .collect();
-        fields.extend(folders.iter().map(|(field, _)| field.clone()));
+        let mut folders = folders::columns(path, files);
+        folders.retain(|folder| fields.iter().all(|field| field.name != folder.field.name));
+        fields.extend(folders.iter().map(|folder| folder.field.clone()));
         Ok(Self { fields, content, folders: Arc::new(folders), bytes })
     }
 
-    /// Number of the columns that the files have; those of folder names come after them.
+    /// Number of the columns that the files have; the columns of folder names come after them.
     pub fn num_own(&self) -> usize {
         self.fields.len() - self.folders.len()
     }
 
-    /// The different strings that folder names give for column `at`.
-    pub fn folder_values(&self, at: usize) -> impl Iterator<Item = &str> {
-        let values = self.folders[at - self.num_own()].1.iter().filter_map(|cell| match cell {
-            FolderCell::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        values.collect::<BTreeSet<_>>().into_iter()
+    /// The column `at`, if folder names give it.
+    pub fn folder(&self, at: usize) -> Option<&FolderColumn> {
+        self.folders.get(at.checked_sub(self.num_own())?)
     }
 
     /// The cell that folder names give for column `at` in a file.
     fn of_folder(&self, at: usize, part: usize) -> Cell<'_> {
-        self.folders[at - self.num_own()].1[part].cell()
+        self.folder(at).map_or(Cell::Missing, |folder| folder.cell(part))
     }
 
     /// The table as text, if it is.
@@ -290,7 +237,7 @@ impl Table {
         if let Content::Text(sheet) = &mut self.content {
             names.for_each(|name| sheet.take_as_strings(name));
             self.fields = sheet.fields();
-            self.fields.extend(self.folders.iter().map(|(field, _)| field.clone()));
+            self.fields.extend(self.folders.iter().map(|folder| folder.field.clone()));
         }
     }
 
@@ -522,7 +469,7 @@ impl Table {
             let take = |_: u64, slot: usize, found: &[u8]| cell(slot, Cell::Written(found));
             return sheet.read(part, lines, columns, take).map(drop);
         }
-        // Every row has a first column, with which those of folder names come if there is no other.
+        // Every row has a first column. The cells of folder names come with it if only they are read.
         let read = if own == 0 { &[0][..] } else { &columns[..own] };
         let take = |_: u64, slot: usize, found: &[u8]| {
             if own > 0 {

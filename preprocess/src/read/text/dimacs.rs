@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::field::{counted, shown, unsigned};
 use super::value::integer;
-use super::{TextPieces, TextStream, first_line_of_data, lines, words};
+use super::{TextPieces, TextStream, header_line, lines, words};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on,
 };
@@ -66,15 +66,8 @@ struct DimacsHeader {
 
 impl DimacsHeader {
     fn read(path: &Path) -> Result<Self> {
-        match first_line_of_data(path, is_comment)? {
-            Some((number, line)) => {
-                Self::parse(&line, number).map_err(|problem| Error::line(path, number, problem))
-            }
-            None => Err(Error::input(
-                path,
-                "expected a line `p sp VERTICES ARCS`, found the end of the file",
-            )),
-        }
+        let (number, line) = header_line(path, is_comment, "p sp VERTICES ARCS")?;
+        Self::parse(&line, number).map_err(|problem| Error::line(path, number, problem))
     }
 
     fn parse(text: &[u8], line: u64) -> Result<Self, String> {

@@ -30,7 +30,7 @@ use crate::edges::{
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Column, Ids, Raw, describe_column};
 use crate::read::text::{
-    TextPieces, first_line_of_data, lines, name_of, parse_pieces, uncompressed, words,
+    TextPieces, header_line, lines, name_of, parse_pieces, uncompressed, words,
 };
 use crate::{Error, Result};
 
@@ -91,15 +91,9 @@ struct MetisHeader {
 
 impl MetisHeader {
     fn read(path: &Path) -> Result<Self> {
-        match first_line_of_data(path, is_comment)? {
-            Some((number, line)) => {
-                Self::parse(&line, number).map_err(|problem| Error::line(path, number, problem))
-            }
-            None => Err(Error::input(
-                path,
-                "expected a line `VERTICES EDGES [FORMAT [WEIGHTS]]`, found the end of the file",
-            )),
-        }
+        let form = "VERTICES EDGES [FORMAT [WEIGHTS]]";
+        let (number, line) = header_line(path, is_comment, form)?;
+        Self::parse(&line, number).map_err(|problem| Error::line(path, number, problem))
     }
 
     fn parse(text: &[u8], line: u64) -> Result<Self, String> {

@@ -17,7 +17,7 @@ pub mod style;
 pub mod value;
 
 pub use stream::{
-    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, first_line_of_data,
+    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, header_line,
     is_compressed, lines, listed_numbers, name_of, parse_pieces, read_pieces, some, uncompressed,
     words,
 };

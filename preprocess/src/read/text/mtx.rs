@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::field::{real, shown, unsigned};
 use super::value::integer;
-use super::{TextPieces, TextStream, first_line, first_line_of_data, lines, words};
+use super::{TextPieces, TextStream, first_line, header_line, lines, words};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on,
 };
@@ -46,12 +46,7 @@ pub fn open(
 ) -> Result<Raw> {
     let first = first_line(path)?.unwrap_or_default();
     let banner = banner(first.trim_ascii()).map_err(|problem| Error::line(path, 1, problem))?;
-    let Some((header, line)) = first_line_of_data(path, is_comment)? else {
-        return Err(Error::input(
-            path,
-            "expected a line `ROWS COLUMNS ENTRIES`, found the end of the file",
-        ));
-    };
+    let (header, line) = header_line(path, is_comment, "ROWS COLUMNS ENTRIES")?;
     let numbers: Vec<Option<u64>> = words(&line).map(unsigned).collect();
     let [Some(rows), Some(columns), Some(promised)] = numbers[..] else {
         return Err(Error::line(

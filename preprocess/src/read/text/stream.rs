@@ -334,19 +334,22 @@ pub fn first_line(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(lines(&piece).next().map(|(_, line)| line.to_vec()))
 }
 
-/// The first line of data in the file at `path`, after comments, and its number.
-pub fn first_line_of_data(
+/// The first line of the file at `path` that is not a comment, and its number. It is a header of
+/// the given `form`.
+pub fn header_line(
     path: &Path,
     is_comment: impl Fn(&[u8]) -> bool,
-) -> Result<Option<(u64, Vec<u8>)>> {
+    form: &str,
+) -> Result<(u64, Vec<u8>)> {
     let (mut text, mut piece) = (TextStream::open(path)?, Piece::default());
     while text.next(&mut piece)? {
         if let Some((number, line)) = lines(&piece).find(|(_, line)| !is_comment(line.trim_ascii()))
         {
-            return Ok(Some((number, line.trim_ascii().to_vec())));
+            return Ok((number, line.trim_ascii().to_vec()));
         }
     }
-    Ok(None)
+    let problem = format!("expected a line `{form}`, found the end of the file");
+    Err(Error::input(path, problem))
 }
 
 /// The words of a line.

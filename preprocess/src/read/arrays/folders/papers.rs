@@ -138,22 +138,23 @@ impl Papers {
 /// test-dev.
 fn splits(path: &Path, test: Option<&str>, progress: &dyn Progress) -> Result<[Vec<u64>; 3]> {
     let file = Pickled::open(path)?;
-    let names: Vec<String> = file
-        .root()
-        .entries()
-        .unwrap_or_default()
-        .iter()
-        .map(|(name, _)| name.to_string())
-        .collect();
-    let tests: Vec<&String> = names.iter().filter(|name| name.starts_with("test")).collect();
-    let default = tests.iter().find(|name| *name.as_str() == *"test-dev").or(tests.first());
-    let test = test.or(default.map(|name| name.as_str())).unwrap_or("test");
+    let entries = file.root().entries().unwrap_or_default();
+    let mut tests: Vec<String> = entries.iter().map(|(name, _)| name.to_string()).collect();
+    tests.retain(|name| name.starts_with("test"));
+    let usual = || tests.iter().find(|name| *name == "test-dev").or(tests.first());
+    let test = test.or(usual().map(String::as_str)).unwrap_or("test");
+    if !tests.iter().any(|name| name == test) {
+        let found = some(&tests);
+        return Err(Error::Option(format!(
+            "--split-name {test}: expected a test split of {}, found {found}",
+            path.display()
+        )));
+    }
     let mut splits = <[Vec<u64>; 3]>::default();
     for (name, ids) in ["train", "valid", test].into_iter().zip(&mut splits) {
         let found = file.root().get(name).map(|item| item.numbers(name)).transpose()?.flatten();
         let numbers = found.ok_or_else(|| {
-            let problem = format!("has no split {name}, found {}: pass --split-name", some(&names));
-            Error::input(path, problem)
+            Error::input(path, format!("{name}: expected an array of vertices: download it again"))
         })?;
         *ids = listed(&numbers)?;
     }
@@ -161,7 +162,7 @@ fn splits(path: &Path, test: Option<&str>, progress: &dyn Progress) -> Result<[V
         let path = path.display();
         progress.note(&format!(
             "note: {path}: the test split is {test}; --split-name chooses another of {}",
-            some(&names)
+            some(&tests)
         ));
     }
     Ok(splits)

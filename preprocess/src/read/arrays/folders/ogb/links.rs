@@ -64,9 +64,6 @@ pub struct ArrayColumns {
 impl RawLinks {
     /// Opens the split in `folder`, if it is a split of links.
     pub fn open(folder: &Path, progress: &dyn Progress) -> Result<Option<Self>> {
-        if super::splits::in_dict(folder)?.is_some() {
-            return Ok(None);
-        }
         let mut files = match Split::ALL.map(|split| file(folder, split.name())) {
             [None, None, None] => return Ok(None),
             [Some(train), Some(valid), Some(test)] => vec![train, valid, test],

@@ -55,14 +55,16 @@ pub fn open(
     let folder = splits::choose(&dir.join("split"), split);
     // With --random-split, several splits are not an error: none is read.
     let folder = if with_splits { folder? } else { folder.ok().flatten() };
+    if let Some((splits, file)) = folder.as_deref().map_or(Ok(None), splits::in_dict)? {
+        if with_splits {
+            graph.splits = Some(splits);
+            graph.files.push(file);
+        }
+        return Ok(graph);
+    }
     graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, progress))?;
     if let Some(links) = &graph.links {
         graph.files.extend(links.files.clone());
-    } else if let Some((splits, file)) =
-        folder.as_deref().filter(|_| with_splits).map_or(Ok(None), splits::in_dict)?
-    {
-        graph.splits = Some(splits);
-        graph.files.push(file);
     } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
         let [train, valid, test] =

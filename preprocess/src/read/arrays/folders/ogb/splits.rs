@@ -39,7 +39,7 @@ pub fn files(folder: &Path) -> Result<[PathBuf; 3]> {
 }
 
 /// The vertices of each split in `split_dict.pt` of `folder`, and that file, if there is one of
-/// vertices, as `ogb.io.DatasetSaver` writes it.
+/// vertices. OGB's `DatasetSaver` writes it.
 pub fn in_dict(folder: &Path) -> Result<Option<([Vec<u64>; 3], PathBuf)>> {
     let path = folder.join("split_dict.pt");
     if !path.is_file() {
