@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/raw/{num-node-list,num-edge-list,edge}.csv.gz             always, in the CSV layout
 //! DIR/raw/{node-feat,node-label}.csv.gz                         where the graph has them
-//! DIR/raw/node_year.csv.gz, node_species.csv.gz ...             columns of the vertices: year, species
+//! DIR/raw/node_year.csv.gz, node_species.csv.gz ...             columns: year, species ...
 //! DIR/raw/data.npz, DIR/raw/node-label.npz                      the binary layout
 //! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
 //! DIR/split/NAME/split_dict.pt                                  the same, of OGB's DatasetSaver
