@@ -52,6 +52,9 @@ pub enum Error {
         /// The id of the first.
         id: String,
     },
+    /// A cell that is unlike the first rows of its column, by which the column's type was decided.
+    #[error("{0}")]
+    FirstRows(Box<Error>),
     /// Edges that make no graph.
     #[error("{0}")]
     Graph(String),

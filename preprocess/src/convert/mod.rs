@@ -119,6 +119,23 @@ pub fn convert(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<(Dataset, Outcome)> {
+    let made = convert_by(source, out, options, force, progress);
+    let Err(Error::FirstRows(unlike)) = made else { return made };
+    progress
+        .note(&format!("note: {unlike}: all rows are read once more, for the types of columns"));
+    let mut options = options.clone();
+    options.read.scans = true;
+    convert_by(source, out, &options, force, progress)
+}
+
+/// Like [`convert`]; fails where the types of columns that `options` ask for do not hold.
+fn convert_by(
+    source: &Path,
+    out: &Path,
+    options: &ConvertOptions,
+    force: bool,
+    progress: &dyn Progress,
+) -> Result<(Dataset, Outcome)> {
     let progress = &Decisions { shown: progress, lines: Mutex::default() };
     let input = Input::open(source, options, progress)?;
     let options = &input.options;
@@ -144,7 +161,11 @@ pub fn convert(
             // start anew.
             if matches!(
                 error,
-                Error::Input { .. } | Error::NoRow { .. } | Error::Graph(_) | Error::Option(_)
+                Error::Input { .. }
+                    | Error::NoRow { .. }
+                    | Error::FirstRows(_)
+                    | Error::Graph(_)
+                    | Error::Option(_)
             ) {
                 writer.discard();
             }

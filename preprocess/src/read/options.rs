@@ -102,6 +102,10 @@ pub struct ReadOptions {
     #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(flatten)]
     pub node_table: NodeTableOptions,
+    /// Whether all rows of a text table of edges are read before its types are decided.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    #[serde(skip)]
+    pub scans: bool,
     /// Memory limit, e.g. 4GiB, 512MiB or 50%; data that does not fit is kept on disk next to the
     /// output. The result does not depend on it [default: half of the machine's]
     #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE"))]
@@ -341,6 +345,8 @@ pub struct TextOptions {
     pub must_have_header: bool,
     /// Whether all files of a folder are one table, whatever their names.
     pub one_table: bool,
+    /// Whether the types of columns are decided by all rows, and not by the first.
+    pub scans: bool,
 }
 
 impl TextOptions {
@@ -470,6 +476,7 @@ impl ReadOptions {
             date_order: self.date_order,
             must_have_header: false,
             one_table: self.one_table,
+            scans: self.scans,
         }
     }
 

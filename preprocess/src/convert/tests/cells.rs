@@ -41,15 +41,39 @@ fn a_comma_that_is_known_makes_points_stand_between_thousands() {
 }
 
 #[test]
-fn a_comma_far_below_is_asked_about() {
-    let rows = "1;2;5.5\n".repeat(1500);
-    let (_folder, path) = file("a.csv", format!("src;dst;a\n{rows}2;3;1,234.5\n"));
-    let found = message(&path, &options(""));
-    let expected = "a.csv, line 1502: column `a`: `1,234.5`: expected a number, as in the first rows; pass --decimal point or --decimal comma";
-    assert!(found.contains(expected), "{found}");
-    let (_out, dataset) =
-        convert_new(&path, &options("--decimal point --keep-duplicates")).unwrap();
-    assert_eq!(dataset.edge_column("a").unwrap().as_slice::<f64>().unwrap()[1500], 1234.5);
+fn types_and_styles_are_those_of_all_rows() {
+    let values = |rows: &str, last: &str, words: &str| {
+        let text = format!("src;dst;a\n{}2;3;{last}\n", rows.repeat(1500));
+        let (_folder, path) = file("a.csv", text);
+        let made = convert_new(&path, &options(&format!("{words} --keep-duplicates")));
+        made.map(|(_out, dataset)| {
+            let column = dataset.edge_column("a").unwrap();
+            let numbers = column.as_slice::<f64>().map(<[f64]>::to_vec);
+            numbers.unwrap_or_else(|_| {
+                column.as_slice::<i64>().unwrap().iter().map(|&number| number as f64).collect()
+            })
+        })
+        .map_err(|error| error.to_string())
+    };
+    for (rows, last, words, expected) in [
+        ("1;2;5\n", "0.5", "", Ok(0.5)),
+        ("1;2;5\n", "", "", Ok(f64::NAN)),
+        ("1;2;5\n", "-7", "", Ok(-7.0)),
+        ("1;2;5.5\n", "1,234.5", "", Ok(1234.5)),
+        ("1;2;5\n", "1,234", "", Err("column `a`: `1,234` may be a thousand or more")),
+        ("1;2;5\n", "1,234", "--decimal comma", Ok(1.234)),
+        ("1;2;5\n", "x", "", Err("a.csv, line 1502: column `a`")),
+    ] {
+        match (values(rows, last, words), expected) {
+            (Ok(found), Ok(expected)) => {
+                let last = *found.last().unwrap();
+                assert!(last == expected || (last.is_nan() && expected.is_nan()), "{last}");
+                assert_eq!(found.len(), 1501, "{last}");
+            }
+            (Err(found), Err(expected)) => assert!(found.contains(expected), "{last}: {found}"),
+            (found, expected) => panic!("{rows} {last}: {found:?}, expected {expected:?}"),
+        }
+    }
 }
 
 #[test]

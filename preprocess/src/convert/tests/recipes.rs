@@ -194,10 +194,13 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
             ["a", "b"][v as usize % 2]
         )
     });
-    let label = "`plan` (2 strings), `age` (numbers) can be: pass --label-column COLUMN, or --label-column none";
-    refused(&gaps, "", &[label]);
+    refused(&gaps, "", &["which column is the label? `plan` has `a`, `b`; `age` has "]);
     let names = customers("label,class", |v| format!("{},{}", v % 2, v % 3));
-    refused(&names, "", &["which column is the label? `label`, `class` can be"]);
+    refused(
+        &names,
+        "",
+        &["which column is the label? `label` has `0`, `1`; `class` has `0`, `1`, `2` ..."],
+    );
     let strings = customers("kind,x", |v| format!("{},{}", ["a", "b"][v as usize % 2], v % 7));
     refused(
         &strings,

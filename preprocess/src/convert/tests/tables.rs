@@ -77,14 +77,14 @@ fn labels_are_found_by_name_or_asked_for() {
         assert_eq!(dataset.manifest().num_classes, None);
     }
     let input = folder(EDGES, &people("job", ["x", "y", "x", "y"]));
-    let question = "which column is the label? `job` (2 strings) can be: pass --label-column COLUMN, or --label-column none";
+    let question = "which column is the label? `job` has `x`, `y`: pass --label-column COLUMN, or --label-column none";
     refused(&input, "", &["nodes.csv: ", question]);
     let nodes = "id,job,town,member\n10,x,a,0\n20,y,a,1\n30,x,b,1\n40,y,b,0\n";
     fs::write(input.path().join("nodes.csv"), nodes).unwrap();
     refused(
         &input,
         "",
-        &["? `job` (2 strings), `town` (2 strings), `member` (0 and 1) can be: pass"],
+        &["? `job` has `x`, `y`; `town` has `a`, `b`; `member` has `0`, `1`: pass"],
     );
     assert_eq!(converted(&input, "--label-column none").0.manifest().num_classes, None);
     // An outcome is known by its name.

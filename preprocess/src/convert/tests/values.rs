@@ -174,13 +174,13 @@ fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
     let both = customers("heating,area,price", |v| {
         format!("{},{},{}.5", ["gas", "oil"][v as usize % 2], v % 70, v)
     });
-    let question = "which column is the label? `heating` (2 strings), `area` (numbers), `price` (numbers) can be";
+    let question = "which column is the label? `heating` has `gas`, `oil`; `area` has ";
     refused(&both, "", &[question]);
     let many: Vec<String> = (0..20).map(|at| format!("go{at}")).collect();
     let sets = customers(&many.join(","), |v| {
         (0..20).map(|at| ["0", "1", ""][(v as usize + at) % 3]).collect::<Vec<_>>().join(",")
     });
-    refused(&sets, "", &["`go11` (0 and 1), 8 more can be"]);
+    refused(&sets, "", &["; `go11` has `", "; and 8 more: pass --label-column COLUMN"]);
 }
 
 #[test]

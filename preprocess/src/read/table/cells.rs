@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{Field, IdKind};
 use crate::edges::ValueType;
-use crate::read::text::field::shown;
+use crate::read::text::field::{leading_unsigned, shown};
+use crate::read::text::na::MissingValues;
 use crate::read::text::value::{self, INEXACT, exact_id, is_missing, write_number};
 
 /// A number of a typed column.
@@ -127,12 +128,59 @@ impl Cell<'_> {
 
 type CellOfRow<'a> = Box<dyn Fn(usize) -> Cell<'a> + 'a>;
 
-/// The cells of an array.
+/// The cells of a column of text, in plain notation.
+#[derive(Clone, Copy)]
+pub struct WrittenCells<'a> {
+    /// The text that was read, and the text of cells that are written otherwise there.
+    pub texts: [&'a [u8]; 2],
+    /// The start of each cell in the two texts, one after the other, and its bytes.
+    pub places: &'a [(u32, u32)],
+}
+
+impl<'a> WrittenCells<'a> {
+    /// The text from the start of the cell in `row`, and the bytes of the cell.
+    #[inline]
+    fn text_from(&self, row: usize) -> (&'a [u8], usize) {
+        let ((start, length), [first, second]) = (self.places[row], self.texts);
+        let start = start as usize;
+        let text = match start.checked_sub(first.len()) {
+            None => &first[start..],
+            Some(start) => &second[start..],
+        };
+        (text, length as usize)
+    }
+
+    /// The cell in `row`.
+    #[inline]
+    fn get(&self, row: usize) -> &'a [u8] {
+        let (text, length) = self.text_from(row);
+        &text[..length]
+    }
+
+    /// All cells.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.places.len()).map(move |row| self.get(row))
+    }
+
+    /// The number in `row`, if it is unsigned and has neither many digits nor zeros before them.
+    #[inline]
+    pub fn short_number(&self, row: usize) -> Option<u64> {
+        let (text, length) = self.text_from(row);
+        let (number, digits) = leading_unsigned(text)?;
+        (digits == length && (length == 1 || text[0] != b'0')).then_some(number)
+    }
+}
+
+/// The cells of a column.
 pub enum Cells<'a> {
+    /// Cells of a text file.
+    Written(WrittenCells<'a>),
     /// 64-bit integers without nulls, which are read without a call for each cell.
     Integers(&'a [i64]),
     /// Doubles without nulls, which are read in the same way.
     Doubles(&'a [f64]),
+    /// The same cell in every row.
+    Same(Cell<'a>),
     /// All other types, with a function that returns the cell in a row.
     Others(CellOfRow<'a>),
 }
@@ -142,8 +190,10 @@ impl<'a> Cells<'a> {
     #[inline]
     pub fn get(&self, row: usize) -> Cell<'a> {
         match self {
+            Self::Written(cells) => Cell::Written(cells.get(row)),
             Self::Integers(numbers) => Cell::Number(Number::Signed(numbers[row])),
             Self::Doubles(numbers) => Cell::Number(Number::Double(numbers[row])),
+            Self::Same(cell) => *cell,
             Self::Others(cell) => cell(row),
         }
     }
@@ -157,6 +207,11 @@ impl<'a> Cells<'a> {
         mut take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
     ) -> Result<(), (usize, String)> {
         match self {
+            Self::Written(cells) => {
+                for row in 0..rows {
+                    take(row, Cell::Written(cells.get(row))).map_err(|problem| (row, problem))?;
+                }
+            }
             Self::Integers(numbers) => {
                 for (row, &number) in numbers.iter().enumerate() {
                     take(row, Cell::Number(Number::Signed(number)))
@@ -169,13 +224,27 @@ impl<'a> Cells<'a> {
                         .map_err(|problem| (row, problem))?;
                 }
             }
-            Self::Others(cell) => {
+            Self::Same(_) | Self::Others(_) => {
                 for row in 0..rows {
-                    take(row, cell(row)).map_err(|problem| (row, problem))?;
+                    take(row, self.get(row)).map_err(|problem| (row, problem))?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Cells<'a> {
+    /// The cells, where the values that the user takes for `missing` are.
+    pub fn without(self, missing: &'a MissingValues) -> Self {
+        if missing.is_empty() {
+            return self;
+        }
+        Self::Others(Box::new(move |row| match self.get(row) {
+            Cell::Text(text) if missing.has(text.trim().as_bytes()) => Cell::Missing,
+            Cell::Number(number) if missing.has_number(number.f64()) => Cell::Missing,
+            cell => cell,
+        }))
     }
 }
 

@@ -79,14 +79,6 @@ impl Column for TableColumn {
         let stage =
             progress.stage(&format!("reading {}", self.name), Some(self.table.bytes), Unit::Bytes);
         let row_bytes = self.width * self.numbers.stored.bytes();
-        let append = |out: &mut Vec<u8>, _: usize, _: usize, cell: Cell<'_>| {
-            let at = out.len();
-            out.resize(at + row_bytes, 0);
-            match self.are_sets && matches!(cell, Cell::Missing) {
-                true => Ok(()),
-                false => self.numbers.write(cell, &mut out[at..]),
-            }
-        };
         let (mut cursor, mut piece, mut out) =
             (TableCursor::default(), Piece::default(), Vec::new());
         loop {
@@ -94,10 +86,14 @@ impl Column for TableColumn {
             if !self.table.next(&mut cursor, &mut piece)? {
                 return Ok(());
             }
-            self.table.read(&piece, &[self.at], &mut out, append, |out, _| {
-                take(out)?;
+            self.table.read(&piece, &[self.at], &mut |rows| {
                 out.clear();
-                Ok(())
+                out.resize(rows.len * row_bytes, 0);
+                rows.each(0, |row, cell| match self.are_sets && matches!(cell, Cell::Missing) {
+                    true => Ok(()),
+                    false => self.numbers.write(cell, &mut out[row * row_bytes..][..row_bytes]),
+                })?;
+                take(&out)
             })?;
             stage.advance(cursor.done - before);
         }

@@ -10,7 +10,7 @@ use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
 use super::cells::{Cell, NumberCells, StoredType};
 use super::choice::Field;
-use super::rows::Table;
+use super::rows::{Rows, Table};
 use super::statistics::{as_f64, folded, is_moderate, key};
 use crate::edges::ValueType;
 use crate::read::options::Unseen;
@@ -20,9 +20,6 @@ use crate::{Error, Result};
 
 /// Approximate number of bytes handed over at a time.
 const BYTES_PER_TAKE: usize = 1 << 18;
-
-/// Rows that memory is taken for at a time.
-const ROWS_AHEAD: usize = 1 << 10;
 
 /// Expected kind of number, for messages.
 const FINITE: &str = "expected a finite 32-bit number";
@@ -343,20 +340,22 @@ impl Column for EncodedColumn {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let width = self.codes.last().map_or(0, |codes| codes.end);
-        let put = |codes: &mut Vec<f32>, row: usize, slot: usize, cell: Cell<'_>| {
-            if (row + 1) * width > codes.len() {
-                codes.resize((row + ROWS_AHEAD) * width, 0.0);
+        let codes_of = |rows: &Rows<'_, '_>| {
+            let mut codes = vec![0.0; rows.len * width];
+            for (slot, &column) in self.slots.iter().enumerate() {
+                let Range { start, end } = self.codes[slot];
+                rows.each(slot, |row, cell| {
+                    self.columns[column].write(cell, &mut codes[row * width..][start..end])
+                })?;
             }
-            let Range { start, end } = self.codes[slot];
-            let codes = &mut codes[row * width + start..row * width + end];
-            self.columns[self.slots[slot]].write(cell, codes)
+            Ok(codes)
         };
         let mut slot_of = vec![0; self.slots.len()];
         self.slots.iter().enumerate().for_each(|(slot, &column)| slot_of[column] = slot);
         let mut out = Vec::new();
         // Codes are small; rows of one-hot columns are made when they are handed over.
-        self.table.for_columns(&self.places, progress, put, &mut |codes: Vec<f32>, rows| {
-            for row in codes.chunks_exact(width).take(rows) {
+        self.table.for_rows(&self.places, progress, codes_of, &mut |codes: Vec<f32>| {
+            for row in codes.chunks_exact(width) {
                 for (column, &slot) in self.columns.iter().zip(&slot_of) {
                     column.append(&row[self.codes[slot].clone()], &mut out);
                 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::cells::{Cell, Number};
 use super::choice::{Field, IdKind};
 use crate::edges::ValueType;
-use crate::read::text::value::{CellKind, widened};
+use crate::read::text::value::kind_of_all;
 
 /// Name of the folder of rows without a value.
 const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -22,7 +22,7 @@ pub struct FolderColumn {
 impl FolderColumn {
     fn new(name: String, values: Vec<String>) -> Self {
         let cells = values.iter().map(|text| text.as_bytes()).filter(|text| !text.is_empty());
-        let value = cells.fold(CellKind::Empty, widened).value();
+        let value = kind_of_all(cells).value();
         let field = Field {
             name,
             id: value.is_none().then_some(IdKind::Text),

@@ -12,7 +12,7 @@ use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::Cell;
-use super::rows::Table;
+use super::rows::{Rows, Table};
 use super::statistics::{as_f64, folded, key};
 use crate::{Error, Result};
 
@@ -38,10 +38,6 @@ enum Compared {
     Text(u64),
 }
 
-/// Rows of cells, one after the other.
-#[derive(Default)]
-struct LabelledRows(Vec<Compared>);
-
 /// The label of a table.
 pub struct Label<'a> {
     /// Place of its column.
@@ -63,12 +59,12 @@ pub fn find(
     places.sort_unstable();
     let width = places.len();
     let of_label = places.partition_point(|&at| at < label.at);
-    let look = |rows: &mut LabelledRows, slot: usize, cell: Cell<'_>| {
+    let compared = |slot: usize, cell: Cell<'_>| {
         let holds_numbers = table.fields[places[slot]].value.is_some();
         let key = || folded(&key(cell, holds_numbers));
         let is_unlabelled =
             slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
-        rows.0.push(match cell {
+        match cell {
             cell if cell.is_missing() || is_unlabelled => Compared::Missing,
             _ => match as_f64(cell)
                 .filter(|_| holds_numbers && (slot != of_label || !label.is_class))
@@ -76,12 +72,21 @@ pub fn find(
                 Some(number) => Compared::Number(number),
                 None => Compared::Text(xxh3_64(key().as_bytes())),
             },
-        });
-        Ok(())
+        }
+    };
+    let look = |rows: &Rows<'_, '_>| {
+        let mut found = vec![Compared::Missing; rows.len * width];
+        for slot in 0..width {
+            rows.each_scalar(slot, |row, cell| {
+                found[row * width + slot] = compared(slot, cell);
+                Ok(())
+            })?;
+        }
+        Ok(found)
     };
     let mut found = vec![Evidence::default(); width];
-    let mut take = |rows: LabelledRows| {
-        for row in rows.0.chunks_exact(width) {
+    let mut take = |rows: Vec<Compared>| {
+        for row in rows.chunks_exact(width) {
             let others = (0..width).filter(|&slot| slot != of_label);
             others.for_each(|slot| found[slot].add(row[slot], row[of_label]));
         }

@@ -8,7 +8,7 @@ use super::ends;
 use crate::read::options::Answer;
 use crate::read::text::line::{Delimiter, cells};
 use crate::read::text::sketch::{Fields, Sketch};
-use crate::read::text::value::{CellKind, is_missing, widened};
+use crate::read::text::value::{CellKind, is_missing, kind_of_all};
 
 /// Maximum number of id columns, in which words of the first line are searched for.
 const ID_COLUMNS: usize = 2;
@@ -54,8 +54,8 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
     let kinds = |at: usize| {
         let below = rows.iter().filter_map(|row| row.get(at));
         let first = Some(names[at]).filter(|name| !is_missing(name.as_bytes()));
-        let kind = below.fold(CellKind::Empty, |kind, cell| widened(kind, cell.trim_ascii()));
-        first.map(|name| (is_number(widened(CellKind::Empty, name.as_bytes())), kind))
+        let kind = kind_of_all(below.map(|cell| cell.trim_ascii()));
+        first.map(|name| (is_number(kind_of_all([name.as_bytes()].into_iter())), kind))
     };
     let kinds: Vec<(bool, CellKind)> = (0..names.len()).filter_map(kinds).collect();
     if kinds

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::cells::{Cell, id_of};
 use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
+use super::rows::Rows;
 use super::surveyed::Surveyed;
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
@@ -14,7 +15,7 @@ use crate::read::text::field::{is_padded, shown};
 /// Number of edge endpoints sampled to recognise the id column.
 const SAMPLE: usize = 256;
 
-/// Rows of the ids of the first edges in one column: the piece, and the row in it.
+/// Rows of the ids of the first edges in one column: the number of their batch, and the row in it.
 type IdPlaces = HashMap<u64, Vec<(usize, usize)>>;
 
 /// The ids of a table of vertices.
@@ -152,25 +153,28 @@ impl Search<'_> {
         id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
     ) -> Result<Vec<IdPlaces>> {
         let wanted: HashSet<u64> = self.sample.ids.iter().copied().collect();
-        // The rows so far, and those that hold an id: slot, id, row.
-        type FoundIds = (usize, Vec<(usize, u64, usize)>);
-        let find = |(rows, found): &mut FoundIds, slot: usize, cell: Cell<'_>| {
-            let id = id(cell);
-            *rows += usize::from(slot == 0);
-            found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id, *rows)));
-            Ok(())
+        let find = |rows: &Rows<'_, '_>| {
+            let mut found = Vec::new();
+            for slot in 0..columns.len() {
+                rows.each_scalar(slot, |row, cell| {
+                    let id = id(cell).filter(|id| wanted.contains(id));
+                    found.extend(id.map(|id| (slot, id, row)));
+                    Ok(())
+                })?;
+            }
+            Ok(found)
         };
-        let (mut rows, mut piece): (Vec<IdPlaces>, usize) =
+        let (mut rows, mut batch): (Vec<IdPlaces>, usize) =
             (vec![IdPlaces::new(); columns.len()], 0);
-        self.on.table.for_rows(columns, self.on.progress, find, &mut |(_, found): FoundIds| {
+        self.on.table.for_rows(columns, self.on.progress, find, &mut |found| {
             for (slot, id, row) in found {
                 let of_id = rows[slot].entry(id).or_default();
                 // Two show that it is not the only one.
                 if of_id.len() < 2 {
-                    of_id.push((piece, row));
+                    of_id.push((batch, row));
                 }
             }
-            piece += 1;
+            batch += 1;
             Ok(())
         })?;
         Ok(rows)

@@ -112,7 +112,7 @@ pub fn nodes(
 ) -> Result<NodeTable> {
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
     let (files, format) = parts::parts(path, None, progress)?;
-    let of_text = TextOptions { header: None, must_have_header: true, ..text };
+    let of_text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
     let na = options.na.as_deref().unwrap_or_default();
     let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
     table.take_as_strings(trained.iter().flat_map(recipe::strings));

@@ -180,10 +180,7 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
         return match found[..] {
             [] => Ok(None),
             [_] => Ok(Some(found)),
-            _ => Err(which_label(
-                on.path,
-                found.iter().map(|&at| format!("`{}`", on.fields[at].name)).collect(),
-            )),
+            _ => Err(which_label(on, &found)?),
         };
     };
     if patterns == [NONE] {
@@ -228,16 +225,17 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
     Ok(Some(found))
 }
 
-/// Question for the label among `candidates`.
-fn which_label(path: &Path, mut candidates: Vec<String>) -> Error {
+/// Question for the label among the columns at `candidates`.
+fn which_label(on: &Surveyed<'_>, candidates: &[usize]) -> Result<Error> {
+    let shown =
+        |&at: &usize| Ok(format!("`{}` has {}", on.fields[at].name, on.table.examples(at)?));
+    let mut found = candidates.iter().take(SHOWN).map(shown).collect::<Result<Vec<_>>>()?;
     let more = candidates.len().saturating_sub(SHOWN);
-    candidates.truncate(SHOWN);
-    candidates.extend((more > 0).then(|| format!("{more} more")));
-    let problem = format!(
-        "which column is the label? {} can be: pass --label-column COLUMN, or --label-column none",
-        candidates.join(", ")
-    );
-    Error::input(path, problem)
+    found.extend((more > 0).then(|| format!("and {more} more")));
+    Ok(on.wrong(format!(
+        "which column is the label? {}: pass --label-column COLUMN, or --label-column none",
+        found.join("; ")
+    )))
 }
 
 /// The features that a recipe names.
@@ -576,16 +574,6 @@ impl Roles {
             (_, [at], _) | (_, _, [at]) if is_target => self.labels = vec![*at],
             (_, _, []) => {}
             _ => {
-                let shown = |&at: &usize| match binary(&at) {
-                    true => format!("`{}` (0 and 1)", on.fields[at].name),
-                    false => {
-                        format!(
-                            "`{}` ({} strings)",
-                            on.fields[at].name,
-                            seen(&at).map_or(0, |seen| seen.keys.len())
-                        )
-                    }
-                };
                 let labels: Vec<&str> = Vec::new();
                 let is_number = |at: &usize| {
                     let is_open = |seen: &ColumnStatistics| {
@@ -595,8 +583,10 @@ impl Roles {
                 };
                 let numbers =
                     (0..on.fields.len()).filter(|at| !on.fields[*at].list && is_number(at));
-                let numbers = numbers.map(|at| format!("`{}` (numbers)", on.fields[at].name));
-                return Err(which_label(on.path, all.iter().map(shown).chain(numbers).collect()));
+                return Err(which_label(
+                    on,
+                    &all.iter().copied().chain(numbers).collect::<Vec<_>>(),
+                )?);
             }
         }
         Ok(())

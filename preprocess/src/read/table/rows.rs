@@ -2,8 +2,7 @@
 //!
 //! It is read in pieces: 1 MiB of text, or at most [`ROWS_PER_PIECE`] rows of one row group or
 //! record batch. Memory does not grow with the size of a group; see [`super::parquet`] and
-//! [`super::ipc`] for the memory of their decoders. Both kinds of content are read by the same
-//! functions, so these are in one file.
+//! [`super::ipc`] for the memory of their decoders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::folders::{self, FolderColumn};
 use super::frames::{self, Frames};
 use super::parts::{self, TableFormat};
 use super::plain::{self, plain};
-use super::sheet::{DATES, Sheet};
+use super::sheet::{DATES, LINES_PER_FILE, Sheet};
 use super::statistics::key;
 use crate::edges::Piece;
 use crate::memory::Memory;
@@ -27,13 +26,11 @@ use crate::read::options::TextOptions;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::read::text::na::MissingValues;
-use crate::read::text::{TextStream, lines, parse_pieces};
+use crate::read::text::{TextStream, parse_pieces};
 use crate::{Error, Result};
 
 /// Maximum number of rows of a piece.
 pub const ROWS_PER_PIECE: u64 = 1 << 17;
-/// Lines are numbered through all text files: the n-th file starts at n times this.
-const LINES_PER_FILE: u64 = 1 << 40;
 
 /// A table, opened.
 #[derive(Clone)]
@@ -184,11 +181,6 @@ impl Table {
         self.folders.get(at.checked_sub(self.num_own())?)
     }
 
-    /// The cell that folder names give for column `at` in a file.
-    fn of_folder(&self, at: usize, part: usize) -> Cell<'_> {
-        self.folder(at).map_or(Cell::Missing, |folder| folder.cell(part))
-    }
-
     /// The table as text, if it is.
     pub fn sheet(&self) -> Option<&Sheet> {
         match &self.content {
@@ -250,33 +242,34 @@ impl Table {
         problem: &str,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell {
+        let find = |_: usize, cell: Cell<'_>| match cell {
             Cell::Text(text) if texts.iter().any(|known| known == text) => {
                 let is = if self.sheet().is_some() { "" } else { "is " };
                 Err(format!("{is}{}: {problem}", shown(text.as_bytes())))
             }
             _ => Ok(()),
         };
-        self.for_rows(&[at], progress, find, &mut |()| Ok(()))
+        self.for_rows(&[at], progress, |rows| rows.each_scalar(0, find), &mut |()| Ok(()))
     }
 
     /// Some of the first values of column `at`, for messages.
     pub fn examples(&self, at: usize) -> Result<String> {
         const SHOWN: usize = 3;
-        let add = |found: &mut Vec<String>, _: usize, _: usize, cell: Cell<'_>| {
-            if found.len() < SHOWN
-                && let Ok(cell) = cell.scalar()
-                && !cell.is_missing()
-            {
-                let text = shown(key(cell, false).as_bytes());
-                found.extend(Some(text).filter(|text| !found.contains(text)));
-            }
-            Ok(())
-        };
         let (mut cursor, mut piece) = (TableCursor::default(), Piece::default());
         let mut found: Vec<String> = Vec::new();
         while found.is_empty() && self.next(&mut cursor, &mut piece)? {
-            self.read(&piece, &[at], &mut found, add, |_, _| Ok(()))?;
+            self.read(&piece, &[at], &mut |rows| {
+                rows.each(0, |_, cell| {
+                    if found.len() < SHOWN
+                        && let Ok(cell) = cell.scalar()
+                        && !cell.is_missing()
+                    {
+                        let text = shown(key(cell, false).as_bytes());
+                        found.extend(Some(text).filter(|text| !found.contains(text)));
+                    }
+                    Ok(())
+                })
+            })?;
         }
         let more = if found.len() == SHOWN { " ..." } else { "" };
         Ok(if found.is_empty() { "no values".into() } else { found.join(", ") + more })
@@ -385,117 +378,43 @@ impl Table {
         })
     }
 
-    /// Reads the rows of `piece`, some at a time. `cell` adds the cell in a row, from 0 among
-    /// these, of `columns[slot]` to `made`; columns ascend, and their cells come in any order in
-    /// which the first column is ahead. `end` is called after these rows, with their number.
-    pub fn read<T>(
+    /// Reads `columns`, which ascend, of the rows of `piece`, some rows at a time.
+    pub fn read(
         &self,
         piece: &Piece,
         columns: &[usize],
-        made: &mut T,
-        cell: impl Fn(&mut T, usize, usize, Cell<'_>) -> Result<(), String>,
-        mut end: impl FnMut(&mut T, usize) -> Result<()>,
+        take: &mut dyn FnMut(&Rows<'_, '_>) -> Result<()>,
     ) -> Result<()> {
-        match &self.content {
-            Content::Typed(typed) => {
-                self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
-                    for (slot, cells) in batch.iter().enumerate() {
-                        let missing = typed.missing.get(columns[slot]);
-                        let added = match missing.filter(|missing| !missing.is_empty()) {
-                            None => cells.each(rows, |row, found| cell(made, row, slot, found)),
-                            Some(missing) => cells.each(rows, |row, found| {
-                                cell(made, row, slot, named(found, missing))
-                            }),
-                        };
-                        added.map_err(|(row, problem)| wrong(row, slot, problem))?;
-                    }
-                    end(made, rows)
-                })
-            }
-            Content::Text(sheet) => {
-                let mut rows = 0;
-                self.read_text(sheet, piece, columns, |slot, found| {
-                    rows += usize::from(slot == 0);
-                    cell(made, rows - 1, slot, found)
-                })?;
-                end(made, rows)
-            }
-        }
-    }
-
-    /// Like [`read`](Self::read), but row by row.
-    fn read_rows<T>(
-        &self,
-        piece: &Piece,
-        columns: &[usize],
-        made: &mut T,
-        cell: &impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String>,
-        mut end: impl FnMut(&mut T) -> Result<()>,
-    ) -> Result<()> {
-        match &self.content {
-            Content::Typed(typed) => {
-                self.read_batches(typed, piece, columns, &mut |batch, rows, wrong| {
-                    for row in 0..rows {
-                        for (slot, cells) in batch.iter().enumerate() {
-                            let mut found = cells.get(row);
-                            if let Some(missing) = typed.missing.get(columns[slot]) {
-                                found = named(found, missing);
-                            }
-                            cell(made, slot, found).map_err(|problem| wrong(row, slot, problem))?;
-                        }
-                    }
-                    end(made)
-                })
-            }
-            Content::Text(sheet) => {
-                self.read_text(sheet, piece, columns, |slot, found| cell(made, slot, found))?;
-                end(made)
-            }
-        }
-    }
-
-    /// Reads the lines of `piece`, and hands `cell` those of `columns`, row by row.
-    fn read_text(
-        &self,
-        sheet: &Sheet,
-        piece: &Piece,
-        columns: &[usize],
-        mut cell: impl FnMut(usize, Cell<'_>) -> Result<(), String>,
-    ) -> Result<()> {
-        let part = (piece.start / LINES_PER_FILE) as usize;
-        let lines = lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line));
-        let own = columns.partition_point(|&at| at < self.num_own());
-        if own == columns.len() {
-            let take = |_: u64, slot: usize, found: &[u8]| cell(slot, Cell::Written(found));
-            return sheet.read(part, lines, columns, take).map(drop);
-        }
-        // Every row has a first column. The cells of folder names come with it if only they are read.
-        let read = if own == 0 { &[0][..] } else { &columns[..own] };
-        let take = |_: u64, slot: usize, found: &[u8]| {
-            if own > 0 {
-                cell(slot, Cell::Written(found))?;
-            }
-            let mut others = (own..columns.len()).filter(|_| slot + 1 == read.len());
-            others.try_for_each(|slot| cell(slot, self.of_folder(columns[slot], part)))
+        let (own, of_folders) =
+            columns.split_at(columns.partition_point(|&at| at < self.num_own()));
+        let name = |slot: usize| &self.fields[columns[slot]].name;
+        let of_folder = |&at: &usize, part: usize| {
+            self.folder(at).map_or(Cell::Missing, |folder| folder.cell(part))
         };
-        sheet.read(part, lines, read, take).map(drop)
-    }
-
-    /// Reads `columns` of the rows of `piece`, and hands them over in batches.
-    fn read_batches(
-        &self,
-        typed: &Typed,
-        piece: &Piece,
-        columns: &[usize],
-        take: TakeCells<'_>,
-    ) -> Result<()> {
+        let typed = match &self.content {
+            Content::Text(sheet) => {
+                let part = (piece.start / LINES_PER_FILE) as usize;
+                let mut cut = sheet.cut(part, piece, own, |at, cell| sheet.cell(at, cell));
+                let problem = cut.problem.take();
+                let cells = (0..own.len()).map(|slot| Cells::Written(cut.cells(slot)));
+                let others = of_folders.iter().map(|at| Cells::Same(of_folder(at, part)));
+                let cells: Vec<Cells<'_>> = cells.chain(others).collect();
+                let wrong = |row: usize, slot: usize, problem: String| {
+                    let problem = format!("column `{}`: {problem}", name(slot));
+                    Error::line(&sheet.files[part], cut.lines[row], problem)
+                };
+                // The rows before a wrong one come first, and so do their problems.
+                take(&Rows { len: cut.lines.len(), cells: &cells, wrong: &wrong })?;
+                return problem.map_or(Ok(()), Err);
+            }
+            Content::Typed(typed) => typed,
+        };
         let at = typed.groups.partition_point(|group| group.start <= piece.start);
         let Some(group) = at.checked_sub(1).map(|at| &typed.groups[at]) else { return Ok(()) };
         let part = &typed.parts[group.part];
         let place = |&at: &usize| frames::place(part.as_ref(), &self.fields[at].name);
-        let own = columns.partition_point(|&at| at < self.num_own());
-        let places: Vec<usize> = columns[..own].iter().map(place).collect::<Result<_>>()?;
-        let mut in_order = if own == 0 { vec![0] } else { places.clone() };
+        let places: Vec<usize> = own.iter().map(place).collect::<Result<_>>()?;
+        let mut in_order = if own.is_empty() { vec![0] } else { places.clone() };
         in_order.sort_unstable();
         let rows = piece.start - group.start..piece.end - group.start;
         part.read(group.group, rows, &in_order, &mut |first, batch| {
@@ -503,64 +422,28 @@ impl Table {
                 plain(batch.column(in_order.partition_point(|other| other < place)))
             };
             let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
-            let wrong = |row: usize, slot: usize, problem: String| {
-                let (row, name) =
-                    (group.in_file + first + row as u64, &self.fields[columns[slot]].name);
-                Error::input(part.path(), format!("row {row}, column `{name}`: {problem}"))
+            let wrong = move |row: usize, slot: usize, problem: String| {
+                let row = group.in_file + first + row as u64;
+                Error::input(part.path(), format!("row {row}, column `{}`: {problem}", name(slot)))
             };
-            let mut columns_of_cells = Vec::new();
-            for (slot, array) in arrays.iter().enumerate() {
-                columns_of_cells.push(cells(array).map_err(|problem| wrong(0, slot, problem))?);
+            let mut found = Vec::with_capacity(columns.len());
+            for (slot, (array, &at)) in arrays.iter().zip(own).enumerate() {
+                let cells = cells(array).map_err(|problem| wrong(0, slot, problem))?;
+                found.push(cells.without(&typed.missing[at]));
             }
-            for &at in &columns[own..] {
-                let cell = self.of_folder(at, group.part);
-                columns_of_cells.push(Cells::Others(Box::new(move |_| cell)));
-            }
-            take(&columns_of_cells, batch.num_rows(), &wrong)
+            let others = of_folders.iter();
+            found.extend(others.map(|at| Cells::Same(of_folder(at, group.part))));
+            take(&Rows { len: batch.num_rows(), cells: &found, wrong: &wrong })
         })
     }
 
-    /// Reads all rows, several at a time. `cell` adds the cell of `columns[slot]` to the result of
-    /// these rows, in the order of `columns`, which ascend; `take` gets the results of all rows, in
-    /// their order.
-    pub fn for_cells<T: Default + Send>(
+    /// Reads `columns`, which ascend, of all rows, on every thread. `take` gets, in the order of
+    /// the rows, what `make` makes of some of them at a time.
+    pub fn for_rows<T: Send>(
         &self,
         columns: &[usize],
         progress: &dyn Progress,
-        cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
-        take: &mut dyn FnMut(T) -> Result<()>,
-    ) -> Result<()> {
-        let parse = |piece: &Piece, all: &mut Vec<T>| {
-            self.read_rows(piece, columns, &mut T::default(), &cell, |made| {
-                all.push(std::mem::take(made));
-                Ok(())
-            })
-        };
-        self.for_pieces(progress, parse, take)
-    }
-
-    /// Like [`for_rows`](Self::for_rows), but in the order of [`read`](Self::read): `cell` also
-    /// gets the row, and `take` the number of rows.
-    pub fn for_columns<T: Default + Send>(
-        &self,
-        columns: &[usize],
-        progress: &dyn Progress,
-        cell: impl Fn(&mut T, usize, usize, Cell<'_>) -> Result<(), String> + Sync,
-        take: &mut dyn FnMut(T, usize) -> Result<()>,
-    ) -> Result<()> {
-        let parse = |piece: &Piece, all: &mut Vec<(T, usize)>| {
-            self.read(piece, columns, &mut T::default(), &cell, |made, rows| {
-                all.push((std::mem::take(made), rows));
-                Ok(())
-            })
-        };
-        self.for_pieces(progress, parse, &mut |(made, rows)| take(made, rows))
-    }
-
-    fn for_pieces<T: Send>(
-        &self,
-        progress: &dyn Progress,
-        parse: impl Fn(&Piece, &mut Vec<T>) -> Result<()> + Sync,
+        make: impl Fn(&Rows<'_, '_>) -> Result<T> + Sync,
         take: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let stage = progress.stage("reading rows", Some(self.bytes), Unit::Bytes);
@@ -573,41 +456,58 @@ impl Table {
         };
         let parse = |piece: &Piece| {
             let mut all = Vec::new();
-            parse(piece, &mut all).map(|()| all)
+            self.read(piece, columns, &mut |rows| {
+                all.push(make(rows)?);
+                Ok(())
+            })
+            .map(|()| all)
         };
         parse_pieces(next, parse, |all: Vec<T>| all.into_iter().try_for_each(&mut *take))
     }
-
-    /// Like [`for_cells`](Self::for_cells), but cells are only numbers, strings or missing values.
-    pub fn for_rows<T: Default + Send>(
-        &self,
-        columns: &[usize],
-        progress: &dyn Progress,
-        cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
-        take: &mut dyn FnMut(T) -> Result<()>,
-    ) -> Result<()> {
-        self.for_cells(
-            columns,
-            progress,
-            |made, slot, found| cell(made, slot, found.scalar()?),
-            take,
-        )
-    }
 }
 
-/// Takes a batch: the cells of each column, the number of rows, and how the problem with a row of a
-/// column becomes an error.
-type TakeCells<'t> =
-    &'t mut dyn FnMut(&[Cells<'_>], usize, &dyn Fn(usize, usize, String) -> Error) -> Result<()>;
+/// Rows of a table, column by column. A slot is the place of a column among those that are read.
+pub struct Rows<'r, 'a> {
+    /// How many there are.
+    pub len: usize,
+    cells: &'r [Cells<'a>],
+    wrong: &'r dyn Fn(usize, usize, String) -> Error,
+}
 
-/// `cell`, or a missing one if it is one of the values that the user takes for `missing`.
-#[inline]
-fn named<'a>(cell: Cell<'a>, missing: &MissingValues) -> Cell<'a> {
-    let is_missing = !missing.is_empty()
-        && match cell {
-            Cell::Text(text) => missing.has(text.trim().as_bytes()),
-            Cell::Number(number) => missing.has_number(number.f64()),
-            _ => false,
-        };
-    if is_missing { Cell::Missing } else { cell }
+impl<'a> Rows<'_, 'a> {
+    /// The cells of the column in `slot`.
+    pub fn cells(&self, slot: usize) -> &Cells<'a> {
+        &self.cells[slot]
+    }
+
+    /// The error for a problem with the cell in `row` of the column in `slot`.
+    pub fn wrong(&self, row: usize, slot: usize, problem: String) -> Error {
+        (self.wrong)(row, slot, problem)
+    }
+
+    /// Calls `take` with each row and its cell of the column in `slot`.
+    #[inline(always)]
+    pub fn each(
+        &self,
+        slot: usize,
+        take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
+    ) -> Result<()> {
+        let taken = self.cells[slot].each(self.len, take);
+        taken.map_err(|(row, problem)| self.wrong(row, slot, problem))
+    }
+
+    /// Like [`each`](Self::each), with cells that are only numbers, strings or missing values.
+    #[inline(always)]
+    pub fn each_scalar(
+        &self,
+        slot: usize,
+        mut take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
+    ) -> Result<()> {
+        self.each(slot, |row, cell| take(row, cell.scalar()?))
+    }
+
+    /// The cell in `row` of the column in `slot`: a number, a string or a missing value.
+    pub fn scalar(&self, row: usize, slot: usize) -> Result<Cell<'a>> {
+        self.cells[slot].get(row).scalar().map_err(|problem| self.wrong(row, slot, problem))
+    }
 }

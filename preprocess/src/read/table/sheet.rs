@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
+use super::cells::WrittenCells;
 use super::choice::{Field, IdKind, check_names};
 use super::header::{self, Header};
 use super::parts;
@@ -16,15 +17,20 @@ use crate::read::text::line::{Delimiter, cells, fields};
 use crate::read::text::na::MissingValues;
 use crate::read::text::sketch::{Fields, MAX_LINES, Sketch, is_comment};
 use crate::read::text::style::{DateOrder, Decimal, Style, styles};
-use crate::read::text::value::{CellKind, is_missing, widened};
+use crate::read::text::value::{CellKind, CellKinds, is_missing};
 use crate::read::text::{BYTE_ORDER_MARK, TextStream, lines, name_of, read_pieces};
 use crate::{Error, Result};
 
 /// Reading of a column of dates.
 pub const DATES: &str = "dates, read as days since 1970-01-01";
 
+/// Strings of a column that are kept.
+const MOST_STRAYS: usize = 8;
 /// Numbers for each string from which on a column holds numbers, and the strings are strays.
 const NUMBERS_PER_STRAY: u64 = 10;
+
+/// Lines are numbered through all text files: the n-th file starts at n times this.
+pub const LINES_PER_FILE: u64 = 1 << 40;
 
 /// A line: the place of its file among the parts, and its number there.
 type Line = (usize, u64);
@@ -32,10 +38,10 @@ type Line = (usize, u64);
 /// A cell of a column, and its line.
 type Value<'a> = (Line, Cow<'a, [u8]>);
 
-/// The first values of a column: from the first rows, or, if these have none, the first values
-/// below them.
+/// Facts about the cells of a column: of the first rows, or of all.
 #[derive(Clone, Debug, Default)]
-struct ColumnSample {
+struct ColumnCells {
+    kinds: CellKinds,
     /// Whether one is another number by its style.
     is_restyled: bool,
     /// Number of numbers.
@@ -46,14 +52,16 @@ struct ColumnSample {
     fraction: Option<(Line, String)>,
     /// Number of strings.
     strings: u64,
-    /// First of them, with its line.
-    stray: Option<(Line, String)>,
+    /// The first of them, with their lines.
+    strays: Vec<Value<'static>>,
 }
 
-impl ColumnSample {
-    fn look_at(&mut self, line: Line, cell: &[u8], is_restyled: bool) {
-        self.is_restyled |= is_restyled;
-        let kind = widened(CellKind::Empty, cell);
+impl ColumnCells {
+    /// Adds `cell`, which its style reads as `plain`.
+    fn add(&mut self, line: Line, cell: &[u8], plain: Result<Cow<'_, [u8]>, String>) {
+        self.is_restyled |= plain.as_ref().is_ok_and(|plain| **plain != *cell);
+        // A number in another style counts as a fraction. Reading the column refuses it.
+        let kind = self.kinds.add(plain.as_deref().unwrap_or(b"0.5"));
         self.numbers += u64::from(kind.value().is_some());
         if kind == CellKind::Float {
             self.fractions += 1;
@@ -61,8 +69,51 @@ impl ColumnSample {
         }
         if kind == CellKind::Text {
             self.strings += 1;
-            self.stray.get_or_insert_with(|| (line, shown(cell)));
+            if self.strays.len() < MOST_STRAYS {
+                self.strays.push((line, Cow::Owned(cell.to_vec())));
+            }
         }
+    }
+
+    /// Adds the cells of `other`, which are below these.
+    fn merge(&mut self, other: Self) {
+        self.kinds.merge(other.kinds);
+        self.is_restyled |= other.is_restyled;
+        self.numbers += other.numbers;
+        self.fractions += other.fractions;
+        self.strings += other.strings;
+        self.fraction = self.fraction.take().or(other.fraction);
+        let room = MOST_STRAYS - self.strays.len();
+        self.strays.extend(other.strays.into_iter().take(room));
+    }
+}
+
+/// Rows of text, cut into the cells of some columns.
+pub struct CutRows<'t> {
+    text: &'t [u8],
+    /// Cells that are written otherwise in the text: in quotes, or in a style.
+    others: Vec<u8>,
+    /// Start and bytes of the cells of each column, as [`WrittenCells`] has them.
+    places: Vec<Vec<(u32, u32)>>,
+    /// The line of each row.
+    pub lines: Vec<u64>,
+    /// The problem with the first wrong line. It and the lines below are not among the rows.
+    pub problem: Option<Error>,
+}
+
+impl CutRows<'_> {
+    /// The cells of a column.
+    pub fn cells(&self, slot: usize) -> WrittenCells<'_> {
+        WrittenCells { texts: [self.text, &self.others], places: &self.places[slot] }
+    }
+
+    fn push(&mut self, slot: usize, cell: &[u8]) {
+        let mut start = (cell.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
+        if start.checked_add(cell.len()).is_none_or(|end| end > self.text.len()) {
+            start = self.text.len() + self.others.len();
+            self.others.extend_from_slice(cell);
+        }
+        self.places[slot].push((start as u32, cell.len() as u32));
     }
 }
 
@@ -82,12 +133,14 @@ pub struct Sheet {
     styles: Vec<Style>,
     /// Cells of every column that the user takes for missing.
     missing: Vec<MissingValues>,
-    /// The first values of every column.
-    samples: Vec<ColumnSample>,
+    /// The cells of every column: of the first rows, or of all.
+    cells: Vec<ColumnCells>,
+    /// Whether these are all.
+    pub is_scanned: bool,
     /// Type of ids, where the user says it.
     pub id_type: Option<IdKind>,
-    /// Name and content of every column.
-    pub columns: Vec<(String, CellKind)>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
     /// Number of rows in the sample.
     sample: usize,
     /// Approximate number of rows.
@@ -107,8 +160,9 @@ impl Sheet {
     /// Reads the header and the first rows of the table whose parts are `files`. Columns without
     /// names are called 1, 2, 3 ...; `missing` are words for missing values.
     ///
-    /// The type of a column is that of its first values. Where the first rows have none, all files
-    /// are read for them once.
+    /// The style of a column is that of its first values; where the first rows have none, all files
+    /// are read for them once. Its type is that of all its cells if `options.scans`, and otherwise of
+    /// the first rows.
     pub fn open(
         path: &Path,
         files: &[PathBuf],
@@ -166,12 +220,38 @@ impl Sheet {
             let mut values: Vec<_> = (0..sheet.columns.len()).map(first_values).collect();
             let is_blank = |at: &usize| values[*at].iter().all(|(_, cell)| is_missing(cell));
             let blank: Vec<usize> = (0..values.len()).filter(is_blank).collect();
-            if !rows.is_empty() && !blank.is_empty() {
+            let has_blank = !rows.is_empty() && !blank.is_empty();
+            if has_blank {
                 for (&at, late) in blank.iter().zip(sheet.late_values(&blank, progress)?) {
                     values[at].extend(late);
                 }
             }
-            sheet.look_at(&values, options).map_err(|question| Error::input(file, question))?;
+            let wrong = |question| Error::input(file, question);
+            sheet.styles = sheet.styles_of(&values, options).map_err(wrong)?;
+            if !rows.is_empty() && (options.scans || has_blank) {
+                sheet.scan(progress)?;
+                // Strings below the first rows may be numbers in a style.
+                for (values, cells) in values.iter_mut().zip(&sheet.cells) {
+                    let last = values.last().map(|(line, _)| *line);
+                    let are_strays = cells.numbers > cells.strings;
+                    let strays = cells.strays.iter().filter(|_| are_strays);
+                    values.extend(strays.filter(|(line, _)| Some(*line) > last).cloned());
+                }
+                let styles = sheet.styles_of(&values, options).map_err(wrong)?;
+                if styles != sheet.styles {
+                    sheet.styles = styles;
+                    sheet.scan(progress)?;
+                }
+            } else {
+                let looked = values.iter().enumerate().map(|(at, values)| {
+                    let mut cells = ColumnCells::default();
+                    for (line, cell) in values {
+                        cells.add(*line, cell, sheet.cell(at, cell));
+                    }
+                    cells
+                });
+                sheet.cells = looked.collect();
+            }
             sheet.sample += rows.len();
             if let Some((number, problem)) = sketch.problem {
                 return Err(Error::line(file, number, problem));
@@ -226,39 +306,56 @@ impl Sheet {
         })?;
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let missing = all.iter().map(|name| MissingValues::of(missing, name, &all)).collect();
-        let columns: Vec<_> = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
         Ok(Self {
             files: files.to_vec(),
             delimiter,
             header,
             titles: sketch.titles.iter().map(|&(number, line)| (number, line.to_vec())).collect(),
-            styles: Vec::new(),
+            styles: vec![Style::Plain; names.len()],
             missing,
-            samples: vec![ColumnSample::default(); columns.len()],
+            cells: vec![ColumnCells::default(); names.len()],
+            is_scanned: false,
             id_type: options.id_type,
-            columns,
+            columns: names,
             sample: 0,
             num_rows: 0,
         })
     }
 
-    /// Decides the styles and the contents of the columns by these `values` of each.
-    fn look_at(&mut self, values: &[Vec<Value<'_>>], options: TextOptions) -> Result<(), String> {
+    /// The styles of the columns, by these `values` of each.
+    fn styles_of(
+        &self,
+        values: &[Vec<Value<'_>>],
+        options: TextOptions,
+    ) -> Result<Vec<Style>, String> {
         let mut columns: Vec<(&str, Vec<&[u8]>)> = Vec::new();
-        for ((name, _), values) in self.columns.iter().zip(values) {
+        for (name, values) in self.columns.iter().zip(values) {
             columns.push((name, values.iter().map(|(_, cell)| &**cell).collect()));
         }
-        self.styles = styles(&columns, options.decimal, options.date_order)?;
-        for (at, values) in values.iter().enumerate() {
-            for (line, cell) in values {
-                // A number in another style counts as a fraction. Reading the column refuses it.
-                let plain = self.styles[at].plain(cell);
-                let is_restyled = plain.as_ref().is_ok_and(|plain| **plain != **cell);
-                let plain = plain.unwrap_or(Cow::Borrowed(b"0.5"));
-                self.samples[at].look_at(*line, &plain, is_restyled);
-                self.columns[at].1 = widened(self.columns[at].1, &plain);
-            }
+        styles(&columns, options.decimal, options.date_order)
+    }
+
+    /// Looks at the cells of all rows.
+    fn scan(&mut self, progress: &dyn Progress) -> Result<()> {
+        let columns: Vec<usize> = (0..self.columns.len()).collect();
+        let mut all = vec![ColumnCells::default(); columns.len()];
+        for (part, file) in self.files.iter().enumerate() {
+            let look = |piece: &Piece| {
+                let cut = self.cut(part, piece, &columns, |_, cell| Ok(Cow::Borrowed(cell)));
+                let mut found = vec![ColumnCells::default(); columns.len()];
+                for (at, found) in found.iter_mut().enumerate() {
+                    for (&line, cell) in cut.lines.iter().zip(cut.cells(at).iter()) {
+                        found.add((part, line), cell.trim_ascii(), self.cell(at, cell));
+                    }
+                }
+                cut.problem.map_or(Ok(found), Err)
+            };
+            read_pieces(file, progress, look, |found: Vec<ColumnCells>| {
+                all.iter_mut().zip(found).for_each(|(all, found)| all.merge(found));
+                Ok(())
+            })?;
         }
+        (self.cells, self.is_scanned) = (all, true);
         Ok(())
     }
 
@@ -271,17 +368,17 @@ impl Sheet {
     ) -> Result<Vec<Vec<Value<'static>>>> {
         let mut all: Vec<Vec<Value<'static>>> = vec![Vec::new(); blank.len()];
         for (part, file) in self.files.iter().enumerate() {
-            let parse = |piece: &Piece| {
-                let mut found = vec![Vec::new(); blank.len()];
-                self.read(part, lines(piece), blank, |number, slot, cell| {
-                    if !is_missing(cell) && found[slot].len() < MAX_LINES {
-                        found[slot].push(((part, number), Cow::Owned(cell.to_vec())));
-                    }
-                    Ok(())
-                })?;
-                Ok(found)
+            let find = |piece: &Piece| {
+                let cut = self.cut(part, piece, blank, |at, cell| self.cell(at, cell));
+                let found = (0..blank.len()).map(|slot| {
+                    let cells = cut.lines.iter().zip(cut.cells(slot).iter());
+                    let values = cells.filter(|(_, cell)| !is_missing(cell)).take(MAX_LINES);
+                    values.map(|(&line, cell)| ((part, line), cell.to_vec().into())).collect()
+                });
+                let found: Vec<Vec<Value<'static>>> = found.collect();
+                cut.problem.map_or(Ok(found), Err)
             };
-            read_pieces(file, progress, parse, |found: Vec<Vec<Value<'static>>>| {
+            read_pieces(file, progress, find, |found| {
                 for (all, found) in all.iter_mut().zip(found) {
                     let room = MAX_LINES - all.len();
                     all.extend(found.into_iter().take(room));
@@ -295,40 +392,55 @@ impl Sheet {
         Ok(all)
     }
 
-    /// Calls `take` with every cell of the `lines` of a part that is in one of `columns`: the
-    /// number of its line, its place among `columns`, which ascend, and the cell in plain notation.
-    /// Returns the number of rows.
-    pub fn read<'l>(
+    /// Cuts the lines of `piece`, from a part, into the cells of `columns`, which ascend, without
+    /// blanks around them and as `plain` returns them.
+    pub fn cut<'t>(
         &self,
         part: usize,
-        lines: impl Iterator<Item = (u64, &'l [u8])>,
+        piece: &'t Piece,
         columns: &[usize],
-        mut take: impl FnMut(u64, usize, &[u8]) -> Result<(), String>,
-    ) -> Result<usize> {
+        plain: impl for<'c> Fn(usize, &'c [u8]) -> Result<Cow<'c, [u8]>, String>,
+    ) -> CutRows<'t> {
         let mut slots = vec![None; self.columns.len()];
         columns.iter().enumerate().for_each(|(slot, &at)| slots[at] = Some(slot));
-        let mut read = |number: u64, row: &[u8]| {
+        let most = memchr::memchr_iter(b'\n', &piece.bytes).count() + 1;
+        let mut cut = CutRows {
+            text: &piece.bytes,
+            others: Vec::new(),
+            places: columns.iter().map(|_| Vec::with_capacity(most)).collect(),
+            lines: Vec::with_capacity(most),
+            problem: None,
+        };
+        let cut_row = |cut: &mut CutRows<'_>, row: &[u8]| {
             let (mut count, mut wrong) = (0, None);
             fields(row, self.delimiter, |at, cell| {
                 count = at + 1;
                 if let Some(slot) = slots.get(at).copied().flatten() {
-                    let taken = self.cell(at, &cell).and_then(|cell| take(number, slot, &cell));
-                    wrong = taken
-                        .err()
-                        .map(|problem| format!("column `{}`: {problem}", self.columns[at].0));
+                    match plain(at, &cell) {
+                        Ok(cell) => cut.push(slot, &cell),
+                        Err(problem) => {
+                            wrong = Some(format!("column `{}`: {problem}", self.columns[at]));
+                        }
+                    }
                 }
                 wrong.is_none()
             })?;
             wrong.map_or_else(|| self.check_count(count), Err)
         };
-        let mut rows = 0;
-        for (number, line) in lines {
+        for (number, line) in lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line)) {
             let row = self.row(number, line);
-            rows += usize::from(matches!(row, Ok(Some(_))));
-            row.and_then(|row| row.map_or(Ok(()), |row| read(number, row)))
-                .map_err(|problem| Error::line(&self.files[part], number, problem))?;
+            let row = row.and_then(|row| row.map(|row| cut_row(&mut cut, row)).transpose());
+            match row {
+                Ok(row) => cut.lines.extend(row.map(|()| number)),
+                Err(problem) => {
+                    let rows = cut.lines.len();
+                    cut.places.iter_mut().for_each(|places| places.truncate(rows));
+                    cut.problem = Some(Error::line(&self.files[part], number, problem));
+                    break;
+                }
+            }
         }
-        Ok(rows)
+        cut
     }
 
     /// Prints which lines above the header are skipped.
@@ -360,19 +472,20 @@ impl Sheet {
 
     /// The columns of numbers among which a few strings are: ids, if the strings are strays.
     pub fn mostly_numbers(&self) -> impl Iterator<Item = usize> {
-        let mostly = |sample: &ColumnSample| {
-            sample.strings > 0
-                && sample.fractions == 0
-                && sample.numbers >= NUMBERS_PER_STRAY * sample.strings
+        let mostly = |cells: &ColumnCells| {
+            cells.strings > 0
+                && cells.fractions == 0
+                && cells.numbers >= NUMBERS_PER_STRAY * cells.strings
         };
-        (0..self.samples.len()).filter(move |&at| mostly(&self.samples[at]))
+        (0..self.cells.len()).filter(move |&at| mostly(&self.cells[at]))
     }
 
-    /// Refuses a string in column `at`, whose first rows hold numbers for the most part.
+    /// Refuses a string in column `at`, if it holds numbers for the most part.
     pub fn check_stray(&self, at: usize) -> Result<()> {
-        let (sample, name) = (&self.samples[at], &self.columns[at].0);
-        match &sample.stray {
-            Some(((part, line), cell)) if sample.numbers > sample.strings => {
+        let (cells, name) = (&self.cells[at], &self.columns[at]);
+        match cells.strays.first() {
+            Some(((part, line), cell)) if cells.numbers > cells.strings => {
+                let cell = shown(cell);
                 let problem = format!(
                     "column `{name}` holds numbers for the most part, and {cell}: fix it, pass \
                      --na if it means that a value is missing, or name the columns to keep with \
@@ -384,13 +497,13 @@ impl Sheet {
         }
     }
 
-    /// The first fraction in a column whose first rows hold whole numbers for the most part, for a
-    /// question about ids.
+    /// The first fraction in a column that holds whole numbers for the most part, for a question about
+    /// ids.
     pub fn fraction(&self) -> Option<String> {
-        let mut columns = self.columns.iter().zip(&self.samples);
-        columns.find_map(|((name, _), sample)| {
+        let mut columns = self.columns.iter().zip(&self.cells);
+        columns.find_map(|(name, cells)| {
             let ((_, line), cell) =
-                sample.fraction.as_ref().filter(|_| 2 * sample.fractions <= sample.numbers)?;
+                cells.fraction.as_ref().filter(|_| 2 * cells.fractions <= cells.numbers)?;
             Some(format!("; `{name}` has {cell} in line {line}"))
         })
     }
@@ -427,25 +540,30 @@ impl Sheet {
 
     /// Reads the cells of the column called `name` as they are written: as strings.
     pub fn take_as_strings(&mut self, name: &str) {
-        for ((_, kind), style) in
-            self.columns.iter_mut().zip(&mut self.styles).filter(|((column, _), _)| column == name)
-        {
-            (*kind, *style) = (CellKind::Text, Style::Plain);
+        for at in (0..self.columns.len()).filter(|&at| self.columns[at] == name) {
+            self.cells[at].kinds.add(b"text");
+            self.styles[at] = Style::Plain;
         }
     }
 
     /// The cell of column `at` in plain notation, without blanks around it; empty if it is a
     /// missing value. Fails if the cell has another style.
+    #[inline]
     pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
-        let (cell, missing) = (cell.trim_ascii(), &self.missing[at]);
-        let plain = || self.styles.get(at).copied().unwrap_or_default().plain(cell);
-        if missing.is_empty() {
-            return plain();
+        let cell = cell.trim_ascii();
+        match self.missing[at].is_empty() && self.styles[at] == Style::Plain {
+            true => Ok(Cow::Borrowed(cell)),
+            false => self.styled(at, cell),
         }
+    }
+
+    fn styled<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
+        let missing = &self.missing[at];
+        let or_missing =
+            |cell: Cow<'c, [u8]>| if missing.has(&cell) { Cow::Borrowed(&b""[..]) } else { cell };
         match missing.has(cell) {
             true => Ok(Cow::Borrowed(b"")),
-            false => plain()
-                .map(|plain| if missing.has(&plain) { Cow::Borrowed(&b""[..]) } else { plain }),
+            false => self.styles[at].plain(cell).map(or_missing),
         }
     }
 
@@ -464,13 +582,8 @@ impl Sheet {
             Style::Date(_) => Some(DATES),
         };
         let mut found: Vec<(&'static str, Vec<String>)> = Vec::new();
-        for (((name, _), style), _) in self
-            .columns
-            .iter()
-            .zip(&self.styles)
-            .zip(&self.samples)
-            .filter(|(_, sample)| sample.is_restyled)
-        {
+        let columns = self.columns.iter().zip(&self.styles).zip(&self.cells);
+        for ((name, style), _) in columns.filter(|(_, cells)| cells.is_restyled) {
             let Some(reading) = reading(style) else { continue };
             let name = match style {
                 Style::Date(DateOrder::DayMonthYear) => format!("{name} (day before month)"),
@@ -489,7 +602,7 @@ impl Sheet {
     /// The columns whose numbers have commas before their fractions.
     pub fn decimal_commas(&self) -> Vec<usize> {
         let has = |at: &usize| {
-            self.samples[*at].is_restyled && self.styles[*at] == Style::Marks(Decimal::Comma)
+            self.cells[*at].is_restyled && self.styles[*at] == Style::Marks(Decimal::Comma)
         };
         (0..self.columns.len()).filter(has).collect()
     }
@@ -517,7 +630,8 @@ impl Sheet {
 
     /// The fields that the columns make for edges.
     pub fn fields(&self) -> Vec<Field> {
-        let field = |((name, kind), style): (&(String, CellKind), &Style)| {
+        let field = |((name, cells), style): ((&String, &ColumnCells), &Style)| {
+            let kind = cells.kinds.kind();
             let id = match kind {
                 _ if matches!(style, Style::Date(_)) => None,
                 CellKind::Integer | CellKind::Whole => Some(IdKind::Number),
@@ -532,11 +646,12 @@ impl Sheet {
                     _ => kind.value().map(|value| (value, 1)),
                 },
                 list: false,
-                is_fractional: *kind == CellKind::Whole,
+                is_fractional: kind == CellKind::Whole,
                 is_empty: matches!(kind, CellKind::Empty | CellKind::Missing),
             }
         };
-        let mut fields: Vec<Field> = self.columns.iter().zip(&self.styles).map(field).collect();
+        let columns = self.columns.iter().zip(&self.cells).zip(&self.styles);
+        let mut fields: Vec<Field> = columns.map(field).collect();
         if self.sample == 0 {
             // A table without rows: any column may be what its name says.
             fields.iter_mut().for_each(|field| field.id = Some(IdKind::Number));
@@ -579,24 +694,29 @@ impl Sheet {
     /// Whether `text` begins as the header does. Few rows do, and those are cut into cells and
     /// compared.
     fn may_repeat(&self, header: &Header, text: &[u8]) -> bool {
-        let first = self.columns.first().map_or(&b""[..], |(name, _)| name.as_bytes());
-        match first.is_empty() {
-            true => text == header.text.trim_ascii(),
-            false => as_name(text)
-                .get(..first.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(first)),
+        let name = self.columns.first().map_or(&b""[..], |name| name.as_bytes());
+        match (name.first(), text.first()) {
+            (None, _) => text == header.text.trim_ascii(),
+            (Some(_), Some(b'"' | 0xef)) => {
+                let text = as_name(text);
+                text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+            }
+            (Some(one), other) => {
+                other.is_some_and(|other| one.eq_ignore_ascii_case(other))
+                    && text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+            }
         }
     }
 
     /// Refuses a row that is the header once more, as joined files leave it.
     fn check_repeated(&self, row: &[Cow<'_, [u8]>]) -> Result<(), String> {
         let Some(header) = &self.header else { return Ok(()) };
-        let is_same = |(cell, (name, _)): (&Cow<'_, [u8]>, &(String, CellKind))| {
+        let is_same = |(cell, name): (&Cow<'_, [u8]>, &String)| {
             as_name(cell).eq_ignore_ascii_case(name.as_bytes())
         };
         match row.len() == self.columns.len() && row.iter().zip(&self.columns).all(is_same) {
             false => Ok(()),
-            true if !header.is_certain => Err(header::question(&self.columns[0].0, header.line)),
+            true if !header.is_certain => Err(header::question(&self.columns[0], header.line)),
             true => Err(format!(
                 "repeats the header of line {}, as files do that were joined with their headers: \
                  remove this line",

@@ -5,19 +5,21 @@ use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::cells::{Cell, NumberCells, StoredType, id_with, no_id};
+use super::cells::{Cell, Cells, NumberCells, StoredType, id_with, no_id};
 use super::choice::{Choice, IdKind};
 use super::header;
-use super::rows::{Table, TableCursor};
-use crate::Result;
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, WEIGHT, row_bytes};
+use super::rows::{Rows, Table, TableCursor};
+use crate::edges::{
+    EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes,
+};
 use crate::read::text::field::{is_padded, shown};
 use crate::read::text::na;
 use crate::read::text::names::TextNames;
 use crate::read::text::value;
+use crate::{Error, Result};
 
-/// Rows that memory is taken for at a time.
-const ROWS_AHEAD: usize = 1 << 10;
+/// Type of columns of whole numbers.
+const WHOLE: StoredType = StoredType::Value(ValueType::I64);
 
 /// The id columns of a table, two for edges and one for vertices, and its columns of numbers.
 pub struct TableSource {
@@ -43,14 +45,6 @@ enum Role {
     Id(usize),
     /// A value at these bytes of the row's values.
     Value(usize, usize, NumberCells),
-}
-
-/// Edges under collection.
-struct RowsRead<'b> {
-    batch: &'b mut EdgeBatch,
-    names: TextNames,
-    /// Rows before those that are read now.
-    before: usize,
 }
 
 impl TableSource {
@@ -98,38 +92,29 @@ impl TableSource {
         Self::new(table.clone(), &[at], &choice)
     }
 
-    /// Makes room for `rows`, and no more.
-    fn resize(&self, batch: &mut EdgeBatch, rows: usize) {
-        batch.sources.resize(rows, 0);
-        if self.num_ids == 2 {
-            batch.targets.resize(rows, 0);
-        }
-        batch.values.resize(rows * self.row_bytes, 0);
-    }
-
-    #[inline]
-    fn add(
+    /// Reads the ids in `slot`.
+    fn read_ids(
         &self,
-        rows: &mut RowsRead<'_>,
-        row: usize,
+        rows: &Rows<'_, '_>,
         slot: usize,
-        cell: Cell<'_>,
-    ) -> Result<(), String> {
-        let row = rows.before + row;
-        if row >= rows.batch.sources.len() {
-            self.resize(rows.batch, row + ROWS_AHEAD);
-        }
-        match &self.roles[slot] {
-            Role::Id(0) => rows.batch.sources[row] = self.id(cell, &mut rows.names)?,
-            Role::Id(_) => rows.batch.targets[row] = self.id(cell, &mut rows.names)?,
-            Role::Value(start, end, numbers) => {
-                let row = row * self.row_bytes;
-                numbers
-                    .write(cell, &mut rows.batch.values[row + start..row + end])
-                    .map_err(|problem| with_remedy(problem, cell))?;
+        ids: &mut [u64],
+        names: &mut TextNames,
+    ) -> Result<()> {
+        if let (Cells::Written(cells), IdKind::Number) = (rows.cells(slot), self.kind) {
+            for (row, id) in ids.iter_mut().enumerate() {
+                *id = match cells.short_number(row) {
+                    Some(number) => number,
+                    None => self
+                        .id(rows.cells(slot).get(row), names)
+                        .map_err(|problem| rows.wrong(row, slot, problem))?,
+                };
             }
+            return Ok(());
         }
-        Ok(())
+        rows.each(slot, |row, cell| {
+            ids[row] = self.id(cell, names)?;
+            Ok(())
+        })
     }
 
     #[inline]
@@ -209,20 +194,47 @@ impl EdgeSource for TableSource {
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let before = batch.sources.len();
-        let mut rows = RowsRead { batch, names: TextNames::default(), before };
-        self.table.read(
-            piece,
-            &self.places,
-            &mut rows,
-            |rows, row, slot, cell| self.add(rows, row, slot, cell),
-            |rows, count| {
-                rows.before += count;
-                self.resize(rows.batch, rows.before);
-                Ok(())
-            },
-        )?;
-        rows.names.append_to(&mut rows.batch.names);
+        let mut names = TextNames::default();
+        let is_sampled = self.table.sheet().is_some_and(|sheet| !sheet.is_scanned);
+        let unlike = |error: Error| match is_sampled {
+            true => Error::FirstRows(Box::new(error)),
+            false => error,
+        };
+        self.table.read(piece, &self.places, &mut |rows| {
+            let (before, row_bytes) = (batch.sources.len(), self.row_bytes);
+            batch.sources.resize(before + rows.len, 0);
+            if self.num_ids == 2 {
+                batch.targets.resize(before + rows.len, 0);
+            }
+            batch.values.resize((before + rows.len) * row_bytes, 0);
+            for (slot, role) in self.roles.iter().enumerate() {
+                let read = match role {
+                    Role::Id(0) => {
+                        self.read_ids(rows, slot, &mut batch.sources[before..], &mut names)
+                    }
+                    Role::Id(_) => {
+                        self.read_ids(rows, slot, &mut batch.targets[before..], &mut names)
+                    }
+                    &Role::Value(start, end, numbers) => {
+                        let whole = match rows.cells(slot) {
+                            Cells::Written(cells) if numbers.stored == WHOLE => Some(cells),
+                            _ => None,
+                        };
+                        rows.each(slot, |row, cell| {
+                            let out = &mut batch.values[(before + row) * row_bytes..][start..end];
+                            if let Some(number) = whole.and_then(|cells| cells.short_number(row)) {
+                                out.copy_from_slice(&number.to_le_bytes());
+                                return Ok(());
+                            }
+                            numbers.write(cell, out).map_err(|problem| with_remedy(problem, cell))
+                        })
+                    }
+                };
+                read.map_err(unlike)?;
+            }
+            Ok(())
+        })?;
+        names.append_to(&mut batch.names);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use gsplit_store::Progress;
 use super::cells::{Cell, id_of, no_id};
 use super::choice::IdKind;
 use super::roles::Roles;
-use super::rows::Table;
+use super::rows::{Rows, Table};
 use super::statistics::as_f64;
 use crate::Result;
 use crate::memory::Memory;
@@ -107,38 +107,45 @@ pub fn splits(
     columns.sort_unstable();
     columns.dedup();
     let names = || roles.split_names(&table.fields).join("`, `");
-    let read = |rows: &mut SplitRows, slot: usize, cell: Cell<'_>| {
-        if slot == 0 {
-            rows.push((0, 0));
-        }
-        let Some((row, splits)) = rows.last_mut() else { return Ok(()) };
-        let at = columns[slot];
-        if at == id {
-            *row = id_of(cell, kind).ok_or_else(|| no_id(cell, kind))?;
-        }
-        if let Some(split) = roles.masks.iter().position(|mask| *mask == Some(at)) {
-            let is_set = as_f64(cell.scalar()?) == Some(1.0);
-            if is_set && *splits > 0 {
-                let remedy = "fix it, or pass --split-column none if they are not splits";
-                return Err(format!(
-                    "several of `{}` are set, and splits must not overlap: {remedy}",
-                    names()
-                ));
+    let read = |rows: &Rows<'_, '_>| {
+        let mut found: SplitRows = vec![(0, 0); rows.len];
+        for (slot, &at) in columns.iter().enumerate() {
+            if at == id {
+                rows.each(slot, |row, cell| {
+                    found[row].0 = id_of(cell, kind).ok_or_else(|| no_id(cell, kind))?;
+                    Ok(())
+                })?;
             }
-            *splits |= u8::from(is_set) << split;
-        } else if roles.split == Some(at) {
-            *splits = match cell {
-                Cell::Missing => 0,
-                Cell::Written(word) => split_of(word)?,
-                Cell::Text(word) => split_of(word.as_bytes())?,
-                Cell::Number(_) | Cell::List(..) => {
-                    return Err("expected train, valid, val, test or nothing".into());
-                }
-            };
+            if let Some(split) = roles.masks.iter().position(|mask| *mask == Some(at)) {
+                rows.each_scalar(slot, |row, cell| {
+                    let (is_set, splits) = (as_f64(cell) == Some(1.0), &mut found[row].1);
+                    if is_set && *splits > 0 {
+                        let remedy = "fix it, or pass --split-column none if they are not splits";
+                        return Err(format!(
+                            "several of `{}` are set, and splits must not overlap: {remedy}",
+                            names()
+                        ));
+                    }
+                    *splits |= u8::from(is_set) << split;
+                    Ok(())
+                })?;
+            } else if roles.split == Some(at) {
+                rows.each(slot, |row, cell| {
+                    found[row].1 = match cell {
+                        Cell::Missing => 0,
+                        Cell::Written(word) => split_of(word)?,
+                        Cell::Text(word) => split_of(word.as_bytes())?,
+                        Cell::Number(_) | Cell::List(..) => {
+                            return Err("expected train, valid, val, test or nothing".into());
+                        }
+                    };
+                    Ok(())
+                })?;
+            }
         }
-        Ok(())
+        Ok(found)
     };
-    table.for_cells(&columns, progress, read, &mut |rows: SplitRows| {
+    table.for_rows(&columns, progress, read, &mut |rows: SplitRows| {
         ids.check(rows.len())?;
         rows.into_iter().for_each(|(id, splits)| ids.add(id, splits));
         Ok(())

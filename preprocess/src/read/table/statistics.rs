@@ -14,12 +14,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::{Cell, Number, id_of};
 use super::choice::IdKind;
-use super::rows::Table;
+use super::rows::{Rows, Table};
 use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
 use crate::read::options::OnDuplicate;
-use crate::read::text::field::real;
+use crate::read::text::field::{double, real};
 use crate::read::text::style::{DateOrder, stray_date, unknown_time};
 use crate::read::text::value::{flag, integer};
 
@@ -413,56 +413,56 @@ pub fn survey(
     if columns.is_empty() {
         return Ok(HashMap::new());
     }
-    let look = |seen: &mut [ColumnStatistics], slot: usize, cell: Cell<'_>| {
+    let look = |seen: &mut ColumnStatistics, slot: usize, cell: Cell<'_>| {
         let (at, with_keys) = columns[slot];
         let is_number = table.fields[at].value.is_some();
-        seen[slot].look(cell, is_number, with_keys || !is_number);
+        seen.look(cell, is_number, with_keys || !is_number);
     };
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let Some(repeated) = repeated else {
-        let look = |seen: &mut Vec<ColumnStatistics>, _: usize, slot: usize, cell: Cell<'_>| {
-            if seen.is_empty() {
-                seen.resize(columns.len(), ColumnStatistics::default());
+        let survey = |rows: &Rows<'_, '_>| {
+            let mut all = vec![ColumnStatistics::default(); columns.len()];
+            for (slot, seen) in all.iter_mut().enumerate() {
+                rows.each_scalar(slot, |_, cell| {
+                    look(seen, slot, cell);
+                    Ok(())
+                })?;
             }
-            look(seen, slot, cell.scalar()?);
-            Ok(())
+            Ok(all)
         };
-        table.for_columns(&places, progress, look, &mut |seen: Vec<ColumnStatistics>, _| {
+        table.for_rows(&places, progress, survey, &mut |seen: Vec<ColumnStatistics>| {
             all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
             Ok(())
         })?;
         return Ok(places.into_iter().zip(all).collect());
     };
-    // A row is known for one of several when all of it is read: its id may be anywhere.
     let mut read = places.clone();
     read.push(repeated.id);
     read.sort_unstable();
     read.dedup();
     let slot_of = |at: usize| read.partition_point(|&other| other < at);
-    let cell = |rows: &mut SurveyedRows, slot: usize, cell: Cell<'_>| {
-        if rows.seen.is_empty() {
-            rows.seen.resize(columns.len(), ColumnStatistics::default());
+    let survey = |rows: &Rows<'_, '_>| {
+        let mut found = SurveyedRows { seen: all.clone(), repeated: Vec::new() };
+        for row in 0..rows.len {
+            let id = id_of(rows.scalar(row, slot_of(repeated.id))?, repeated.kind);
+            let id = id.filter(|id| repeated.ids.contains(id));
+            let mut kept = Vec::new();
+            for (slot, &at) in places.iter().enumerate() {
+                let cell = rows.scalar(row, slot_of(at))?;
+                match id {
+                    Some(_) => kept.push(KeptCell::of(cell)),
+                    None => look(&mut found.seen[slot], slot, cell),
+                }
+            }
+            found.repeated.extend(id.map(|id| (id, kept)));
         }
-        rows.row.push(KeptCell::of(cell));
-        if slot + 1 < read.len() {
-            return Ok(());
-        }
-        let row = std::mem::take(&mut rows.row);
-        match id_of(row[slot_of(repeated.id)].cell(), repeated.kind)
-            .filter(|id| repeated.ids.contains(id))
-        {
-            Some(id) => rows.repeated.push((id, row)),
-            None => places
-                .iter()
-                .enumerate()
-                .for_each(|(slot, &at)| look(&mut rows.seen, slot, row[slot_of(at)].cell())),
-        }
-        Ok(())
+        Ok(found)
     };
     // In the order of the ids: sums of floats depend on it.
     let mut kept: BTreeMap<u64, Vec<KeptCell>> = BTreeMap::new();
-    table.for_rows(&read, progress, cell, &mut |rows: SurveyedRows| {
-        all.iter_mut().zip(rows.seen).for_each(|(all, seen)| all.merge(seen));
+    let mut seen = all.clone();
+    table.for_rows(&read, progress, survey, &mut |rows: SurveyedRows| {
+        seen.iter_mut().zip(rows.seen).for_each(|(all, seen)| all.merge(seen));
         for (id, row) in rows.repeated {
             match repeated.keep {
                 OnDuplicate::First => drop(kept.entry(id).or_insert(row)),
@@ -472,12 +472,11 @@ pub fn survey(
         Ok(())
     })?;
     for row in kept.values() {
-        places
-            .iter()
-            .enumerate()
-            .for_each(|(slot, &at)| look(&mut all, slot, row[slot_of(at)].cell()));
+        for (slot, cell) in row.iter().enumerate() {
+            look(&mut seen[slot], slot, cell.cell());
+        }
     }
-    Ok(places.into_iter().zip(all).collect())
+    Ok(places.into_iter().zip(seen).collect())
 }
 
 /// Vertices with several rows, of which one counts.
@@ -510,12 +509,9 @@ impl RepeatedRows {
     }
 }
 
-/// Rows under collection.
-#[derive(Default)]
+/// Rows that were surveyed, and those of vertices that have several.
 struct SurveyedRows {
     seen: Vec<ColumnStatistics>,
-    /// The row so far.
-    row: Vec<KeptCell>,
     repeated: Vec<(u64, Vec<KeptCell>)>,
 }
 
@@ -548,7 +544,9 @@ impl KeptCell {
 pub fn as_f64(cell: Cell<'_>) -> Option<f64> {
     match cell {
         Cell::Number(number) => Some(number.f64()),
-        Cell::Text(text) => real(text.as_bytes()).or_else(|| flag(text.as_bytes()).map(f64::from)),
+        Cell::Text(text) => {
+            double(text.as_bytes()).or_else(|| flag(text.as_bytes()).map(f64::from))
+        }
         _ => None,
     }
 }

@@ -16,7 +16,7 @@
 use std::path::{Path, PathBuf};
 
 use super::field::{counted, leading_unsigned, shown, unsigned};
-use super::value::{CellKind, widened, write_number};
+use super::value::{CellKinds, write_number};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on,
 };
@@ -300,19 +300,18 @@ impl SnapEdges {
 /// The columns called `names` after the two ids, with the types found in the first piece with
 /// edges.
 fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
-    let mut kinds = vec![CellKind::Empty; names.len()];
+    let mut kinds = vec![CellKinds::default(); names.len()];
     let (mut stream, mut piece, mut found) =
         (TextStream::open(path)?, Piece::default(), names.is_empty());
     while !found && stream.next(&mut piece)? {
         for (_, line) in lines(&piece).filter(|(_, line)| is_edge(line.trim_ascii())) {
             found = true;
-            kinds
-                .iter_mut()
-                .zip(fields(line).skip(2))
-                .for_each(|(kind, cell)| *kind = widened(*kind, cell));
+            for (kinds, cell) in kinds.iter_mut().zip(fields(line).skip(2)) {
+                kinds.add(cell);
+            }
         }
     }
-    let value = |kind: CellKind| kind.value().unwrap_or(ValueType::F64);
+    let value = |kinds: CellKinds| kinds.kind().value().unwrap_or(ValueType::F64);
     Ok(names
         .iter()
         .zip(kinds)

@@ -242,9 +242,17 @@ pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
 
 /// The lines of `piece` without their ends, each with its number in the file, from 1.
 pub fn lines(piece: &Piece) -> impl Iterator<Item = (u64, &[u8])> {
-    let text = piece.bytes.strip_suffix(b"\n").unwrap_or(&piece.bytes);
-    let lines = (!piece.bytes.is_empty()).then(|| text.split(|&byte| byte == b'\n'));
-    let lines = lines.into_iter().flatten().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut rest = &piece.bytes[..];
+    let lines = std::iter::from_fn(move || {
+        let end = match memchr::memchr(b'\n', rest) {
+            Some(end) => end,
+            None if rest.is_empty() => return None,
+            None => rest.len(),
+        };
+        let line = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or_default();
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    });
     (piece.start..).zip(lines)
 }
 

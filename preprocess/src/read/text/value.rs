@@ -4,7 +4,7 @@
 //! exception is the column `weight`, which is f32 (see [`EdgeColumn::of`]): a weight is rounded to
 //! the nearest f32.
 
-use super::field::{real, shown, unsigned};
+use super::field::{double, real, shown, unsigned};
 use crate::edges::ValueType;
 
 /// Words for missing values, in addition to empty cells.
@@ -43,30 +43,76 @@ impl CellKind {
     }
 }
 
-/// The kind of a column of `kind` so far that also holds `cell`.
-pub fn widened(kind: CellKind, cell: &[u8]) -> CellKind {
-    let found = match cell {
-        cell if is_missing(cell) => match kind {
-            // An integer type cannot represent a missing value.
-            CellKind::Integer => return CellKind::Whole,
-            CellKind::Flag => return CellKind::Float,
-            kind => return kind.max(CellKind::Missing),
-        },
+/// The kinds of the cells of a column, in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CellKinds(u8);
+
+impl CellKinds {
+    /// Adds `cell`. Returns its own kind.
+    pub fn add(&mut self, cell: &[u8]) -> CellKind {
+        let kind = kind_of(cell);
+        self.0 |= 1 << kind as u8;
+        kind
+    }
+
+    /// Adds the cells of `other`.
+    pub fn merge(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// The kind that all cells have in common.
+    pub fn kind(self) -> CellKind {
+        use CellKind::*;
+        let has = |kind: CellKind| self.0 & 1 << kind as u8 != 0;
+        match () {
+            () if has(Text) => Text,
+            () if has(Flag) && [Integer, Whole, Float, Long].into_iter().any(has) => Text,
+            () if has(Long) => Long,
+            // Integers and flags cannot represent a missing value.
+            () if has(Float) || (has(Flag) && has(Missing)) => Float,
+            () if has(Whole) || (has(Integer) && has(Missing)) => Whole,
+            () => [Integer, Flag, Missing].into_iter().find(|&kind| has(kind)).unwrap_or(Empty),
+        }
+    }
+}
+
+/// The kind of all `cells`.
+pub fn kind_of_all<'c>(cells: impl Iterator<Item = &'c [u8]>) -> CellKind {
+    let mut kinds = CellKinds::default();
+    for cell in cells {
+        kinds.add(cell);
+    }
+    kinds.kind()
+}
+
+fn kind_of(cell: &[u8]) -> CellKind {
+    /// Digits that are exact as an integer and as a float.
+    const FEW_DIGITS: usize = 15;
+    let is_zero = |&byte: &u8| byte == b'0';
+    // Most cells are short numbers.
+    let digits = cell.strip_prefix(b"-").unwrap_or(cell);
+    if (1..=FEW_DIGITS).contains(&digits.len()) {
+        let point = digits.iter().position(|byte| !byte.is_ascii_digit());
+        match point.map(|at| (&digits[..at], digits[at], &digits[at + 1..])) {
+            None => return CellKind::Integer,
+            Some(([_, ..], b'.', fraction)) if fraction.iter().all(u8::is_ascii_digit) => {
+                return if fraction.iter().all(is_zero) {
+                    CellKind::Whole
+                } else {
+                    CellKind::Float
+                };
+            }
+            Some(_) => {}
+        }
+    }
+    match cell {
+        cell if is_missing(cell) => CellKind::Missing,
         cell if flag(cell).is_some() => CellKind::Flag,
         cell if whole(cell).is_some() => CellKind::Integer,
         cell if real::<f64>(cell).is_some_and(is_whole) => CellKind::Whole,
-        cell if !cell.is_empty() && cell.iter().all(u8::is_ascii_digit) => CellKind::Long,
+        cell if cell.iter().all(u8::is_ascii_digit) => CellKind::Long,
         cell if real::<f64>(cell).is_some() => CellKind::Float,
         _ => CellKind::Text,
-    };
-    match (kind, found) {
-        (CellKind::Flag, other) | (other, CellKind::Flag)
-            if other.value() == Some(ValueType::F64) || other == CellKind::Integer =>
-        {
-            CellKind::Text
-        }
-        (CellKind::Missing, CellKind::Integer) => CellKind::Whole,
-        (kind, found) => kind.max(found),
     }
 }
 
@@ -139,21 +185,16 @@ pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(),
     match value {
         ValueType::I64 => {
             let number = integer(cell).or_else(|| truth(cell).map(i64::from));
-            let number = number.ok_or_else(|| {
-                wrong(
-                    "a whole number from -2^63 to 2^63-1, as in the first rows; if others may \
-                     follow, write the first with a \
-                     point, as 1.0",
-                )
-            })?;
+            let number = number
+                .ok_or_else(|| wrong("a whole number from -2^63 to 2^63-1, as in other rows"))?;
             out.copy_from_slice(&number.to_le_bytes());
         }
         ValueType::F32 | ValueType::F64 if is_missing(cell) => write_float(f64::NAN, value, out),
         ValueType::F32 | ValueType::F64 => {
             let as_f32 = value == ValueType::F32;
-            let number = if as_f32 { real::<f32>(cell).map(f64::from) } else { real::<f64>(cell) };
+            let number = if as_f32 { real::<f32>(cell).map(f64::from) } else { double(cell) };
             let number = number.or_else(|| truth(cell).map(f64::from));
-            let number = number.ok_or_else(|| wrong("a number, as in the first rows"))?;
+            let number = number.ok_or_else(|| wrong("a number, as in other rows"))?;
             if !fits(!number.is_infinite()) {
                 let most =
                     if as_f32 { "3.4e38, the largest f32" } else { "1.8e308, the largest f64" };
