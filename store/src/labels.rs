@@ -248,6 +248,11 @@ impl MultiLabels {
         self.known.as_ref().map(|known| self.row_in(known, v))
     }
 
+    /// Whether some cells have no value, maybe of vertices that a shard does not hold.
+    pub fn lacks_cells(&self) -> bool {
+        self.known.is_some()
+    }
+
     /// Number of classes for which vertex `v` has a value, 0 if it is unlabelled; `None` if a shard
     /// does not hold its row.
     pub fn num_known(&self, v: u32) -> Option<u32> {
@@ -255,11 +260,17 @@ impl MultiLabels {
         (!self.row(v).is_empty()).then(|| self.known_row(v).map_or(self.num_classes, known))
     }
 
-    /// Whether vertex `v` has class `class`; `None` if that cell has no value. Panics like
-    /// [`Self::has`].
-    pub fn get(&self, v: u32, class: u32) -> Option<bool> {
-        let has = self.has(v, class);
-        self.known_row(v).is_none_or(|known| bit(known, class)).then_some(has)
+    /// Whether vertex `v` has each class, `None` for a cell without a value. Panics if the vertex is
+    /// not stored here.
+    pub fn cells(&self, v: u32) -> impl Iterator<Item = Option<bool>> {
+        let (row, known) = (self.row(v), self.known_row(v));
+        let is_known = move |class| known.is_none_or(|known| bit(known, class));
+        (0..self.num_classes).map(move |class| is_known(class).then(|| bit(row, class)))
+    }
+
+    /// [`Self::cells`] as 0 and 1, NaN for a cell without a value.
+    pub fn numbers(&self, v: u32) -> impl Iterator<Item = f32> {
+        self.cells(v).map(|cell| cell.map_or(f32::NAN, |has| f32::from(u8::from(has))))
     }
 
     /// Whether vertex `v` has class `class`, false if that cell has no value. Panics if the vertex
