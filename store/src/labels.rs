@@ -87,8 +87,8 @@ impl MultiLabelWriter {
         self.out.push(packed)
     }
 
-    /// Appends the packed rows of the next vertices, of whose cells only those of the packed rows
-    /// `known` have a value; the others are to be 0.
+    /// Appends the packed rows of the next vertices. The cells with a 1 in the packed rows `known`
+    /// have a value; the others are to be 0.
     pub fn push_known(&mut self, packed: &[u8], known: &[u8]) -> Result<()> {
         let mut out = match self.known.take() {
             Some(out) => out,
@@ -268,7 +268,7 @@ impl MultiLabels {
         (0..self.num_classes).map(move |class| is_known(class).then(|| bit(row, class)))
     }
 
-    /// [`Self::cells`] as 0 and 1, NaN for a cell without a value.
+    /// The numbers of [`Self::cells`]: 0 and 1, and NaN for a cell without a value.
     pub fn numbers(&self, v: u32) -> impl Iterator<Item = f32> {
         self.cells(v).map(|cell| cell.map_or(f32::NAN, |has| f32::from(u8::from(has))))
     }

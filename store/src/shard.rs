@@ -13,7 +13,7 @@
 //!
 //! A shard cut by columns has no `unlabelled.npy`, `owned.npy` or partition. Its `feat.arrow` has a
 //! row for each vertex with the values of the host's columns; `label.npy` and `label.known.npy` are
-//! those of the whole dataset.
+//! the files of the whole dataset.
 //!
 //! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Original ids, other node
 //! columns, presamples and placements are left out. [`Dataset::features`], [`Dataset::labels`] and

@@ -77,7 +77,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
 }
 
 /// Number of vertices of the train split that have each class, and, if they can have several, then
-/// number of those that have a value for each; counts only vertices that `is_own`.
+/// number of vertices with a value for each; counts only vertices that `is_own`.
 fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u64> {
     let own = job.train.iter().copied().filter(|v| is_own(*v));
     match labels {

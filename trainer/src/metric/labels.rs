@@ -130,7 +130,7 @@ impl Labels {
     }
 }
 
-/// Number of `vertices` that have each class, and then number of those that have a value for each.
+/// Number of `vertices` that have each class, and then number of `vertices` with a value for each.
 pub fn count_several(labels: &MultiLabels, vertices: impl Iterator<Item = u32>) -> Vec<u64> {
     let classes = labels.num_classes() as usize;
     let (mut with, mut known) = (vec![0; classes], vec![0; classes]);

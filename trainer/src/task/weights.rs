@@ -12,7 +12,7 @@ use crate::config::ClassWeights;
 use crate::metric::labels::{TargetScale, count_several};
 use crate::{Error, Result};
 
-/// Problem of a dataset that cannot be trained on.
+/// Problem of a train split that has no label.
 pub const ALL_UNLABELLED: &str =
     "no vertex of the train split has a label: convert it with another split";
 /// Maximum number of class names in a message.
@@ -50,8 +50,8 @@ impl TrainSplit<'_> {
         Ok(TargetScale::of(numbers.into_iter().map(f32::from_bits)))
     }
 
-    /// Number of vertices that have each class, and then number of those with a value for each, if
-    /// vertices can have several; each process counts the vertices that it holds. Collective.
+    /// The counts of [`count_several`] of the split; each process counts the vertices that it holds.
+    /// Collective.
     fn count_several(self, labels: &MultiLabels) -> Result<Vec<u64>> {
         let held = self.vertices.iter().copied().filter(|&v| labels.num_known(v).is_some());
         let mut counts = count_several(labels, held);

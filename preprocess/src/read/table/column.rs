@@ -17,29 +17,24 @@ pub struct TableColumn {
     name: String,
     width: usize,
     numbers: NumberCells,
-    /// Sets of classes: an empty cell has none.
-    are_sets: bool,
 }
 
 impl TableColumn {
     /// Column `at` of `table` in its own type. A label of one class is a 64-bit integer, -1 where
-    /// it is missing.
+    /// it is missing; one of several is a list of floats, NaN where they are missing.
     pub fn new(table: &Table, at: usize, name: &str, is_label: bool) -> Self {
         let field = &table.fields[at];
         let (value, width) = field.value.unwrap_or((ValueType::F32, 1));
         let own =
             table.data_type(at).and_then(|own| descr(list_of(own).map_or(own, |(item, _)| item)));
         let is_class = is_label && !field.list && value == ValueType::I64;
-        let stored = own.filter(|_| !is_class).map_or(StoredType::Value(value), StoredType::of);
-        let numbers = NumberCells { stored, fill: is_class.then_some(-1.0), rounds: false };
-        Self {
-            table: table.clone(),
-            at,
-            name: name.into(),
-            width,
-            numbers,
-            are_sets: is_label && field.list,
-        }
+        let is_set = is_label && field.list;
+        let stored = match own.filter(|_| !is_class) {
+            _ if is_set => StoredType::Value(ValueType::F32),
+            own => own.map_or(StoredType::Value(value), StoredType::of),
+        };
+        let numbers = NumberCells { stored, fill: is_class.then_some(-1.0), rounds: is_set };
+        Self { table: table.clone(), at, name: name.into(), width, numbers }
     }
 
     /// Column `at` of `table`, one number per row, as doubles.
@@ -82,10 +77,7 @@ impl Column for TableColumn {
         let append = |out: &mut Vec<u8>, _: usize, _: usize, cell: Cell<'_>| {
             let at = out.len();
             out.resize(at + row_bytes, 0);
-            match self.are_sets && matches!(cell, Cell::Missing) {
-                true => Ok(()),
-                false => self.numbers.write(cell, &mut out[at..]),
-            }
+            self.numbers.write(cell, &mut out[at..])
         };
         let (mut cursor, mut piece, mut out) =
             (TableCursor::default(), Piece::default(), Vec::new());
