@@ -58,7 +58,7 @@ pub struct MultiLabelWriter {
     out: NpyWriter<u8>,
     num_classes: u32,
     known_path: PathBuf,
-    /// Which cells have a value, from the first row on in which some do not.
+    /// A bit for each cell that has a value, once there is a row in which some have none.
     known: Option<NpyWriter<u8>>,
 }
 
@@ -242,7 +242,7 @@ impl MultiLabels {
         row.map_or(&[], |row| &file.bytes()[row * file.width()..][..file.width()])
     }
 
-    /// Which cells of vertex `v` have a value, as packed bits like [`Self::row`]; `None` if the
+    /// Packed bits like [`Self::row`] for the cells of vertex `v` that have a value; `None` if the
     /// cells of all vertices have.
     pub fn known_row(&self, v: u32) -> Option<&[u8]> {
         self.known.as_ref().map(|known| self.row_in(known, v))
@@ -260,8 +260,8 @@ impl MultiLabels {
         (!self.row(v).is_empty()).then(|| self.known_row(v).map_or(self.num_classes, known))
     }
 
-    /// Whether vertex `v` has each class, `None` for a cell without a value. Panics if the vertex is
-    /// not stored here.
+    /// Whether vertex `v` has each class, `None` for a cell without a value. Panics if the vertex
+    /// is not stored here.
     pub fn cells(&self, v: u32) -> impl Iterator<Item = Option<bool>> {
         let (row, known) = (self.row(v), self.known_row(v));
         let is_known = move |class| known.is_none_or(|known| bit(known, class));

@@ -1,9 +1,9 @@
 //! The loss of vertices: cross entropy if a vertex has one class; binary cross entropy, summed over
 //! the classes, if it can have several; the squared or absolute error of a number, in standard
 //! deviations. All are means over the labelled seeds of the global mini-batch; cross entropy with
-//! weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`. If some cells
-//! of several classes have no value, the sum over the other cells is divided by their number per
-//! class, so that a seed counts by the share of its cells that have a value.
+//! weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`. If some
+//! cells of several classes have no value, the sum over the other cells is divided by their number
+//! per class, so that a seed counts by the share of its cells that have a value.
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Column, Dataset};

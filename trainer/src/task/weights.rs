@@ -50,8 +50,8 @@ impl TrainSplit<'_> {
         Ok(TargetScale::of(numbers.into_iter().map(f32::from_bits)))
     }
 
-    /// The counts of [`count_several`] of the split; each process counts the vertices that it holds.
-    /// Collective.
+    /// The counts of [`count_several`] of the split; each process counts the vertices that it
+    /// holds. Collective.
     fn count_several(self, labels: &MultiLabels) -> Result<Vec<u64>> {
         let held = self.vertices.iter().copied().filter(|&v| labels.num_known(v).is_some());
         let mut counts = count_several(labels, held);

@@ -178,8 +178,8 @@ fn missing_cells_of_several_classes_are_kept_apart_from_zeros() {
     let [no, yes] = [false, true].map(Some);
     assert_eq!(cells, [[yes, no], [None, None], [no, no], [no, None]]);
     for line in [
-        "labels: 3 cells without a value, in 2 of 2 classes, e.g. `a`: left out of the loss and the \
-         scores",
+        "labels: 3 cells without a value, in 2 of 2 classes, e.g. `a`: left out of the loss and \
+         the scores",
         "labels: 1 of 4 vertices are unlabelled",
         "labels: 2 of 4 vertices have no class",
     ] {

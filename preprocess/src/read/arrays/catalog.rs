@@ -9,7 +9,7 @@
 //! | edges, CSC: column v lists the sources of u -> v | `csc_indptr` + `csc_indices` |
 //! | features (n, d) | `feat`, `feats`, `features`, `node_feat`, `node_feats`, `node_features`, `x`, `attr_matrix` |
 //! | features, CSR | `attr_indptr` + `attr_indices` + `attr_data` + `attr_shape` |
-//! | labels (n,), or zeros and ones (n, classes), NaN for a missing one | `label`, `labels`, `node_label`, `node_labels`, `y` |
+//! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_labels`, `y` |
 //! | splits: ids | `train`, `train_idx`; `valid`, `val`, `valid_idx`, `val_idx`; `test`, `test_idx` |
 //! | splits: masks (n,), (n, k) or (k, n) | `train_mask(s)`; `val_mask(s)`, `valid_mask(s)`; `test_mask(s)` |
 //! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
