@@ -84,7 +84,11 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     });
     ui.say(match manifest.num_classes {
         Some(classes) if manifest.multi_label => {
-            format!("  labels    {classes} classes, any number of them a vertex")
+            format!(
+                "  labels    {classes} classes, any number of them a vertex{}{}",
+                counted("label_cells_missing", "cells without a value"),
+                counted("unlabelled", "vertices unlabelled")
+            )
         }
         Some(classes) => {
             format!("  labels    {classes} classes{}", counted("unlabelled", "vertices unlabelled"))

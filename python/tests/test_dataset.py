@@ -81,9 +81,21 @@ def test_multi_label_targets_are_unpacked_row_by_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(labels, six.MANY_LABELS)
     for rows in (3, slice(1, 4), [5, 0, 0], np.array([[1, 2], [3, 4]]), np.arange(6) % 2 == 0):
         np.testing.assert_array_equal(labels[rows], six.MANY_LABELS[rows])
-    assert labels[:].dtype == np.bool_
+    assert labels[:].dtype == np.bool_ and labels.known is None
     with pytest.raises(TypeError, match="indexed only by vertex"):
         labels[1, 2]
+
+
+def test_missing_cells_of_multi_label_targets_are_nan_among_floats(tmp_path: Path) -> None:
+    known = ~six.MANY_LABELS | (np.arange(66).reshape(6, 11) % 3 > 0)
+    has = six.MANY_LABELS & known
+    labels = gsplit.open(six.write(tmp_path / "ds", labels=has, known=known)).labels
+    assert isinstance(labels, gsplit.MultiLabels) and labels.known is not None
+    np.testing.assert_array_equal(labels, has)
+    np.testing.assert_array_equal(labels.known, known)
+    expected = np.where(known, has, np.nan)
+    np.testing.assert_array_equal(labels.floats(), expected)
+    np.testing.assert_array_equal(labels.floats([4, 1]), expected[[4, 1]])
 
 
 def test_numbers_to_learn_are_floats(tmp_path: Path) -> None:

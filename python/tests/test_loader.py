@@ -421,6 +421,11 @@ def test_several_labels(tmp_path: Path) -> None:
     assert graph.y.dtype == np.float32
     np.testing.assert_array_equal(graph.y, ds.labels[graph.n_id].astype(np.float32))
     np.testing.assert_array_equal(blocks.y, ds.labels[blocks.seeds].astype(np.float32))
+    known = np.arange(N * 11).reshape(N, 11) % 5 > 0
+    lacking = write(tmp_path / "lacking", labels=np.asarray(ds.labels) & known, known=known)
+    (graph,) = loader(lacking, batch_size=N)
+    expected = np.where(known, np.asarray(ds.labels), np.nan)
+    np.testing.assert_array_equal(graph.y, expected[graph.n_id])
 
 
 def test_edges_drawn_by_weight(tmp_path: Path) -> None:

@@ -114,13 +114,17 @@ def write_dataset(
     dtype: str = "f32",
     labels: Array | None = None,
     num_classes: int | None = None,
+    known: Array | None = None,
     splits: dict[str, list[int]] | None = None,
     columns: dict[str, Array] | None = None,
     edge_columns: dict[str, Array] | None = None,
     original_ids: Array | list[str] | None = None,
     first_id: int = 0,
 ) -> Path:
-    """Writes a dataset. Labels: int `[n]`; bool `[n, num_classes]` for several a vertex; float32 `[n]`, numbers."""
+    """Writes a dataset. Labels: int `[n]`; bool `[n, num_classes]` for several a vertex; float32 `[n]`, numbers.
+
+    `known` says which cells of several a vertex have a value, all by default.
+    """
     write_npy(path / "topology/indptr.npy", indptr)
     write_npy(path / "topology/indices.npy", indices)
     info = None
@@ -136,6 +140,8 @@ def write_dataset(
         num_classes = num_classes or (labels.shape[1] if multi_label else int(labels.max()) + 1)
         packed = np.packbits(labels, axis=1, bitorder="little") if multi_label else labels.astype(np.int32)
         write_npy(path / "nodes/label.npy", packed)
+    if known is not None:
+        write_npy(path / "nodes/label.known.npy", np.packbits(known, axis=1, bitorder="little"))
     string_ids = isinstance(original_ids, list)
     if isinstance(original_ids, list):
         write_string_ids(path / "nodes/original_id.arrow", original_ids, 4)

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::labels::KNOWN_LABELS;
 use crate::manifest::{Axis, Columns};
 use crate::rows::check_ascending;
 use crate::shard::OWNED;
@@ -195,10 +196,18 @@ impl Dataset {
                 self.missing("multi-label targets", "its vertices have one class each, or none")
             );
         };
-        let labels =
-            MultiLabels::open(&self.part("nodes/label.npy", "labels", "rebuild it")?, classes)?;
+        let path = self.part("nodes/label.npy", "labels", "rebuild it")?;
+        let is_there = self.manifest.files.contains_key(KNOWN_LABELS);
+        let known = is_there.then(|| self.part(KNOWN_LABELS, "known labels", "rebuild it"));
+        let labels = MultiLabels::open(&path, known.transpose()?.as_deref(), classes)?;
         self.check_rows("nodes/label.npy", labels.num_rows())?;
         Ok(labels)
+    }
+
+    /// Whether some vertex of the whole dataset has no value for some of its classes, where
+    /// vertices can have several.
+    pub fn lacks_label_cells(&self) -> bool {
+        self.whole_files().contains_key(KNOWN_LABELS)
     }
 
     /// The column `nodes/<name>.npy`, with one row per vertex.

@@ -2,11 +2,16 @@
 //!
 //! Multi-label rows are packed bits in little order: bit `c` of a row, `row[c / 8] >> (c % 8) & 1`,
 //! says whether the vertex has class `c`; the bits after the last class are zero. NumPy unpacks
-//! them with `numpy.unpackbits(x, axis=1, bitorder="little")[:, :num_classes]`.
+//! them with `numpy.unpackbits(x, axis=1, bitorder="little")[:, :num_classes]`. If some of these
+//! cells have no value, a second matrix of the same shape has a 1 for each cell that has one; the
+//! bit of a cell without a value is 0 in both.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Column, ColumnFile, Element, Error, FileRecord, NpyWriter, Result, RowIndex};
+
+/// Cells of multi-label targets that have a value. A node column cannot have a dot in its name.
+pub(crate) const KNOWN_LABELS: &str = "nodes/label.known.npy";
 
 /// Streams one class per vertex, -1 for unlabelled.
 #[derive(Debug)]
@@ -52,16 +57,21 @@ impl LabelWriter {
 pub struct MultiLabelWriter {
     out: NpyWriter<u8>,
     num_classes: u32,
+    known_path: PathBuf,
+    /// A bit for each cell that has a value, once there is a row in which some have none.
+    known: Option<NpyWriter<u8>>,
 }
 
 impl MultiLabelWriter {
-    pub(crate) fn create(path: &Path, num_classes: u32) -> Result<Self> {
+    /// `known_path` is for the cells that have a value; it is written only if some do not.
+    pub(crate) fn create(path: &Path, known_path: PathBuf, num_classes: u32) -> Result<Self> {
         if num_classes == 0 {
             return Err(Error::Invalid(
                 "multi-label targets of 0 classes: expected at least one".into(),
             ));
         }
-        Ok(Self { out: NpyWriter::create_rows(path, row_bytes(num_classes) as u64)?, num_classes })
+        let out = NpyWriter::create_rows(path, row_bytes(num_classes) as u64)?;
+        Ok(Self { out, num_classes, known_path, known: None })
     }
 
     /// Bytes of a row.
@@ -71,6 +81,25 @@ impl MultiLabelWriter {
 
     /// Appends the packed rows of the next vertices; bits beyond the last class are to be 0.
     pub fn push(&mut self, packed: &[u8]) -> Result<()> {
+        if let Some(known) = &mut self.known {
+            push_full(known, self.num_classes, packed.len() / row_bytes(self.num_classes))?;
+        }
+        self.out.push(packed)
+    }
+
+    /// Appends the packed rows of the next vertices. The cells with a 1 in the packed rows `known`
+    /// have a value; the others are to be 0.
+    pub fn push_known(&mut self, packed: &[u8], known: &[u8]) -> Result<()> {
+        let mut out = match self.known.take() {
+            Some(out) => out,
+            None => {
+                let mut out = NpyWriter::create_rows(&self.known_path, self.row_bytes() as u64)?;
+                push_full(&mut out, self.num_classes, self.rows() as usize)?;
+                out
+            }
+        };
+        out.push(known)?;
+        self.known = Some(out);
         self.out.push(packed)
     }
 
@@ -83,9 +112,19 @@ impl MultiLabelWriter {
         self.num_classes
     }
 
-    pub(crate) fn finish(self) -> Result<FileRecord> {
-        self.out.finish()
+    /// The records of the rows, and of the cells that have a value if some do not.
+    pub(crate) fn finish(self) -> Result<(FileRecord, Option<FileRecord>)> {
+        Ok((self.out.finish()?, self.known.map(NpyWriter::finish).transpose()?))
     }
+}
+
+/// Appends `rows` rows whose cells all have a value.
+fn push_full(out: &mut NpyWriter<u8>, num_classes: u32, rows: usize) -> Result<()> {
+    let mut row = vec![u8::MAX; row_bytes(num_classes)];
+    if let (Some(last), bits @ 1..) = (row.last_mut(), num_classes % 8) {
+        *last >>= 8 - bits;
+    }
+    (0..rows).try_for_each(|_| out.push(&row))
 }
 
 /// Label of a vertex that has one label.
@@ -151,24 +190,25 @@ impl<T: Label> HeldLabels<T> {
 #[derive(Clone, Debug)]
 pub struct MultiLabels {
     file: ColumnFile,
+    /// The cells that have a value, where some do not.
+    known: Option<ColumnFile>,
     num_classes: u32,
     /// Row of each vertex, where not all vertices have one.
     index: Option<RowIndex>,
 }
 
 impl MultiLabels {
-    /// Maps the bit matrix at `path` and checks its shape for `num_classes`.
-    pub(crate) fn open(path: &Path, num_classes: u32) -> Result<Self> {
-        let file = ColumnFile::open(path)?;
-        let width = row_bytes(num_classes);
-        if (file.descr(), file.dimensions(), file.width()) != ("|u1", 2, width) {
-            let found = (file.descr(), file.width());
-            return Err(Error::corrupt(
-                path,
-                format!("expected rows of {width} bytes (|u1), found {found:?}"),
-            ));
+    /// Maps the bit matrix at `path`, and that of the cells that have a value at `known` if some do
+    /// not, and checks their shapes for `num_classes`.
+    pub(crate) fn open(path: &Path, known: Option<&Path>, num_classes: u32) -> Result<Self> {
+        let file = open_bits(path, num_classes)?;
+        let known = known.map(|path| open_bits(path, num_classes)).transpose()?;
+        if let Some(known) = known.as_ref().filter(|known| known.rows() != file.rows()) {
+            let (expected, found) = (file.rows(), known.rows());
+            let problem = format!("expected {expected} rows, as in label.npy, found {found}");
+            return Err(Error::corrupt(known.path(), problem));
         }
-        Ok(Self { file, num_classes, index: None })
+        Ok(Self { file, known, num_classes, index: None })
     }
 
     /// The same rows; `index` gives the row of each vertex.
@@ -194,27 +234,78 @@ impl MultiLabels {
     /// The packed bits of vertex `v`; empty if a shard does not hold them. Panics if `v` does not
     /// exist.
     pub fn row(&self, v: u32) -> &[u8] {
-        let row = self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v));
-        let width = self.file.width();
-        row.map_or(&[], |row| &self.file.bytes()[row * width..][..width])
+        self.row_in(&self.file, v)
     }
 
-    /// Whether vertex `v` has class `class`. Panics if the vertex is not stored here or the class
-    /// does not exist.
+    fn row_in<'a>(&self, file: &'a ColumnFile, v: u32) -> &'a [u8] {
+        let row = self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v));
+        row.map_or(&[], |row| &file.bytes()[row * file.width()..][..file.width()])
+    }
+
+    /// Packed bits like [`Self::row`] for the cells of vertex `v` that have a value; `None` if the
+    /// cells of all vertices have.
+    pub fn known_row(&self, v: u32) -> Option<&[u8]> {
+        self.known.as_ref().map(|known| self.row_in(known, v))
+    }
+
+    /// Whether some cells have no value, maybe of vertices that a shard does not hold.
+    pub fn lacks_cells(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Number of classes for which vertex `v` has a value, 0 if it is unlabelled; `None` if a shard
+    /// does not hold its row.
+    pub fn num_known(&self, v: u32) -> Option<u32> {
+        let known = |row: &[u8]| row.iter().map(|bits| bits.count_ones()).sum();
+        (!self.row(v).is_empty()).then(|| self.known_row(v).map_or(self.num_classes, known))
+    }
+
+    /// Whether vertex `v` has each class, `None` for a cell without a value. Panics if the vertex
+    /// is not stored here.
+    pub fn cells(&self, v: u32) -> impl Iterator<Item = Option<bool>> {
+        let (row, known) = (self.row(v), self.known_row(v));
+        let is_known = move |class| known.is_none_or(|known| bit(known, class));
+        (0..self.num_classes).map(move |class| is_known(class).then(|| bit(row, class)))
+    }
+
+    /// The numbers of [`Self::cells`]: 0 and 1, and NaN for a cell without a value.
+    pub fn numbers(&self, v: u32) -> impl Iterator<Item = f32> {
+        self.cells(v).map(|cell| cell.map_or(f32::NAN, |has| f32::from(u8::from(has))))
+    }
+
+    /// Whether vertex `v` has class `class`, false if that cell has no value. Panics if the vertex
+    /// is not stored here or the class does not exist.
     pub fn has(&self, v: u32, class: u32) -> bool {
         assert!(
             class < self.num_classes,
             "class {class}, expected classes below {}",
             self.num_classes
         );
-        self.row(v)[class as usize / 8] >> (class % 8) & 1 != 0
+        bit(self.row(v), class)
     }
 
     /// The classes of vertex `v`, ascending. Panics if the vertex is not stored here.
     pub fn classes(&self, v: u32) -> impl Iterator<Item = u32> {
         let row = self.row(v);
-        (0..self.num_classes).filter(|&class| row[class as usize / 8] >> (class % 8) & 1 != 0)
+        (0..self.num_classes).filter(|&class| bit(row, class))
     }
+}
+
+/// Maps a bit matrix of `num_classes` columns.
+fn open_bits(path: &Path, num_classes: u32) -> Result<ColumnFile> {
+    let (file, width) = (ColumnFile::open(path)?, row_bytes(num_classes));
+    if (file.descr(), file.dimensions(), file.width()) != ("|u1", 2, width) {
+        let found = (file.descr(), file.width());
+        return Err(Error::corrupt(
+            path,
+            format!("expected rows of {width} bytes (|u1), found {found:?}"),
+        ));
+    }
+    Ok(file)
+}
+
+fn bit(row: &[u8], class: u32) -> bool {
+    row[class as usize / 8] >> (class % 8) & 1 != 0
 }
 
 fn row_bytes(num_classes: u32) -> usize {

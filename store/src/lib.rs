@@ -15,6 +15,7 @@
 //!                                  read in place
 //!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled; multi-label: u8[n, ⌈classes / 8⌉], packed bits;
 //!                                  of numbers to learn f32[n], NaN = unlabelled
+//!   nodes/label.known.npy          multi-label, where some cells have no value: the cells that do
 //!   nodes/<name>.npy               further node columns: [n] or [n, w] of any little-endian number
 //!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed;
 //!   nodes/original_id.arrow        one LargeUtf8 column in its stead where those ids were strings; neither where vertex v has the

@@ -95,7 +95,7 @@ pub struct SplitScores {
     /// The split.
     pub split: Split,
     /// Mean of the classes' F1. Where vertices have one class each, classes that are neither
-    /// predicted nor actual are left out.
+    /// predicted nor actual are left out; otherwise classes for which no vertex has a value.
     pub macro_f1: f64,
     /// Scores by class.
     pub classes: Vec<ClassScores>,

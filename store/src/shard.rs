@@ -7,13 +7,13 @@
 //!   splits/unlabelled.npy   u32, ascending: vertices of the train split without a class, whoever owns them; one class a vertex only
 //!   nodes/owned.npy         u32[k], ascending: the vertices of the host's parts
 //!   nodes/feat.arrow        row i is that of vertex owned[i], k rows; as stored in the whole dataset, bit for bit
-//!   nodes/label.npy         as the features
+//!   nodes/label.npy         as the features, and so is label.known.npy
 //!   partition/<key>/        the partition that says who owns what, byte for byte
 //! ```
 //!
 //! A shard cut by columns has no `unlabelled.npy`, `owned.npy` or partition. Its `feat.arrow` has a
-//! row for each vertex with the values of the host's columns; `label.npy` is that of the whole
-//! dataset.
+//! row for each vertex with the values of the host's columns; `label.npy` and `label.known.npy` are
+//! the files of the whole dataset.
 //!
 //! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Original ids, other node
 //! columns, presamples and placements are left out. [`Dataset::features`], [`Dataset::labels`] and

@@ -10,7 +10,7 @@ use super::rows::RowOrder;
 use crate::csc::IdMap;
 use crate::read::options::Unseen;
 use crate::read::raw::{Column, Raw, numbers};
-use crate::read::text::field::class;
+use crate::read::text::field::{class, counted};
 use crate::{Error, Result};
 
 /// Name of the stage in the journal.
@@ -33,7 +33,8 @@ pub fn write(
         scratch: &scratch,
         progress,
     };
-    let mut labelled = None;
+    // The class of each vertex where it has one, and 0 for others that are labelled; else -1.
+    let (mut classes, mut labelled) = (None, None);
     // Vertices for inference need neither labels nor splits.
     let is_new = options.read.node_table.recipe.is_some();
     match &raw.labels {
@@ -49,21 +50,20 @@ pub fn write(
             if !is_new {
                 note_empty_classes(&labels, raw.class_names.as_deref(), progress);
             }
-            labelled = Some(labels);
+            classes = Some(labels);
         }
         Some(column) => match one_hot(column.as_ref(), raw.label_shape, &rows)? {
             Some(labels) => {
                 if raw.label_shape.is_none() {
                     progress.decide("labels: each row contains a single 1: one class per vertex");
                 }
-                labelled = Some(labels);
+                classes = Some(labels);
             }
-            None => write_multi_labels(column.as_ref(), raw.label_shape, &rows, writer)?,
+            None => labelled = Some(write_multi_labels(column.as_ref(), raw, &rows, writer)?),
         },
         None => {}
     }
-    let classes = labelled.as_deref().filter(|_| raw.label_shape != Some(LabelShape::Number));
-    if let Some(labels) = classes {
+    if let Some(labels) = &classes {
         let mut out = writer.label_writer()?;
         out.push(labels)?;
         let unlabelled = labels.iter().filter(|&&label| label < 0).count() as u64;
@@ -98,7 +98,10 @@ pub fn write(
         ));
     }
     let splits = match (&drawn, &raw.splits) {
-        (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
+        (Some(split), _) => {
+            let labelled = classes.as_deref().or(labelled.as_deref());
+            Some(split.draw(n as usize, labelled, options.seed))
+        }
         (None, Some(splits)) => {
             let found = vertices(splits, &IdMap::of(writer)?, n);
             // Splits come with the vertices, where these are from elsewhere.
@@ -247,8 +250,8 @@ fn write_numbers(
 }
 
 /// The class of each vertex, if every row of `column` is all zeros except a single one. If `shape`
-/// says that a vertex has one class, a row of zeros is unlabelled. `None`: the rows are sets of
-/// classes.
+/// says that a vertex has one class, a missing value is a zero, and a row of zeros is unlabelled.
+/// `None`: the rows are sets of classes.
 fn one_hot(
     column: &dyn Column,
     shape: Option<LabelShape>,
@@ -265,7 +268,8 @@ fn one_hot(
     };
     let (mut labels, mut class, mut is_one_hot) = (Vec::new(), None, true);
     let read = rows.for_each(column, |at, number| {
-        is_one_hot &= number == 0.0 || (number == 1.0 && class.is_none());
+        let is_zero = number == 0.0 || (is_class && number.is_nan());
+        is_one_hot &= is_zero || (number == 1.0 && class.is_none());
         class = if number == 1.0 { Some(at as i32) } else { class };
         if at + 1 == width {
             is_one_hot &= is_class || class.is_some();
@@ -295,26 +299,32 @@ fn expect_width(column: &dyn Column, classes: u32) -> Result<()> {
     Err(Error::input(column.path(), format!("{}: {problem}", column.name())))
 }
 
-/// Writes a set of classes per vertex: bit c of its row.
+/// Writes a set of classes per vertex: bit c of its row. NaN is a cell without a value. Returns 0
+/// for each vertex that has a value for some class and -1 for the others: 4 bytes per vertex.
 fn write_multi_labels(
     column: &dyn Column,
-    shape: Option<LabelShape>,
+    raw: &Raw,
     rows: &OrderedRows<'_>,
     writer: &mut DatasetWriter,
-) -> Result<()> {
+) -> Result<Vec<i32>> {
     let width = column.width();
-    if let Some(LabelShape::Classes(classes)) = shape {
+    if let Some(LabelShape::Classes(classes)) = raw.label_shape {
         expect_width(column, classes)?;
     }
     let classes = u32::try_from(width).map_err(|_| column.error(0, 0, "too many classes"))?;
     let mut out = writer.multi_label_writer(classes)?;
-    let (mut row, mut packed) = (0u64, vec![0u8; width.div_ceil(8)]);
-    let (mut at, mut without) = (0, 0u64);
+    let [mut packed, mut known] = [(); 2].map(|()| vec![0u8; width.div_ceil(8)]);
+    let (mut row, mut at, mut without) = (0u64, 0, 0u64);
+    let (mut labelled, mut missing) = (Vec::new(), vec![0u64; width]);
     rows.read(column, &mut |bytes| {
         for number in numbers(column.descr(), bytes) {
+            let bit = 1 << (at % 8);
             match number {
-                0.0 => {}
-                1.0 => packed[at / 8] |= 1 << (at % 8),
+                0.0 | 1.0 => {
+                    known[at / 8] |= bit;
+                    packed[at / 8] |= if number == 1.0 { bit } else { 0 };
+                }
+                number if number.is_nan() => missing[at] += 1,
                 other => {
                     let problem =
                         format!("label {other}: expected 0 or 1 for each of the {width} classes");
@@ -323,19 +333,47 @@ fn write_multi_labels(
             }
             at += 1;
             if at == width {
-                out.push(&packed)?;
-                without += u64::from(packed.iter().all(|&bits| bits == 0));
+                let num_known: u32 = known.iter().map(|bits| bits.count_ones()).sum();
+                match num_known == classes {
+                    true => out.push(&packed)?,
+                    false => out.push_known(&packed, &known)?,
+                }
+                labelled.push(if num_known > 0 { 0 } else { -1 });
+                without += u64::from(num_known > 0 && packed.iter().all(|&bits| bits == 0));
                 packed.fill(0);
+                known.fill(0);
                 (at, row) = (0, row + 1);
             }
         }
         Ok(())
     })?;
-    if without > rows.taken_over {
-        let (without, n) = (without - rows.taken_over, rows.n - rows.taken_over);
+    let n = rows.n - rows.taken_over;
+    if without > 0 {
         rows.progress.decide(&format!("labels: {without} of {n} vertices have no class"));
     }
-    Ok(writer.add_multi_labels(out)?)
+    if missing.iter().any(|&cells| cells > 0) {
+        let unlabelled = labelled.iter().filter(|&&label| label < 0).count() as u64;
+        note_unlabelled(unlabelled, rows, writer);
+        note_missing(&missing, raw, rows, writer);
+    }
+    writer.add_multi_labels(out)?;
+    Ok(labelled)
+}
+
+/// Reports the number of cells without a value; `missing` counts them by class.
+fn note_missing(missing: &[u64], raw: &Raw, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
+    writer.facts_mut().insert("label_cells_missing".into(), missing.iter().sum());
+    // Vertices copied from a dataset have no value for any class.
+    let of_rows: Vec<u64> = missing.iter().map(|cells| cells - rows.taken_over).collect();
+    let Some(first) = of_rows.iter().position(|&cells| cells > 0) else { return };
+    let name = raw.class_names.as_ref().map_or(first.to_string(), |names| names[first].clone());
+    rows.progress.decide(&format!(
+        "labels: {} without a value, in {} of {} classes, e.g. `{name}`: left out of the loss and \
+         the scores",
+        counted(of_rows.iter().sum(), "cell"),
+        of_rows.iter().filter(|&&cells| cells > 0).count(),
+        of_rows.len()
+    ));
 }
 
 /// The vertices of the splits, which are given by ids of the input. Splits may not overlap.

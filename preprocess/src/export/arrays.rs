@@ -2,7 +2,7 @@
 //!
 //! Features are widened to single precision (exact, but that int8 rows are multiplied by their
 //! scale), labels are int64 as torch's losses want them, and multi-label targets are float32 rows
-//! of 0 and 1. Columns are copied as they are.
+//! of 0 and 1, NaN for a cell without a value. Columns are copied as they are.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -88,11 +88,8 @@ pub(super) fn write_labels(labels: &Labels, path: &Path, n: usize) -> Result<()>
         }
         Labels::Multi(labels) => {
             let mut out = NpyWriter::<f32>::create_rows(path, u64::from(labels.num_classes()))?;
-            let mut row = vec![0.0; labels.num_classes() as usize];
             for v in 0..n as u32 {
-                row.fill(0.0);
-                labels.classes(v).for_each(|class| row[class as usize] = 1.0);
-                out.push(&row)?;
+                out.push(&labels.numbers(v).collect::<Vec<f32>>())?;
             }
             out.finish()?;
         }

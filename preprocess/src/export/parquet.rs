@@ -3,7 +3,7 @@
 //! ```text
 //! edges/part-00000.parquet   src, dst int64 (with --original-ids the input's numbers or strings), and the edge columns
 //! nodes/part-00000.parquet   id int64, original_id where ids were changed, label int32 (null = unlabelled; several classes
-//!                            a vertex: a list of 0 and 1), label_name where classes have names, split (train, valid, test or null), feat, and the node columns
+//!                            a vertex: a list of 0, 1 and null), label_name where classes have names, split (train, valid, test or null), feat, and the node columns
 //! ```
 //!
 //! Rows are in the dataset's order. Features are widened to float32 lists; every vertex has a row
@@ -231,14 +231,10 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
             columns.push(("label".into(), Arc::new(Float32Array::from_iter(numbers))));
         }
         Some(Labels::Multi(labels)) => {
-            let classes = labels.num_classes();
-            let bits = vertices
-                .clone()
-                .flat_map(|v| (0..classes).map(move |class| i8::from(labels.has(v, class))));
-            columns.push((
-                "label".into(),
-                list(Arc::new(Int8Array::from_iter_values(bits)), classes as usize)?,
-            ));
+            let cells = vertices.clone().flat_map(|v| labels.cells(v));
+            let bits = Arc::new(Int8Array::from_iter(cells.map(|cell| cell.map(i8::from))));
+            let lists = list(bits, labels.num_classes() as usize, labels.lacks_cells())?;
+            columns.push(("label".into(), lists));
         }
     }
     if !source.splits.is_empty() {
@@ -249,7 +245,8 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
     }
     if let Some(table) = &source.features {
         let rows = f32_rows(table, vertices.clone());
-        columns.push(("feat".into(), list(Arc::new(Float32Array::from(rows)), table.dim())?));
+        columns
+            .push(("feat".into(), list(Arc::new(Float32Array::from(rows)), table.dim(), false)?));
     }
     for (name, column) in &source.node_columns {
         columns.push((
@@ -292,10 +289,10 @@ fn original_ids(
 }
 
 /// `values` as lists of `width`.
-fn list(values: ArrayRef, width: usize) -> Result<ArrayRef> {
+fn list(values: ArrayRef, width: usize, is_nullable: bool) -> Result<ArrayRef> {
     let problem =
         || Error::Graph(format!("rows of {width} values: Parquet lists hold fewer than 2^31"));
-    let item = Arc::new(Field::new("item", values.data_type().clone(), false));
+    let item = Arc::new(Field::new("item", values.data_type().clone(), is_nullable));
     let width = i32::try_from(width).map_err(|_| problem())?;
     Ok(Arc::new(FixedSizeListArray::try_new(item, width, values, None).map_err(|_| problem())?))
 }
@@ -331,5 +328,5 @@ fn column_array(column: &ColumnFile, range: Range<usize>) -> Result<ArrayRef> {
             Ok(Arc::new(Float32Array::from_iter_values(values)) as ArrayRef)
         }
     }?;
-    if column.dimensions() == 1 { Ok(values) } else { list(values, column.width()) }
+    if column.dimensions() == 1 { Ok(values) } else { list(values, column.width(), false) }
 }

@@ -4,8 +4,8 @@
 //! edge_index.npy   (2, m) int64: sources, targets       edge_attr.npy, edge_weight.npy   the edge columns feat and weight
 //! x.npy            (n, d) float32                       edge_<name>.npy                  further edge columns
 //! y.npy            (n,) int64, -1 = unlabelled;         train_mask.npy, val_mask.npy, test_mask.npy   (n,) uint8
-//!                  (n, classes) float32, multi-label    <name>.npy                       further node columns
-//!                  (n,) float32, numbers, NaN = unlabelled
+//!                  (n, classes) float32, multi-label,   <name>.npy                       further node columns
+//!                  NaN = no value; (n,) float32, numbers, NaN = unlabelled
 //! num_nodes.txt    n, which isolated vertices need      class_names.json                 where classes have names
 //! load.py          load() returns the Data               feature_names.json               where features have names
 //! ```

@@ -26,7 +26,7 @@ pub struct Raw {
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
     /// Labels: one number a vertex (a class, negative or NaN for unlabelled), or a row of zeros and
-    /// ones (multi-label).
+    /// ones (multi-label), NaN for a missing one.
     pub labels: Option<Box<dyn Column>>,
     /// Names of the classes, where the labels are places among them.
     pub class_names: Option<Vec<String>>,

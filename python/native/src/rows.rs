@@ -173,7 +173,7 @@ pub enum Classes {
     One(Vec<i64>),
     /// Numbers, NaN for none.
     Number(Vec<f32>),
-    /// Rows of 0 and 1, and their width.
+    /// Rows of 0 and 1, NaN for a cell without a value, and their width.
     Several(Vec<f32>, usize),
 }
 
@@ -188,11 +188,8 @@ impl Labels {
                 Classes::Number(vertices.iter().map(|&v| numbers[v as usize]).collect())
             }
             Self::Several(labels) => {
-                let classes = labels.num_classes();
-                let has = |&v: &u32| {
-                    (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))))
-                };
-                Classes::Several(vertices.iter().flat_map(has).collect(), classes as usize)
+                let cells = vertices.iter().flat_map(|&v| labels.numbers(v));
+                Classes::Several(cells.collect(), labels.num_classes() as usize)
             }
         }
     }

@@ -164,7 +164,8 @@ class Dataset:
         """The label of each vertex. Raises `DatasetError` when there are none.
 
         int32 `[n]`, a memmap, -1 = unlabelled; for multi-label targets a `MultiLabels`, bool `[n, num_classes]` when
-        indexed; for numbers to learn float32 `[n]`, a memmap, NaN = unlabelled.
+        indexed, whose `known` says which cells have a value; for numbers to learn float32 `[n]`, a memmap, NaN =
+        unlabelled.
         """
         self._expect_whole("labels")
         path = self._part("nodes/label.npy", "labels", "labels come with the raw graph")
@@ -173,7 +174,9 @@ class Dataset:
         if not self.multi_label:
             return open_npy(path, "<i4", (self.num_vertices,))
         classes = self._manifest.count("num_classes")
-        return MultiLabels(open_npy(path, "|u1", (self.num_vertices, -(-classes // 8))), classes)
+        shape, known = (self.num_vertices, -(-classes // 8)), "nodes/label.known.npy"
+        has_known = known in self._manifest.section("files").content
+        return MultiLabels(open_npy(path, "|u1", shape), classes, self._map(known, "|u1", shape) if has_known else None)
 
     @cached_property
     def splits(self) -> dict[str, npt.NDArray[np.uint32]]:
@@ -232,11 +235,11 @@ class Dataset:
         `is_sorted=True`). With `sparse`, in its place `adj_t`, a `torch.sparse_csr` tensor whose offsets are shared and
         whose indices are copied to int64 (8 m bytes); torch_sparse is not needed for either.
 
-        `x` float32 `[n, dim]` (copied), `y` int64 `[n]` or, multi-label, float32 `[n, num_classes]`, or float32 `[n]`
-        of numbers, `train_mask`, `val_mask`, `test_mask`, `edge_weight` and `edge_attr` where there are such columns;
-        node columns keep their
-        names (`node_<name>` where that is taken), further edge columns are `edge_<name>`. Columns share memory with the
-        file where torch has their type, and writing to them leaves the file alone.
+        `x` float32 `[n, dim]` (copied), `y` int64 `[n]` or, multi-label, float32 `[n, num_classes]`, NaN for a cell
+        without a value, or float32 `[n]` of numbers, `train_mask`, `val_mask`, `test_mask`, `edge_weight` and
+        `edge_attr` where there are such columns; node columns keep their names (`node_<name>` where that is taken),
+        further edge columns are `edge_<name>`. Columns share memory with the file where torch has their type, and
+        writing to them leaves the file alone.
         """
         return _export.to_pyg(self, features, sparse)
 
@@ -247,8 +250,8 @@ class Dataset:
         shares `indices` and copies `indptr` (4 n bytes).
 
         `ndata`: `feat` float32 `[n, dim]` (copied), `label` int64 `[n]` or, multi-label, float32 `[n, num_classes]`,
-        or float32 `[n]` of numbers, `train_mask`, `val_mask`, `test_mask` and the node columns; `edata`: the edge
-        columns, all by their names.
+        NaN for a cell without a value, or float32 `[n]` of numbers, `train_mask`, `val_mask`, `test_mask` and the node
+        columns; `edata`: the edge columns, all by their names.
         """
         return _export.to_dgl(self, features, idtype)
 

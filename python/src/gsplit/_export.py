@@ -83,10 +83,14 @@ class Tensors:
 
     @cached_property
     def labels(self) -> Any:
-        """int64 `[n]`, -1 = unlabelled; multi-label float32 `[n, num_classes]`; of numbers float32 `[n]`."""
+        """int64 `[n]`, -1 = unlabelled; multi-label float32 `[n, num_classes]`; of numbers float32 `[n]`.
+
+        NaN in the floats is a missing label.
+        """
         labels = self._ds.labels
-        real = self._ds.numeric_label or isinstance(labels, MultiLabels)
-        return self._torch.from_numpy(labels[:].astype(np.float32 if real else np.int64))
+        if isinstance(labels, MultiLabels):
+            return self._torch.from_numpy(labels.floats())
+        return self._torch.from_numpy(labels.astype(np.float32 if self._ds.numeric_label else np.int64))
 
     @cached_property
     def features(self) -> Any:

@@ -15,7 +15,14 @@ class MultiLabels:
     unpacks all of them.
     """
 
-    def __init__(self, packed: npt.NDArray[np.uint8], num_classes: int) -> None:
+    def __init__(
+        self, packed: npt.NDArray[np.uint8], num_classes: int, known: npt.NDArray[np.uint8] | None = None
+    ) -> None:
+        self.known = None if known is None else MultiLabels(known, num_classes)
+        """Whether vertex `v` has a value for class `c`, as a matrix of the same shape; `None` if all have.
+
+        A cell without a value is False in `labels` and in `labels.known`.
+        """
         self.packed = packed
         """The stored bits, uint8 `[num_vertices, ceil(num_classes / 8)]`, a memmap; the low bit is the first class."""
         self.shape = (packed.shape[0], num_classes)
@@ -33,6 +40,13 @@ class MultiLabels:
             raise TypeError("labels are indexed only by vertex: write labels[rows][:, classes]")
         bits = np.unpackbits(self.packed[rows], axis=-1, count=self.shape[1], bitorder="little")
         return np.asarray(bits).view(np.bool_)
+
+    def floats(self, rows: Any = slice(None)) -> npt.NDArray[np.float32]:
+        """The unpacked rows as float32 `[..., num_classes]`: 0, 1, or NaN for a cell without a value."""
+        values = self[rows].astype(np.float32)
+        if self.known is not None:
+            values[~self.known[rows]] = np.nan
+        return values
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """All rows, unpacked."""

@@ -31,7 +31,14 @@ fn whole(path: &Path, dtype: FeatureDtype, several: bool) -> Dataset {
     match several {
         true => {
             let mut labels = writer.multi_label_writer(9).unwrap();
-            (0..N).for_each(|v| labels.push(&[v as u8, v as u8 % 2]).unwrap());
+            // Every fifth vertex has no value for its last class.
+            (0..N).for_each(|v| {
+                match v % 5 {
+                    0 => labels.push_known(&[v as u8, 0], &[0xff, 0]),
+                    _ => labels.push(&[v as u8, v as u8 % 2]),
+                }
+                .unwrap()
+            });
             writer.add_multi_labels(labels).unwrap();
         }
         false => writer.add_labels(&(0..N as i32).map(|v| v % 5 - 1).collect::<Vec<_>>()).unwrap(),
@@ -150,6 +157,8 @@ fn shards_hold_the_rows_of_their_own_vertices_and_no_others() {
                     for v in 0..N {
                         let owned = shard.owned().unwrap().binary_search(&v).is_ok();
                         assert_eq!(held.row(v), if owned { all.row(v) } else { &[] });
+                        assert_eq!(held.num_known(v), owned.then_some(9 - u32::from(v % 5 == 0)));
+                        assert!(!owned || held.known_row(v) == all.known_row(v));
                     }
                 }
                 false => {
@@ -257,10 +266,9 @@ fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
                 }
                 match several {
                     true => {
-                        assert_eq!(
-                            shard.held_multi_labels().unwrap().row(7),
-                            origin.multi_labels().unwrap().row(7)
-                        )
+                        let (held, all) =
+                            (shard.held_multi_labels().unwrap(), origin.multi_labels().unwrap());
+                        assert_eq!((held.row(7), held.num_known(5)), (all.row(7), Some(8)));
                     }
                     false => assert_eq!(
                         shard.held_labels().unwrap().stored(),

@@ -11,7 +11,8 @@ fn dataset(path: &Path, multi_label: bool, string_ids: bool) {
     match multi_label {
         true => {
             let mut labels = writer.multi_label_writer(3).unwrap();
-            labels.push(&[0b101, 0, 0b10]).unwrap();
+            labels.push(&[0b101, 0]).unwrap();
+            labels.push_known(&[0b10], &[0b110]).unwrap();
             writer.add_multi_labels(labels).unwrap();
         }
         false => writer.add_labels(&[0, -1, 1]).unwrap(),
@@ -90,6 +91,12 @@ fn what_checksums_do_not_see_is_reported() {
     });
     rewrite("nodes/label.npy", true, false, "expected rows of 2 bytes", |_, manifest| {
         manifest.num_classes = Some(9)
+    });
+    rewrite("nodes/label.known.npy", true, false, "expected 3 rows, as in label.npy", |path, _| {
+        let file = path.join("nodes/label.known.npy");
+        let mut rows = crate::NpyWriter::<u8>::create_rows(&file, 1).unwrap();
+        rows.push(&[7, 7]).unwrap();
+        rows.finish().unwrap();
     });
     dataset(&path, false, true);
     let mut writer = crate::NamesWriter::create(path.join("nodes/original_id.arrow")).unwrap();

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::DatasetWriter;
+use crate::labels::KNOWN_LABELS;
 use crate::manifest::{Axis, ColumnInfo};
 use crate::{
     Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord,
@@ -211,16 +212,23 @@ impl DatasetWriter {
     /// Opens the multi-label targets of `num_classes` classes; hand the writer back to
     /// [`DatasetWriter::add_multi_labels`].
     pub fn multi_label_writer(&self, num_classes: u32) -> Result<MultiLabelWriter> {
-        MultiLabelWriter::create(&self.place(LABELS)?, num_classes)
+        MultiLabelWriter::create(&self.place(LABELS)?, self.place(KNOWN_LABELS)?, num_classes)
     }
 
     /// Closes the multi-label targets, which must have a row for each vertex.
     pub fn add_multi_labels(&mut self, writer: MultiLabelWriter) -> Result<()> {
         self.expect_rows("rows of multi-label targets", writer.rows())?;
         let num_classes = writer.num_classes();
-        self.record(LABELS, writer.finish()?);
+        self.record_multi_labels(writer)?;
         (self.journal.staged.num_classes, self.journal.staged.multi_label) =
             (Some(num_classes), true);
+        Ok(())
+    }
+
+    pub(super) fn record_multi_labels(&mut self, writer: MultiLabelWriter) -> Result<()> {
+        let (labels, known) = writer.finish()?;
+        self.record(LABELS, labels);
+        known.into_iter().for_each(|known| self.record(KNOWN_LABELS, known));
         Ok(())
     }
 

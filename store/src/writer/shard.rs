@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::columns::{FEATURES, LABELS};
 use super::{DatasetWriter, dataset_target};
+use crate::labels::KNOWN_LABELS;
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
@@ -134,7 +135,8 @@ fn total_bytes(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> u64
     };
     let of_each = |name: &str| if is_cut(name) { 1 } else { u64::from(hosts) };
     let kept = files.filter(|(name, _)| {
-        !name.starts_with("nodes/") || [FEATURES, LABELS, KINDS].contains(&name.as_str())
+        let kept = [FEATURES, LABELS, KNOWN_LABELS, KINDS];
+        !name.starts_with("nodes/") || kept.contains(&name.as_str())
     });
     let partition: u64 =
         map.iter().flat_map(|map| map.meta().files.values()).map(|record| record.bytes).sum();
@@ -153,7 +155,7 @@ impl DatasetWriter {
         stage: &dyn Stage,
     ) -> Result<Staging> {
         let manifest = dataset.manifest();
-        let all_labels = |name: &str| map.is_none() && name == LABELS;
+        let all_labels = |name: &str| map.is_none() && [LABELS, KNOWN_LABELS].contains(&name);
         for (name, record) in &manifest.files {
             if !name.starts_with("nodes/") || name == KINDS || all_labels(name) {
                 copy(&dataset.path().join(name), &self.place(name)?, record, stage)?;
@@ -210,8 +212,11 @@ impl DatasetWriter {
         }
         if let (Some(classes), true) = (manifest.num_classes, manifest.multi_label) {
             let (labels, mut out) = (dataset.multi_labels()?, self.multi_label_writer(classes)?);
-            owned.iter().try_for_each(|&v| out.push(labels.row(v)))?;
-            self.record(LABELS, out.finish()?);
+            owned.iter().try_for_each(|&v| match labels.known_row(v) {
+                Some(known) => out.push_known(labels.row(v), known),
+                None => out.push(labels.row(v)),
+            })?;
+            self.record_multi_labels(out)?;
         } else if manifest.num_classes.is_some() {
             self.cut_labels(dataset, &dataset.labels()?, owned)?;
         } else if manifest.numeric_label {

@@ -5,18 +5,17 @@
 //! says yes or no to each, the same for every vertex, whichever the metric rewards: for micro-F1
 //! yes for the k most frequent classes, with the k that is best on the train split; for macro-F1
 //! yes for every class that occurs there; otherwise yes for each class that more than half of its
-//! vertices have. ROC-AUC is then 0.5. For numbers it predicts their mean over the train split.
+//! vertices have. Vertices without a value for a class do not count. ROC-AUC is then 0.5. For
+//! numbers it predicts their mean over the train split.
 //!
 //! Cost: one pass over the labels of the three splits.
-
-use std::cmp::Reverse;
 
 use gsplit_store::{Baseline, Split};
 
 use super::{links, splits};
 use crate::Result;
 use crate::job::Job;
-use crate::metric::labels::Labels;
+use crate::metric::labels::{Labels, count_several};
 use crate::metric::{Metric, Scores};
 use crate::ranks::comms::Comms;
 use crate::run::setup::Run;
@@ -77,26 +76,20 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     Ok((baseline, unscored))
 }
 
-/// Number of vertices of the train split that have each class, then of all of them; counts only
-/// vertices that `is_own`.
+/// Number of vertices of the train split that have each class, and, if they can have several, then
+/// number of vertices with a value for each; counts only vertices that `is_own`.
 fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u64> {
-    let mut counts = vec![0; labels.outputs()];
-    for &v in job.train.iter().filter(|v| is_own(**v)) {
-        match labels {
-            Labels::One { class, .. } => {
-                let class = class.get(v).and_then(|class| usize::try_from(class).ok());
-                class.into_iter().for_each(|class| counts[class] += 1);
-            }
-            Labels::Number { .. } => {}
-            Labels::Several(labels) => {
-                labels.classes(v).for_each(|class| counts[class as usize] += 1)
-            }
+    let own = job.train.iter().copied().filter(|v| is_own(*v));
+    match labels {
+        Labels::One { class, classes } => {
+            let mut counts = vec![0; *classes];
+            own.filter_map(|v| usize::try_from(class.get(v)?).ok())
+                .for_each(|class| counts[class] += 1);
+            counts
         }
+        Labels::Number { .. } => vec![0],
+        Labels::Several(labels) => count_several(labels, own),
     }
-    if labels.several() {
-        counts.push(job.train.iter().filter(|v| is_own(**v)).count() as u64);
-    }
-    counts
 }
 
 /// The logits, equal for all vertices, that the metric rewards most, and the class that they
@@ -108,27 +101,31 @@ fn constant(metric: Metric, labels: &Labels, counts: &[u64]) -> (Option<u32>, Ve
     }
     let classes = labels.outputs();
     let mut logits = vec![-1.0; classes];
+    let (with, known) = counts.split_at(classes);
+    // Number of vertices with a value for the class; exclusive classes are compared by count.
+    let known = |class: usize| known.get(class).map_or(1, |&known| known.max(1));
     // Most frequent class first; of equal ones, the lowest.
-    let mut by_count: Vec<usize> = (0..classes).collect();
-    by_count.sort_by_key(|&class| Reverse(counts[class]));
+    let mut by_share: Vec<usize> = (0..classes).collect();
+    let product = |a: usize, b: usize| u128::from(with[a]) * u128::from(known(b));
+    by_share.sort_by(|&a, &b| product(b, a).cmp(&product(a, b)));
     if !labels.several() {
-        logits[by_count[0]] = 1.0;
-        return (Some(by_count[0] as u32), logits);
+        logits[by_share[0]] = 1.0;
+        return (Some(by_share[0] as u32), logits);
     }
-    let (vertices, all) = (counts[classes], counts[..classes].iter().sum::<u64>());
+    let all = with.iter().sum::<u64>();
     let yes = match metric {
         Metric::MicroF1 => {
-            let (mut right, mut best) = (0, (0.0, 0));
-            for (i, &class) in by_count.iter().enumerate() {
-                right += counts[class];
-                let f1 = 2.0 * right as f64 / ((i as u64 + 1) * vertices + all).max(1) as f64;
+            let (mut right, mut predicted, mut best) = (0, 0, (0.0, 0));
+            for (i, &class) in by_share.iter().enumerate() {
+                (right, predicted) = (right + with[class], predicted + known(class));
+                let f1 = 2.0 * right as f64 / (predicted + all).max(1) as f64;
                 best = if f1 > best.0 { (f1, i + 1) } else { best };
             }
             best.1
         }
-        Metric::MacroF1 => by_count.iter().filter(|&&class| counts[class] > 0).count(),
-        _ => by_count.iter().filter(|&&class| 2 * counts[class] > vertices).count(),
+        Metric::MacroF1 => by_share.iter().filter(|&&class| with[class] > 0).count(),
+        _ => by_share.iter().filter(|&&class| 2 * with[class] > known(class)).count(),
     };
-    by_count[..yes].iter().for_each(|&class| logits[class] = 1.0);
+    by_share[..yes].iter().for_each(|&class| logits[class] = 1.0);
     (None, logits)
 }

@@ -19,7 +19,7 @@ use crate::job::hooks::Hooks;
 use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::operator::Place;
-use crate::task::{LinkBatch, LinkSplit, NodeTask, Shape, Targets, Task};
+use crate::task::{ALL_UNLABELLED, LinkBatch, LinkSplit, NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
 
 /// Least bytes of the mini-batches in flight.
@@ -274,9 +274,7 @@ fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
         return Err(problem("the train split is empty: convert it with another split".into()));
     }
     if !train.iter().any(|&v| labels.is_labelled(v)) {
-        return Err(problem(
-            "no vertex of the train split has a label: convert it with another split".into(),
-        ));
+        return Err(problem(ALL_UNLABELLED.into()));
     }
     Ok(train)
 }

@@ -15,6 +15,8 @@ pub struct ClassCounts {
     right: Vec<u64>,
     predicted: Vec<u64>,
     actual: Vec<u64>,
+    /// Vertices about which it was decided.
+    decided: Vec<u64>,
     /// Vertices by actual and predicted class, where these differ.
     confused: BTreeMap<(u32, u32), u64>,
 }
@@ -22,8 +24,8 @@ pub struct ClassCounts {
 impl ClassCounts {
     /// Empty counts for `classes` classes.
     pub fn new(classes: usize) -> Self {
-        let [right, predicted, actual] = [(); 3].map(|()| vec![0; classes]);
-        Self { right, predicted, actual, confused: BTreeMap::new() }
+        let [right, predicted, actual, decided] = [(); 4].map(|()| vec![0; classes]);
+        Self { right, predicted, actual, decided, confused: BTreeMap::new() }
     }
 
     /// Counts one decision about `class`.
@@ -31,6 +33,7 @@ impl ClassCounts {
         self.right[class] += u64::from(predicted && actual);
         self.predicted[class] += u64::from(predicted);
         self.actual[class] += u64::from(actual);
+        self.decided[class] += 1;
     }
 
     /// Counts the choice of one class for a vertex.
@@ -44,7 +47,7 @@ impl ClassCounts {
 
     /// Adds the counts of the other ranks of `comm`. Collective.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<(), CommError> {
-        [&mut self.right, &mut self.predicted, &mut self.actual]
+        [&mut self.right, &mut self.predicted, &mut self.actual, &mut self.decided]
             .into_iter()
             .try_for_each(|counts| comm.all_reduce_sum_u64(counts))?;
         let own: Vec<[u64; 3]> =
@@ -88,10 +91,14 @@ impl ClassCounts {
     }
 
     /// Mean of the classes' F1. With `seen_only`, classes that were neither predicted nor actual
-    /// are left out, as scikit-learn does when a vertex has one class; otherwise they count 0.
+    /// are left out, as scikit-learn does when a vertex has one class; otherwise they count 0, and
+    /// classes without a decision are left out.
     pub fn macro_f1(&self, seen_only: bool) -> f64 {
-        let classes =
-            (0..self.right.len()).filter(|&c| !seen_only || self.predicted[c] + self.actual[c] > 0);
+        let is_scored = |&c: &usize| match seen_only {
+            true => self.predicted[c] + self.actual[c] > 0,
+            false => self.decided[c] > 0,
+        };
+        let classes = (0..self.right.len()).filter(is_scored);
         let each: Vec<f64> =
             classes.map(|c| f1(self.right[c], self.predicted[c], self.actual[c])).collect();
         each.iter().sum::<f64>() / each.len().max(1) as f64

@@ -15,6 +15,7 @@ pub enum Labels {
         classes: usize,
     },
     /// Any number of classes per vertex. A vertex without any is labelled too: it has none of them.
+    /// Cells without a value are left out; a vertex with only such cells is unlabelled.
     Several(MultiLabels),
     /// Number of every vertex (in a shard, of every vertex that it owns) in the unit of the input;
     /// NaN for unlabelled.
@@ -118,12 +119,26 @@ impl Labels {
         matches!(self, Self::Several(_))
     }
 
-    /// Whether `v` is labelled; `v` is in the train split or has its label in this shard.
+    /// Whether `v` is labelled; `v` is in the train split or has its label in this shard. One of
+    /// several classes that another shard holds counts as labelled.
     pub fn is_labelled(&self, v: u32) -> bool {
         match self {
             Self::One { class, .. } => class.is_labelled(v),
-            Self::Several(_) => true,
+            Self::Several(labels) => labels.num_known(v) != Some(0),
             Self::Number { number, .. } => number.is_labelled(v),
         }
     }
+}
+
+/// Number of `vertices` that have each class, and then number of `vertices` with a value for each.
+pub fn count_several(labels: &MultiLabels, vertices: impl Iterator<Item = u32>) -> Vec<u64> {
+    let classes = labels.num_classes() as usize;
+    let (mut with, mut known) = (vec![0; classes], vec![0; classes]);
+    for v in vertices {
+        for (class, cell) in labels.cells(v).enumerate() {
+            with[class] += u64::from(cell == Some(true));
+            known[class] += u64::from(cell.is_some());
+        }
+    }
+    [with, known].concat()
 }

@@ -8,7 +8,8 @@ use super::{Metric, roc_auc};
 use crate::Result;
 use crate::metric::labels::Labels;
 
-/// Collects a metric over vertices; unlabelled ones are left out.
+/// Collects a metric over vertices; unlabelled ones are left out, and so are cells of several
+/// classes that have no value.
 pub struct Scorer<'a> {
     metric: Metric,
     labels: &'a Labels,
@@ -106,13 +107,16 @@ impl<'a> Scorer<'a> {
                 }
             }
             Labels::Several(labels) => {
+                if labels.num_known(v) == Some(0) {
+                    return;
+                }
                 let mut all_right = true;
-                for (class, &logit) in (0u32..).zip(logits) {
-                    let has = labels.has(v, class);
-                    self.counts.add(class as usize, logit > 0.0, has);
+                for (class, (&logit, cell)) in logits.iter().zip(labels.cells(v)).enumerate() {
+                    let Some(has) = cell else { continue };
+                    self.counts.add(class, logit > 0.0, has);
                     all_right &= (logit > 0.0) == has;
                     if let Seen::Scores(scores) = &mut self.seen {
-                        scores[class as usize].push((logit, has));
+                        scores[class].push((logit, has));
                     }
                 }
                 if let Seen::Right(right) = &mut self.seen {

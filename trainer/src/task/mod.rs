@@ -9,6 +9,7 @@ mod weights;
 
 pub use links::{LinkBatch, LinkSplit, is_known};
 pub use nodes::{NodeTargets, NodeTask};
+pub(crate) use weights::ALL_UNLABELLED;
 
 use gsplit_kernels::Communicator;
 use gsplit_store::Links;

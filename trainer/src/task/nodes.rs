@@ -1,7 +1,9 @@
 //! The loss of vertices: cross entropy if a vertex has one class; binary cross entropy, summed over
 //! the classes, if it can have several; the squared or absolute error of a number, in standard
 //! deviations. All are means over the labelled seeds of the global mini-batch; cross entropy with
-//! weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`.
+//! weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`. If some
+//! cells of several classes have no value, the sum over the other cells is divided by their number
+//! per class, so that a seed counts by the share of its cells that have a value.
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Column, Dataset};
@@ -37,13 +39,13 @@ impl NodeTask {
     ) -> Result<Self> {
         let train = TrainSplit { vertices: train, comm };
         let weights = match (&labels, &config.class_weights) {
-            (_, None) | (Labels::Number { .. }, _) => None,
             (Labels::One { class, classes }, Some(asked)) => {
                 Some(LossWeights::of_one(asked, dataset, class, *classes, train)?)
             }
-            (Labels::Several(labels), Some(asked)) => {
-                Some(LossWeights::of_several(asked, dataset, labels, train)?)
+            (Labels::Several(labels), asked) if asked.is_some() || dataset.lacks_label_cells() => {
+                Some(LossWeights::of_several(asked.as_ref(), dataset, labels, train)?)
             }
+            _ => None,
         };
         let scale = match &labels {
             Labels::Number { number, .. } => Some(train.scale(number)?),
@@ -74,11 +76,14 @@ impl NodeTask {
                 Some([weight(class) * loss, weight(class)])
             }
             Labels::Several(labels) => {
-                let of_class = |(class, &logit): (usize, &f32)| match labels.has(v, class as u32) {
-                    true => weight(class) * softplus(-f64::from(logit)),
-                    false => softplus(f64::from(logit)),
+                let of_class = |(class, (&logit, cell)): (usize, (&f32, _))| match cell {
+                    Some(true) => weight(class) * softplus(-f64::from(logit)),
+                    Some(false) => softplus(f64::from(logit)),
+                    None => 0.0,
                 };
-                Some([logits.iter().enumerate().map(of_class).sum(), 1.0])
+                let share = f64::from(labels.num_known(v)?) / f64::from(labels.num_classes());
+                let loss = logits.iter().zip(labels.cells(v)).enumerate().map(of_class).sum();
+                Some([loss, share])
             }
             Labels::Number { number, scale } => {
                 let actual = number.get(v).filter(|number| !number.is_nan())?;
@@ -133,22 +138,28 @@ impl NodeTargets<'_> {
                 (sum, rows.argmax(1, false).eq_tensor(&classes), counted)
             }
             Labels::Several(labels) => {
-                let classes = labels.num_classes();
-                let has = |&v: &u32| (0..classes).map(move |class| u8::from(labels.has(v, class)));
-                let wanted: Vec<u8> = seeds.iter().flat_map(has).collect();
-                let wanted = place.upload(&wanted)?.f_to_kind(Kind::Float)?;
-                let wanted = wanted.view([seeds.len() as i64, i64::from(classes)]);
+                let matrix = |flag: fn(Option<bool>) -> bool| -> Result<Tensor> {
+                    let cells = seeds.iter().flat_map(|&v| labels.cells(v));
+                    let flags = cells.map(|cell| u8::from(flag(cell))).collect::<Vec<u8>>();
+                    let shape = [seeds.len() as i64, i64::from(labels.num_classes())];
+                    Ok(place.upload(&flags)?.f_to_kind(Kind::Float)?.f_view(shape)?)
+                };
+                let wanted = matrix(|cell| cell == Some(true))?;
+                let known = labels.lacks_cells().then(|| matrix(|cell| cell.is_some()));
+                let known = known.transpose()?;
                 let sum = rows.f_binary_cross_entropy_with_logits(
                     &wanted,
-                    None,
+                    known.as_ref(),
                     weights.as_ref(),
                     Reduction::Sum,
                 )?;
-                (
-                    sum,
-                    rows.gt(0.0).eq_tensor(&wanted.gt(0.5)),
-                    seeds.len() as u64 * u64::from(classes),
-                )
+                let right = rows.gt(0.0).eq_tensor(&wanted.gt(0.5));
+                let right = match known {
+                    Some(known) => right.f_mul(&known)?,
+                    None => right,
+                };
+                let counted = seeds.iter().filter_map(|&v| labels.num_known(v)).map(u64::from);
+                (sum, right, counted.sum())
             }
             Labels::Number { number, scale } => {
                 let numbers = held(seeds, |v| number.get(v))?;

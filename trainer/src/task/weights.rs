@@ -1,5 +1,5 @@
 //! Numbers that all ranks compute from the labels of the whole train split: the scale of numbers,
-//! and the weights of classes.
+//! the weights of classes, and the number of cells that have a value.
 //!
 //! A shard holds the labels of its own vertices. So processes on shards exchange the labels of the
 //! train split once, 8 bytes per vertex, and each computes the same from all of them, in the same
@@ -9,9 +9,12 @@ use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{ClassLabels, Column, Dataset, MultiLabels, NumericLabels};
 
 use crate::config::ClassWeights;
-use crate::metric::labels::TargetScale;
+use crate::metric::labels::{TargetScale, count_several};
 use crate::{Error, Result};
 
+/// Problem of a train split that has no label.
+pub const ALL_UNLABELLED: &str =
+    "no vertex of the train split has a label: convert it with another split";
 /// Maximum number of class names in a message.
 const SHOWN: usize = 20;
 
@@ -47,17 +50,13 @@ impl TrainSplit<'_> {
         Ok(TargetScale::of(numbers.into_iter().map(f32::from_bits)))
     }
 
-    /// Number of vertices that have each class, and number of those that do not, if vertices can
-    /// have several; each process counts the vertices that it holds. Collective.
-    fn count_several(self, labels: &MultiLabels) -> Result<(Vec<u64>, Vec<u64>)> {
-        let held = || self.vertices.iter().filter(|&&v| !labels.row(v).is_empty());
-        let mut counts = vec![0; labels.num_classes() as usize + 1];
-        held().for_each(|&v| labels.classes(v).for_each(|class| counts[class as usize] += 1));
-        counts[labels.num_classes() as usize] = held().count() as u64;
+    /// The counts of [`count_several`] of the split; each process counts the vertices that it
+    /// holds. Collective.
+    fn count_several(self, labels: &MultiLabels) -> Result<Vec<u64>> {
+        let held = self.vertices.iter().copied().filter(|&v| labels.num_known(v).is_some());
+        let mut counts = count_several(labels, held);
         self.comm.map_or(Ok(()), |comm| comm.all_reduce_sum_u64(&mut counts))?;
-        let all = counts.pop().unwrap_or(0);
-        let others = counts.iter().map(|with| all - with).collect();
-        Ok((counts, others))
+        Ok(counts)
     }
 }
 
@@ -66,9 +65,11 @@ impl TrainSplit<'_> {
 pub struct LossWeights {
     /// Weight of each class.
     pub by_class: Vec<f32>,
-    /// The train split, and the weight of each of its vertices, 0 for unlabelled; `None` if a
-    /// vertex can have several classes.
+    /// The train split, and the weight of each of its vertices, 0 for unlabelled; if a vertex can
+    /// have several classes, the number of its cells that have a value, `None` if all have.
     of_train: Option<(Column<u32>, Vec<f32>)>,
+    /// Divisor of these weights: the number of classes, if a vertex can have several.
+    divisor: f64,
 }
 
 impl LossWeights {
@@ -104,39 +105,50 @@ impl LossWeights {
                 "--class-weights {asked}: the classes of all training vertices have weight 0"
             )));
         }
-        Ok(Self { by_class, of_train: Some((train.vertices.clone(), of_train)) })
+        Ok(Self { by_class, of_train: Some((train.vertices.clone(), of_train)), divisor: 1.0 })
     }
 
-    /// The weights that `asked` specifies for the classes of vertices that can have several.
-    /// Collective.
+    /// The weights that `asked` specifies for the classes of vertices that can have several, by
+    /// default 1. Collective.
     pub fn of_several(
-        asked: &ClassWeights,
+        asked: Option<&ClassWeights>,
         dataset: &Dataset,
         labels: &MultiLabels,
         train: TrainSplit<'_>,
     ) -> Result<Self> {
+        let classes = labels.num_classes() as usize;
         let by_class = match asked {
-            ClassWeights::Each(weights) => {
-                one_each(weights, labels.num_classes() as usize, dataset)?
-            }
-            ClassWeights::Balanced => {
-                let (with, without) = train.count_several(labels)?;
-                let weight = |(&with, &without): (&u64, &u64)| match with.min(without) {
+            None => vec![1.0; classes],
+            Some(ClassWeights::Each(weights)) => one_each(weights, classes, dataset)?,
+            Some(ClassWeights::Balanced) => {
+                let counts = train.count_several(labels)?;
+                let (with, known) = counts.split_at(classes);
+                let weight = |(&with, &known): (&u64, &u64)| match with.min(known - with) {
                     0 => 1.0,
-                    _ => (without as f64 / with as f64) as f32,
+                    _ => ((known - with) as f64 / with as f64) as f32,
                 };
-                with.iter().zip(&without).map(weight).collect()
+                with.iter().zip(known).map(weight).collect()
             }
         };
-        Ok(Self { by_class, of_train: None })
+        let mut of_train = None;
+        if dataset.lacks_label_cells() {
+            let known = train.labels(|v| labels.num_known(v), 0)?;
+            if known.iter().all(|&cells| cells == 0) {
+                let (path, problem) = (dataset.path().to_path_buf(), ALL_UNLABELLED.into());
+                return Err(Error::Data { path, problem });
+            }
+            let known = known.into_iter().map(|cells| cells as f32).collect();
+            of_train = Some((train.vertices.clone(), known));
+        }
+        Ok(Self { by_class, of_train, divisor: classes as f64 })
     }
 
-    /// Total weight of the vertices `batch` of the train split; `None` if a vertex can have several
-    /// classes.
+    /// Total weight of the vertices `batch` of the train split, where a vertex of which half the
+    /// cells have a value counts as half; `None` if vertices have several classes, all with values.
     pub fn total(&self, batch: &[u32]) -> Option<f64> {
         let (train, weights) = self.of_train.as_ref()?;
         let weight = |v: &u32| train.binary_search(v).map_or(0.0, |at| f64::from(weights[at]));
-        Some(batch.iter().map(weight).sum())
+        Some(batch.iter().map(weight).sum::<f64>() / self.divisor)
     }
 }
 

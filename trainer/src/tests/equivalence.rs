@@ -10,8 +10,8 @@ use gsplit_store::{Dataset, LinkNegatives, NoProgress, columns_of};
 use super::cases::cases;
 use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
-    CLASSES, Cut, Fixture, changed, config, dataset, models, numbers, on_groups, on_ranks,
-    several_labels, store_partition,
+    CLASSES, Cut, Fixture, changed, config, dataset, lacking_cells, models, numbers, on_groups,
+    on_ranks, several_labels, store_partition,
 };
 use super::own_links::with_links;
 use super::two_kinds::ratings;
@@ -173,6 +173,7 @@ fn tasks() -> Vec<(Fixture, TaskConfig)> {
         (numbers(42, 200, 6), regression(NumberLoss::Mae)),
         (dataset(44, 200, 6), weighted(ClassWeights::Each(vec![0.5, 1.0, 4.0, 2.0]))),
         (several_labels(45, 200, 6), weighted(ClassWeights::Balanced)),
+        (lacking_cells(46, 200, 6), default()),
         (dataset(43, 200, 6), link(ScorerKind::Dot)),
         (dataset(43, 200, 6), link(ScorerKind::Mlp)),
         (ratings(5, true, false), link(ScorerKind::Dot)),

@@ -114,6 +114,7 @@ pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixtu
 enum Learnt {
     Classes,
     Several,
+    Lacking,
     Numbers,
 }
 
@@ -166,17 +167,28 @@ fn build_as(
                     )
                     .unwrap();
             }
-            Learnt::Several => {
+            Learnt::Several | Learnt::Lacking => {
                 // The class in the features, and class 8 for every third vertex; class 7 for none.
                 let bits = labels.iter().zip(0u32..).map(|(&label, v)| {
                     let of_features = if label >= 0 { 1 << label } else { 0u16 };
                     of_features | if v % 3 == 0 { 1 << 8 } else { 0 }
                 });
-                add_multi_labels(
-                    writer,
-                    SEVERAL_CLASSES as u32,
-                    &bits.flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
-                );
+                let mut out = writer.multi_label_writer(SEVERAL_CLASSES as u32).unwrap();
+                for (bits, v) in bits.zip(0u32..) {
+                    let mut draws = Draws::new(&StreamKey { epoch: 3, ..key }, v);
+                    let drawn = (0..9).filter(|_| draws.below(3) > 0);
+                    let known = match v % 7 {
+                        1 => 0,
+                        _ => drawn.fold(0u16, |known, class| known | 1 << class) & !(1 << 6),
+                    };
+                    match learnt {
+                        Learnt::Lacking => out
+                            .push_known(&(bits & known).to_le_bytes(), &known.to_le_bytes())
+                            .unwrap(),
+                        _ => out.push(&bits.to_le_bytes()).unwrap(),
+                    }
+                }
+                writer.add_multi_labels(out).unwrap();
             }
         }
         writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
@@ -204,6 +216,12 @@ pub fn add_features(writer: &mut DatasetWriter, dim: usize, rows: &[f32]) {
     let mut features = writer.feature_writer(FeatureDtype::F32, dim).unwrap();
     features.push_rows(rows).unwrap();
     writer.add_features(features, None).unwrap();
+}
+
+/// Like [`several_labels`], without a value in about a third of the cells, in all cells of some
+/// vertices, and in all of class 6.
+pub fn lacking_cells(seed: u64, n: u32, degree: u32) -> Fixture {
+    build_as(FeatureDtype::F32, seed, n, degree, 6, Learnt::Lacking)
 }
 
 /// Adds any number of `classes` per vertex: a bit for each.

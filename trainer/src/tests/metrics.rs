@@ -371,6 +371,116 @@ fn oracle_losses_of_several_classes_are_torchs_own() {
     }
 }
 
+/// Classes that a vertex has, and classes for which it has a value; packed bits.
+type Cells = (u8, u8);
+
+/// Vertices without a value for some of three classes: in a third of the cells, for all classes of
+/// each seventh vertex, and for class 2 of all.
+fn lacking(g: &mut Lcg) -> Vec<Cells> {
+    let mut cells = |v: usize| {
+        let (has, known) = (g.below(4) as u8, 1 << g.below(3) | g.below(4) as u8);
+        let known = if v.is_multiple_of(7) { 0 } else { known & 3 };
+        (has & known, known)
+    };
+    (0..VERTICES).map(&mut cells).collect()
+}
+
+fn add_lacking(writer: &mut DatasetWriter, cells: &[Cells]) {
+    let mut out = writer.multi_label_writer(3).unwrap();
+    cells.iter().for_each(|&(has, known)| out.push_known(&[has], &[known]).unwrap());
+    writer.add_multi_labels(out).unwrap();
+}
+
+#[test]
+fn oracle_cells_without_a_value_are_left_out_of_the_loss() {
+    let mut g = Lcg(17);
+    let cells = lacking(&mut g);
+    let fixture = labelled(|writer| add_lacking(writer, &cells));
+    let batch: Vec<u32> = (0..50).collect();
+    let logits = &g.logits(60, 3)[..150];
+    let known = |v: u32, class: u32| cells[v as usize].1 >> class & 1 == 1;
+    let has = |v: u32, class: u32| cells[v as usize].0 >> class & 1 == 1;
+    let all_known: Vec<usize> =
+        (0..150).filter(|&at| known(at as u32 / 3, at as u32 % 3)).collect();
+    let count = |class: u32, with: bool| {
+        (0..VERTICES as u32).filter(|&v| known(v, class) && has(v, class) == with).count() as f32
+    };
+    let balanced = [0, 1].map(|class| count(class, false) / count(class, true));
+    for (asked, weights) in [(None, [1.0; 3]), (Some("balanced"), [balanced[0], balanced[1], 1.0])]
+    {
+        let class_weights = asked.map(|weights| weights.parse().unwrap());
+        let task =
+            task(&fixture.dataset, &TaskConfig { class_weights, ..TaskConfig::default() }).unwrap();
+        // torch's loss of the known cells only: their mean, times the number of classes.
+        let pick = |of: &dyn Fn(usize) -> f32| {
+            tch::Tensor::from_slice(&all_known.iter().map(|&at| of(at)).collect::<Vec<f32>>())
+        };
+        let leaf = pick(&|at| logits[at]).set_requires_grad(true);
+        let expected: tch::Tensor = 3.0
+            * leaf.binary_cross_entropy_with_logits::<tch::Tensor>(
+                &pick(&|at| f32::from(u8::from(has(at as u32 / 3, at as u32 % 3)))),
+                None,
+                Some(pick(&|at| weights[at % 3])),
+                tch::Reduction::Mean,
+            );
+        expected.backward();
+        let expected = expected.double_value(&[]);
+        let ([found, right], gradient, counted) = loss(&task, &batch, &batch, logits);
+        let near = |found: f64| (found - expected).abs() < 1e-5 * expected;
+        assert!(near(found), "{asked:?}: {found}, torch has {expected}");
+        assert!(near(mean_loss(&task, &batch, logits)), "{asked:?}");
+        let mut of_torch = vec![0f32; 150];
+        let known_gradient: Vec<f32> = Vec::try_from(leaf.grad()).unwrap();
+        all_known.iter().zip(known_gradient).for_each(|(&at, slope)| of_torch[at] = slope);
+        assert!(gradient.iter().zip(&of_torch).all(|(a, b)| (a - b).abs() < 1e-7), "{asked:?}");
+        let of_right =
+            all_known.iter().filter(|&&at| (logits[at] > 0.0) == has(at as u32 / 3, at as u32 % 3));
+        assert_eq!((right, counted as usize), (of_right.count() as f64, all_known.len()));
+        // Parts of unequal size, the first of a vertex without any value, add up to the same.
+        let parts = [0..1, 1..8, 8..50].map(|seeds: std::ops::Range<usize>| {
+            loss(&task, &batch, &batch[seeds.clone()], &logits[3 * seeds.start..3 * seeds.end]).0[0]
+        });
+        assert!(parts[0] == 0.0 && near(parts.iter().sum()), "{asked:?}: {parts:?}");
+    }
+    // Cells that all have a value give the same loss, to the bit, with or without a record of it.
+    let rows: Vec<u8> = cells.iter().map(|&(has, _)| has).collect();
+    let full: Vec<Cells> = rows.iter().map(|&has| (has, 7)).collect();
+    let [plain, full] = [
+        labelled(|writer| add_multi_labels(writer, 3, &rows)),
+        labelled(|writer| add_lacking(writer, &full)),
+    ]
+    .map(|fixture| {
+        let task = task(&fixture.dataset, &TaskConfig::default()).unwrap();
+        loss(&task, &batch, &batch, logits)
+    });
+    assert!(plain == full);
+    let none: Vec<Cells> = vec![(0, 0); VERTICES];
+    let fixture = labelled(|writer| add_lacking(writer, &none));
+    let refused = task(&fixture.dataset, &TaskConfig::default()).err().unwrap().to_string();
+    assert!(refused.contains("no vertex of the train split has a label"), "{refused}");
+}
+
+#[test]
+fn cells_without_a_value_are_left_out_of_the_scores() {
+    // Neither class 2 nor vertex 3 has a value. Labels, and predictions:
+    //            vertex 0  1      2      4
+    //   class 0  1, yes    0, yes .      0, no
+    //   class 1  .         1, yes 1, yes 0, yes
+    let mut cells = vec![(0, 0); VERTICES];
+    cells[..3].copy_from_slice(&[(0b01, 0b01), (0b10, 0b11), (0b10, 0b10)]);
+    cells[4] = (0b00, 0b11);
+    let (labels, _folder) = labels(|writer| add_lacking(writer, &cells));
+    let logits: Vec<f32> =
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 1.0], [1.0; 3], [-1.0, 1.0, 1.0]].concat();
+    // Right in all known cells: vertices 0 and 2, of four.
+    equal(score("accuracy", &labels, &logits, 3), 0.5);
+    // Right yes 1 + 2, predicted 2 + 3, actual 1 + 2.
+    equal(score("micro-f1", &labels, &logits, 3), 6.0 / 8.0);
+    equal(score("macro-f1", &labels, &logits, 3), (2.0 / 3.0 + 4.0 / 5.0) / 2.0);
+    // Of class 0: vertex 0 ranks equal with vertex 1 and above vertex 4. Of class 1: all are equal.
+    equal(score("roc-auc", &labels, &logits, 3), (0.75 + 0.5) / 2.0);
+}
+
 /// The mean loss of `vertices`, as evaluations compute it.
 fn mean_loss(task: &NodeTask, vertices: &[u32], logits: &[f32]) -> f64 {
     let rows = logits.chunks_exact(task.labels.outputs());

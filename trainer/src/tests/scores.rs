@@ -80,6 +80,17 @@ fn the_majority_of_the_train_split_is_scored_as_predictions_are() {
     // Predicting classes 0 and 1, each of them right once out of twice.
     assert_baseline(&several, Some("macro-f1"), (None, 4.0 / 9.0, 4.0 / 9.0));
     assert_baseline(&several, Some("roc-auc"), (None, 0.5, 0.5));
+
+    // In training class 0 has the values 1, 0 and 0, class 1 a single 1, class 2 none. So class 1
+    // is the most frequent, and predicting only it is best (2/3, with class 0 4/6).
+    let cells = [(0b11, 0b11), (0, 0b01), (0, 0b01), (0b10, 0b11), (0, 0b10), (0b10, 0b10), (0, 0)];
+    let (lacking, _folder) = labelled(splits, 0.5, |writer| {
+        let mut out = writer.multi_label_writer(3).unwrap();
+        cells.iter().for_each(|&(has, known)| out.push_known(&[has], &[known]).unwrap());
+        writer.add_multi_labels(out).unwrap();
+    });
+    assert_baseline(&lacking, None, (None, 2.0 / 3.0, 1.0));
+    assert_baseline(&lacking, Some("accuracy"), (None, 0.5, 1.0));
 }
 
 #[test]

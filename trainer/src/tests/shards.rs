@@ -7,8 +7,8 @@ use std::path::Path;
 use gsplit_store::{Dataset, FeatureDtype, NoProgress, PartitionMap, Split, verify, write_shards};
 
 use super::fixture::{
-    CLASSES, Cut, Fixture, changed, config, dataset, emulated, numbers, provenance, several_labels,
-    store_partition, stored_as,
+    CLASSES, Cut, Fixture, changed, config, dataset, emulated, lacking_cells, numbers, provenance,
+    several_labels, store_partition, stored_as,
 };
 use super::processes::{in_processes, on_processes};
 use super::runs::losses;
@@ -104,10 +104,13 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         ),
         (numbers(95, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Sage), regression), None),
         (
-            several_labels(96, 200, 4),
+            lacking_cells(96, 200, 4),
             Cut::Random,
             4,
-            changed(&base(ModelKind::Sage), weighted),
+            changed(&base(ModelKind::Sage), |c| {
+                weighted(c);
+                macro_f1(c);
+            }),
             None,
         ),
         (

@@ -167,13 +167,33 @@ fn cells_of_several_classes_are_asked_about() {
     );
     let (_out, dataset, _) = made(nodes, "--unlabelled 1;2");
     assert_eq!(labels(&dataset), [0, -1, 1, 2]);
-    // A missing value among several columns counts as 0, and is reported.
-    let nodes = "id,f0,a,b\n10,1,1,0\n20,2,,1\n30,3,1,1\n40,4,0,\n";
-    let (_out, _, notes) = made(nodes, "--label-column a,b");
-    assert!(
-        notes.contains("labels: 2 cells without a value in `a`, `b` count as 0, not of the class"),
-        "{notes}"
-    );
+}
+
+#[test]
+fn missing_cells_of_several_classes_are_kept_apart_from_zeros() {
+    let nodes = "id,f0,a,b\n10,1,1,0\n20,2,,\n30,3,0,0\n40,4,0,\n";
+    let (_out, dataset, notes) = made(nodes, "--label-column a,b --random-split 0.4,0.3,0.3");
+    let labels = dataset.multi_labels().unwrap();
+    let cells: Vec<_> = (0..4).map(|v| labels.cells(v).collect::<Vec<_>>()).collect();
+    let [no, yes] = [false, true].map(Some);
+    assert_eq!(cells, [[yes, no], [None, None], [no, no], [no, None]]);
+    for line in [
+        "labels: 3 cells without a value, in 2 of 2 classes, e.g. `a`: left out of the loss and \
+         the scores",
+        "labels: 1 of 4 vertices are unlabelled",
+        "labels: 2 of 4 vertices have no class",
+    ] {
+        assert!(notes.contains(line), "{notes}");
+    }
+    // Splits are drawn among the vertices that have a value for some class.
+    let mut drawn = split(&dataset).concat();
+    drawn.sort_unstable();
+    assert_eq!(drawn, [0, 2, 3]);
+    // A vertex without a row has no value.
+    let nodes = "id,f0,a,b\n10,1,1,0\n20,2,1,1\n30,3,0,0\n";
+    let words = "--label-column a,b --missing-rows fill --fill mean";
+    let (_out, dataset, _) = made(nodes, words);
+    assert_eq!(dataset.multi_labels().unwrap().num_known(3), Some(0));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
         Some(vec![Some(1), Some(0)]),
         None,
         Some(vec![Some(1), Some(1)]),
-        Some(vec![Some(0), Some(1)]),
+        Some(vec![None, Some(1)]),
     ];
     let input = folder(EDGES, "");
     let path = input.path().join("nodes.parquet");
@@ -72,7 +72,9 @@ fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
     let (dataset, notes) = converted(&input, &format!("{nodes} --feature-columns f0"));
     assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]]);
     assert!(notes.contains("left out the columns since, which hold no numbers"), "{notes}");
-    assert!(notes.contains("labels: 1 of 4 vertices have no class"), "{notes}");
+    assert!(notes.contains("labels: 1 of 4 vertices are unlabelled"), "{notes}");
+    let labels = dataset.multi_labels().unwrap();
+    assert_eq!([1, 3].map(|v| labels.num_known(v)), [Some(0), Some(1)]);
     let columns = &dataset.manifest().columns;
     assert_eq!(columns.keys().collect::<Vec<_>>(), ["rank"]);
     // If no label is named, types without numbers do not matter.

@@ -394,6 +394,11 @@ fn labels_of_a_new_table_have_the_shape_of_the_recipe() {
         (lacking.labels().unwrap()[..3].to_vec(), lacking.manifest().num_classes),
         (vec![0, -1, 0], Some(3))
     );
+    let empty = |v| if v == 1 { format!("{},,0,", v % 50) } else { three(v, [0, 1, 0]) };
+    let lacking = by_recipe(&classes, columns, empty, "").unwrap();
+    assert_eq!(lacking.labels().unwrap()[..3], [1, -1, 1]);
+    let lacking = by_recipe(&sets, columns, empty, "").unwrap().multi_labels().unwrap();
+    assert_eq!([0, 1].map(|v| lacking.num_known(v)), [Some(3), Some(1)]);
     let refused = by_recipe(&classes, columns, |v| three(v, [1, v % 2, 0]), "").unwrap_err();
     assert!(refused.contains("expected a single 1 among zeros, as in the recipe"), "{refused}");
 }

@@ -255,11 +255,17 @@ fn labels_of_every_shape_come_back_from_an_export() {
         writer.add_multi_labels(out).unwrap();
         writer.name_classes(&["red", "green", "blue"].map(String::from)).unwrap();
     };
+    let gaps = |writer: &mut DatasetWriter| {
+        let mut out = writer.multi_label_writer(3).unwrap();
+        out.push(&[1]).unwrap();
+        out.push_known(&[2, 0, 4], &[3, 0, 7]).unwrap();
+        writer.add_multi_labels(out).unwrap();
+    };
     let numbers = |writer: &mut DatasetWriter| {
         writer.add_numeric_labels(&[1000.0, 7.0, f32::NAN, 7.0]).unwrap()
     };
     let with_gaps = classes([40, -1, 7, 0], 50);
-    let fills: [&dyn Fn(&mut DatasetWriter); 4] = [&named, &sets, &numbers, &with_gaps];
+    let fills: [&dyn Fn(&mut DatasetWriter); 5] = [&named, &sets, &gaps, &numbers, &with_gaps];
     for (which, fill) in fills.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer =
@@ -277,9 +283,11 @@ fn labels_of_every_shape_come_back_from_an_export() {
                 (dataset.manifest().label_shape(), dataset.manifest().class_names.clone())
             };
             assert_eq!(of(&back), of(&dataset), "{format}, {which}");
-            let file =
-                |dataset: &Dataset| fs::read(dataset.path().join("nodes/label.npy")).unwrap();
-            assert_eq!(file(&back), file(&dataset), "{format}, {which}");
+            let files = |dataset: &Dataset| {
+                ["label", "label.known"]
+                    .map(|name| fs::read(dataset.path().join(format!("nodes/{name}.npy"))).ok())
+            };
+            assert_eq!(files(&back), files(&dataset), "{format}, {which}");
             assert_eq!(
                 back.manifest().features,
                 None,

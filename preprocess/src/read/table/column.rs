@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gsplit_store::{Progress, Unit};
 
-use super::cells::{Cell, NumberCells, StoredType, descr, list_of};
+use super::cells::{NumberCells, StoredType, descr, list_of};
 use super::rows::{Table, TableCursor};
 use crate::Result;
 use crate::edges::{Piece, ValueType};
@@ -17,29 +17,24 @@ pub struct TableColumn {
     name: String,
     width: usize,
     numbers: NumberCells,
-    /// Sets of classes: an empty cell has none.
-    are_sets: bool,
 }
 
 impl TableColumn {
     /// Column `at` of `table` in its own type. A label of one class is a 64-bit integer, -1 where
-    /// it is missing.
+    /// it is missing; one of several is a list of floats, NaN where they are missing.
     pub fn new(table: &Table, at: usize, name: &str, is_label: bool) -> Self {
         let field = &table.fields[at];
         let (value, width) = field.value.unwrap_or((ValueType::F32, 1));
         let own =
             table.data_type(at).and_then(|own| descr(list_of(own).map_or(own, |(item, _)| item)));
         let is_class = is_label && !field.list && value == ValueType::I64;
-        let stored = own.filter(|_| !is_class).map_or(StoredType::Value(value), StoredType::of);
-        let numbers = NumberCells { stored, fill: is_class.then_some(-1.0), rounds: false };
-        Self {
-            table: table.clone(),
-            at,
-            name: name.into(),
-            width,
-            numbers,
-            are_sets: is_label && field.list,
-        }
+        let is_set = is_label && field.list;
+        let stored = match own.filter(|_| !is_class) {
+            _ if is_set => StoredType::Value(ValueType::F32),
+            own => own.map_or(StoredType::Value(value), StoredType::of),
+        };
+        let numbers = NumberCells { stored, fill: is_class.then_some(-1.0), rounds: is_set };
+        Self { table: table.clone(), at, name: name.into(), width, numbers }
     }
 
     /// Column `at` of `table`, one number per row, as doubles.
@@ -89,9 +84,8 @@ impl Column for TableColumn {
             self.table.read(&piece, &[self.at], &mut |rows| {
                 out.clear();
                 out.resize(rows.len * row_bytes, 0);
-                rows.each(0, |row, cell| match self.are_sets && matches!(cell, Cell::Missing) {
-                    true => Ok(()),
-                    false => self.numbers.write(cell, &mut out[row * row_bytes..][..row_bytes]),
+                rows.each(0, |row, cell| {
+                    self.numbers.write(cell, &mut out[row * row_bytes..][..row_bytes])
                 })?;
                 take(&out)
             })?;

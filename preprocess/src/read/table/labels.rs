@@ -4,7 +4,7 @@
 use gsplit_store::{LabelShape, Recipe};
 
 use super::cells::Cell;
-use super::choice::{self, Field, NONE};
+use super::choice::{Field, NONE};
 use super::features::{Encoded, EncodedColumn, Encoding};
 use super::roles::Roles;
 use super::sheet::Sheet;
@@ -62,9 +62,8 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     let encoded = |columns| {
         Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>)
     };
-    let number = |at: usize, unlabelled| {
-        Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), unlabelled)
-    };
+    let number =
+        |at: usize| Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), f32::NAN);
     let no_classes = |what: &str| {
         let problem = format!("--unlabelled is for one column of classes; {what}");
         if on.options.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
@@ -81,7 +80,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
                 on,
                 roles,
                 shape,
-                encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect()),
+                encoded(roles.labels.iter().map(|&at| number(at)).collect()),
             );
         }
     };
@@ -118,7 +117,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     }
     if numeric {
         no_classes("the label is a number to learn")?;
-        let column = encoded(vec![number(at, f32::NAN)]);
+        let column = encoded(vec![number(at)]);
         return Ok(TableLabels {
             column,
             shape: Some(LabelShape::Number),
@@ -240,17 +239,7 @@ fn several(
         return Err(on.wrong(problem));
     }
     let class_names = Some(roles.labels.iter().map(|&at| on.fields[at].name.clone()).collect());
-    let missing = |at: &&usize| on.seen.get(at).is_some_and(|seen| seen.missing > 0);
-    let lacking: Vec<Field> =
-        roles.labels.iter().filter(missing).map(|&at| on.fields[at].clone()).collect();
-    let cells: u64 = roles.labels.iter().filter_map(|at| Some(on.seen.get(at)?.missing)).sum();
-    let note = format!(
-        "{}: labels: {cells} cells without a value in {} count as 0, not of the class",
-        on.path.display(),
-        choice::names(&lacking)
-    );
-    let notes = if cells > 0 { vec![note] } else { Vec::new() };
-    Ok(TableLabels { column, class_names, shape, notes, ..TableLabels::default() })
+    Ok(TableLabels { column, class_names, shape, ..TableLabels::default() })
 }
 
 /// The value that means unlabelled: from the option or the recipe; otherwise -1 among class numbers

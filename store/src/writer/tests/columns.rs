@@ -53,11 +53,37 @@ fn several_classes_come_back() {
     let found: Vec<Vec<u32>> = (0..4).map(|v| labels.classes(v).collect()).collect();
     assert_eq!(found, [vec![0, 7, 9], vec![], (0..10).collect(), vec![8]]);
     assert!(labels.has(0, 9) && !labels.has(1, 0));
+    // All cells have a value: nothing more is stored.
+    let stored = dataset.manifest().files.keys().filter(|name| name.contains("label"));
+    assert_eq!(stored.collect::<Vec<_>>(), ["nodes/label.npy"]);
+    assert_eq!((labels.known_row(2), labels.num_known(2)), (None, Some(10)));
+    assert_eq!(labels.cells(3).collect::<Vec<_>>()[7..], [false, true, false].map(Some));
     let line = dataset.labels().unwrap_err().to_string();
     assert!(
         line.contains("labels of one class a vertex") && line.contains("several classes"),
         "{line}"
     );
+}
+
+#[test]
+fn cells_without_a_value_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = begun(folder.path());
+    let mut labels = writer.multi_label_writer(10).unwrap();
+    labels.push(&[1, 0b10]).unwrap();
+    labels.push_known(&[0b101, 0], &[0b111, 0]).unwrap();
+    labels.push_known(&[0, 0], &[0, 0]).unwrap();
+    labels.push(&[0, 1]).unwrap();
+    writer.add_multi_labels(labels).unwrap();
+    let dataset = writer.finish(provenance()).unwrap();
+    let labels = dataset.multi_labels().unwrap();
+    assert!(dataset.lacks_label_cells());
+    assert_eq!([0, 1, 2, 3].map(|v| labels.num_known(v).unwrap()), [10, 3, 0, 10]);
+    let cells = |v| labels.cells(v).collect::<Vec<_>>();
+    assert_eq!(cells(1), [&[Some(true), Some(false), Some(true)][..], &[None; 7]].concat());
+    assert_eq!((cells(0)[9], cells(3)[8], cells(3)[9]), (Some(true), Some(true), Some(false)));
+    // A row whose cells all have a value has a bit for each class, and none after the last.
+    assert_eq!(labels.known_row(3), Some(&[0xff, 0b11][..]));
 }
 
 fn begun(folder: &Path) -> DatasetWriter {

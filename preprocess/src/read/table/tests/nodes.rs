@@ -113,10 +113,11 @@ fn masks_lists_and_several_labels() {
         negative_zero(bytes(features.as_ref())),
         negative_zero(ORDER.iter().flat_map(pair).collect())
     );
-    assert_eq!((labels.descr(), labels.width()), ("|u1", 3));
+    assert_eq!((labels.descr(), labels.width()), ("<f4", 3));
+    let flags = ORDER.map(|v| [v & 1, v >> 1 & 1, v >> 2]).concat();
     assert_eq!(
         bytes(labels.as_ref()),
-        ORDER.map(|v| [v as u8 & 1, v as u8 >> 1 & 1, v as u8 >> 2]).concat()
+        flags.iter().flat_map(|&flag| (flag as f32).to_le_bytes()).collect::<Vec<u8>>()
     );
     assert!(table.columns.is_empty());
 }
