@@ -18,9 +18,6 @@ use crate::read::text::names::TextNames;
 use crate::read::text::value;
 use crate::{Error, Result};
 
-/// Type of columns of whole numbers.
-const WHOLE: StoredType = StoredType::Value(ValueType::I64);
-
 /// The id columns of a table, two for edges and one for vertices, and its columns of numbers.
 pub struct TableSource {
     table: Table,
@@ -165,6 +162,38 @@ impl TableSource {
     }
 }
 
+/// Reads the numbers in `slot` to `out`, the bytes of each row.
+fn read_values<'o>(
+    rows: &Rows<'_, '_>,
+    slot: usize,
+    numbers: NumberCells,
+    mut out: impl Iterator<Item = &'o mut [u8]>,
+) -> Result<()> {
+    const WHOLE: StoredType = StoredType::Value(ValueType::I64);
+    const DOUBLE: StoredType = StoredType::Value(ValueType::F64);
+    let plain: Option<&[[u8; 8]]> = match rows.cells(slot) {
+        Cells::Integers(cells) if numbers.stored == WHOLE => Some(bytemuck::cast_slice(cells)),
+        Cells::Doubles(cells) if numbers.stored == DOUBLE => Some(bytemuck::cast_slice(cells)),
+        _ => None,
+    };
+    if let Some(plain) = plain {
+        out.zip(plain).for_each(|(out, number)| out.copy_from_slice(number));
+        return Ok(());
+    }
+    let whole = match rows.cells(slot) {
+        Cells::Written(cells) if numbers.stored == WHOLE => Some(cells),
+        _ => None,
+    };
+    rows.each(slot, |row, cell| {
+        let Some(out) = out.next() else { return Ok(()) };
+        match whole.and_then(|cells| cells.short_number(row)) {
+            Some(number) => out.copy_from_slice(&number.to_le_bytes()),
+            None => numbers.write(cell, out).map_err(|problem| with_remedy(problem, cell))?,
+        }
+        Ok(())
+    })
+}
+
 /// The problem of a written value; that it may mean a missing one, if it is not a number.
 fn with_remedy(problem: String, cell: Cell<'_>) -> String {
     match cell {
@@ -216,18 +245,9 @@ impl EdgeSource for TableSource {
                         self.read_ids(rows, slot, &mut batch.targets[before..], &mut names)
                     }
                     &Role::Value(start, end, numbers) => {
-                        let whole = match rows.cells(slot) {
-                            Cells::Written(cells) if numbers.stored == WHOLE => Some(cells),
-                            _ => None,
-                        };
-                        rows.each(slot, |row, cell| {
-                            let out = &mut batch.values[(before + row) * row_bytes..][start..end];
-                            if let Some(number) = whole.and_then(|cells| cells.short_number(row)) {
-                                out.copy_from_slice(&number.to_le_bytes());
-                                return Ok(());
-                            }
-                            numbers.write(cell, out).map_err(|problem| with_remedy(problem, cell))
-                        })
+                        let values = batch.values[before * row_bytes..].chunks_exact_mut(row_bytes);
+                        let values = values.map(|values| &mut values[start..end]);
+                        read_values(rows, slot, numbers, values)
                     }
                 };
                 read.map_err(unlike)?;
