@@ -105,7 +105,7 @@ def test_options_become_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     report = gsplit.convert("e.csv", "ds", schema=[Path("s.toml"), keys])
     words = ["--schema=s.toml", "--schema=decimal=comma", "--schema=one-table=yes", '--schema=na=["#N/A", "-9"]']
     assert report["words"] == ["convert", "e.csv", "--out=ds", *words, "--json"]
-    with pytest.raises(TypeError, match='option fill is a key of the schema: pass schema={"fill": \'mean\'}'):
+    with pytest.raises(TypeError, match="option fill is a key of the schema: pass schema="):
         gsplit.convert("e.csv", "ds", fill="mean")
 
 

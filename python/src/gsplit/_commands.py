@@ -33,10 +33,11 @@ _TABLES = ("edges", "nodes")
 
 # Commands that read raw graphs, and keys of their schema that are not options.
 _READERS = ("convert", "run", "infer")
-_KEYS = frozenset(
-    "header delimiter decimal date_order id_type ignore_header one_table split_name edge_weights vertex_weights "
-    "label_kind unlabelled encode fill na case scale unseen on_duplicate missing_rows".split()
-)
+_KEYS = {
+    *("header", "delimiter", "decimal", "date_order", "id_type", "ignore_header", "one_table", "split_name"),
+    *("edge_weights", "vertex_weights", "label_kind", "unlabelled", "encode", "fill", "na", "case", "scale"),
+    *("unseen", "on_duplicate", "missing_rows"),
+}
 
 # Lines of standard error kept for an error message: the message for a wrong option is short.
 _KEPT_LINES = 20
@@ -243,7 +244,7 @@ def _options(given: dict[str, Any]) -> list[str]:
 
 def _option(name: str, value: object) -> list[str]:
     if name == "schema" and value is not None:
-        parts = value if isinstance(value, (list, tuple)) else [value]
+        parts: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
         return [f"--schema={word}" for part in parts for word in _schema(part)]
     flag = "--" + name.rstrip("_").replace("_", "-")
     if value is None or value is False:
