@@ -118,6 +118,7 @@ fn step_words(
 fn schema_word(key: &str, value: &Value) -> String {
     match value {
         Value::String(text) => format!("{key}={text}"),
+        Value::Bool(answer) => format!("{key}={}", if *answer { "yes" } else { "no" }),
         // An array of JSON is one of TOML.
         value => format!("{key}={value}"),
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! path ─▶ file        pick::pick            finds the graph among the files of a folder
 //!      ─▶ format      detect::detect        the first format that recognises the path or its first bytes
-//!      ─▶ options     ReadOptions: edge_list, edge_table, arrays, columns: the part that the reader is handed
+//!      ─▶ options     ReadOptions           with the Schema: the keys that the user gave
 //!      ─▶ Raw         open                  one `match`, a reader for each format: opens and checks headers and sizes
 //!                     bipartite::TwoKinds   keeps sources and targets apart, where they are of two kinds
 //!                     attach_nodes          adds what --nodes names
@@ -24,7 +24,7 @@
 //! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, and text in rows of as many fields          ──▶ text (the latter)
-//! raw       a graph, opened          options     the options of the user, and the subset for each reader
+//! raw       a graph, opened          schema      the decisions on columns and cells
 //! ```
 
 use std::path::Path;
