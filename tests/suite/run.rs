@@ -433,7 +433,10 @@ fn a_run_is_one_file() {
             "[train.run.optimizer]\nlr = 'fast'",
             "bad.toml:2: invalid type: string \"fast\", expected f64",
         ),
-        (&format!("{base}[convert.schema]\nfil = 1\n"), "schema: `fil` is not a key of the schema"),
+        (
+            &format!("{base}[convert.schema]\nfil = 1\n"),
+            "bad.toml:3: schema: invalid value 'fil=1': `fil` is not a key",
+        ),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got 1"),
         ("[place]\ncache = 1", "bad.toml:1: unknown field `place`, expected one of"),
         (&format!("{base}[train.run]\nepochs = 0\n"), "bad.toml:4: --epochs 0: expected 1 or more"),

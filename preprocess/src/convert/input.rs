@@ -168,6 +168,7 @@ fn open_graph(
 /// `options` for the graph at `path`, completed by the recipe: date order, missing values and the
 /// columns of the edge table.
 fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOptions> {
+    options.read.check()?;
     let mut options = options.clone();
     let Some(folder) = &options.read.recipe else { return Ok(options) };
     let Recipe { edges, dates, na, .. } = Recipe::read(folder)?;
@@ -248,7 +249,6 @@ pub struct Input {
 impl Input {
     /// Opens the raw graph at `path`, and reports its format.
     pub fn open(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
-        options.read.check()?;
         if options.read.schema.split_name.is_some() && options.random_split.is_some() {
             let problem = "--schema split-name and --random-split exclude each other";
             return Err(Error::Option(problem.into()));

@@ -177,7 +177,10 @@ impl Schema {
                     |error: serde_json::Error| error.to_string().replace("unknown variant ", "");
                 checked.map(|_| value).map_err(|error| format!("{key}: {}", told(error)))
             });
-            schema.insert(key, value.map_err(|problem| (given.clone(), problem))?);
+            let value = value.map_err(|problem| (given.clone(), problem))?;
+            if schema.insert(key, value).is_some() {
+                return Err((given.clone(), format!("`{given}` is given twice")));
+            }
         }
         serde_json::from_value(Value::Object(schema))
             .map_err(|error| ("".into(), error.to_string()))
@@ -229,18 +232,10 @@ impl Schema {
 
     /// The first key given that only tables of vertices have.
     pub fn first_of_nodes(&self) -> Option<&'static str> {
-        let given = [
-            ("id-column", self.id_column.is_some()),
-            ("label-column", self.label_column.is_some()),
-            ("unlabelled", self.unlabelled.is_some()),
-            ("split-column", self.split_column.is_some()),
-            ("feature-columns", self.feature_columns.is_some()),
-            ("encode", self.encode.is_some()),
-            ("case", self.case.is_some()),
-            ("on-duplicate", self.on_duplicate.is_some()),
-            ("missing-rows", self.missing_rows.is_some()),
-        ];
-        given.into_iter().find(|(_, given)| *given).map(|(key, _)| key)
+        const OF_NODES: &str = "id-column label-column unlabelled split-column feature-columns \
+                                encode case on-duplicate missing-rows";
+        let given = self.to_map();
+        OF_NODES.split(' ').find(|key| given.contains_key(*key))
     }
 
     /// The schema for a graph that has other features: numbers stay columns, unless a key makes
@@ -287,7 +282,7 @@ impl Schema {
 /// The value of `key` as a word or a list of words.
 fn normal(key: &str, value: &Value) -> Result<Value, String> {
     if !is_among(KEYS, key) {
-        let close = KEYS.split(' ').find(|known| strsim::levenshtein(key, known) <= 2);
+        let close = KEYS.split(' ').find(|known| strsim::levenshtein(key, known) <= key.len() / 3);
         let remedy = match close {
             Some(known) => format!("did you mean {known}?"),
             None => format!("expected one of {}", KEYS.replace(' ', ", ")),
@@ -495,6 +490,7 @@ mod tests {
         for (text, expected) in [
             ("income-less=3", "`income-less` is not a key of the schema: expected one of header, "),
             ("decimals=comma", "did you mean decimal?"),
+            ("xy=3", "`xy` is not a key of the schema: expected one of"),
             ("decimal=colon", "decimal: `colon`, expected one of `.`, `point`"),
             ("date-order=ymd", "expected `dmy` or `mdy`"),
             ("encode=city", "expected COLUMN=onehot, COLUMN=code"),
@@ -512,6 +508,7 @@ mod tests {
                 "s.toml, line 2: na: expected an array, such as [\"#N/A\", \"-\"]",
             ),
             ("fill =\n", "s.toml, line 1: "),
+            ("id-type='text'\nid_type='text'\n", "s.toml, line 2: `id_type` is given twice"),
         ] {
             std::fs::write(&path, text).unwrap();
             let told = Schema::read(&path).unwrap_err().to_string();

@@ -116,7 +116,7 @@ fn the_printed_schema_converts_other_tables_the_same() {
         (
             edges,
             "id,label,a,train\n1,0,1,1\n2,1,2,0\n3,0,5,0\n4,0,5,1\n",
-            "--random-split 0.5,0.25,0.25",
+            "--random-split 0.5,0.25,0.25 --split-column train",
             "# left out: train",
         ),
     ] {
