@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::ui::{self, Output};
 use crate::{
     clean, completions, convert, doctor, evaluate, export, generate, headings, inspect, partition,
-    place, presample, report, shard, verify,
+    place, presample, report, schema, shard, verify,
 };
 
 /// Prepares large graphs for training graph neural networks, and trains on them split-parallel.
@@ -27,6 +27,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Convert(Box<convert::Args>),
+    Schema(Box<schema::Args>),
     Generate(generate::Args),
     Presample(presample::Args),
     Partition(partition::Args),
@@ -70,6 +71,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         ui::guard(self.output, |ui| match self.command {
             Command::Convert(args) => convert::run(*args, ui),
+            Command::Schema(args) => schema::run(*args, ui),
             Command::Generate(args) => generate::run(args, ui),
             Command::Presample(args) => presample::run(args, ui),
             Command::Partition(args) => partition::run(args, ui),

@@ -16,7 +16,8 @@ use crate::ui::Ui;
 ///
 /// This is done once: presample, partition and train read the directory in place. Converting the
 /// same input again with the same options reuses the directory; after a conversion that was killed,
-/// the next one resumes at the last finished stage.
+/// the next one resumes at the last finished stage. gsplit schema prints all decisions on the columns
+/// and cells of the input, as a file for --schema.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     gsplit convert dataset/ogbn_arxiv --out arxiv --features fastrp:128\n  \
@@ -28,8 +29,8 @@ use crate::ui::Ui;
     \
     gsplit convert payments.csv --nodes customers.csv --out customers --label-column churned \
     --random-split 0.6,0.2,0.2\n  \
-    gsplit convert calls.csv --nodes hosts.csv --out calls --vertex-weights cpu,memory \
-    --edge-weights bytes\n\n\
+    gsplit convert calls.csv --nodes hosts.csv --out calls --schema vertex-weights=cpu,memory \
+    --schema edge-weights=bytes\n\n\
     OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its \
     master table): pass\n\
     --symmetrise for those.")]
@@ -109,7 +110,10 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
 /// but up to different numbers: they may be of two kinds, e.g. users and items.
 fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let read = &args.options.read;
-    if read.bipartite.is_some() || args.options.build.symmetrise || dataset.manifest().string_ids {
+    if read.schema.bipartite.is_some()
+        || args.options.build.symmetrise
+        || dataset.manifest().string_ids
+    {
         return None;
     }
     let (topology, n) = (dataset.topology(), dataset.num_vertices());

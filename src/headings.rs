@@ -8,17 +8,12 @@ type Heading = (&'static str, &'static str);
 /// Subcommands with their common options, and the headings of the others.
 const TABLE: [(&str, &str, &[Heading]); 8] = [
     (
-        "convert run",
-        "out config print-config dry-run nodes symmetrise directed features label-column \
+        "convert run schema",
+        "out config print-config dry-run nodes schema symmetrise directed features label-column \
          feature-columns random-split memory plan \
          force",
         &[
-            (
-                "Tables of vertices",
-                "id-column label-kind unlabelled split-column encode fill scale recipe unseen \
-                 on-duplicate missing-rows na case",
-            ),
-            ("Weights", "vertex-weights edge-weights"),
+            ("Tables of vertices", "id-column split-column recipe"),
             ("Edges", "drop-self-loops keep-duplicates"),
             ("Features and splits", "feature-dtype seed"),
             ("Reading", ""),

@@ -107,6 +107,10 @@ fn say_origin(dataset: &Dataset, ui: &Ui) {
     for decision in &provenance.decisions {
         ui.say(format_args!("    {decision}"));
     }
+    if !provenance.schema.is_empty() {
+        let keys = provenance.schema.iter().map(|(key, value)| format!("{key} = {value}"));
+        ui.say(format_args!("    schema: {}", keys.collect::<Vec<_>>().join(", ")));
+    }
     let total: u64 = manifest.files.values().map(|record| record.bytes).sum();
     ui.say(format_args!("  files: {}", bytes(total)));
     for (name, record) in &manifest.files {

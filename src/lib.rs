@@ -23,6 +23,7 @@ pub mod partition;
 mod place;
 pub mod presample;
 mod report;
+mod schema;
 mod shard;
 pub mod ui;
 mod verify;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _};
+use clap::{ArgAction, ArgMatches, Args as _};
 use gsplit::arguments;
 use gsplit::ui::{self, Ui, as_text, usage};
 use gsplit::{partition, presample};
@@ -120,10 +120,13 @@ fn of_convert(given: &ArgMatches) -> Vec<String> {
         }
         let values: Vec<_> =
             given.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy()).collect();
-        words.push(match argument.get_action().takes_values() {
-            true => format!("--{flag}={}", values.join(",")),
-            false => format!("--{flag}"),
-        });
+        match argument.get_action() {
+            action if !action.takes_values() => words.push(format!("--{flag}")),
+            ArgAction::Append if argument.get_value_delimiter().is_none() => {
+                words.extend(values.iter().map(|value| format!("--{flag}={value}")));
+            }
+            _ => words.push(format!("--{flag}={}", values.join(","))),
+        }
     }
     words
 }
@@ -272,7 +275,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let own = vec![checkpoint.clone(), "--resume".into(), log];
     let chosen = [chosen, init.into_iter().chain(map).collect()].concat();
     if let Some(earlier) = &earlier {
-        let draws = !is_dataset && !config.data.task.is_link() && args.convert.read.split.is_none();
+        let draws = !is_dataset
+            && !config.data.task.is_link()
+            && args.convert.read.schema.split_name.is_none();
         earlier.note(draws).iter().for_each(|note| steps.say(note));
     }
     steps.step(
@@ -283,7 +288,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     )?;
     let recommends = config.data.task.is_link()
         && match args.dry_run {
-            true => args.convert.read.bipartite == Some(Answer::Yes),
+            true => args.convert.read.schema.bipartite == Some(Answer::Yes),
             false => Dataset::open(&dataset)?.kinds()?.are_two(),
         };
     let (option, file) = match config.data.task.is_link() {

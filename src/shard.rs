@@ -80,6 +80,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         sources: Vec::new(),
         facts: Default::default(),
         decisions: Vec::new(),
+        schema: Default::default(),
     };
     let map = map.as_ref();
     let found = if args.force { None } else { finished_shards(&dataset, map, hosts, &args.out)? };

@@ -231,6 +231,7 @@ fn provenance() -> Provenance {
         sources: Vec::new(),
         facts: Default::default(),
         decisions: Vec::new(),
+        schema: Default::default(),
     }
 }
 

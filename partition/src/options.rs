@@ -50,7 +50,7 @@ pub enum Weights {
     /// Vertices and edges weigh 1
     Unit,
     /// Vertices and edges weigh what came with the graph: in a METIS file, or in columns that
-    /// convert's --vertex-weights and --edge-weights name. Columns of vertices are balanced each by
+    /// convert's --schema vertex-weights and --schema edge-weights name. Columns of vertices are balanced each by
     /// itself
     Own,
 }

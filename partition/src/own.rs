@@ -41,7 +41,7 @@ impl OwnWeights {
         let lacks_vertices = balances && vertices.is_empty() && (named || edges.is_none());
         if lacks_vertices || (cuts && edges.is_none() && named) {
             let option = if lacks_vertices && named { "--balance" } else { "--weights" };
-            let remedy = "--vertex-weights COLUMN, or --edge-weights COLUMN";
+            let remedy = "--schema vertex-weights=COLUMN, or --schema edge-weights=COLUMN";
             return Err(Error::Option(format!(
                 "{option} own: {} has no such weights: convert it again with {remedy}",
                 dataset.path().display()

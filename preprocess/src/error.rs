@@ -39,7 +39,7 @@ pub enum Error {
     /// Vertices of the edges that the table of vertices does not list.
     #[error(
         "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass \
-         --missing-rows fill, or drop for a graph without them",
+         --schema missing-rows=fill, or drop for a graph without them",
         table.display()
     )]
     NoRow {

@@ -101,6 +101,12 @@ def test_options_become_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     words = ["partition", "./-odd", "--parts=4", "--import=a b", "--balance=work,edges", "--report", "--epsilon=0.1"]
     assert report["words"] == [*words, "--json"] and report["progress"] == "1"
     assert program == str(tmp_path / "gsplit")
+    keys = {"decimal": "comma", "one_table": True, "na": ["#N/A", -9], "fill": None}
+    report = gsplit.convert("e.csv", "ds", schema=[Path("s.toml"), keys])
+    words = ["--schema=s.toml", "--schema=decimal=comma", "--schema=one-table=yes", '--schema=na=["#N/A", "-9"]']
+    assert report["words"] == ["convert", "e.csv", "--out=ds", *words, "--json"]
+    with pytest.raises(TypeError, match="option fill is a key of the schema: pass schema="):
+        gsplit.convert("e.csv", "ds", fill="mean")
 
 
 def test_a_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

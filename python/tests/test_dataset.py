@@ -115,7 +115,9 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         _ = ds.features
     with pytest.raises(gsplit.DatasetError, match="has no labels"):
         _ = ds.labels
-    with pytest.raises(gsplit.DatasetError, match="has no train split; there is none; convert it with --split-name"):
+    with pytest.raises(
+        gsplit.DatasetError, match="has no train split; there is none; convert it with --schema split-name"
+    ):
         ds.split("train")
 
 

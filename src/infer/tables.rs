@@ -7,7 +7,7 @@ use clap::{Args as _, Command};
 use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, NewRows, Older, join};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{Fill, MissingRows, OnDuplicate, Unseen};
+use gsplit_preprocess::read::schema::{SchemaPart, of_parts};
 use gsplit_store::staging::PrivateFolder;
 use gsplit_store::{Dataset, Progress, Recipe};
 use gsplit_trainer::{InferConfig, JoinedModel, scratch_folder};
@@ -30,20 +30,13 @@ pub struct NewTables {
     /// made from
     #[arg(long, value_name = "DATASET", requires = "nodes")]
     with: Option<PathBuf>,
-    /// With --nodes, categories that training did not see: refuse them, or treat them as other
-    #[arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "nodes")]
-    unseen: Option<Unseen>,
-    /// With --nodes, the number that replaces a missing value, where the recipe has none
-    #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
-    fill: Option<Fill>,
-    /// With --nodes, the row to use if a vertex has several: the first or the last; rows of --with
-    /// come first [default: refused]
-    #[arg(long, value_name = "first|last", hide_possible_values = true, requires = "nodes")]
-    on_duplicate: Option<OnDuplicate>,
-    /// With --nodes, vertices of the edges that have no row: fill gives them a row of missing
-    /// values, drop leaves out their edges [default: refused]
-    #[arg(long, value_name = "fill|drop", hide_possible_values = true, requires = "nodes")]
-    missing_rows: Option<MissingRows>,
+    /// With --nodes, how the tables are read where the recipe leaves it open, as KEY=VALUE or a
+    /// file, repeatable: unseen=other takes new categories for none of the known ones; fill=NUMBER
+    /// replaces missing values; on-duplicate=first or last is the row to use of a vertex with
+    /// several, where rows of --with come first; missing-rows=fill or drop treats vertices of the
+    /// edges without a row (keys: docs/tables.md)
+    #[arg(long, value_name = "FILE|KEY=VALUE", requires = "nodes")]
+    schema: Vec<SchemaPart>,
 }
 
 /// A dataset that exists for one inference.
@@ -95,10 +88,8 @@ impl NewTables {
         let mut options = ConvertOptions::default();
         options.read.nodes = Some(nodes.clone());
         options.read.memory = memory;
-        let table = &mut options.read.node_table;
-        table.recipe = Some(checkpoint.to_path_buf());
-        (table.unseen, table.fill) = (self.unseen, self.fill);
-        (table.missing_rows, table.on_duplicate) = (self.missing_rows, self.on_duplicate);
+        options.read.recipe = Some(checkpoint.to_path_buf());
+        options.read.schema = of_parts(&self.schema);
         let out = folder.path().join(nodes.file_name().unwrap_or_default());
         let older = older.as_ref().map(|dataset| Older { dataset, layers: model.layers });
         let new =
@@ -108,9 +99,9 @@ impl NewTables {
             Error::Option(problem) => usage(runnable(&problem, checkpoint)),
             Error::NoRow { table, missing, vertices, id } => anyhow::anyhow!(
                 "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: \
-                 pass --with DATASET if their rows are in the tables of \
-                 another dataset, --missing-rows drop to leave out their edges, or --missing-rows \
-                 fill for rows of missing values",
+                 pass --with DATASET if their rows are in the tables of another dataset, --schema \
+                 missing-rows=drop to leave out their edges, or --schema missing-rows=fill for \
+                 rows of missing values",
                 table.display()
             ),
             error => anyhow::anyhow!(runnable(&error.to_string(), checkpoint)),

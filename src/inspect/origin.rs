@@ -31,6 +31,17 @@ pub fn command_line(dataset: &Dataset) -> String {
 /// The arguments of `command` that `recorded` sets to a value other than the default; positional
 /// ones first.
 fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
+    let mut recorded = recorded.clone();
+    // Keys of the schema that have an option are given by it.
+    if let Some(Value::Object(mut schema)) = recorded.get_mut("schema").map(Value::take) {
+        for arg in command.get_arguments() {
+            if let Some((long, value)) = arg.get_long().and_then(|long| schema.remove_entry(long)) {
+                recorded[long.replace('-', "_")] = value;
+            }
+        }
+        let words = schema.iter().map(|(key, value)| format!("{key}={}", as_text(value)));
+        recorded["schema"] = words.collect();
+    }
     let mut words = Vec::new();
     let is_positional = |arg: &&Arg| arg.is_positional();
     let positional = command.get_arguments().filter(is_positional);
@@ -42,6 +53,8 @@ fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
             (_, Value::Null | Value::Bool(false)) => {}
             (Some(long), Value::Bool(true)) => words.push(format!("--{long}")),
             (None, value) => words.push(shell_path(as_text(value))),
+            (Some(long @ "schema"), Value::Array(parts)) => words
+                .extend(parts.iter().map(|part| format!("--{long} {}", shell_word(as_text(part))))),
             (Some(_), value) if is_default(arg, &as_text(value)) => {}
             (Some(long), value) => {
                 let mark = if arg.is_require_equals_set() { '=' } else { ' ' };
@@ -77,10 +90,11 @@ mod tests {
             arguments(command, &serde_json::from_str(recorded).unwrap()).join(" ")
         };
         let convert = r#"{"input": "/a b/it's", "found": "SNAP", "format": null, "symmetrise": true, "seed": 0,
-            "keep_ids": false, "edge_columns": ["weight", "time"], "random_split": "0.6,0.2,0.2", "feature_dtype": "f16"}"#;
+            "keep_ids": false, "schema": {"edge-columns": ["weight", "time"], "fill": "mean", "na": ["N/A", "-"]},
+            "random_split": "0.6,0.2,0.2", "feature_dtype": "f16"}"#;
         assert_eq!(
             words("convert", convert),
-            r"'/a b/it'\''s' --edge-columns weight,time --symmetrise --random-split 0.6,0.2,0.2 --feature-dtype f16"
+            r"'/a b/it'\''s' --schema fill=mean --schema na=N/A,- --edge-columns weight,time --symmetrise --random-split 0.6,0.2,0.2 --feature-dtype f16"
         );
         let generate = r#"{"vertices": 50, "edges": 100, "seed": 7, "mixing": 0.2, "label_noise": 0.0, "noise": 0.5}"#;
         assert_eq!(

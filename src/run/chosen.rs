@@ -21,7 +21,7 @@ pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
     let (share, default) = (task.valid_edges + task.test_edges, TaskConfig::default());
     let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
         != (default.valid_edges, default.test_edges, default.edge_seed);
-    let wanted = task.is_link() && convert.read.bipartite == Some(Answer::Yes) && is_other;
+    let wanted = task.is_link() && convert.read.schema.bipartite == Some(Answer::Yes) && is_other;
     (wanted && convert.held_out_links.is_none())
         .then(|| format!("--held-out-links={share},{}", task.edge_seed))
 }
@@ -30,14 +30,16 @@ pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
 /// labelled vertices need splits, and vertices of two kinds only have features of the structure.
 pub fn of_convert(convert: &ConvertOptions, config: &Config) -> Vec<String> {
     let (read, is_link) = (&convert.read, config.data.task.is_link());
-    let needs_splits = !is_link && convert.random_split.is_none() && read.split.is_none();
-    let is_number = config.data.task.is_regression() && read.node_table.label_kind.is_none();
-    let has_no_label = is_link && read.nodes.is_some() && read.node_table.label_column.is_none();
-    let is_bare = is_link && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
+    let needs_splits =
+        !is_link && convert.random_split.is_none() && read.schema.split_name.is_none();
+    let is_number = config.data.task.is_regression() && read.schema.label_kind.is_none();
+    let has_no_label = is_link && read.nodes.is_some() && read.schema.label_column.is_none();
+    let is_bare =
+        is_link && read.schema.bipartite == Some(Answer::Yes) && convert.features.is_none();
     let words = [
         (is_bare, "--features=fastrp:64"),
         (needs_splits, "--random-split=auto"),
-        (is_number, "--label-kind=number"),
+        (is_number, "--schema=label-kind=number"),
         (has_no_label, "--label-column=none"),
     ];
     words.into_iter().filter(|(is_open, _)| *is_open).map(|(_, word)| word.to_string()).collect()

@@ -33,20 +33,20 @@ impl Earlier {
 
     /// Options of convert that read tables as the earlier run read its own.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
-        let table = &given.read.node_table;
+        let schema = &given.read.schema;
         let has_features = self
             .trained
             .checkpoint
             .recipe
             .as_ref()
             .is_some_and(|recipe| !recipe.features.is_empty());
-        if given.read.nodes.is_none() || !has_features || table.recipe.is_some() {
+        if given.read.nodes.is_none() || !has_features || given.read.recipe.is_some() {
             return Ok(Vec::new());
         }
         let others = [
-            ("--feature-columns", table.feature_columns.is_some()),
-            ("--encode", table.encode.is_some()),
-            ("--scale", table.scale.is_some()),
+            ("--feature-columns", schema.feature_columns.is_some()),
+            ("--schema encode", schema.encode.is_some()),
+            ("--schema scale", schema.scale.is_some()),
         ];
         if let Some((option, _)) = others.into_iter().find(|(_, is_given)| *is_given) {
             return Err(usage(format!(

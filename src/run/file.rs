@@ -3,6 +3,7 @@
 //! ```text
 //! input, out, from            at the top
 //! [convert]                   options of gsplit convert
+//! [convert.schema]            keys of its schema
 //! [presample] [partition]     options of these steps that do not follow from training
 //! [train.data] [train.model] [train.system] [train.run]
 //!                             a file of gsplit train, in the table `train`
@@ -96,10 +97,14 @@ fn step_words(
             }
             (true, value) => {
                 let items = match value {
-                    Value::Array(items) if several => items,
-                    value => std::slice::from_ref(value),
+                    Value::Array(items) if several => items.clone(),
+                    Value::Object(keys) if several => keys
+                        .iter()
+                        .map(|(key, value)| Value::from(schema_word(key, value)))
+                        .collect(),
+                    value => vec![value.clone()],
                 };
-                for item in items {
+                for item in &items {
                     let word = checked(arg, &flag, &describe::as_text(item));
                     words.push(word.map_err(|problem| complaint(&problem))?);
                 }
@@ -107,6 +112,16 @@ fn step_words(
         }
     }
     Ok(words)
+}
+
+/// A key of the schema and its value, as a word of the command line.
+fn schema_word(key: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{key}={text}"),
+        Value::Bool(answer) => format!("{key}={}", if *answer { "yes" } else { "no" }),
+        // An array of JSON is one of TOML.
+        value => format!("{key}={value}"),
+    }
 }
 
 /// `--flag=text`, if `text` is a value of `arg`.
@@ -183,7 +198,14 @@ impl Args {
             ("infer", &run.infer, infer::Args::augment_args(Command::new("infer"))),
         ];
         for (step, options, command) in commands {
-            let is_given = |flag: &str| step == "convert" && is_on_line(given, flag);
+            // Keys of the schema on the command line come after the keys of the file, and win.
+            let is_key = |flag: &str| {
+                let mut parts = given.get_raw("schema").into_iter().flatten();
+                parts.any(|part| part.to_string_lossy().split('=').next() == Some(flag))
+            };
+            let is_given = |flag: &str| {
+                step == "convert" && flag != "schema" && (is_on_line(given, flag) || is_key(flag))
+            };
             steps
                 .insert(step, step_words(&file, step, options, &command, is_given).map_err(usage)?);
         }
@@ -284,6 +306,13 @@ fn words_to_toml(name: &str, words: &[String]) -> String {
             .map_or("true".to_string(), |text| toml::Value::String(text.to_string()).to_string());
         format!("{} = {value}", flag.replace('-', "_"))
     };
-    let lines = words.iter().map(line).collect::<Vec<_>>().join("\n");
+    let (parts, others): (Vec<&String>, Vec<&String>) =
+        words.iter().partition(|word| word.starts_with("--schema="));
+    let mut lines: Vec<String> = others.into_iter().map(line).collect();
+    if !parts.is_empty() {
+        let parts: Value = parts.iter().map(|word| word.trim_start_matches("--schema=")).collect();
+        lines.push(format!("schema = {parts}"));
+    }
+    let lines = lines.join("\n");
     if name.is_empty() { lines } else { format!("[{name}]\n{lines}") }
 }

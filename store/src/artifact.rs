@@ -1,6 +1,6 @@
 //! Metadata that every artifact records about its files and its origin.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -228,23 +228,30 @@ impl std::fmt::Display for MadeFrom {
 /// Compares two sets of options, as JSON objects by name, and describes the first difference, e.g.
 /// `it was made with --seed 1 and is asked for with --seed 2`.
 pub fn other_option(was: &Value, now: &Value) -> Option<String> {
-    let keys = |options: &Value| {
-        options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>()
-    };
-    let all: BTreeSet<String> = [was, now].into_iter().flat_map(keys).collect();
-    let key = all.into_iter().find(|key| was.get(key) != now.get(key))?;
-    let words = |value: Option<&Value>| match (key.as_str(), value.unwrap_or(&Value::Null)) {
-        ("input", Value::String(path)) => format!("from {path}"),
-        ("found", Value::String(format)) => format!("from {format}"),
-        (option, value) => {
-            let option = option.replace('_', "-");
-            match value {
-                Value::Null | Value::Bool(false) => format!("without --{option}"),
-                Value::Bool(true) => format!("with --{option}"),
-                Value::String(text) => format!("with --{option} {text}"),
-                value => format!("with --{option} {value}"),
+    /// Options by name; the keys of `--schema` are options too.
+    fn flat<'a>(options: &'a Value, prefix: &str) -> BTreeMap<String, &'a Value> {
+        let all = options.as_object().into_iter().flatten();
+        let named = all.flat_map(|(key, value)| match value {
+            Value::Object(_) => flat(value, &format!("{key} ")),
+            value => BTreeMap::from([(format!("{prefix}{key}"), value)]),
+        });
+        named.collect()
+    }
+    let (was, now) = (flat(was, ""), flat(now, ""));
+    let key = was.keys().chain(now.keys()).filter(|key| was.get(*key) != now.get(*key)).min()?;
+    let words =
+        |value: Option<&&Value>| match (key.as_str(), value.map_or(&Value::Null, |value| value)) {
+            ("input", Value::String(path)) => format!("from {path}"),
+            ("found", Value::String(format)) => format!("from {format}"),
+            (option, value) => {
+                let option = option.replace('_', "-");
+                match value {
+                    Value::Null | Value::Bool(false) => format!("without --{option}"),
+                    Value::Bool(true) => format!("with --{option}"),
+                    Value::String(text) => format!("with --{option} {text}"),
+                    value => format!("with --{option} {value}"),
+                }
             }
-        }
-    };
-    Some(format!("it was made {} and is asked for {}", words(was.get(&key)), words(now.get(&key))))
+        };
+    Some(format!("it was made {} and is asked for {}", words(was.get(key)), words(now.get(key))))
 }

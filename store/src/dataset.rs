@@ -176,7 +176,7 @@ impl Dataset {
     /// All stored numeric labels, in their own order.
     pub(crate) fn stored_numeric_labels(&self) -> Result<Column<f32>> {
         if !self.manifest.numeric_label {
-            let remedy = "convert it with --label-kind number --label-column COLUMN";
+            let remedy = "convert it with --schema label-kind=number --label-column COLUMN";
             return Err(self.missing("labels that are numbers", remedy));
         }
         self.stored("nodes/label.npy", "labels", "rebuild it")
@@ -305,7 +305,7 @@ impl Dataset {
                 "its splits are of links: train with --task link, or convert it with \
                  --random-split TRAIN,VALID,TEST"
             }
-            None => "convert it with --split-name NAME or --random-split TRAIN,VALID,TEST",
+            None => "convert it with --schema split-name=NAME or --random-split TRAIN,VALID,TEST",
         };
         let path = self.part(&split.file(), &format!("{} split", split.name()), remedy)?;
         let vertices = Column::<u32>::open(&path)?;

@@ -73,6 +73,10 @@ pub struct Provenance {
     /// are the ends of an edge ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<String>,
+    /// Decisions on the columns and cells of the input: the keys and values of the schema that
+    /// `gsplit schema` prints.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub schema: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Content of `dataset.json`.

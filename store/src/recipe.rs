@@ -157,7 +157,7 @@ impl EdgeRecipe {
                 ("--symmetrise", edges.symmetrise),
                 ("--drop-self-loops", edges.drop_self_loops),
                 ("--keep-duplicates", edges.keep_duplicates),
-                ("--edge-weights", edges.sum_weights),
+                ("--schema edge-weights", edges.sum_weights),
             ]
         };
         let ((flag, here), _) =

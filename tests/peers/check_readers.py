@@ -140,7 +140,7 @@ def check_written(binary, folder):
         words = table[["source", "target"]].map(lambda v: f"v{v}")
         words.to_csv(place / "words.csv", index=False, header=False)
         named = {(f"v{u}", f"v{v}") for u, v in directed}
-        compare(binary, place / "words.csv", folder, named, ("--header", "no", *both))
+        compare(binary, place / "words.csv", folder, named, ("--schema", "header=no", *both))
 
 
 def main(binary, folder, data=None):

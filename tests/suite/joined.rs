@@ -80,7 +80,7 @@ fn joined_rows_with_weights_and_names_are_those_of_all_tables_together() {
     let digits: Id = |v| format!("{:03}", 500 - v);
     assert_joined(&[(
         digits,
-        "--id-type text --symmetrise --edge-weights amount",
+        "--schema id-type=text --symmetrise --schema edge-weights=amount",
         "--model gcn --layers 1 --fanouts 5 --edge-weights weight",
     )]);
 }
@@ -106,7 +106,7 @@ fn assert_joined(cases: &[(Id, &str, &str)]) {
         );
         let logits = "--checkpoint run/checkpoint --predict logits --out";
         let of_dtype = if of_convert.contains("f16") { "--feature-dtype f16" } else { "" };
-        let of_ids = if of_convert.contains("text") { "--id-type text" } else { "" };
+        let of_ids = if of_convert.contains("text") { "--schema id-type=text" } else { "" };
         ok(
             folder,
             format!(
@@ -180,7 +180,7 @@ fn rows_that_do_not_join_are_refused_with_a_remedy() {
         "--nodes new.csv --edges new_edges.csv",
         "vertices have edges and no row, for example 5: pass --with DATASET if their rows",
     );
-    let alone = found("--nodes new.csv --edges new_edges.csv --missing-rows drop");
+    let alone = found("--nodes new.csv --edges new_edges.csv --schema missing-rows=drop");
     let joined = found("--nodes new.csv --edges new_edges.csv --with run/dataset");
     assert!(alone.len() == 6 && joined.len() == 6 && alone["120"] != joined["120"]);
 
@@ -191,17 +191,18 @@ fn rows_that_do_not_join_are_refused_with_a_remedy() {
         stray,
         "stray.csv: line 3: vertex 777 is neither in the table of new vertices nor in run/dataset",
     );
-    assert_eq!(found(&format!("{stray} --missing-rows fill --fill 3")).len(), 6);
+    assert_eq!(found(&format!("{stray} --schema missing-rows=fill --schema fill=3")).len(), 6);
 
     // A row of a vertex that the dataset has.
     fs::write(folder.join("again.csv"), "person,age,sex,team\n7,16.5,x,red\n120,2.5,y,blue\n")
         .unwrap();
     fs::write(folder.join("one.csv"), "from,to,amount\n120,10,1\n").unwrap();
     let again = "--nodes again.csv --edges one.csv --with run";
-    let known = "1 row for vertices that run/dataset has too, e.g. line 2, vertex 7: pass --on-duplicate last";
+    let known = "1 row for vertices that run/dataset has too, e.g. line 2, vertex 7: pass --schema \
+                 on-duplicate=last";
     refuse(again, &format!("again.csv: {known}"));
     let [first, last] =
-        ["first", "last"].map(|which| found(&format!("{again} --on-duplicate {which}")));
+        ["first", "last"].map(|which| found(&format!("{again} --schema on-duplicate={which}")));
     ok(folder, "infer run/dataset --checkpoint run/checkpoint --predict logits --out old.csv.csv");
     let old = predictions(folder, "old.csv.csv").1;
     assert_eq!(first["7"], old["7"], "the row of the dataset counts");
@@ -213,16 +214,15 @@ fn rows_that_do_not_join_are_refused_with_a_remedy() {
     refuse("--nodes new.csv --with run/checkpoint", "run/checkpoint");
     let other = "infer --checkpoint run/checkpoint --nodes none.csv --out p.txt";
     refused(folder, other, 2, "--out p.txt: expected a name that ends in .csv, .parquet or .npy");
-    // Options that only convert has come with the command that has them, which works.
+    // The remedy works here and in convert.
     fs::write(folder.join("mixed.csv"), "person,age,sex\n120,2.5,y\nx7,9.5,y\n").unwrap();
-    refuse(
-        "--nodes mixed.csv --edges one.csv",
-        "(gsplit convert --recipe run/checkpoint, and infer on that dataset)",
-    );
+    let mixed = "--nodes mixed.csv --edges one.csv";
+    refuse(mixed, "the ids of the edges integers: pass --schema id-type=text");
+    let words = "--schema id-type=text --schema missing-rows=drop";
+    assert_eq!(found(&format!("{mixed} {words}")).len(), 2);
     ok(
         folder,
-        "convert one.csv --nodes mixed.csv --recipe run/checkpoint --id-type text --missing-rows \
-         drop --out mixed",
+        format!("convert one.csv --nodes mixed.csv --recipe run/checkpoint {words} --out mixed"),
     );
     ok(folder, "infer mixed --checkpoint run/checkpoint --out mixed.parquet");
 }

@@ -211,7 +211,7 @@ fn weights_of_tables_follow_their_vertices_and_are_added_up_where_edges_merge() 
     fs::write(folder.join("nodes.csv"), nodes).unwrap();
     fs::write(folder.join("edges.csv"), edges).unwrap();
     let input = "convert edges.csv --nodes nodes.csv --out ds";
-    let weights = "--vertex-weights cpu,memory --edge-weights bytes --symmetrise";
+    let weights = "--schema vertex-weights=cpu,memory --schema edge-weights=bytes --symmetrise";
     ok(folder, format!("{input} {weights}"));
     let made = json(folder, "partition ds --parts 4 --weights own");
 
@@ -249,7 +249,7 @@ fn weights_of_tables_follow_their_vertices_and_are_added_up_where_edges_merge() 
 fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
     let folder = &*scratch();
     fs::write(folder.join("e.csv"), "src,dst,bytes\n1,2,5\n2,3,-6\n").unwrap();
-    let vertices = "--nodes n.csv --vertex-weights cpu";
+    let vertices = "--nodes n.csv --schema vertex-weights=cpu";
     for (value, said) in [("-1", "-1"), ("0.5", "0.5"), ("", "NaN"), ("4294967296", "4294967296")] {
         fs::write(folder.join("n.csv"), format!("id,cpu\n1,3\n2,{value}\n3,1\n")).unwrap();
         let line = fails(folder, format!("convert e.csv --out x {vertices}"), 1);
@@ -262,21 +262,31 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
     fs::write(folder.join("n.csv"), "id,cpu,name\n1,3,a\n2,2,b\n3,1,c\n").unwrap();
     for (more, code, words) in [
         (
-            "--edge-weights bytes",
+            "--schema edge-weights=bytes",
             1,
             "edge from 2 to 3 has the weight -6: expected a finite number from 0",
         ),
-        ("--edge-weights dst", 2, "`dst` is an end of the edges"),
-        ("--edge-weights cost", 1, "has no column `cost` for --edge-weights"),
-        ("--vertex-weights cpu", 2, "--vertex-weights cpu: expected a column of numbers"),
+        ("--schema edge-weights=dst", 2, "`dst` is an end of the edges"),
+        ("--schema edge-weights=cost", 1, "has no column `cost` for --schema edge-weights"),
         (
-            "--nodes n.csv --vertex-weights name",
-            1,
-            "column `name`: expected numbers, for --vertex-weights",
+            "--schema vertex-weights=cpu",
+            2,
+            "--schema vertex-weights=cpu: expected a column of \
+                                            numbers",
         ),
-        ("--nodes n.csv --vertex-weights disk", 1, "has no column `disk` for --vertex-weights"),
-        ("--nodes n.csv --vertex-weights cpu,cpu", 1, "named twice"),
-        ("--nodes n.csv --vertex-weights id --id-column id", 1, "is an id"),
+        (
+            "--nodes n.csv --schema vertex-weights=name",
+            1,
+            "column `name`: expected numbers, for --schema vertex-weights",
+        ),
+        (
+            "--nodes n.csv --schema vertex-weights=disk",
+            1,
+            "has no column `disk` for --schema \
+                                                           vertex-weights",
+        ),
+        ("--nodes n.csv --schema vertex-weights=cpu,cpu", 1, "named twice"),
+        ("--nodes n.csv --schema vertex-weights=id --id-column id", 1, "is an id"),
     ] {
         refused(folder, format!("convert e.csv --out x {more}"), code, words);
     }

@@ -140,25 +140,25 @@ fn remedies_change_the_outcome() {
     write("twice.csv", "id,age,class\n1,30,a\n2,40,b\n2,41,b\n3,50,a\n4,60,b\n");
     write("mine.txt", "mine\n");
     write("some.csv", "id,age,class\n1,30,a\n2,40,b\n3,50,a\n");
-    ok(folder, "convert edges.csv --nodes nodes.csv --fill mean --out ds");
+    ok(folder, "convert edges.csv --nodes nodes.csv --schema fill=mean --out ds");
     ok(folder, "generate community --vertices 200 --edges 2000 --out big");
     let train = "train big --layers 1 --fanouts 3 --hidden 8 --epochs";
     ok(folder, format!("{train} 1 --checkpoint ck"));
     let run = |more: &str| format!("{train} {more}");
     for (bad, told, more) in [
-        ("convert edges.csv --nodes nodes.csv --out a", "--fill", "--fill mean"),
+        ("convert edges.csv --nodes nodes.csv --out a", "--schema fill", "--schema fill=mean"),
         (
             "convert edges.csv --nodes twice.csv --out b",
-            "--on-duplicate first",
-            "--on-duplicate first",
+            "--schema on-duplicate=first",
+            "--schema on-duplicate=first",
         ),
         (
-            "convert edges.csv --nodes some.csv --fill 0 --out c",
-            "--missing-rows fill",
-            "--missing-rows fill",
+            "convert edges.csv --nodes some.csv --schema fill=0 --out c",
+            "--schema missing-rows=fill",
+            "--schema missing-rows=fill",
         ),
         (
-            "convert edges.csv --drop-self-loops --nodes nodes.csv --fill mean --out ds",
+            "convert edges.csv --drop-self-loops --nodes nodes.csv --schema fill=mean --out ds",
             "pass --force to rebuild it",
             "--force",
         ),
@@ -192,7 +192,7 @@ fn remedies_change_the_outcome() {
         "infer big --forse",
     ] {
         let told = says(folder, command, "");
-        assert!(!told.contains("'--unlabelled'") && !told.contains("'-- "), "{command}: {told}");
+        assert!(!told.contains("'--label-column'") && !told.contains("'-- "), "{command}: {told}");
         assert_eq!(
             told.contains("a similar argument exists: '--force'"),
             !command.contains("labels"),

@@ -413,6 +413,15 @@ fn a_run_is_one_file() {
     let dry = commands(&call("run --config raw.toml --dry-run"));
     assert_eq!(dry[0], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
     assert!(dry[1].contains("--negatives=4") && !dry[1].contains("--epochs="), "{dry:?}");
+    // Keys of the schema are a table; those of the command line come last, and win.
+    let keys = "[convert.schema]\nignore_header = true\nedge-columns = ['a', 'b']\n";
+    fs::write(folder.join("keys.toml"), format!("{file}\n{keys}")).unwrap();
+    let dry = commands(&call("run --config keys.toml --dry-run --schema ignore-header=no"));
+    let words = "'--schema=edge-columns=[\"a\",\"b\"]' --schema=ignore_header=yes --schema=ignore-header=no";
+    assert!(dry[0].contains(words), "{dry:?}");
+    let printed = text("run --config keys.toml --print-config");
+    fs::write(folder.join("printed.toml"), &printed).unwrap();
+    assert_eq!(text("run --config printed.toml --print-config"), printed);
 
     let base = "input = 'ds'\nout = 'x'\n";
     for (text, told) in [
@@ -423,6 +432,10 @@ fn a_run_is_one_file() {
         (
             "[train.run.optimizer]\nlr = 'fast'",
             "bad.toml:2: invalid type: string \"fast\", expected f64",
+        ),
+        (
+            &format!("{base}[convert.schema]\nfil = 1\n"),
+            "bad.toml:3: schema: invalid value 'fil=1': `fil` is not a key",
         ),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got 1"),
         ("[place]\ncache = 1", "bad.toml:1: unknown field `place`, expected one of"),

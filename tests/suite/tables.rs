@@ -100,9 +100,10 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
     let left: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
-    let unseen = "column `city`: `Roma`: not a category that training saw: pass --unseen other";
+    let unseen = "column `city`: `Roma`: not a category that training saw: pass --schema \
+                  unseen=other";
     refused(folder, format!("{by} renamed.csv"), 1, unseen);
-    ok(folder, format!("{by} renamed.csv --unseen other"));
+    ok(folder, format!("{by} renamed.csv --schema unseen=other"));
     let of_structure = "--label-column segment --features fastrp:4 --random-split auto --out rp";
     ok(folder, format!("convert edges.csv --nodes nodes.csv {of_structure}"));
     ok(folder, "train rp --epochs 1 --layers 2 --fanouts 3,3 --checkpoint rpc");
@@ -134,7 +135,8 @@ fn new_tables_are_read_as_those_of_the_training_were() {
         "who,whom,other,amount",
     );
     write("bare.csv", &|v| format!("{v},{},{}", (v + 1) % 60, (v * 7) % 60), "who,whom,other");
-    let ends = "--source-column who --target-column whom --edge-weights amount --bipartite=no";
+    let ends = "--source-column who --target-column whom --schema edge-weights=amount \
+                --bipartite=no";
     let nodes = "--nodes nodes.csv --label-column team --split-column part --out ds";
     ok(folder, format!("convert edges.csv {ends} {nodes}"));
     let train =

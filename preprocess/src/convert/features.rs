@@ -47,7 +47,7 @@ pub fn write(
         }
         (None, Some(column)) => {
             let (n, scratch) = (writer.num_vertices(), writer.scratch());
-            let order = RowOrder::of(raw, writer, &options.read.node_table)?;
+            let order = RowOrder::of(raw, writer, &options.read.schema)?;
             let mut rows = writer.feature_writer(dtype, column.width())?;
             let (mut values, mut row) = (Vec::new(), 0);
             order.read(column.as_ref(), n, &scratch, progress, &mut |bytes| {

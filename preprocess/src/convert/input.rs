@@ -16,12 +16,11 @@ use crate::export::ExportedLabels;
 pub use crate::read::detect::Format;
 use crate::read::detect::detect;
 use crate::read::listed::{Listed, ListedEnds};
-use crate::read::options::{
-    Answer, DateOrder, Fill, LabelKind, MissingRows, NodeTableOptions, Scale,
-};
+use crate::read::options::{Answer, DateOrder, Fill, LabelKind, MissingRows, Scale, Schema};
 use crate::read::pick::{beside, pick};
 use crate::read::raw::{Ids, Raw};
 use crate::read::scaled::Scaled;
+use crate::read::schema::Decided;
 use crate::read::table::choice::IdKind;
 use crate::read::text::some;
 use crate::read::weights::weigh_vertices;
@@ -29,35 +28,40 @@ use crate::{Error, Result, read};
 
 /// Refuses options that have no effect on this input.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
-    let (read, table) = (&options.read, &options.read.node_table);
+    let (read, schema) = (&options.read, &options.read.schema);
     let (is_table, is_text, has_rows) =
         (is_table(format), format == Format::Csv, raw.node_ids.is_some());
     let has_splits =
         matches!(format, Format::Ogb | Format::Mag240m | Format::Npy | Format::Npz | Format::Pt)
             || read.nodes.is_some();
-    let fills_edges = is_table && !raw.edges.columns().is_empty() && table.fill != Some(Fill::Mean);
-    let scales = table.scale.is_some_and(|scale| scale != Scale::None);
+    let fills_edges =
+        is_table && !raw.edges.columns().is_empty() && schema.fill != Some(Fill::Mean);
+    let fills = has_rows || raw.features.is_some() || fills_edges;
+    let scales = schema.scale.is_some_and(|scale| scale != Scale::None);
+    let of_nodes = schema.first_of_nodes();
     let useless = [
-        (table.first_given().unwrap_or(""), table.first_given().is_some() && !has_rows),
-        ("--source-column", read.source_column.is_some() && !is_table),
-        ("--target-column", read.target_column.is_some() && !is_table),
-        ("--edge-weights", read.edge_weights.is_some() && !is_table),
-        ("--id-type", read.id_type.is_some() && !is_table && read.nodes.is_none()),
-        ("--header", read.header.is_some() && !is_text),
-        ("--delimiter", read.delimiter.is_some() && !is_text),
-        ("--split-name", read.split.is_some() && !has_splits),
-        ("--fill", table.fill.is_some() && !has_rows && raw.features.is_none() && !fills_edges),
-        ("--na", table.na.is_some() && !has_rows && !is_table),
-        ("--scale", scales && (raw.features.is_none() || options.features.is_some())),
-        ("--label-kind", table.label_kind.is_some() && raw.labels.is_none()),
-        ("--directed", options.directed && !(is_table && has_rows)),
+        (of_nodes.unwrap_or_default(), of_nodes.is_some() && !has_rows),
+        ("source-column", schema.source_column.is_some() && !is_table),
+        ("target-column", schema.target_column.is_some() && !is_table),
+        ("edge-weights", schema.edge_weights.is_some() && !is_table),
+        ("id-type", schema.id_type.is_some() && !is_table && read.nodes.is_none()),
+        ("header", schema.header.is_some() && !is_text),
+        ("delimiter", schema.delimiter.is_some() && !is_text),
+        ("split-name", schema.split_name.is_some() && !has_splits),
+        ("fill", schema.fill.is_some() && !fills),
+        ("na", schema.na.is_some() && !has_rows && !is_table),
+        ("scale", scales && (raw.features.is_none() || options.features.is_some())),
+        ("label-kind", schema.label_kind.is_some() && raw.labels.is_none()),
     ];
-    match useless.iter().find(|(_, is_useless)| *is_useless) {
-        Some((option, _)) => Err(Error::Option(format!(
-            "{option} has no effect on this input ({format}): leave it out"
-        ))),
-        None => Ok(()),
-    }
+    let useless = useless.iter().find(|(_, is_useless)| *is_useless);
+    let option = match useless {
+        Some((key, _)) => Schema::option(key),
+        None if read.recipe.is_some() && !has_rows => "--recipe".into(),
+        None if options.directed && !(is_table && has_rows) => "--directed".into(),
+        None => return Ok(()),
+    };
+    let problem = format!("{option} has no effect on this input ({format}): leave it out");
+    Err(Error::Option(problem))
 }
 
 /// Opens the graph at `path`: a file, a folder of a known format, or the one file in a folder that
@@ -98,25 +102,28 @@ fn open_graph(
     }
     let mut read = options.read.clone();
     if options.features.is_some() {
-        read.node_table = read.node_table.beside_features();
+        read.schema = read.schema.beside_features();
     }
-    read.node_table.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
+    read.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
     // gsplit's own exports record the labels that they were made from: those are restored.
-    let NodeTableOptions { label_column, label_kind, unlabelled, recipe, .. } = &read.node_table;
-    let are_open =
-        label_column.is_none() && label_kind.is_none() && unlabelled.is_none() && recipe.is_none();
-    let exported =
-        if are_open && read.nodes.is_none() { ExportedLabels::recorded(path) } else { None };
-    read.node_table.label_shape = exported.as_ref().map(|labels| labels.label_shape);
-    let mut raw = read::open(path, format, &read, !read.node_table.draws_splits, progress)?;
+    let Schema { label_column, label_kind, unlabelled, .. } = &read.schema;
+    let is_open = label_column.is_none() && label_kind.is_none() && unlabelled.is_none();
+    let exported = if is_open && read.recipe.is_none() && read.nodes.is_none() {
+        ExportedLabels::recorded(path)
+    } else {
+        None
+    };
+    read.label_shape = exported.as_ref().map(|labels| labels.label_shape);
+    let mut raw = read::open(path, format, &read, !read.draws_splits, progress)?;
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
     }
     if raw.recipe.is_none() {
-        let (scale, fill) = (read.node_table.scale.unwrap_or(Scale::None), read.node_table.fill);
+        let (scale, fill) = (read.schema.scale.unwrap_or(Scale::None), read.schema.fill);
         raw.features =
             raw.features.map(|rows| Scaled::of(rows, scale, fill, progress)).transpose()?;
     }
+    let is_exported = exported.is_some();
     if let Some(labels) = exported.filter(|_| raw.labels.is_some()) {
         raw.label_shape = Some(labels.label_shape);
         if let Some(recipe) = &mut raw.recipe {
@@ -124,10 +131,10 @@ fn open_graph(
         }
         raw.class_names = labels.class_names;
     }
-    if read.node_table.label_kind == Some(LabelKind::Number) && raw.labels.is_some() {
+    if read.schema.label_kind == Some(LabelKind::Number) && raw.labels.is_some() {
         raw.label_shape = Some(LabelShape::Number);
     }
-    if read.node_table.missing_rows == Some(MissingRows::Drop)
+    if read.schema.missing_rows == Some(MissingRows::Drop)
         && let Some(table) = &raw.node_ids
     {
         raw.edges = Box::new(ListedEnds::of(raw.edges, table.as_ref())?);
@@ -142,31 +149,44 @@ fn open_graph(
         }
         !reserved
     });
-    weigh_vertices(&mut raw, read.node_table.vertex_weights.as_deref().unwrap_or_default())?;
+    weigh_vertices(&mut raw, read.schema.vertex_weights.as_deref().unwrap_or_default())?;
     check_options(format, &raw, options)?;
+    let decided = &mut raw.decided.schema;
+    if is_exported {
+        // The record of the export decides.
+        (decided.label_column, decided.label_kind, decided.unlabelled) = (None, None, None);
+    }
+    if format != Format::Csv {
+        decided.delimiter = None;
+    }
+    if options.features.is_some() {
+        decided.scale = None;
+    }
     Ok((format, raw))
 }
 
 /// `options` for the graph at `path`, completed by the recipe: date order, missing values and the
 /// columns of the edge table.
 fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOptions> {
+    options.read.check()?;
     let mut options = options.clone();
-    let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
+    let Some(folder) = &options.read.recipe else { return Ok(options) };
     let Recipe { edges, dates, na, .. } = Recipe::read(folder)?;
     let format =
         path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
-    let read = &mut options.read;
+    let schema = &mut options.read.schema;
     // Questions that the table of the recipe answered are not put again: its vertices are of one
     // kind.
-    read.bipartite = read.bipartite.or(Some(Answer::No));
-    read.one_table = true;
-    read.date_order = read.date_order.or_else(|| DateOrder::named(&dates?));
-    read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
+    schema.bipartite = schema.bipartite.or(Some(Answer::No));
+    schema.one_table = Some(Answer::Yes);
+    schema.date_order = schema.date_order.or_else(|| DateOrder::named(&dates?));
+    schema.na = schema.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
     if format.is_some_and(|format| format.is_ok_and(is_table)) {
-        if read.source_column.is_none() && read.target_column.is_none() {
-            (read.source_column, read.target_column) = (edges.source_column, edges.target_column);
+        if schema.source_column.is_none() && schema.target_column.is_none() {
+            (schema.source_column, schema.target_column) =
+                (edges.source_column, edges.target_column);
         }
-        read.edge_weights = read.edge_weights.take().or(edges.edge_weights);
+        schema.edge_weights = schema.edge_weights.take().or(edges.edge_weights);
     }
     Ok(options)
 }
@@ -185,7 +205,7 @@ fn build_of(
     options: &ConvertOptions,
     progress: &dyn Progress,
 ) -> Result<BuildOptions> {
-    if let Some(folder) = &options.read.node_table.recipe {
+    if let Some(folder) = &options.read.recipe {
         let edges = Recipe::read(folder)?.edges;
         return Ok(BuildOptions {
             symmetrise: edges.symmetrise,
@@ -229,8 +249,9 @@ pub struct Input {
 impl Input {
     /// Opens the raw graph at `path`, and reports its format.
     pub fn open(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
-        if options.read.split.is_some() && options.random_split.is_some() {
-            return Err(Error::Option("--split-name and --random-split exclude each other".into()));
+        if options.read.schema.split_name.is_some() && options.random_split.is_some() {
+            let problem = "--schema split-name and --random-split exclude each other";
+            return Err(Error::Option(problem.into()));
         }
         let options = as_trained(Some(path), options)?;
         std::fs::metadata(path).map_err(Error::io(path))?;
@@ -247,20 +268,19 @@ impl Input {
         let mut options = options.clone();
         let nodes = &options.read.nodes.clone().unwrap_or_default();
         // Vertices without a row are looked up in the dataset first.
-        let missing_rows = options.read.node_table.missing_rows;
+        let missing_rows = options.read.schema.missing_rows;
         if let Some(older) = &new.older {
-            options.read.node_table.missing_rows = None;
+            options.read.schema.missing_rows = None;
             let has_strings = older.dataset.manifest().string_ids;
-            options.read.id_type = Some(if has_strings { IdKind::Text } else { IdKind::Number });
+            options.read.schema.id_type =
+                Some(if has_strings { IdKind::Text } else { IdKind::Number });
             options.feature_dtype = older.dataset.features()?.dtype();
         }
         let mut input = match new.edges {
             Some(edges) => Self::open(edges, &options, progress)?,
             None => {
                 let options = as_trained(None, &options)?;
-                let (read, memory) = (&options.read, options.budget());
-                let table =
-                    read::nodes(nodes, None, &read.node_table, read.text(), memory, progress)?;
+                let table = read::nodes(nodes, None, &options.read, progress)?;
                 let edges = Listed::none(table.ids.has_string_ids(), new.edge_columns);
                 let mut raw = Raw::of(edges, Ids::Sparse, Vec::new());
                 table.attach(&mut raw)?;
@@ -269,7 +289,7 @@ impl Input {
         };
         // Predictions need no other columns.
         input.raw.columns.clear();
-        input.options.read.node_table.missing_rows = missing_rows;
+        input.options.read.schema.missing_rows = missing_rows;
         if let Some(older) = &new.older {
             let symmetrise = std::mem::take(&mut input.options.build.symmetrise);
             let edges = new.edges.unwrap_or(nodes);
@@ -294,12 +314,13 @@ impl Input {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let mut build = build_of(path, format, &raw, &options, progress)?;
-        build.sum_weights |= options.read.edge_weights.is_some() && !build.keep_duplicates;
+        build.sum_weights |= options.read.schema.edge_weights.is_some() && !build.keep_duplicates;
         if let Some(recipe) = &mut raw.recipe {
+            let ends = raw.decided.schema.over(&options.read.schema);
             recipe.edges = EdgeRecipe {
-                source_column: options.read.source_column.clone(),
-                target_column: options.read.target_column.clone(),
-                edge_weights: options.read.edge_weights.clone(),
+                source_column: ends.source_column,
+                target_column: ends.target_column,
+                edge_weights: options.read.schema.edge_weights.clone(),
                 symmetrise: build.symmetrise,
                 drop_self_loops: build.drop_self_loops,
                 keep_duplicates: build.keep_duplicates,
@@ -308,6 +329,12 @@ impl Input {
         }
         options.build = build;
         Ok(Self { path: path.to_path_buf(), format, raw, options })
+    }
+
+    /// The decisions on the columns and cells of the input, by the user and by the readers.
+    pub fn decided(&self) -> Decided {
+        let decided = self.raw.decided.clone();
+        Decided { schema: decided.schema.over(&self.options.read.schema), ..decided }
     }
 
     /// Adds the path of the input to an error that concerns the graph as a whole.
@@ -355,6 +382,7 @@ impl Input {
             sources: sources.collect::<Result<_>>()?,
             facts: BTreeMap::new(),
             decisions: Vec::new(),
+            schema: self.decided().schema.to_map(),
         })
     }
 

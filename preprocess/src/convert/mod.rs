@@ -35,6 +35,7 @@ use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
 use crate::read::options::ReadOptions;
 use crate::read::raw::Raw;
+pub use crate::read::schema::Decided;
 use crate::{Error, Result};
 pub use input::Format;
 use input::Input;
@@ -174,6 +175,16 @@ fn convert_by(
     }
 }
 
+/// The decisions of [`convert`] on the columns and cells of `source`. Nothing is written.
+pub fn decide(
+    source: &Path,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<(Format, Decided)> {
+    let input = Input::open(source, options, progress)?;
+    Ok((input.format, input.decided()))
+}
+
 /// The first difference between the dataset at `out` and the one that [`convert`] would make of
 /// `source`, as a clause. `None` if they do not differ or there is no dataset at `out`.
 pub fn outdated(source: &Path, out: &Path, options: &ConvertOptions) -> Result<Option<String>> {
@@ -278,7 +289,7 @@ fn write_graph(
         ids: raw.ids,
         node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
         options: options.build,
-        are_costs: options.read.edge_weights.is_some(),
+        are_costs: options.read.schema.edge_weights.is_some(),
         memory: options.budget(),
         scratch: writer.scratch().join("edges"),
     };

@@ -24,7 +24,7 @@ pub fn write(
     progress: &dyn Progress,
 ) -> Result<()> {
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
-    let order = RowOrder::of(raw, writer, &options.read.node_table)?;
+    let order = RowOrder::of(raw, writer, &options.read.schema)?;
     order.say(progress);
     let rows = OrderedRows {
         order: &order,
@@ -36,7 +36,7 @@ pub fn write(
     // The class of each vertex where it has one, and 0 for others that are labelled; else -1.
     let (mut classes, mut labelled) = (None, None);
     // Vertices for inference need neither labels nor splits.
-    let is_new = options.read.node_table.recipe.is_some();
+    let is_new = options.read.recipe.is_some();
     match &raw.labels {
         Some(column) if raw.label_shape == Some(LabelShape::Number) => {
             labelled = Some(write_numbers(column.as_ref(), &rows, writer)?);
@@ -44,7 +44,7 @@ pub fn write(
         Some(column)
             if column.width() == 1 && !matches!(raw.label_shape, Some(LabelShape::Classes(_))) =>
         {
-            let takes_unseen = options.read.node_table.unseen == Some(Unseen::Other);
+            let takes_unseen = options.read.schema.unseen == Some(Unseen::Other);
             let labels = class_of_each(column.as_ref(), raw.label_shape, takes_unseen, &rows)?;
             // Vertices for inference need not include every class.
             if !is_new {
@@ -178,7 +178,7 @@ fn class_of_each(
         let is_unseen = matches!(shape, Some(LabelShape::Class(classes)) if i64::from(class) >= i64::from(classes));
         if is_unseen && !takes_unseen {
             return Err(format!(
-                "{class} is not a class of the recipe: pass --unseen other to count it as \
+                "{class} is not a class of the recipe: pass --schema unseen=other to count it as \
                  unlabelled, or leave the column out of the table"
             ));
         }
@@ -233,7 +233,12 @@ fn write_numbers(
     writer: &mut DatasetWriter,
 ) -> Result<Vec<i32>> {
     if column.width() > 1 {
-        return Err(column.error(0, 0, "--label-kind number: expected one number per vertex"));
+        return Err(column.error(
+            0,
+            0,
+            "--schema label-kind=number: expected one number per \
+                                       vertex",
+        ));
     }
     let mut labels: Vec<f32> = Vec::new();
     rows.for_each(column, |_, number| {

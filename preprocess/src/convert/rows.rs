@@ -13,7 +13,7 @@ use gsplit_store::{DatasetWriter, Progress};
 
 use crate::csc::IdMap;
 use crate::edges::for_each_batch;
-use crate::read::options::{NodeTableOptions, OnDuplicate};
+use crate::read::options::{OnDuplicate, Schema};
 use crate::read::raw::{Column, Raw, element_bytes};
 use crate::read::text::field::counted;
 use crate::{Error, Result};
@@ -42,7 +42,7 @@ const LEFT_OUT: u32 = u32::MAX;
 impl RowOrder {
     /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. Takes 4
     /// bytes per vertex if a table has its own order, and an [`IdMap`] while it is computed.
-    pub fn of(raw: &Raw, dataset: &DatasetWriter, options: &NodeTableOptions) -> Result<Self> {
+    pub fn of(raw: &Raw, dataset: &DatasetWriter, schema: &Schema) -> Result<Self> {
         let Some(table) = &raw.node_ids else { return Ok(Self::Vertices) };
         let (ids, num_vertices) = (IdMap::of(dataset)?, dataset.num_vertices());
         let path = raw.table();
@@ -69,7 +69,7 @@ impl RowOrder {
             };
             repeated += 1;
             first_repeated = first_repeated.or(Some((vertex, before, row)));
-            match options.on_duplicate {
+            match schema.on_duplicate {
                 Some(OnDuplicate::Last) => {
                     vertices[before as usize] = LEFT_OUT;
                     row_of[vertex as usize] = Some(row as u32);
@@ -77,11 +77,12 @@ impl RowOrder {
                 _ => vertices[row] = LEFT_OUT,
             }
         }
-        if let (Some((vertex, before, row)), None) = (first_repeated, options.on_duplicate) {
+        if let (Some((vertex, before, row)), None) = (first_repeated, schema.on_duplicate) {
             let id = ids.original(vertex);
             let such = if repeated == 1 { "" } else { "for example " };
             let problem = format!(
-                "{}: {such}{id} is on {} and again on {}: pass --on-duplicate first, or last",
+                "{}: {such}{id} is on {} and again on {}: pass --schema on-duplicate=first, or \
+                 last",
                 counted(repeated, "duplicate id"),
                 table.place(u64::from(before)),
                 table.place(row as u64)
@@ -90,7 +91,7 @@ impl RowOrder {
         }
         let missing: Vec<u32> =
             (0..num_vertices as u32).filter(|&vertex| row_of[vertex as usize].is_none()).collect();
-        if let (Some(&vertex), None) = (missing.first(), options.missing_rows) {
+        if let (Some(&vertex), None) = (missing.first(), schema.missing_rows) {
             let (table, id) = (path.to_path_buf(), ids.original(vertex));
             return Err(Error::NoRow { table, missing: missing.len(), vertices: num_vertices, id });
         }
@@ -105,13 +106,13 @@ impl RowOrder {
         let (rows, missing) = (vertices.len(), missing.len());
         if *repeated > 0 {
             progress.decide(&format!(
-                "--on-duplicate: {repeated} of {rows} rows are left out: their vertices have \
-                 another one"
+                "--schema on-duplicate: {repeated} of {rows} rows are left out: their vertices \
+                 have another one"
             ));
         }
         if missing > 0 {
             progress.decide(&format!(
-                "--missing-rows: {missing} vertices without a row get one of missing values"
+                "--schema missing-rows: {missing} vertices without a row get one of missing values"
             ));
         }
     }

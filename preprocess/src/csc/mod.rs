@@ -66,7 +66,7 @@ pub struct BuildOptions {
     #[cfg_attr(feature = "cli", arg(long))]
     pub keep_duplicates: bool,
     /// Whether the weights of merged edges are added up, instead of keeping the first one's: with
-    /// `--edge-weights`.
+    /// `--schema edge-weights`.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub sum_weights: bool,
 }

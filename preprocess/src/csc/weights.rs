@@ -49,8 +49,8 @@ impl WeightPlace {
             let (wrong, expected): (fn(&f64) -> bool, _) = match self.are_costs {
                 true => (
                     |weight| !(0.0..f64::INFINITY).contains(weight),
-                    "a finite number from 0, for --edge-weights; --fill NUMBER replaces missing \
-                     ones",
+                    "a finite number from 0, for --schema edge-weights; --schema fill=NUMBER \
+                     replaces missing ones",
                 ),
                 false => (
                     |weight| weight.is_infinite(),

@@ -182,6 +182,7 @@ pub fn generate(
         sources: Vec::new(),
         facts,
         decisions: Vec::new(),
+        schema: Default::default(),
     };
     Ok((writer.finish(provenance)?, false))
 }

@@ -18,7 +18,7 @@
 //! | `webgraph` | `.graph` next to `.properties` of BVGraph | `.graph` next to `.properties` of BVGraph, either of them |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
 //! | `dimacs` | | first line that is not a comment: `p sp N M` or `p edge N M` |
-//! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--header` or `--delimiter` is given |
+//! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--schema header` or `--schema delimiter` is given |
 //! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
 //!

@@ -3,12 +3,12 @@
 //! ```text
 //! path ─▶ file        pick::pick            finds the graph among the files of a folder
 //!      ─▶ format      detect::detect        the first format that recognises the path or its first bytes
-//!      ─▶ options     ReadOptions: edge_list, edge_table, arrays, columns: the part that the reader is handed
+//!      ─▶ options     ReadOptions           with the Schema: the keys that the user gave
 //!      ─▶ Raw         open                  one `match`, a reader for each format: opens and checks headers and sizes
 //!                     bipartite::TwoKinds   keeps sources and targets apart, where they are of two kinds
 //!                     attach_nodes          adds what --nodes names
 //!                     listed::ListedEnds    drops edges at vertices without a row, if asked to
-//!                     weights::weigh_vertices   marks the columns that --vertex-weights names
+//!                     weights::weigh_vertices   marks the columns that vertex-weights of the schema names
 //!      ─▶ edges       EdgeSource::next      cuts the next piece, in sequence
 //!                     EdgeSource::parse     makes edges of a piece, by any thread
 //!                     EdgeSource::finish    compares the edges read with the counts in headers
@@ -24,7 +24,7 @@
 //! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, and text in rows of as many fields          ──▶ text (the latter)
-//! raw       a graph, opened          options     the options of the user, and the subset for each reader
+//! raw       a graph, opened          schema      the decisions on columns and cells
 //! ```
 
 use std::path::Path;
@@ -48,6 +48,7 @@ pub mod options;
 pub mod pick;
 pub mod raw;
 pub mod scaled;
+pub mod schema;
 pub(crate) mod table;
 pub(crate) mod text;
 pub mod weights;
@@ -68,7 +69,7 @@ pub fn open(
     progress: &dyn Progress,
 ) -> Result<Raw> {
     let raw = open_as(path, format, options, with_splits, progress)?;
-    if options.bipartite == Some(Answer::Yes) {
+    if options.schema.bipartite == Some(Answer::Yes) {
         progress.decide(&format!(
             "{}: two kinds of vertices: the sources come first; the column `kind` distinguishes \
              them",
@@ -86,31 +87,31 @@ fn open_as(
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
-    let (columns, split) = (options.columns(), options.split.as_deref());
+    let schema = &options.schema;
+    let (split, ignores_header) =
+        (schema.split_name.as_deref(), schema.ignore_header == Some(Answer::Yes));
     match format {
         Format::Ogb => {
-            columns.check(path, &[])?;
+            schema.check_edge_columns(path, &[])?;
             ogb::open(path, split, with_splits, progress)
         }
-        Format::Snap => snap::open(path, &options.edge_list()),
-        Format::Adjlist => adjlist::open(path, &options.edge_list()),
-        Format::Csv => {
-            table::open_as(path, Some(table::TableFormat::Csv), &options.edge_table(), progress)
-        }
-        Format::Parquet | Format::Arrow => table::open(path, &options.edge_table(), progress),
-        Format::Npy => npy::open(path, &options.arrays(), progress),
-        Format::Npz => npz::open(path, &options.arrays(), progress),
-        Format::Pt => pt::open(path, &options.arrays(), progress),
-        Format::Igb => papers::IGB.open(path, columns, split, with_splits, progress),
-        Format::Mag240m => papers::MAG240M.open(path, columns, split, with_splits, progress),
-        Format::Planetoid => planetoid::open(path, columns, progress),
-        Format::Graphsaint => graphsaint::open(path, columns, options.budget()),
+        Format::Snap => snap::open(path, options),
+        Format::Adjlist => adjlist::open(path, options),
+        Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), options, progress),
+        Format::Parquet | Format::Arrow => table::open(path, options, progress),
+        Format::Npy => npy::open(path, schema, progress),
+        Format::Npz => npz::open(path, schema, progress),
+        Format::Pt => pt::open(path, schema, progress),
+        Format::Igb => papers::IGB.open(path, schema, split, with_splits, progress),
+        Format::Mag240m => papers::MAG240M.open(path, schema, split, with_splits, progress),
+        Format::Planetoid => planetoid::open(path, schema, progress),
+        Format::Graphsaint => graphsaint::open(path, schema, options.budget()),
         Format::Mtx => {
-            mtx::open(path, columns, options.bipartite == Some(Answer::Yes), options.ignore_header)
+            mtx::open(path, schema, options.schema.bipartite == Some(Answer::Yes), ignores_header)
         }
-        Format::Metis => metis::open(path, columns, options.ignore_header),
-        Format::Dimacs => dimacs::open(path, columns, options.ignore_header),
-        Format::Webgraph => webgraph::open(path, columns, progress),
+        Format::Metis => metis::open(path, schema, ignores_header),
+        Format::Dimacs => dimacs::open(path, schema, ignores_header),
+        Format::Webgraph => webgraph::open(path, schema, progress),
     }
 }
 
@@ -132,11 +133,7 @@ pub fn attach_nodes(
     }
     let catalog = Catalog::at(path, progress)?;
     match catalog.has_rows() {
-        true => catalog.attach(raw, options.split.as_deref(), progress),
-        false => {
-            let (edges, memory) = (Some(raw.edges.as_ref()), options.budget());
-            table::nodes(path, edges, &options.node_table, options.text(), memory, progress)?
-                .attach(raw)
-        }
+        true => catalog.attach(raw, options.schema.split_name.as_deref(), progress),
+        false => table::nodes(path, Some(raw.edges.as_ref()), options, progress)?.attach(raw),
     }
 }

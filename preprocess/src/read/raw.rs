@@ -7,6 +7,7 @@ use gsplit_store::{LabelShape, Progress, Recipe};
 
 use super::arrays::folders::ogb::RawLinks;
 use super::bipartite::TwoKinds;
+use super::schema::Decided;
 use super::text::field::counted;
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
@@ -50,6 +51,8 @@ pub struct Raw {
     pub files: Vec<PathBuf>,
     /// Counts so far.
     pub facts: BTreeMap<String, u64>,
+    /// Decisions on the columns and cells of tables.
+    pub decided: Decided,
 }
 
 /// Kind of an input's ids.
@@ -101,6 +104,7 @@ impl Raw {
             links: None,
             files,
             facts: BTreeMap::new(),
+            decided: Decided::default(),
         }
     }
 

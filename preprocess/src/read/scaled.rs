@@ -1,5 +1,5 @@
-//! Feature rows with each number scaled, if `--scale` asks for it, and missing ones filled, if
-//! `--fill` does. One more pass over the rows computes the scales and means; a constant to fill
+//! Feature rows with each number scaled, if `--schema scale` asks for it, and missing ones filled, if
+//! `--schema fill` does. One more pass over the rows computes the scales and means; a constant to fill
 //! with needs no pass.
 
 use gsplit_store::Progress;

@@ -17,12 +17,12 @@ pub fn weigh_vertices(raw: &mut Raw, names: &[String]) -> Result<()> {
             let problem = format!(
                 "expected a column of numbers of the vertices that are not features, found {found}"
             );
-            return Err(Error::Option(format!("--vertex-weights {name}: {problem}")));
+            return Err(Error::Option(format!("--schema vertex-weights={name}: {problem}")));
         };
         let column = raw.columns.remove(at);
         if raw.vertex_weights.iter().any(|weight| weight == column.name()) {
             return Err(Error::Option(format!(
-                "--vertex-weights {name}: named twice: leave one out"
+                "--schema vertex-weights={name}: named twice: leave one out"
             )));
         }
         raw.vertex_weights.push(column.name().to_string());
@@ -61,7 +61,7 @@ impl Column for WeightColumn {
 
     fn missing_row(&self) -> Result<Vec<u8>> {
         let problem =
-            "a vertex that the table does not list has no weight: pass --missing-rows drop";
+            "a vertex that the table does not list has no weight: pass --schema missing-rows=drop";
         Err(Error::input(self.path(), format!("{}: {problem}", self.name())))
     }
 

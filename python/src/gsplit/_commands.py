@@ -31,6 +31,14 @@ _Source = Any
 # Options that may be tables in memory.
 _TABLES = ("edges", "nodes")
 
+# Commands that read raw graphs, and keys of their schema that are not options.
+_READERS = ("convert", "run", "infer")
+_KEYS = {
+    *("header", "delimiter", "decimal", "date_order", "id_type", "ignore_header", "one_table", "split_name"),
+    *("edge_weights", "vertex_weights", "label_kind", "unlabelled", "encode", "fill", "na", "case", "scale"),
+    *("unseen", "on_duplicate", "missing_rows"),
+}
+
 # Lines of standard error kept for an error message: the message for a wrong option is short.
 _KEPT_LINES = 20
 
@@ -39,6 +47,8 @@ def convert(source: _Source | None = None, out: _Path | None = None, **options: 
     """`gsplit convert`: turns the raw graph `source` (or `edges=`) into the dataset directory `out`.
 
     Keywords are the command's options, as `symmetrise=True`, `random_split=[0.6, 0.2, 0.2]` or `memory="8GiB"`.
+    `schema` says what columns mean and how cells are written: a dict, as `{"decimal": "comma", "fill": "mean"}`, the
+    path of a file that `gsplit schema` printed, or a list of these.
 
     `edges` and `nodes` are paths or tables: of pandas, polars or pyarrow, or dicts of arrays, where a matrix
     `[rows, width]` is one column. `edges` may also be an `edge_index`, `[2, m]`: row v of a dict of `nodes` without
@@ -141,6 +151,9 @@ def run_command(name: str, *words: _Source, behind: Sequence[str] = (), **option
     Raises `CommandError` when the command fails. Ctrl-C, or a notebook's interrupt, ends it as Ctrl-C does in a shell:
     it first saves or removes what it has begun.
     """
+    for key in sorted(_KEYS & options.keys() if name in _READERS else []):
+        remedy = f'schema={{"{key.replace("_", "-")}": {options[key]!r:.80}}}'
+        raise TypeError(f"option {key} is a key of the schema: pass {remedy}")
     given = {option: options[option] for option in _TABLES if _tables.is_table(options.get(option))}
     source = next((word for word in words if _tables.is_table(word)), None)
     if source is not None:
@@ -230,6 +243,9 @@ def _options(given: dict[str, Any]) -> list[str]:
 
 
 def _option(name: str, value: object) -> list[str]:
+    if name == "schema" and value is not None:
+        parts: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
+        return [f"--schema={word}" for part in parts for word in _schema(part)]
     flag = "--" + name.rstrip("_").replace("_", "-")
     if value is None or value is False:
         return []
@@ -237,6 +253,22 @@ def _option(name: str, value: object) -> list[str]:
         return [flag]
     items = value if isinstance(value, (list, tuple)) else [value]
     return [f"{flag}={','.join(_value(name, item) for item in items)}"]
+
+
+def _schema(part: _Path | dict[str, Any]) -> list[str]:
+    """The values of `--schema` for a file, or for keys."""
+    if not isinstance(part, dict):
+        return [_value("schema", part)]
+
+    def text(key: str, value: object) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, (list, tuple)):
+            # An array of JSON is one of TOML.
+            return json.dumps([text(key, item) for item in value], ensure_ascii=False)
+        return _value(key, value)
+
+    return [f"{key.replace('_', '-')}={text(key, value)}" for key, value in part.items() if value is not None]
 
 
 def _value(name: str, item: object) -> str:

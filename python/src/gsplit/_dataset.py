@@ -188,7 +188,7 @@ class Dataset:
         """The vertices of the split `train`, `valid` or `test`, ascending: uint32, a memmap."""
         if name not in self.splits:
             there = ", ".join(self.splits) or "none"
-            remedy = f"there is {there}; convert it with --split-name NAME or --random-split TRAIN,VALID,TEST"
+            remedy = f"there is {there}; convert it with --schema split-name=NAME or --random-split TRAIN,VALID,TEST"
             raise DatasetError(self.path, f"has no {name} split", remedy)
         return self.splits[name]
 

@@ -17,7 +17,7 @@ const OPTIONS_OF_HELP: usize = 45;
 fn short_help_has_the_common_options_and_long_help_has_headings() {
     let folder = &*scratch();
     for (name, common, other, heading) in [
-        ("convert", "--symmetrise", "--ignore-header", "\nReading:\n"),
+        ("convert", "--symmetrise", "--target-column", "\nReading:\n"),
         ("partition", "--parts", "--contiguous", "\nPartitioner:\n"),
         ("train", "--epochs", "--heads", "\nModel ([model]):\n"),
         ("infer", "--embeddings", "--metric", "\nScores:\n"),
@@ -272,6 +272,7 @@ sections! {
     report: "reference", "Report";
     plan: "reference", "Plan";
     columns: "tables", "How columns are understood";
+    schema: "tables", "The schema";
     new_tables: "tables", "New tables";
     a_first_run: "train", "A first run";
     models: "train", "Models";

@@ -269,7 +269,7 @@ impl Config {
             (Some(TaskKind::Node), true) => {
                 return Err(Error::Option(format!(
                     "--task node: the labels of {place} are numbers: choose --task regression, or \
-                     convert it with --label-kind class"
+                     convert it with --schema label-kind=class"
                 )));
             }
             (Some(TaskKind::Regression), false) => {
@@ -279,7 +279,7 @@ impl Config {
                     "vertices have no labels"
                 };
                 return Err(Error::Option(format!(
-                    "--task regression: {place}: its {found}: convert it with --label-kind number"
+                    "--task regression: {place}: {found}: convert with --schema label-kind=number"
                 )));
             }
             (None, true) => {

@@ -45,7 +45,7 @@ pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
         return None;
     }
     let remedy = format!(
-        "lower --lr, now {}, or scale features: convert with --scale standard",
+        "lower --lr, now {}, or scale features: convert with --schema scale=standard",
         job.config.run.optimizer.lr
     );
     Some(format!(

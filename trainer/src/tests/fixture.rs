@@ -272,6 +272,7 @@ pub fn provenance() -> Provenance {
         sources: Vec::new(),
         facts: Default::default(),
         decisions: Vec::new(),
+        schema: Default::default(),
     }
 }
 

@@ -119,7 +119,7 @@ fn tasks_of_other_labels_are_refused_in_one_line() {
     refused(
         &of_classes,
         &kind(TaskKind::Regression),
-        "its labels are classes: convert it with --label-kind number",
+        "labels are classes: convert with --schema label-kind=number",
     );
     refused(
         &of_classes,

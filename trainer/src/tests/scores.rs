@@ -171,7 +171,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
         labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
     let line = told(&large, &single(None));
     assert!(line.contains("a guess has 1.0986: lower --lr, now "), "{line}");
-    assert!(line.contains("convert with --scale standard"), "{line}");
+    assert!(line.contains("convert with --schema scale=standard"), "{line}");
     let Fixture { dataset: blind, folder: _folder } = without_valid();
     assert!(told(&blind, &single(None)).contains("note: no valid split"));
     let unasked = changed(&single(None), |config| config.run.eval_every = 0);

@@ -33,14 +33,14 @@ pub fn check_old(
     dataset: &Dataset,
     options: &ConvertOptions,
 ) -> Result<()> {
-    if options.read.node_table.on_duplicate.is_some() {
+    if options.read.schema.on_duplicate.is_some() {
         return Ok(());
     }
     let mut both = new.iter().zip(0u64..).filter_map(|(&id, row)| Some((old.find(id)?, row)));
     let Some((v, row)) = both.next() else { return Ok(()) };
     let problem = format!(
-        "{} for vertices that {} has too, e.g. {}, vertex {}: pass --on-duplicate last to take the \
-         rows of the table, or first for those of the dataset",
+        "{} for vertices that {} has too, e.g. {}, vertex {}: pass --schema on-duplicate=last to \
+         take the rows of the table, or first for those of the dataset",
         counted(1 + both.count() as u64, "row"),
         dataset.path().display(),
         table.place(row),
@@ -115,7 +115,7 @@ impl NewEdges {
     ) -> Result<()> {
         let listed: HashSet<u64> = new.iter().copied().collect();
         let is_known = |id: u64| listed.contains(&id) || old.find(id).is_some();
-        match options.read.node_table.missing_rows {
+        match options.read.schema.missing_rows {
             Some(MissingRows::Fill) => {}
             Some(MissingRows::Drop) => {
                 let dropped = self
@@ -149,7 +149,7 @@ impl NewEdges {
                     let place = row.map_or(String::new(), |row| format!("{}: ", source.place(row)));
                     let problem = format!(
                         "{place}vertex {name} is neither in the table of new vertices nor in {}: \
-                         add its row, or pass --missing-rows drop to \
+                         add its row, or pass --schema missing-rows=drop to \
                          leave out such edges, or fill for a row of missing values",
                         dataset.path().display()
                     );

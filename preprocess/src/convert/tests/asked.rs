@@ -31,8 +31,8 @@ fn minus_one_is_a_class_or_unlabelled() {
         (["-1", "0", "1", "1"], "0, 1"),
         (["-2", "-1", "0", "2"], "-2, 0, 2"),
     ] {
-        let answers =
-            "pass --unlabelled none if -1 is a class, or --unlabelled -1 if it stands for no label";
+        let answers = "pass --schema unlabelled=none if -1 is a class, or --schema unlabelled=-1 \
+                       if it stands for no label";
         let parts = ["column `y` holds -1 in ", &format!("beside {beside}: {answers}")];
         refused(&folder(EDGES, &of(values)), "", &parts);
     }
@@ -43,7 +43,7 @@ fn minus_one_is_a_class_or_unlabelled() {
         (["0", "1", "9", "9"], "9", [0, 1, -1, -1], None),
         (["a", "b", "unknown", "a"], "unknown", [0, 1, -1, 0], names(&["a", "b"])),
     ] {
-        let (_out, dataset, notes) = made(&of(values), &format!("--unlabelled {word}"));
+        let (_out, dataset, notes) = made(&of(values), &format!("--schema unlabelled={word}"));
         assert_eq!(
             (labels(&dataset), dataset.manifest().class_names.clone()),
             (expected.to_vec(), classes)
@@ -59,16 +59,16 @@ fn minus_one_is_a_class_or_unlabelled() {
     assert_eq!(labels(&dataset), [0, 1, 2, -1]);
     assert!(notes.contains("labels: 1 of 4 vertices are unlabelled"), "{notes}");
     for (values, value, expected) in [
-        (["0", "1", "2", "1"], "7", "--unlabelled: column `y` has no value `7`"),
+        (["0", "1", "2", "1"], "7", "--schema unlabelled: column `y` has no value `7`"),
         (
             ["0", "1.5", "2", "1"],
             "0",
-            "--unlabelled is for one column of classes; the label is a number to learn",
+            "--schema unlabelled is for one column of classes; the label is a number to learn",
         ),
     ] {
-        asks(&of(values), &format!("--unlabelled {value}"), expected);
+        asks(&of(values), &format!("--schema unlabelled={value}"), expected);
     }
-    asks("id,f0\n10,1\n20,2\n30,3\n40,4\n", "--unlabelled 7", "the table has no label");
+    asks("id,f0\n10,1\n20,2\n30,3\n40,4\n", "--schema unlabelled=7", "the table has no label");
 }
 
 #[test]
@@ -155,17 +155,19 @@ fn cells_of_several_classes_are_asked_about() {
     asks(
         nodes,
         "",
-        "column `y`: `1,2` may be a number or two classes: pass --label-kind number if it is 1.2",
+        "column `y`: `1,2` may be a number or two classes: pass --schema label-kind=number if it \
+         is 1.2",
     );
-    let (_out, dataset, _) = made(nodes, "--label-kind number");
+    let (_out, dataset, _) = made(nodes, "--schema label-kind=number");
     assert_eq!(dataset.numeric_labels().unwrap()[..], [0.0, 1.2, 1.0, 2.0]);
     let nodes = "id,f0,y\n10,1,0\n20,2,1;2\n30,3,1\n40,4,2\n";
     asks(
         nodes,
         "",
-        "column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE",
+        "column `y` holds numbers for the most part, and `1;2`: fix it, pass --schema \
+         unlabelled=VALUE",
     );
-    let (_out, dataset, _) = made(nodes, "--unlabelled 1;2");
+    let (_out, dataset, _) = made(nodes, "--schema unlabelled=1;2");
     assert_eq!(labels(&dataset), [0, -1, 1, 2]);
 }
 
@@ -191,7 +193,7 @@ fn missing_cells_of_several_classes_are_kept_apart_from_zeros() {
     assert_eq!(drawn, [0, 2, 3]);
     // A vertex without a row has no value.
     let nodes = "id,f0,a,b\n10,1,1,0\n20,2,1,1\n30,3,0,0\n";
-    let words = "--label-column a,b --missing-rows fill --fill mean";
+    let words = "--label-column a,b --schema missing-rows=fill --schema fill=mean";
     let (_out, dataset, _) = made(nodes, words);
     assert_eq!(dataset.multi_labels().unwrap().num_known(3), Some(0));
 }
@@ -202,21 +204,25 @@ fn dates_are_read_in_one_order() {
         let row = |(id, date): (u32, &str)| format!("{id}0,{id},{date}\n");
         format!("id,f0,since\n{}", (1..5).zip(dates).map(row).collect::<String>())
     };
-    let mixed = "expected a number or a date, as in most rows: pass --na";
+    let mixed = "expected a number or a date, as in most rows: pass --schema";
     for (dates, expected) in [
         (
             ["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"],
-            "column `since`: `01/02/2020` may begin with its day or its month: pass --date-order \
-             dmy"
-            .to_string(),
+            "column `since`: `01/02/2020` may begin with its day or its month: pass --schema \
+             date-order=dmy"
+                .to_string(),
         ),
         (
             ["31/01/2020", "01/31/2020", "30/01/2020", "1/1/2020"],
-            format!("line 3: column `since`: `01/31/2020`: {mixed} 01/31/2020 --fill mean if"),
+            format!(
+                "line 3: column `since`: `01/31/2020`: {mixed} na=01/31/2020 --schema fill=mean if"
+            ),
         ),
         (
             ["2020-01-31", "2020-02-30", "2020-01-01", "2020-01-02"],
-            format!("line 3: column `since`: `2020-02-30`: {mixed} 2020-02-30 --fill mean if"),
+            format!(
+                "line 3: column `since`: `2020-02-30`: {mixed} na=2020-02-30 --schema fill=mean if"
+            ),
         ),
     ] {
         asks(&nodes(dates), "--label-column none", &expected);
@@ -226,7 +232,7 @@ fn dates_are_read_in_one_order() {
         [("dmy", 18_293.0, "day before month"), ("mdy", 18_263.0, "month before day")]
     {
         let (_out, dataset, notes) =
-            made(&undecided, &format!("--label-column none --date-order {order}"));
+            made(&undecided, &format!("--label-column none --schema date-order={order}"));
         assert_eq!(rows(&dataset)[0], [1.0, day], "{order}");
         assert!(
             notes.contains(&format!("dates, read as days since 1970-01-01: since ({said})")),
@@ -235,7 +241,7 @@ fn dates_are_read_in_one_order() {
         assert_eq!(dataset.manifest().recipe.as_ref().unwrap().dates.as_deref(), Some(order));
     }
     let decided = nodes(["01/31/2020", "01/01/2020", "", "1/2/2020"]);
-    let (_out, dataset, notes) = made(&decided, "--label-column none --fill 0");
+    let (_out, dataset, notes) = made(&decided, "--label-column none --schema fill=0");
     assert_eq!(rows(&dataset)[0], [1.0, 18_292.0, 0.0]);
     assert!(notes.contains("since (month before day)"), "{notes}");
 }
@@ -264,10 +270,10 @@ fn classes_that_a_recipe_lacks_count_as_unlabelled() {
     assert_eq!(trained.manifest().recipe.as_ref().unwrap().classes, ["a", "b"]);
     let recipe = format!("--recipe {}", trained.path().display());
     let new = "id,f0,y\n10,1,b\n20,2,c\n30,3,\n40,4,d\n";
-    let expected = "column `y`: `c` is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out of \
-                    the table";
+    let expected = "column `y`: `c` is not a class of the recipe: pass --schema unseen=other to \
+                    count it as unlabelled, or leave the column out of the table";
     asks(new, &recipe, expected);
-    let (_out, dataset, notes) = made(new, &format!("{recipe} --unseen other"));
+    let (_out, dataset, notes) = made(new, &format!("{recipe} --schema unseen=other"));
     assert_eq!(
         (labels(&dataset), dataset.manifest().class_names.clone()),
         (vec![1, -1, -1, -1], names(&["a", "b"]))

@@ -167,21 +167,22 @@ fn truncated_and_missing_tables() {
 #[test]
 fn splits_are_chosen_or_listed() {
     let folder = copy("ogb-csv");
-    let with = |split: &str| options(&format!("--split-name {split}"));
+    let with = |split: &str| options(&format!("--schema split-name={split}"));
     let source = ogb(folder.path());
     assert!(
         message(&source, &with("time"))
-            .contains("--split-name time: expected one of the splits in")
+            .contains("--schema split-name=time: expected one of the splits in")
     );
     std::fs::create_dir(folder.path().join("split/another")).unwrap();
-    assert!(
-        message(&source, &options("")).contains("pass --split-name: expected one of the splits in")
-    );
+    assert!(message(&source, &options("")).contains(
+        "pass --schema split-name: expected one of the \
+                                                 splits in"
+    ));
     assert!(message(&source, &with("another")).contains("another/train.csv.gz"));
     assert!(convert_new(&source, &with("only")).is_ok());
     let mut random = options("--random-split 0.5,0.2,0.3");
     assert!(convert_new(&source, &random).is_ok());
-    random.read.split = Some("only".into());
+    random.read.schema.split_name = Some("only".into());
     let both = message(&source, &random);
     assert!(both.contains("exclude each other"), "{both}");
 }

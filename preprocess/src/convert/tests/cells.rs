@@ -15,8 +15,8 @@ fn a_comma_that_is_known_makes_points_stand_between_thousands() {
     check(&[
         ("a.csv", proven, "", "1>2 a=1234 b=0.5, 2>3 a=5678 b=1.5"),
         ("a.csv", plain, "", "1>2 a=1.234, 2>3 a=5.678"),
-        ("a.csv", plain, "--decimal comma", "1>2 a=1234, 2>3 a=5678"),
-        ("a.csv", plain, "--decimal point", "1>2 a=1.234, 2>3 a=5.678"),
+        ("a.csv", plain, "--schema decimal=comma", "1>2 a=1234, 2>3 a=5678"),
+        ("a.csv", plain, "--schema decimal=point", "1>2 a=1.234, 2>3 a=5.678"),
         ("a.csv", "src;dst;a;b\n1;2;1.5;0,5\n", "", "1>2 a=1.5 b=0.5"),
         (
             "a.csv",
@@ -31,7 +31,8 @@ fn a_comma_that_is_known_makes_points_stand_between_thousands() {
     let (dataset, _) =
         convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
     for line in [
-        "commas before fractions, points between thousands (else pass --decimal point): a, b",
+        "commas before fractions, points between thousands (else pass --schema decimal=point): a, \
+         b",
         "percents, read as hundredths: c",
     ] {
         let line = format!("{}: {line}", path.display());
@@ -61,7 +62,7 @@ fn types_and_styles_are_those_of_all_rows() {
         ("1;2;5\n", "-7", "", Ok(-7.0)),
         ("1;2;5.5\n", "1,234.5", "", Ok(1234.5)),
         ("1;2;5\n", "1,234", "", Err("column `a`: `1,234` may be a thousand or more")),
-        ("1;2;5\n", "1,234", "--decimal comma", Ok(1.234)),
+        ("1;2;5\n", "1,234", "--schema decimal=comma", Ok(1.234)),
         ("1;2;5\n", "x", "", Err("a.csv, line 1502: column `a`")),
     ] {
         match (values(rows, last, words), expected) {
@@ -79,9 +80,9 @@ fn types_and_styles_are_those_of_all_rows() {
 #[test]
 fn files_of_several_names_are_one_table_if_the_user_says_so() {
     for (names, words) in [
-        (["blocks.csv", "follows.csv"], "--one-table"),
+        (["blocks.csv", "follows.csv"], "--schema one-table=yes"),
         (["part-0.csv", "part-1.csv"], ""),
-        (["split=train/0.csv", "split=test/0.csv"], "--one-table"),
+        (["split=train/0.csv", "split=test/0.csv"], "--schema one-table=yes"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edges");
@@ -93,7 +94,7 @@ fn files_of_several_names_are_one_table_if_the_user_says_so() {
         }
         if !words.is_empty() {
             let asked = message(&path, &options(""));
-            assert!(asked.contains("pass --one-table"), "{asked}");
+            assert!(asked.contains("pass --schema one-table=yes"), "{asked}");
         }
         let notes = Notes::default();
         convert(&path, &folder.path().join("ds"), &options(words), false, &notes).unwrap();
@@ -105,12 +106,13 @@ fn files_of_several_names_are_one_table_if_the_user_says_so() {
 #[test]
 fn a_stray_word_among_numbers_of_edges_is_refused_with_its_line() {
     let stray = "src,dst,w\n1,2,0.5\n2,3,soon\n3,1,0.25\n";
-    let error = "error: a.csv, line 3: column `w` holds numbers for the most part, and `soon`: fix it, pass --na if it means that a value is missing, or name the columns to keep with \
-                 --edge-columns, or none";
+    let error = "error: a.csv, line 3: column `w` holds numbers for the most part, and `soon`: fix \
+                 it, pass --schema na=WORD if it means that a value is missing, or name the \
+                 columns to keep with --edge-columns, or none";
     check(&[
         ("a.csv", stray, "", error),
         ("a.csv", stray, "--edge-columns w", error),
-        ("a.csv", stray, "--edge-weights w", error),
+        ("a.csv", stray, "--schema edge-weights=w", error),
         ("a.csv", stray, "--edge-columns none", "1>2, 2>3, 3>1"),
         ("a.csv", "src,dst,w\n1,2,a\n2,3,soon\n3,1,0.25\n", "", "1>2, 2>3, 3>1"),
         ("a.csv", "src,dst,w\n1,2,NA\n2,3,\n3,1,0.25\n", "", "1>2 w=NaN, 2>3 w=NaN, 3>1 w=0.25"),
@@ -120,57 +122,67 @@ fn a_stray_word_among_numbers_of_edges_is_refused_with_its_line() {
 #[test]
 fn ids_with_leading_zeros_are_asked_about() {
     let padded = "src,dst\n1,2\n007,0\n";
-    let error = "error: a.csv, line 3: column `src`: id `007` has leading zeros, which numbers do not keep: pass --id-type text to keep ids \
-                 as they are written, or --id-type number";
+    let error = "error: a.csv, line 3: column `src`: id `007` has leading zeros, which numbers do \
+                 not keep: pass --schema id-type=text to keep ids as they are written, or --schema \
+                 id-type=number";
     check(&[
         ("a.csv", padded, "", error),
-        ("a.csv", padded, "--id-type text", "007>0, 1>2"),
-        ("a.csv", padded, "--id-type number", "1>2, 7>0"),
+        ("a.csv", padded, "--schema id-type=text", "007>0, 1>2"),
+        ("a.csv", padded, "--schema id-type=number", "1>2, 7>0"),
         ("a.csv", "src,dst\n0,10\n", "", "0>10"),
         ("a.csv", "1,2\n3,007\n", "", "error: line 2: column `2`: id `007` has leading zeros"),
-        ("a.csv", "1,2\n3,007\n", "--id-type text", "1>2, 3>007"),
-        ("a.csv", "1,2\n3,007\n", "--id-type number", "1>2, 3>7"),
+        ("a.csv", "1,2\n3,007\n", "--schema id-type=text", "1>2, 3>007"),
+        ("a.csv", "1,2\n3,007\n", "--schema id-type=number", "1>2, 3>7"),
         ("a.txt", "1 2\n3 007\n", "", "1>2, 3>7"),
-        ("a.txt", "1 2\n3 007\n", "--id-type text", "1>2, 3>007"),
+        ("a.txt", "1 2\n3 007\n", "--schema id-type=text", "1>2, 3>007"),
         (
             "a.csv",
             "src,dst\n1,x\n2,3\n",
             "",
-            "error: one holds integers, the other strings: pass --id-type text",
+            "error: one holds integers, the other strings: pass --schema id-type=text",
         ),
-        ("a.csv", "src,dst\n1,x\n2,3\n", "--id-type text", "1>x, 2>3"),
+        ("a.csv", "src,dst\n1,x\n2,3\n", "--schema id-type=text", "1>x, 2>3"),
         (
             "a.csv",
             "src,dst\n1,2\n2.5,3\n4,5\n",
             "",
             "error: --target-column; `src` has `2.5` in line 3",
         ),
-        ("a.graph", "2 1\n2\n1\n", "--id-type text", "error: --id-type has no effect"),
+        (
+            "a.graph",
+            "2 1\n2\n1\n",
+            "--schema id-type=text",
+            "error: --schema id-type has no \
+                                                             effect",
+        ),
     ]);
     let (_folder, path) = file("a.csv", format!("src,dst\n{}x,2\n", "1,2\n".repeat(1500)));
     let found = message(&path, &options(""));
     assert!(
         found.contains("line 1502: column `src`: `x`")
-            && found.ends_with("or pass --id-type text if ids are strings"),
+            && found.ends_with("or pass --schema id-type=text if ids are strings"),
         "{found}"
     );
-    assert_eq!(convert_new(&path, &options("--id-type text")).unwrap().1.num_vertices(), 3);
+    assert_eq!(convert_new(&path, &options("--schema id-type=text")).unwrap().1.num_vertices(), 3);
 }
 
 #[test]
 fn the_type_of_ids_is_that_of_both_tables() {
     let of_class = "--label-column class";
     let input = folder("src,dst\na1,b\nb,a1\n", "id,class\n7,0\n8,1\n");
-    let told = "ids are integers, the ids of the edges strings: pass --id-type text";
+    let told = "ids are integers, the ids of the edges strings: pass --schema id-type=text";
     refused(&input, &format!("{of_class} --id-column id"), &[told]);
     let padded = "id,class\n007,0\n8,1\n";
     let input = folder("src,dst\n7,8\n", padded);
     refused(&input, of_class, &["nodes.csv, line 2: column `id`: id `007` has leading zeros"]);
-    assert_eq!(labels(&converted(&input, &format!("{of_class} --id-type number")).0), [0, 1]);
+    assert_eq!(
+        labels(&converted(&input, &format!("{of_class} --schema id-type=number")).0),
+        [0, 1]
+    );
     let input = folder("src,dst\n007,8\n", padded);
-    let (dataset, _) = converted(&input, &format!("{of_class} --id-type text"));
+    let (dataset, _) = converted(&input, &format!("{of_class} --schema id-type=text"));
     assert_eq!((labels(&dataset), dataset.manifest().string_ids), (vec![0, 1], true));
-    assert_eq!(dataset.manifest().provenance.options["id_type"], "text");
+    assert_eq!(dataset.manifest().provenance.options["schema"]["id-type"], "text");
 }
 
 #[test]
@@ -191,7 +203,7 @@ fn ids_of_typed_columns_become_what_is_asked_for() {
         let (_out, dataset) = convert_new(&edges, &with(words)).unwrap();
         assert_eq!((labels(&dataset), dataset.manifest().string_ids), (vec![0, 1, 0], true));
     }
-    for (words, strings) in [("--id-type number", false), ("--id-type text", true)] {
+    for (words, strings) in [("--schema id-type=number", false), ("--schema id-type=text", true)] {
         for (source, target) in [(&texts, &numbers), (&numbers, &texts)] {
             write(source.clone(), target.clone());
             let (_out, dataset) = convert_new(&edges, &with(words)).unwrap();
@@ -205,8 +217,8 @@ fn ids_of_typed_columns_become_what_is_asked_for() {
     }
     let words: ArrayRef = Arc::new(StringArray::from(vec!["x", "8"]));
     write(words, texts);
-    let found = message(&edges, &options("--id-type number"));
-    let told =
-        "row 0, column `src`: is `x`: expected a whole number below 2^64, for --id-type number";
+    let found = message(&edges, &options("--schema id-type=number"));
+    let told = "row 0, column `src`: is `x`: expected a whole number below 2^64, for --schema \
+         id-type=number";
     assert!(found.contains(told), "{found}");
 }

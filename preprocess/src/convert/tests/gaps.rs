@@ -14,7 +14,7 @@ use crate::read::golden::npy;
 #[test]
 fn the_row_behind_one_that_does_not_count_is_kept() {
     let input = folder(EDGES, "f0,id\n900,10\n1,10\n2,20\n3,30\n4,40\n");
-    let (dataset, _) = converted(&input, "--on-duplicate last");
+    let (dataset, _) = converted(&input, "--schema on-duplicate=last");
     assert_eq!(rows(&dataset).concat(), [1.0, 2.0, 3.0, 4.0]);
 }
 
@@ -26,13 +26,13 @@ fn rows_that_do_not_count_take_no_part_in_scales() {
         ("first", "f0,town,id\n1,a,10\n900,x,20\n5,a,30\n7,b,40\n", 228.25),
         ("last", "f0,town,id\n1,a,10\n3,b,20\n5,a,30\n900,x,40\n", 227.25),
     ] {
-        let words = "--scale standard --label-column none --encode town=onehot";
+        let words = "--schema scale=standard --label-column none --schema encode=town=onehot";
         let clean = folder(EDGES, kept);
         let (expected, _) = converted(&clean, words);
-        let (found, notes) = converted(&input, &format!("{words} --on-duplicate {keep}"));
+        let (found, notes) = converted(&input, &format!("{words} --schema on-duplicate={keep}"));
         assert!(
             notes.contains(
-                "--on-duplicate: 2 of 6 rows are left out: their vertices have another one"
+                "--schema on-duplicate: 2 of 6 rows are left out: their vertices have another one"
             ),
             "{notes}"
         );
@@ -43,9 +43,9 @@ fn rows_that_do_not_count_take_no_part_in_scales() {
         assert!(is_mean, "{encoding:?}");
     }
     let input = folder(EDGES, "id,f0\n10,1\n20,2\n");
-    let (_, notes) = converted(&input, "--missing-rows fill --fill 0");
+    let (_, notes) = converted(&input, "--schema missing-rows=fill --schema fill=0");
     assert!(
-        notes.contains("--missing-rows: 2 vertices without a row get one of missing values"),
+        notes.contains("--schema missing-rows: 2 vertices without a row get one of missing values"),
         "{notes}"
     );
 }
@@ -78,8 +78,13 @@ fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
     let columns = &dataset.manifest().columns;
     assert_eq!(columns.keys().collect::<Vec<_>>(), ["rank"]);
     // If no label is named, types without numbers do not matter.
-    let (dataset, _) =
-        converted(&input, &format!("{nodes} --label-column none --fill 0 --scale none"));
+    let (dataset, _) = converted(
+        &input,
+        &format!(
+            "{nodes} --label-column none --schema fill=0 --schema \
+                                    scale=none"
+        ),
+    );
     // Lists are features next to the others.
     assert_eq!(rows(&dataset)[0], [1.0, 7.0, 0.0, 1.0, 0.0]);
     assert_eq!(rows(&dataset)[1], [2.0, 0.0, 1.0, 0.0, 0.0]);
@@ -103,15 +108,16 @@ fn arrays_with_gaps_name_the_option() {
         assert!(found.contains(expected), "{found}");
     };
     told("", "label 0.5: ");
-    told("", "pass --label-kind number for a number to learn");
-    let gap = "feature NaN: expected a finite 32-bit number: pass --fill NUMBER or --fill mean";
-    told("--label-kind number", gap);
+    told("", "pass --schema label-kind=number for a number to learn");
+    let gap = "feature NaN: expected a finite 32-bit number: pass --schema fill=NUMBER or --schema \
+               fill=mean";
+    told("--schema label-kind=number", gap);
     for (words, expected) in [
-        ("--fill -2", [[1.0, -2.0], [3.0, 4.0], [5.0, 6.0]]),
-        ("--fill mean", [[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]]),
-        ("--fill 5 --scale minmax", [[0.0, 0.5], [0.5, 0.0], [1.0, 1.0]]),
+        ("--schema fill=-2", [[1.0, -2.0], [3.0, 4.0], [5.0, 6.0]]),
+        ("--schema fill=mean", [[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]]),
+        ("--schema fill=5 --schema scale=minmax", [[0.0, 0.5], [0.5, 0.0], [1.0, 1.0]]),
     ] {
-        let words = format!("--label-kind number {words}");
+        let words = format!("--schema label-kind=number {words}");
         assert_eq!(
             rows(&convert_new(folder.path(), &options(&words)).unwrap().1),
             expected,

@@ -96,8 +96,17 @@ const INPUTS: &[(&str, &str, Holds)] = &[
 #[test]
 fn every_format_gives_the_same_dataset() {
     for (name, format, holds) in INPUTS {
-        let options =
-            options(&holds.split.map(|split| format!("--split-name {split}")).unwrap_or_default());
+        let options = options(
+            &holds
+                .split
+                .map(|split| {
+                    format!(
+                        "--schema \
+                                                      split-name={split}"
+                    )
+                })
+                .unwrap_or_default(),
+        );
         let (_folder, dataset) = convert_new(&data(name), &options).unwrap();
         assert_sound(&dataset);
         assert_eq!(neighbours(&dataset), IN_NEIGHBOURS, "{name}");

@@ -58,7 +58,7 @@ fn oracle_tables_joined_to_a_dataset_are_the_graph_of_both() {
         };
         let dataset = converted("old", &options("--symmetrise"));
         let mut by_recipe = ConvertOptions::default();
-        by_recipe.read.node_table.recipe = Some(at("old"));
+        by_recipe.read.recipe = Some(at("old"));
         let whole = described(&converted("all", &by_recipe));
         by_recipe.read.nodes = Some(at("new-nodes.csv"));
         for (layers, least) in [(None, 63), (Some(1), 5)] {

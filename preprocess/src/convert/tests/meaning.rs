@@ -88,10 +88,16 @@ pub(super) fn check(cases: &[Case]) {
 #[test]
 fn first_lines_are_headers_or_edges() {
     check(&[
-        ("a.csv", "alice,bob\nbob,carol\n", "", "error: pass --header no if line 1 is a row"),
-        ("a.csv", "alice,bob\nbob,carol\n", "--header no", "alice>bob, bob>carol"),
-        ("a.csv", "alice,bob\nbob,carol\n", "--header yes", "bob>carol"),
-        ("a.txt", "alice bob\nbob carol\n", "--header no", "alice>bob, bob>carol"),
+        (
+            "a.csv",
+            "alice,bob\nbob,carol\n",
+            "",
+            "error: pass --schema header=no if line 1 is a \
+                                                 row",
+        ),
+        ("a.csv", "alice,bob\nbob,carol\n", "--schema header=no", "alice>bob, bob>carol"),
+        ("a.csv", "alice,bob\nbob,carol\n", "--schema header=yes", "bob>carol"),
+        ("a.txt", "alice bob\nbob carol\n", "--schema header=no", "alice>bob, bob>carol"),
         ("a.csv", "src,dst\nalice,bob\n", "", "alice>bob"),
         ("a.csv", "1,2\n2,3\n", "", "1>2, 2>3"),
         ("a.csv", "\"1\",\"2\"\n\"2\",\"3\"\n", "", "1>2, 2>3"),
@@ -104,7 +110,7 @@ fn first_lines_are_headers_or_edges() {
         ),
         ("a.txt", "# source target\nalice bob\nbob carol\n", "", "alice>bob, bob>carol"),
         ("a.csv", "\u{feff}source;target\nalice;bob\n", "", "alice>bob"),
-        ("a.csv", "1,2\n2,3\n", "--header yes", "2>3"),
+        ("a.csv", "1,2\n2,3\n", "--schema header=yes", "2>3"),
     ]);
 }
 
@@ -115,12 +121,16 @@ fn a_word_of_the_first_line_that_is_an_id_far_below_is_found() {
     let found = message(&path, &options(""));
     assert!(
         found.contains(
-            "line 5002: column `bob`: `bob` of line 1 is an id of a line below: pass --header no"
+            "line 5002: column `bob`: `bob` of line 1 is an id of a line below: pass --schema \
+             header=no"
         ),
         "{found}"
     );
     assert!(!path.with_file_name(".ds.partial").exists());
-    assert_eq!(convert_new(&path, &options("--header no")).unwrap().1.topology().num_edges(), 5002);
+    assert_eq!(
+        convert_new(&path, &options("--schema header=no")).unwrap().1.topology().num_edges(),
+        5002
+    );
     fs::write(&path, format!("person_x,person_y\n{rows}")).unwrap();
     assert_eq!(convert_new(&path, &options("")).unwrap().1.topology().num_edges(), 5000);
 }
@@ -141,11 +151,17 @@ fn ends_are_known_columns_or_asked_for() {
             "--source-column a1 --target-column c1 --edge-columns none",
             "1>3, 2>4",
         ),
-        ("a.txt", "alice knows bob\nbob likes carol\n", "--header no", "error: which columns"),
+        (
+            "a.txt",
+            "alice knows bob\nbob likes carol\n",
+            "--schema \
+                                                         header=no",
+            "error: which columns",
+        ),
         (
             "a.txt",
             "a knows b\nb likes c\n",
-            "--header no --source-column 1 --target-column 3",
+            "--schema header=no --source-column 1 --target-column 3",
             "a>b, b>c",
         ),
         ("a.csv", "child,parent\n1,2\n3,2\n", "", "2>1, 2>3"),
@@ -273,9 +289,9 @@ fn numbers_of_spreadsheets_are_read_as_they_are_meant() {
             "",
             "1>2 since=18292.5, 2>3 since=NaN",
         ),
-        ("a.csv", "src,dst,since\n1,2,01/02/2020\n", "--date-order dmy", "1>2 since=18293"),
+        ("a.csv", "src,dst,since\n1,2,01/02/2020\n", "--schema date-order=dmy", "1>2 since=18293"),
         ("a.csv", "src,dst,n\n1,2,?\n2,3,4\n", "", "1>2 n=NaN, 2>3 n=4"),
-        ("a.csv", "src,dst,n\n1,2,N/A\n2,3,4\n", "--fill 0", "1>2 n=0, 2>3 n=4"),
+        ("a.csv", "src,dst,n\n1,2,N/A\n2,3,4\n", "--schema fill=0", "1>2 n=0, 2>3 n=4"),
         ("a.csv", "date,src,dst\n2020-01-31,1,2\n", "--edge-columns none", "1>2"),
     ]);
 }
@@ -306,7 +322,7 @@ fn counts_and_weights_are_named_as_what_they_are() {
             "1>3*, 2>1*",
         ),
         ("a.graph", "3 4\n2 3\n1\n1\n", "", "error: each listed at both ends"),
-        ("a.graph", "3 4\n2 3\n1\n1\n", "--ignore-header", "1>2, 1>3, 2>1, 3>1"),
+        ("a.graph", "3 4\n2 3\n1\n1\n", "--schema ignore-header=yes", "1>2, 1>3, 2>1, 3>1"),
         ("a.graph", "3 2\n2 3\n1\n1\n", "", "1>2, 1>3, 2>1, 3>1"),
         ("a.graph", "3 7\n2 3\n1\n1\n", "", "error: promises 7 edges"),
     ]);
@@ -322,10 +338,10 @@ fn numbers_that_are_ids_are_read_exactly_or_refused_with_their_line() {
         ("a.csv", "1.0,2.0\n2.0,3.0\n", "", "1>2, 2>3"),
         ("a.csv", "src,dst\n-1,2\n", "", "error: line 2: column `src`: `-1`: expected ids from 0"),
         ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "--edge-columns none", "1>2, 2>3"),
-        ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "--fill 7", "1>2 n=3, 2>3 n=7"),
+        ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "--schema fill=7", "1>2 n=3, 2>3 n=7"),
         ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "", "1>2 n=3, 2>3 n=NaN"),
-        ("a.txt", "1 2\n2 3\n", "--fill 7", "error: --fill has no effect"),
-        ("a.csv", "src,dst,n\n1,2,3\n", "--fill mean", "error: --fill has no effect"),
+        ("a.txt", "1 2\n2 3\n", "--schema fill=7", "error: --schema fill has no effect"),
+        ("a.csv", "src,dst,n\n1,2,3\n", "--schema fill=mean", "error: --schema fill has no effect"),
         ("a.csv", "src;dst;weight\n1;2;0.5\n", "", "1>2 weight=0.5"),
         (
             "a.csv",
@@ -335,10 +351,16 @@ fn numbers_that_are_ids_are_read_exactly_or_refused_with_their_line() {
         ),
         ("a.csv", "5,1,2\n6,2,3\n", "--source-column 2 --target-column 3", "1>2, 2>3"),
         ("a.csv", "src|dst\n1|2\n", "", "1>2"),
-        ("a.txt", "1~2\n2~3\n", "--delimiter ~", "1>2, 2>3"),
-        ("a.txt", "1 2\n2 3\n", "--delimiter ;", "error: "),
-        ("a.npz", "", "--delimiter ;", "error: "),
-        ("a.txt", "1 2\n2 3\n", "--format snap --header no", "error: --header has no effect"),
+        ("a.txt", "1~2\n2~3\n", "--schema delimiter=~", "1>2, 2>3"),
+        ("a.txt", "1 2\n2 3\n", "--schema delimiter=;", "error: "),
+        ("a.npz", "", "--schema delimiter=;", "error: "),
+        (
+            "a.txt",
+            "1 2\n2 3\n",
+            "--format snap --schema header=no",
+            "error: --schema header has no \
+                                                                     effect",
+        ),
     ]);
 }
 
@@ -367,14 +389,45 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     let missing = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n";
     for (number, (nodes, words, expected)) in [
         (whole, "", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
-        (twice, "", "error: 1 duplicate id: 2 is on line 3 and again on line 4: pass --on-duplicate"),
-        (twice, "--on-duplicate first", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
-        (twice, "--on-duplicate last", "1: 0 0.5, 2: 0 9, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
-        (missing, "", "error: 1 of 4 vertices have edges and no row, for example 4: pass --missing-rows fill, or drop"),
-        (missing, "--missing-rows drop", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5; 1>2, 2>3"),
-        (missing, "--missing-rows fill --fill 7", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 7; 1>2, 2>3, 3>4"),
-        (missing, "--missing-rows fill --fill mean", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 1.5; 1>2, 2>3, 3>4"),
-        (missing, "--missing-rows fill", "error: --missing-rows fill: column `x`: has no value: pass --fill"),
+        (
+            twice,
+            "",
+            "error: 1 duplicate id: 2 is on line 3 and again on line 4: pass --schema \
+                     on-duplicate",
+        ),
+        (
+            twice,
+            "--schema on-duplicate=first",
+            "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4",
+        ),
+        (
+            twice,
+            "--schema on-duplicate=last",
+            "1: 0 0.5, 2: 0 9, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4",
+        ),
+        (
+            missing,
+            "",
+            "error: 1 of 4 vertices have edges and no row, for example 4: pass --schema \
+                       missing-rows=fill, or drop",
+        ),
+        (missing, "--schema missing-rows=drop", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5; 1>2, 2>3"),
+        (
+            missing,
+            "--schema missing-rows=fill --schema fill=7",
+            "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 7; 1>2, 2>3, 3>4",
+        ),
+        (
+            missing,
+            "--schema missing-rows=fill --schema fill=mean",
+            "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 1.5; 1>2, 2>3, 3>4",
+        ),
+        (
+            missing,
+            "--schema missing-rows=fill",
+            "error: --schema missing-rows=fill: column `x`: \
+                                                 has no value: pass --schema fill",
+        ),
         (
             "id,label,x\n7,0,0.5\n8,1,1.5\n",
             "",
@@ -386,14 +439,21 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     {
         let table = folder.path().join(format!("{number}.csv"));
         fs::write(&table, nodes).unwrap();
-        let options = options(&format!("--scale none --directed --nodes {} {words}", table.display()));
+        let options = options(&format!(
+            "--schema scale=none --directed --nodes {} \
+                                        {words}",
+            table.display()
+        ));
         let out = folder.path().join(format!("ds{number}"));
         let found = match convert(&edges, &out, &options, false, &NoProgress) {
             Ok((dataset, _)) => rows(&dataset),
             Err(error) => format!("error: {error}"),
         };
         match expected.strip_prefix("error: ") {
-            Some(part) => assert!(found.starts_with("error: ") && found.contains(part), "{nodes:?} {words}: {found}"),
+            Some(part) => assert!(
+                found.starts_with("error: ") && found.contains(part),
+                "{nodes:?} {words}: {found}"
+            ),
             None => assert_eq!(found, expected, "{nodes:?} {words}"),
         }
     }

@@ -12,6 +12,7 @@ mod meaning;
 mod real_files;
 mod recipes;
 mod reuse;
+mod schema;
 mod silent;
 mod structure;
 mod tables;
@@ -102,8 +103,12 @@ fn refused(folder: &TempDir, words: &str, parts: &[&str]) {
 /// The dataset of the tables by `words`, and the notes. Without a recipe features are as they are,
 /// and edges as they point.
 fn converted(folder: &TempDir, words: &str) -> (Dataset, String) {
-    let scale =
-        if words.contains("--scale") || words.contains("--recipe") { "" } else { "--scale none" };
+    let scale = if words.contains("--schema scale") || words.contains("--recipe") {
+        ""
+    } else {
+        "--schema \
+                                                                                         scale=none"
+    };
     let directed = if words.contains("--recipe") { "" } else { "--directed" };
     let (dataset, notes) = made(folder.path(), &format!("{scale} {directed} {words}"));
     (dataset.unwrap_or_else(|problem| panic!("{words}: {problem}")), notes)

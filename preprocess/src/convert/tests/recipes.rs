@@ -121,10 +121,10 @@ fn a_table_of_customers_needs_no_option() {
 #[test]
 fn scales_and_encodings_are_a_choice() {
     let folder = customers(COLUMNS, customer);
-    let plain = made(folder.path(), "--scale none --encode none").0.unwrap();
+    let plain = made(folder.path(), "--schema scale=none --schema encode=none").0.unwrap();
     assert_eq!(recipe(&plain).feature_names(), ["age", "income"]);
     assert_eq!(column(&plain, 0)[..2], [18.0, 19.0]);
-    let ranged = made(folder.path(), "--scale minmax --feature-columns age,plan").0.unwrap();
+    let ranged = made(folder.path(), "--schema scale=minmax --feature-columns age,plan").0.unwrap();
     assert_eq!(recipe(&ranged).feature_names(), ["age", "plan=basic", "plan=free", "plan=pro"]);
     let ages = column(&ranged, 0);
     assert!(
@@ -158,7 +158,7 @@ fn scales_and_encodings_are_a_choice() {
     gsplit_store::write_npy(arrays.join("feat.npy"), &[1.0f32, 2.0, 6.0]).unwrap();
     let scaled = |words: &str| column(&convert_new(&arrays, &options(words)).unwrap().1, 0);
     assert_eq!(scaled(""), [1.0, 2.0, 6.0]);
-    assert!(moments(&scaled("--scale standard")).0.abs() < 1e-6);
+    assert!(moments(&scaled("--schema scale=standard")).0.abs() < 1e-6);
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     assert_eq!(dataset.numeric_labels().unwrap()[..2], [1000.25, 1037.25]);
     assert_eq!(dataset.split(Split::Train).unwrap().len(), 180);
     let whole = customers("rooms,price", |v| format!("{},{}", v % 5, 1000 + v * 37 % 901));
-    let question =
-        "`price` holds 300 different numbers in 300 rows: pass --label-kind class, or number";
+    let question = "`price` holds 300 different numbers in 300 rows: pass --schema \
+                    label-kind=class, or number";
     refused(&whole, "--label-column price", &[question]);
-    let (dataset, _) = made(whole.path(), "--label-column price --label-kind number");
+    let (dataset, _) = made(whole.path(), "--label-column price --schema label-kind=number");
     assert_eq!(dataset.unwrap().numeric_labels().unwrap()[1], 1037.0);
-    let (dataset, _) = made(whole.path(), "--label-column price --label-kind class");
+    let (dataset, _) = made(whole.path(), "--label-column price --schema label-kind=class");
     assert_eq!(dataset.unwrap().manifest().num_classes, Some(300));
     let likes = customers("age,likes_a,likes_b,likes_c", |v| {
         format!("{},{},{},{}", v % 50, v % 2, v / 2 % 2, v / 4 % 2)
@@ -204,7 +204,7 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     let strings = customers("kind,x", |v| format!("{},{}", ["a", "b"][v as usize % 2], v % 7));
     refused(
         &strings,
-        "--label-column kind --label-kind number",
+        "--label-column kind --schema label-kind=number",
         &["column `kind` holds strings: expected numbers"],
     );
 }
@@ -236,7 +236,7 @@ fn splits_have_several_names() {
 #[test]
 fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     let folder = customers(COLUMNS, customer);
-    let trained = made(folder.path(), "--fill mean").0.unwrap();
+    let trained = made(folder.path(), "--schema fill=mean").0.unwrap();
     let by = format!("--recipe {}", trained.path().display());
     // Columns in another order, one more, no label: the rows mean the same.
     let moved = customers("city,income,plan,age,shoe", |v| {
@@ -261,7 +261,7 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
         (
             all,
             unseen,
-            "column `plan`: `gold`: not a category that training saw: pass --unseen other",
+            "column `plan`: `gold`: not a category that training saw: pass --schema unseen=other",
         ),
         (all, words, "column `age`: expected numbers, as in the table of the recipe"),
     ] {
@@ -276,7 +276,7 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     );
     let cells: fn(u64) -> String =
         |v| format!("{},200000,{},Rome", 30 + v % 9, if v == 0 { "gold" } else { "basic" });
-    let (plans, said) = one("age,income,plan,city", cells, "--unseen other");
+    let (plans, said) = one("age,income,plan,city", cells, "--schema unseen=other");
     assert_eq!(plans.unwrap()[..3], [0.0, 1.0, 1.0]);
     assert!(said.contains("column `income` has the mean 200000"), "{said}");
     // A dataset converted without the recipe has another meaning, and the difference is reported.
@@ -350,10 +350,10 @@ fn a_new_table_need_not_have_every_class() {
     let told = other("").unwrap_err();
     assert!(
         told.contains("row 3")
-            && told.contains("3 is not a class of the recipe: pass --unseen other"),
+            && told.contains("3 is not a class of the recipe: pass --schema unseen=other"),
         "{told}"
     );
-    let taken = other("--unseen other").unwrap();
+    let taken = other("--schema unseen=other").unwrap();
     assert_eq!(
         (taken.labels().unwrap()[..4].to_vec(), taken.manifest().num_classes),
         (vec![0, 1, 2, -1], Some(3))
@@ -409,7 +409,7 @@ fn strings_of_the_recipe_are_strings_in_a_new_table() {
     let table = customers("age,code,team", |v| {
         format!("{},{},{}", v % 50, code(v), ["01", "a", "x"][v as usize % 3])
     });
-    let trained = made(table.path(), "--label-column team --encode code=onehot").0.unwrap();
+    let trained = made(table.path(), "--label-column team --schema encode=code=onehot").0.unwrap();
     assert_eq!(recipe(&trained).feature_names(), ["age", "code=007", "code=7", "code=A1"]);
     let new =
         by_recipe(&trained, "age,code,team", |v| format!("{},{},01", v % 50, code(v % 2)), "")

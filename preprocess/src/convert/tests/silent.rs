@@ -126,15 +126,15 @@ fn splits_of_mag240m_are_read_and_other_types_are_named() {
     let folder = copy("mag240m");
     fs::copy(data("pt/split_dict.pt"), folder.path().join("split_dict.pt")).unwrap();
     fs::create_dir_all(folder.path().join("processed/author___writes___paper")).unwrap();
-    for (words, test) in [("", 4), ("--split-name test-challenge", 5)] {
+    for (words, test) in [("", 4), ("--schema split-name=test-challenge", 5)] {
         let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
         let made = convert(folder.path(), &out.path().join("ds"), &options(words), false, &notes);
         assert_eq!(splits(&made.unwrap().0), [vec![0, 3], vec![1], vec![test]]);
         let notes = notes.lines().join("\n");
         assert!(notes.contains("not read: author___writes___paper"), "{notes}");
     }
-    let unknown = message(folder.path(), &options("--split-name valid"));
-    assert!(unknown.contains("--split-name valid: expected a test split"), "{unknown}");
+    let unknown = message(folder.path(), &options("--schema split-name=valid"));
+    assert!(unknown.contains("--schema split-name=valid: expected a test split"), "{unknown}");
 }
 
 #[test]

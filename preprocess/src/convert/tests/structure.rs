@@ -34,7 +34,7 @@ fn late_table(header: &str) -> String {
 #[test]
 fn columns_that_begin_below_the_first_rows_are_columns() {
     let input = folder(&cycle(), &late_table("id,age,income,since,plan,label,split"));
-    let (dataset, notes) = converted(&input, "--fill 0");
+    let (dataset, notes) = converted(&input, "--schema fill=0");
     let row = |v: usize| rows(&dataset)[v].clone();
     // Age; income and its indicator; days and their indicator; two plans.
     assert_eq!(row(3), [3.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]);
@@ -187,9 +187,10 @@ fn typed_tables_have_the_same_rules() {
     assert_eq!(rows(&converted(&input, &nodes).0), [[1.0], [2.0], [3.0], [4.0]]);
     let padded: ArrayRef = Arc::new(StringArray::from(vec!["0010", "0020", "0030", "0040"]));
     write_parquet(&path, vec![("customer", padded)]);
-    let zeros = "`0010`, `0020`, `0030` ...: write them alike in both tables (--id-type number takes 0010 for 10)";
+    let zeros = "`0010`, `0020`, `0030` ...: write them alike in both tables (--schema \
+                 id-type=number takes 0010 for 10)";
     refused(&input, &nodes, &[zeros]);
-    assert_eq!(converted(&input, &format!("{nodes} --id-type number")).0.num_vertices(), 4);
+    assert_eq!(converted(&input, &format!("{nodes} --schema id-type=number")).0.num_vertices(), 4);
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn a_stray_among_ids_is_named_with_its_line() {
             format!("customer,x,label\n{vertices}Total,5,1\n"),
             "nodes.csv, line 32: column `customer`: `Total`: expected a whole number below 2^64, \
              as in other rows: fix or remove the line, \
-             or pass --id-type text if ids are strings",
+             or pass --schema id-type=text if ids are strings",
         ),
         (
             // Another column of the same numbers is not taken for the ids.
@@ -323,5 +324,5 @@ fn folders_hold_one_table_and_documents() {
 fn a_number_too_large_for_a_feature_is_named_with_its_line() {
     let input = folder(EDGES, "id,f0,label\n10,1,a\n20,2.5,b\n30,1e300,a\n40,4,b\n");
     let told = "nodes.csv, line 4: column `f0`: `1e300`: expected a finite 32-bit number";
-    refused(&input, "--scale standard", &[told]);
+    refused(&input, "--schema scale=standard", &[told]);
 }

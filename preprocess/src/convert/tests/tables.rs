@@ -47,7 +47,7 @@ fn categories_are_codes_or_one_hot() {
         ("code", [[1.0, 0.0], [2.0, 2.0], [3.0, 1.0], [4.0, 2.0]].map(Vec::from)),
         ("onehot", one_hot.map(Vec::from)),
     ] {
-        let words = format!("--feature-columns f0 --label-column subject --encode c*={how}");
+        let words = format!("--feature-columns f0 --label-column subject --schema encode=c*={how}");
         let (dataset, _) = converted(&input, &words);
         assert_eq!(rows(&dataset), expected, "{how:?}");
         // What no option names stays as it is.
@@ -150,14 +150,15 @@ fn ids_are_found_by_those_of_the_edges() {
 fn missing_values_are_refused_or_filled() {
     let nodes = "id,f0,city\n10,1,x\n20,,y\n30,NaN,\n40,4,x\n";
     let input = folder(EDGES, nodes);
-    let words = "--label-column none --encode city=onehot";
+    let words = "--label-column none --schema encode=city=onehot";
     refused(
         &input,
         words,
-        &["nodes.csv, line 3: column `f0`: has no value: pass --fill NUMBER or --fill mean"],
+        &["nodes.csv, line 3: column `f0`: has no value: pass --schema fill=NUMBER or --schema \
+           fill=mean"],
     );
     for (fill, filled) in [("mean", 2.5), ("-3", -3.0)] {
-        let (dataset, _) = converted(&input, &format!("{words} --fill {fill}"));
+        let (dataset, _) = converted(&input, &format!("{words} --schema fill={fill}"));
         let expected = [
             [1.0, 0.0, 1.0, 0.0],
             [filled, 1.0, 0.0, 1.0],
@@ -187,7 +188,7 @@ fn the_result_does_not_depend_on_threads() {
         edges += &format!("{},{}\n", v * 3, (v * 31 % 60_000) * 3);
     }
     let input = folder(&edges, &nodes);
-    let words = "--fill mean --label-column kind --scale standard";
+    let words = "--schema fill=mean --label-column kind --schema scale=standard";
     let files = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| converted(&input, words)).0.manifest().files.clone()
@@ -224,7 +225,7 @@ fn parquet_and_arrow_give_what_text_gives() {
     writer.finish().unwrap();
     let words = |name: &str| {
         format!(
-            "--nodes {} --encode town=onehot --label-column job",
+            "--nodes {} --schema encode=town=onehot --label-column job",
             input.path().join(name).display()
         )
     };
@@ -232,11 +233,11 @@ fn parquet_and_arrow_give_what_text_gives() {
         refused(
             &input,
             &words(name),
-            &[&format!("{name}: row 1, column `height`: has no value: pass --fill")],
+            &[&format!("{name}: row 1, column `height`: has no value: pass --schema fill")],
         );
     }
     let files = ["nodes.csv", "nodes.parquet", "nodes.arrow"].map(|name| {
-        let (dataset, _) = converted(&input, &format!("{} --fill mean", words(name)));
+        let (dataset, _) = converted(&input, &format!("{} --schema fill=mean", words(name)));
         assert_eq!(dataset.manifest().class_names, names(&["a", "b"]), "{name}");
         assert_eq!(rows(&dataset)[2], [3.0, (8.6f64 / 3.0) as f32, 1.0, 0.0, 1.0, 0.0], "{name}");
         dataset.manifest().files.clone()
@@ -288,7 +289,7 @@ fn bad_tables_and_options() {
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             "--feature-columns f?",
             &["nodes.csv, line 4: column `f0`: `x`: expected a number or a date, as in most \
-                 rows: pass --na x"][..],
+                 rows: pass --schema na=x"][..],
         ),
         (
             "id,f0\n10,1\n20,2\n30,inf\n40,4\n",
@@ -302,13 +303,18 @@ fn bad_tables_and_options() {
         ),
         (plain, "--label-column kind", &["no column `kind` for --label-column"]),
         (plain, "--split-column f0", &["column `f0`: expected the strings train"]),
-        (plain, "--encode g=code", &["no column `g` of strings or numbers for --encode"]),
+        (
+            plain,
+            "--schema encode=g=code",
+            &["no column `g` of strings or numbers for --schema \
+                                             encode"],
+        ),
         (
             "id,s\n10,dev\n20,train\n30,fold\n40,\n",
             "--split-column s",
             &["line 4: column `s`: `fold`: expected train"],
         ),
-        ("id,y\n10,0\n20,0.5\n30,1\n40,1\n", "--label-kind class", &["label 0.5"]),
+        ("id,y\n10,0\n20,0.5\n30,1\n40,1\n", "--schema label-kind=class", &["label 0.5"]),
         (
             "f0,f1\n1,2\n3,4\n",
             "",
@@ -321,8 +327,8 @@ fn bad_tables_and_options() {
         refused(&folder(EDGES, nodes), words, parts);
     }
     let without = folder(EDGES, "id\n");
-    let told = message(&without.path().join("edges.csv"), &options("--fill mean"));
-    assert!(told.contains("--fill has no effect"), "{told}");
+    let told = message(&without.path().join("edges.csv"), &options("--schema fill=mean"));
+    assert!(told.contains("--schema fill has no effect"), "{told}");
     for (text, expected) in
         [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=none, auto or none")]
     {

@@ -40,9 +40,13 @@ fn words_that_stand_for_missing_values_are_named_and_taken() {
     refused(
         &folder,
         "",
-        &[line, "pass --na '#N/A,-,n.a.' --fill mean if it means that a value is missing"],
+        &[
+            line,
+            "pass --schema na='#N/A,-,n.a.' --schema fill=mean if it means that a value is \
+                 missing",
+        ],
     );
-    let words = "--na #N/A,-,n.a. --fill mean";
+    let words = "--schema na=#N/A,-,n.a. --schema fill=mean";
     let dataset = taken(&folder, words, &["commas before fractions"]);
     let names = ["age", "income", "income missing", "debt", "debt missing"];
     assert_eq!(recipe(&dataset).feature_names(), names);
@@ -60,22 +64,26 @@ fn words_that_stand_for_missing_values_are_named_and_taken() {
         "",
         &[
             "line 301: column `x`: `none yet`: expected a number",
-            "pass --na 'none yet' --fill mean",
+            "pass --schema na='none yet' --schema fill=mean",
         ],
     );
-    refused(&late, "--na y=3", &["--na y=3: there is no column `y`"]);
+    refused(&late, "--schema na=y=3", &["--schema na=y=3: there is no column `y`"]);
 }
 
 #[test]
 fn numbers_that_stand_for_missing_values_are_noted_and_taken() {
     let income = |v: u64| if v.is_multiple_of(5) { -9999 } else { 20_000 + v as i64 };
     let folder = customers("age,label,income", |v| format!("{},{}", plain(v), income(v)));
-    let note = "column `income` is -9999 in 60 of 300 rows, and from 20001 to 20299 in the others: if -9999 means that the value is \
-                missing, pass --na income=-9999 --fill mean";
+    let note = "column `income` is -9999 in 60 of 300 rows, and from 20001 to 20299 in the others: \
+                if -9999 means that the value is missing, pass --schema na=income=-9999 --schema \
+                fill=mean";
     taken(&folder, "", &[note]);
-    for words in
-        ["--na income=-9999 --fill mean --scale none", "--na -9999 --fill mean --scale none"]
-    {
+    for words in [
+        "--schema na=income=-9999 --schema fill=mean --schema scale=none",
+        "--schema na=-9999 \
+                                                                             --schema fill=mean \
+                                                                             --schema scale=none",
+    ] {
         let dataset = taken(&folder, words, &[]);
         assert_eq!(column(&dataset, 1)[0], 20_150.0, "{words}: the mean of the others");
     }
@@ -86,8 +94,12 @@ fn numbers_that_stand_for_missing_values_are_noted_and_taken() {
         Arc::new(StringArray::from_iter_values((0..300).map(|v| ["Rome", "-", "Oslo"][v % 3])));
     let path = folder.path().join("nodes.parquet");
     write_parquet(&path, vec![("id", ids), ("income", incomes), ("city", cities)]);
-    let missing = "--na income=-9999,- --fill mean";
-    let words = format!("--nodes {} --label-column none {missing} --scale none", path.display());
+    let missing = "--schema na=income=-9999,- --schema fill=mean";
+    let words = format!(
+        "--nodes {} --label-column none {missing} --schema \
+                         scale=none",
+        path.display()
+    );
     let dataset = taken(&folder, &words, &[]);
     assert_eq!(
         recipe(&dataset).feature_names(),
@@ -102,14 +114,15 @@ fn spellings_of_one_class_or_category_are_asked_about() {
         let city = ["Bonn", "Rome", "BONN", "Oslo"][v as usize % 4];
         format!("{},{},{city}", v % 50, ["Yes", "no", "NO", "Yes", "YES"][v as usize % 5])
     });
-    let question = "column `churned` has `NO` and `no`, column `city` has `BONN` and `Bonn`, which differ only in case or blanks: \
-                    pass --case fold to take such strings for one, or --case keep for several";
+    let question = "column `churned` has `NO` and `no`, column `city` has `BONN` and `Bonn`, which \
+                    differ only in case or blanks: pass --schema case=fold to take such strings \
+                    for one, or --schema case=keep for several";
     refused(&folder, "--label-column churned", &[question]);
-    let dataset = taken(&folder, "--label-column churned --case fold", &[]);
+    let dataset = taken(&folder, "--label-column churned --schema case=fold", &[]);
     assert_eq!(dataset.manifest().class_names.as_deref().unwrap(), ["NO", "Yes"]);
     assert_eq!(dataset.labels().unwrap()[..5], [1, 0, 0, 1, 1]);
     assert_eq!(recipe(&dataset).feature_names(), ["age", "city=BONN", "city=Oslo", "city=Rome"]);
-    let kept = taken(&folder, "--label-column churned --case keep", &[]);
+    let kept = taken(&folder, "--label-column churned --schema case=keep", &[]);
     assert_eq!(kept.manifest().num_classes, Some(4));
     // A new table may have other spellings.
     let new = customers("age,churned,city", |v| {
@@ -132,12 +145,12 @@ fn columns_that_give_the_label_away_are_noted_and_can_be_left_out() {
         "note: ",
         "column `tier` gives the label `label` away: each of its values has one class. If new \
          vertices do not have it, leave it out with \
-         --encode tier=none",
+         --schema encode=tier=none",
         "column `tier_code` gives the label `label` away",
     ];
     taken(&folder, "", &notes);
-    let left_out = "`tier_code` is not used for training: --encode tier*=none leaves it out";
-    let dataset = taken(&folder, "--encode tier*=none", &[left_out]);
+    let left_out = "`tier_code` is not used for training: --schema encode=tier*=none leaves it out";
+    let dataset = taken(&folder, "--schema encode=tier*=none", &[left_out]);
     assert_eq!(recipe(&dataset).feature_names(), ["age"]);
     let (_, said) = made(customers("age,label", plain).path(), "");
     assert!(!said.contains("gives the label"), "{said}");
@@ -146,10 +159,11 @@ fn columns_that_give_the_label_away_are_noted_and_can_be_left_out() {
 #[test]
 fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
     let named = customers("age,name", |v| format!("{},person {v}", v % 50));
-    let question = "column `name` has 300 different strings in 300 rows: a name and not a class? Pass another column with --label-column, \
-                    or --label-kind class if each is a class";
+    let question = "column `name` has 300 different strings in 300 rows: a name and not a class? \
+                    Pass another column with --label-column, or --schema label-kind=class if each \
+                    is a class";
     refused(&named, "--label-column name", &[question]);
-    let dataset = taken(&named, "--label-column name --label-kind class", &[]);
+    let dataset = taken(&named, "--label-column name --schema label-kind=class", &[]);
     assert_eq!(dataset.manifest().num_classes, Some(300));
     refused(
         &named,
@@ -161,10 +175,10 @@ fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
     let odd = customers("age,label", |v| {
         format!("{},{}", v % 50, if v.is_multiple_of(10) { -99 } else { v as i64 % 3 })
     });
-    let question =
-        "column `label` holds -99 in 30 rows, and no other negative number: pass --unlabelled -99";
+    let question = "column `label` holds -99 in 30 rows, and no other negative number: pass \
+                    --schema unlabelled=-99";
     refused(&odd, "", &[question]);
-    assert_eq!(taken(&odd, "--unlabelled -99", &[]).manifest().num_classes, Some(3));
+    assert_eq!(taken(&odd, "--schema unlabelled=-99", &[]).manifest().num_classes, Some(3));
     let skewed = customers("age,price", |v| {
         format!("{},{}.5", v % 50, if v.is_multiple_of(50) { 90_000 } else { 100 + v })
     });
@@ -197,15 +211,15 @@ fn amounts_and_times_with_zones_are_numbers_or_refused() {
         "amounts of money, read without their sign: price (€)",
         "dates, read as days since 1970-01-01: since",
     ];
-    let dataset = taken(&folder, "--scale none", &said);
+    let dataset = taken(&folder, "--schema scale=none", &said);
     assert_eq!((column(&dataset, 0)[1], column(&dataset, 1)[0]), (2007.5, 20_148.375));
     let unknown = customers("label,since", |v| {
         format!("{},2025-03-{:02} 10:00 JST", v * 11 % 13 % 2, 1 + v % 28)
     });
     let zone = "line 2: column `since`: `2025-03-01 10:00 JST`: its time or time zone is unknown";
-    refused(&unknown, "", &[zone, "--encode since=none"]);
+    refused(&unknown, "", &[zone, "--schema encode=since=none"]);
     assert!(
-        taken(&unknown, "--encode since=none --features random:4", &[])
+        taken(&unknown, "--schema encode=since=none --features random:4", &[])
             .manifest()
             .features
             .is_some()

@@ -16,7 +16,7 @@
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
 //! The first list of edges in this order counts; a note is printed if there are several. Other
-//! arrays must occur once. `--split-name` chooses one of k masks by its number from 0; without it
+//! arrays must occur once. `--schema split-name` chooses one of k masks by its number from 0; without it
 //! the first counts, and a note is printed. A missing split is empty. Weights become the edge
 //! column `weight`, edge features `feat`.
 //!
@@ -34,7 +34,7 @@ use super::numbers::{Numbers, NumbersColumn};
 use super::pt;
 use super::sparse::SparseColumn;
 use crate::edges::EdgeSource;
-use crate::read::options::ArrayOptions;
+use crate::read::options::Schema;
 use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::read::text::some;
 use crate::{Error, Result};
@@ -199,15 +199,15 @@ impl Catalog {
     }
 
     /// The graph made of all arrays.
-    pub fn graph(self, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
-        self.graph_of(None, options, progress)
+    pub fn graph(self, schema: &Schema, progress: &dyn Progress) -> Result<Raw> {
+        self.graph_of(None, schema, progress)
     }
 
     /// The graph made of all arrays, with `stated` vertices if the number is given.
     pub fn graph_of(
         mut self,
         stated: Option<u64>,
-        options: &ArrayOptions<'_>,
+        schema: &Schema,
         progress: &dyn Progress,
     ) -> Result<Raw> {
         let mut edges = self.edges(progress)?;
@@ -219,30 +219,31 @@ impl Catalog {
             [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
         for (name, what, names) in values {
             if let Some((numbers, _)) = self.only(what, names)?
-                && options.columns.keeps(name)
+                && schema.keeps(name)
             {
                 edges = edges.with_values(name, numbers)?;
             }
         }
         if self.edge_lists().first() == Some(&"adj_indptr")
-            && options.columns.keeps("weight")
+            && schema.keeps("weight")
             && let Some(data) = self.get("adj_data")?
             && !all_ones(&data)?
         {
             edges = edges.with_values("weight", data)?;
         }
-        self.rest(edges, options, progress)
+        self.rest(edges, schema, progress)
     }
 
     /// The graph made of `edges` and of the arrays of the vertices.
     pub fn rest(
         mut self,
         mut edges: ArrayEdges,
-        options: &ArrayOptions<'_>,
+        schema: &Schema,
         progress: &dyn Progress,
     ) -> Result<Raw> {
-        options.columns.check(self.path(), edges.columns())?;
-        let rows = self.rows(Ids::Dense(edges.num_vertices()), options.split, progress)?;
+        schema.check_edge_columns(self.path(), edges.columns())?;
+        let rows =
+            self.rows(Ids::Dense(edges.num_vertices()), schema.split_name.as_deref(), progress)?;
         if let Some(n) = rows.num_vertices {
             edges = edges.within(n);
         }
@@ -314,7 +315,7 @@ impl Catalog {
         }
     }
 
-    /// The splits: ids, or masks, of which the first counts unless `--split-name` chooses another.
+    /// The splits: ids, or masks, of which the first counts unless `--schema split-name` chooses another.
     /// The first row of a mask is the vertex `first`.
     fn splits(
         &mut self,
@@ -344,15 +345,17 @@ impl Catalog {
             Some(Ok(mask)) if mask < most => mask,
             Some(_) if !found.is_empty() => {
                 let split = split.unwrap_or_default();
-                let problem =
-                    format!("--split-name {split}: expected the number of a mask, below {most}");
+                let problem = format!(
+                    "--schema split-name={split}: expected the number of a mask, below \
+                             {most}"
+                );
                 return Err(Error::input(self.path(), problem));
             }
             None if most > 1 => {
                 let path = self.path().display();
                 progress.note(&format!(
-                    "note: {path}: has {most} masks for each split; --split-name 0 is taken, the \
-                     last is --split-name {}",
+                    "note: {path}: has {most} masks for each split; --schema split-name=0 is \
+                     taken, the last is --schema split-name={}",
                     most - 1
                 ));
                 0
@@ -361,7 +364,7 @@ impl Catalog {
         };
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
-                // One mask for all values of `--split-name`.
+                // One mask for all values of `--schema split-name`.
                 Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, first)?,
                 Some(masks) => masks.vertices(&numbers, chosen, first)?,
                 None => listed(&numbers)?,

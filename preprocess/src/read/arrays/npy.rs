@@ -15,7 +15,7 @@ use super::catalog::Catalog;
 use super::edges::ArrayEdges;
 use super::numbers::Numbers;
 use crate::Result;
-use crate::read::options::ArrayOptions;
+use crate::read::options::Schema;
 use crate::read::raw::{Ids, Raw};
 
 /// Whether `path` is a `.npy` file, or a folder with edges in such files.
@@ -25,9 +25,9 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file or the folder at `path`.
-pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, progress: &dyn Progress) -> Result<Raw> {
     if path.is_dir() {
-        return Catalog::Folder(path.to_path_buf()).graph(options, progress);
+        return Catalog::Folder(path.to_path_buf()).graph(schema, progress);
     }
     let edges = ArrayEdges::index(Numbers::open(path)?)?;
     Ok(Raw::of(edges, Ids::Dense(None), vec![path.to_path_buf()]))
@@ -41,10 +41,9 @@ mod tests {
     use crate::edges::{EDGES_PER_PIECE, EdgeColumn, ValueType};
     use crate::read::arrays::numbers::NumbersColumn;
     use crate::read::golden::*;
-    use crate::read::options::ReadOptions;
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &ArrayOptions::default(), &NoProgress)
+        open(path, &Schema::default(), &NoProgress)
     }
 
     #[test]
@@ -68,13 +67,11 @@ mod tests {
                 assert_eq!(EDGES[(weight * 2.0) as usize], *edge, "{name}");
             }
         }
-        let chosen = |name: &str| ReadOptions {
-            edge_columns: Some(vec![name.into()]),
-            ..Default::default()
-        };
-        let raw = open(&data("npy"), &chosen("feat").arrays(), &NoProgress).unwrap();
+        let chosen =
+            |name: &str| Schema { edge_columns: Some(vec![name.into()]), ..Default::default() };
+        let raw = open(&data("npy"), &chosen("feat"), &NoProgress).unwrap();
         assert_eq!(raw.edges.columns(), [column("feat", ValueType::I64, 2)]);
-        let message = problem(open(&data("npy"), &chosen("time").arrays(), &NoProgress));
+        let message = problem(open(&data("npy"), &chosen("time"), &NoProgress));
         assert!(
             message.contains("--edge-columns time") && message.contains("found none"),
             "{message}"

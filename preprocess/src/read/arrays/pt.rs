@@ -13,7 +13,7 @@ use gsplit_store::Progress;
 use super::catalog::{self, Catalog};
 use super::numbers::Numbers;
 use super::pickle::{Item, Pickled};
-use crate::read::options::ArrayOptions;
+use crate::read::options::Schema;
 use crate::read::raw::Raw;
 use crate::read::text::some;
 use crate::{Error, Result};
@@ -25,9 +25,9 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`.
-pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, progress: &dyn Progress) -> Result<Raw> {
     let (catalog, num_vertices) = tensors(path, progress)?;
-    catalog.graph_of(num_vertices, options, progress)
+    catalog.graph_of(num_vertices, schema, progress)
 }
 
 /// The tensors in the file at `path`, and the number of vertices if it is stored.
@@ -104,7 +104,7 @@ mod tests {
             let path = data(&format!("pt/{name}.pt"));
             assert!(recognises(&path, &std::fs::read(&path).unwrap()), "{name}");
             let (options, notes) =
-                (ArrayOptions { split: Some("1"), ..Default::default() }, Notes::default());
+                (Schema { split_name: Some("1".into()), ..Default::default() }, Notes::default());
             check(&open(&path, &options, &notes).unwrap(), &[Vertices, Features, Labels, Splits]);
             assert!(
                 notes.lines().join(" ").ends_with("not read: pos"),
@@ -113,22 +113,20 @@ mod tests {
             );
             let notes = Notes::default();
             // One mask for the test split, two for the others, the first of which are empty.
-            let splits = open(&path, &ArrayOptions::default(), &notes).unwrap().splits.unwrap();
+            let splits = open(&path, &Schema::default(), &notes).unwrap().splits.unwrap();
             assert_eq!(splits.map(|split| split.len()), [0, 0, 2]);
             assert!(
                 notes
                     .lines()
                     .join("\n")
-                    .contains("--split-name 0 is taken, the last is --split-name 1")
+                    .contains("--schema split-name=0 is taken, the last is --schema split-name=1")
             );
         }
-        check(&open(&data("pt/index.pt"), &ArrayOptions::default(), &NoProgress).unwrap(), &[]);
-        let isolated =
-            open(&data("pt/isolated.pt"), &ArrayOptions::default(), &NoProgress).unwrap();
+        check(&open(&data("pt/index.pt"), &Schema::default(), &NoProgress).unwrap(), &[]);
+        let isolated = open(&data("pt/isolated.pt"), &Schema::default(), &NoProgress).unwrap();
         assert_eq!(isolated.ids, crate::read::raw::Ids::Dense(Some(8)));
-        let folder = Catalog::Folder(data("pt/folder"))
-            .graph(&ArrayOptions::default(), &NoProgress)
-            .unwrap();
+        let folder =
+            Catalog::Folder(data("pt/folder")).graph(&Schema::default(), &NoProgress).unwrap();
         check(&folder, &[Vertices, Features, Labels]);
         assert!(folder.files.iter().any(|file| file.ends_with("edge_index.pt")));
     }
@@ -137,18 +135,21 @@ mod tests {
     fn tensors_come_with_the_edges_of_another_file() {
         let (folder, options) = (
             tempfile::tempdir().unwrap(),
-            ReadOptions { split: Some("1".into()), ..Default::default() },
+            ReadOptions {
+                schema: Schema { split_name: Some("1".into()), ..Default::default() },
+                ..Default::default()
+            },
         );
         let edges = folder.path().join("edges.txt");
         std::fs::write(&edges, EDGES.map(|(u, v)| format!("{u} {v}\n")).concat()).unwrap();
-        let mut raw = crate::read::text::snap::open(&edges, &options.edge_list()).unwrap();
+        let mut raw = crate::read::text::snap::open(&edges, &options).unwrap();
         crate::read::attach_nodes(&data("pt/data.pt"), &mut raw, &options, &NoProgress).unwrap();
         assert_eq!((raw.features.unwrap().width(), raw.splits.unwrap()[0].len()), (3, 2));
     }
 
     #[test]
     fn what_is_no_graph_is_named() {
-        let told = |name: &str| problem(open(&data(name), &ArrayOptions::default(), &NoProgress));
+        let told = |name: &str| problem(open(&data(name), &Schema::default(), &NoProgress));
         assert!(
             told("pt/several.pt").contains("several graphs: expected one; save the one to convert")
         );
@@ -157,13 +158,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pt");
         std::fs::write(&path, b"\x80\x02ctorch_sparse.tensor\nSparseTensor\n)\x81.").unwrap();
-        let message = problem(open(&path, &ArrayOptions::default(), &NoProgress));
+        let message = problem(open(&path, &Schema::default(), &NoProgress));
         assert!(
             message.contains("torch_sparse.tensor.SparseTensor, which this reader does not run"),
             "{message}"
         );
         std::fs::write(&path, b"\x80\x02K\x01.").unwrap();
-        let message = problem(open(&path, &ArrayOptions::default(), &NoProgress));
+        let message = problem(open(&path, &Schema::default(), &NoProgress));
         assert!(
             message.contains("found an integer: expected a Data of PyG or a dict of tensors"),
             "{message}"
@@ -178,10 +179,10 @@ mod tests {
             let good = std::fs::read(data(name)).unwrap();
             for at in (0..good.len()).step_by(3) {
                 std::fs::write(&path, &good[..at]).unwrap();
-                problem(open(&path, &ArrayOptions::default(), &NoProgress));
+                problem(open(&path, &Schema::default(), &NoProgress));
                 let bytes = [&good[..at], &[good[at] ^ 1 << (at % 8)], &good[at + 1..]].concat();
                 std::fs::write(&path, &bytes).unwrap();
-                let Ok(raw) = open(&path, &ArrayOptions::default(), &NoProgress) else { continue };
+                let Ok(raw) = open(&path, &Schema::default(), &NoProgress) else { continue };
                 let _ = read_edges(&*raw.edges);
                 raw.features
                     .iter()

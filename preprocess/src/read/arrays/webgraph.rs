@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 use properties::Properties;
@@ -71,8 +71,8 @@ fn only_in(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Opens the graph at `path`, which cannot have edge columns.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
-    wanted.check(path, &[])?;
+pub fn open(path: &Path, schema: &Schema, progress: &dyn Progress) -> Result<Raw> {
+    schema.check_edge_columns(path, &[])?;
     let base = if path.is_dir() { only_in(path)? } else { base(path) };
     let [properties, graph, offsets] =
         ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));

@@ -88,13 +88,13 @@ impl Number {
 /// One cell of a table.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell<'a> {
-    /// Null, or a value that `--na` names.
+    /// Null, or a value that `--schema na` names.
     Missing,
     /// A number of a typed column.
     Number(Number),
     /// A string.
     Text(&'a str),
-    /// A cell of a text file in plain notation, without blanks around it; empty if `--na` names it.
+    /// A cell of a text file in plain notation, without blanks around it; empty if `--schema na` names it.
     Written(&'a [u8]),
     /// Items of this array: the place of the first, and their number.
     List(&'a ArrayRef, usize, usize),
@@ -422,7 +422,7 @@ pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
         }
         Cell::Written(cell) => format!(
             "{}: expected a whole number below 2^64, as in other rows: fix or remove the line, or \
-             pass --id-type text if ids are strings",
+             pass --schema id-type=text if ids are strings",
             shown(cell)
         ),
         Cell::Number(number) if number.whole().is_some() => {
@@ -431,8 +431,8 @@ pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
         Cell::Number(number) => format!("is {number}: expected a whole number from 0 to 2^53"),
         Cell::Text(text) => {
             format!(
-                "is {}: expected a whole number below 2^64, for --id-type number or as in the \
-                 first file",
+                "is {}: expected a whole number below 2^64, for --schema id-type=number or as in \
+                 the first file",
                 shown(text.as_bytes())
             )
         }
@@ -566,7 +566,7 @@ impl NumberCells {
     fn write_missing(&self, out: &mut [u8]) -> Result<(), String> {
         match (self.fill, self.stored) {
             (Some(fill), StoredType::Value(ValueType::I64)) if fill.fract() != 0.0 => {
-                Err(format!("--fill {fill}: the column holds whole numbers, expected one"))
+                Err(format!("--schema fill={fill}: the column holds whole numbers, expected one"))
             }
             (Some(fill), StoredType::Value(ValueType::I64)) => {
                 write((fill as i64).into(), ValueType::I64, out)
@@ -580,8 +580,9 @@ impl NumberCells {
                 Ok(())
             }
             (None, _) | (_, StoredType::Other(_)) => {
-                Err("is null: expected an integer; pass --fill NUMBER, or leave the column out"
-                    .into())
+                Err("is null: expected an integer; pass --schema fill=NUMBER, or leave the column \
+                     out"
+                .into())
             }
         }
     }

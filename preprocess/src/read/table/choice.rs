@@ -10,12 +10,11 @@ use gsplit_store::Progress;
 
 use super::ends::{self, Ends, Question};
 use crate::edges::{EdgeColumn, ValueType, WEIGHT};
-use crate::read::options::EdgeTableOptions;
+use crate::read::options::{Fill, Schema};
 use crate::{Error, Result};
 
 /// Kind of ids in a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdKind {
     /// Integers.
@@ -26,6 +25,12 @@ pub enum IdKind {
 
 /// The word that means no column, for options that name columns.
 pub const NONE: &str = "none";
+
+/// The `names` of columns, or the word for none.
+pub fn or_none(names: Vec<String>) -> Vec<String> {
+    if names.is_empty() { vec![NONE.into()] } else { names }
+}
+
 /// Maximum number of columns that a message names.
 const SHOWN: usize = 12;
 
@@ -115,11 +120,11 @@ pub fn choose(
     path: &Path,
     fields: &[Field],
     unnamed: bool,
-    options: &EdgeTableOptions<'_>,
+    schema: &Schema,
     examples: &dyn Fn(usize) -> Result<String>,
 ) -> Result<Choice> {
-    let source = named(path, fields, options.source_column, "--source-column")?;
-    let target = named(path, fields, options.target_column, "--target-column")?;
+    let source = named(path, fields, schema.source_column.as_deref(), "--source-column")?;
+    let target = named(path, fields, schema.target_column.as_deref(), "--target-column")?;
     for at in [source, target].into_iter().flatten() {
         id_kind(path, &fields[at])?;
     }
@@ -160,24 +165,30 @@ pub fn choose(
     } else if kind != other {
         let (source, target) = (&fields[source].name, &fields[target].name);
         let problem = format!(
-            "`{source}` and `{target}`: one holds integers, the other strings: pass --id-type text \
-             if both are ids"
+            "`{source}` and `{target}`: one holds integers, the other strings: pass --schema \
+             id-type=text if both are ids"
         );
         return Err(Error::input(path, problem));
     }
     let mut values = match unnamed {
-        true => unnamed_values(path, fields, [source, target], options)?,
-        false => values(path, fields, [source, target], options)?,
+        true => unnamed_values(path, fields, [source, target], schema)?,
+        false => values(path, fields, [source, target], schema)?,
     };
-    if let Some(at) = named(path, fields, options.edge_weights, "--edge-weights")? {
+    if let Some(at) = named(
+        path,
+        fields,
+        schema.edge_weights.as_deref(),
+        "--schema \
+                                                                           edge-weights",
+    )? {
         if [source, target].contains(&at) {
             let problem = format!(
-                "--edge-weights: `{}` is an end of the edges: expected another",
+                "--schema edge-weights: `{}` is an end of the edges: expected another",
                 fields[at].name
             );
             return Err(Error::Option(problem));
         }
-        check_numbers(path, &fields[at], "--edge-weights")?;
+        check_numbers(path, &fields[at], "--schema edge-weights")?;
         values.retain(|&(taken, _)| taken != at);
         values.push((at, WEIGHT.into()));
     }
@@ -187,7 +198,11 @@ pub fn choose(
     let columns: Vec<EdgeColumn> = values.iter().filter_map(column).collect();
     let values = values.into_iter().map(|(at, _)| at).collect();
     check_distinct(path, columns.iter().map(|column| column.name.as_str()))?;
-    let (ids, fill) = ([source, target], options.fill);
+    let fill = match schema.fill {
+        Some(Fill::Value(value)) => Some(value.into()),
+        Some(Fill::Mean) | None => None,
+    };
+    let ids = [source, target];
     Ok(Choice { ids, are_named, kind, values, columns, fill })
 }
 
@@ -253,9 +268,9 @@ fn values(
     path: &Path,
     fields: &[Field],
     ids: [usize; 2],
-    options: &EdgeTableOptions<'_>,
+    schema: &Schema,
 ) -> Result<Vec<(usize, String)>> {
-    let Some(wanted) = options.edge_columns else {
+    let Some(wanted) = schema.edge_columns() else {
         let numeric = |at: &usize| fields[*at].value.is_some() && !ids.contains(at);
         return Ok((0..fields.len())
             .filter(numeric)
@@ -287,9 +302,9 @@ fn unnamed_values(
     path: &Path,
     fields: &[Field],
     ids: [usize; 2],
-    options: &EdgeTableOptions<'_>,
+    schema: &Schema,
 ) -> Result<Vec<(usize, String)>> {
-    let names = options.edge_columns.unwrap_or_default();
+    let names = schema.edge_columns().unwrap_or_default();
     let others: Vec<usize> = (0..fields.len()).filter(|at| !ids.contains(at)).collect();
     if names.len() > others.len() {
         let problem = format!(
@@ -315,7 +330,7 @@ pub fn check_numbers(path: &Path, field: &Field, option: &str) -> Result<()> {
 
 /// The edge column that the numbers in `field` become: `weight` whatever its case, and then single
 /// precision.
-fn edge_column(field: &Field) -> Option<EdgeColumn> {
+pub fn edge_column(field: &Field) -> Option<EdgeColumn> {
     let (value, width) = field.value?;
     let name = if field.name.eq_ignore_ascii_case(WEIGHT) {
         WEIGHT.into()
@@ -382,7 +397,6 @@ pub fn check_distinct<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::options::ReadOptions;
 
     fn fields(names: &[&str]) -> Vec<Field> {
         let field = |name: &&str| {
@@ -405,27 +419,23 @@ mod tests {
         names.iter().map(field).collect()
     }
 
-    fn options(
-        source: Option<&str>,
-        target: Option<&str>,
-        columns: Option<&[&str]>,
-    ) -> ReadOptions {
-        ReadOptions {
+    fn options(source: Option<&str>, target: Option<&str>, columns: Option<&[&str]>) -> Schema {
+        Schema {
             source_column: source.map(Into::into),
             target_column: target.map(Into::into),
             edge_columns: columns.map(|names| names.iter().map(|&name| name.into()).collect()),
-            ..ReadOptions::default()
+            ..Schema::default()
         }
     }
 
-    fn chosen(names: &[&str], options: &ReadOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-        choose(Path::new("t"), &fields(names), false, &options.edge_table(), &|_| Ok("7".into()))
+    fn chosen(names: &[&str], options: &Schema) -> Result<(Vec<usize>, Vec<usize>)> {
+        choose(Path::new("t"), &fields(names), false, options, &|_| Ok("7".into()))
             .map(|choice| (choice.ids.to_vec(), choice.values))
     }
 
     #[test]
     fn ends_are_found_by_option_by_name_and_by_place() {
-        let none = ReadOptions::default();
+        let none = Schema::default();
         assert_eq!(chosen(&["w", "DST", "Src"], &none).unwrap(), (vec![2, 1], vec![0]));
         assert_eq!(
             chosen(&["Target_ID:s", "day:d", "Source-ID:s", "w:f"], &none).unwrap(),
@@ -477,14 +487,12 @@ mod tests {
 
     #[test]
     fn columns_of_values_get_the_names_that_are_given() {
-        let columns = |names: &[&str], unnamed, options: &ReadOptions| {
-            choose(Path::new("t"), &fields(names), unnamed, &options.edge_table(), &|_| {
-                Ok("7".into())
-            })
-            .map(|choice| {
-                choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
-            })
-            .map_err(|error| error.to_string())
+        let columns = |names: &[&str], unnamed, options: &Schema| {
+            choose(Path::new("t"), &fields(names), unnamed, options, &|_| Ok("7".into()))
+                .map(|choice| {
+                    choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
+                })
+                .map_err(|error| error.to_string())
         };
         let renamed = options(None, None, Some(&["amount=weight", "Day"]));
         assert_eq!(
@@ -496,8 +504,8 @@ mod tests {
         assert!(
             columns(&["1", "2", "3:f"], true, &given).unwrap_err().contains("has 1 beside the ids")
         );
-        assert!(columns(&["1", "2", "3:f"], true, &ReadOptions::default()).unwrap().is_empty());
-        let question = columns(&["1:s", "2:s", "3:s"], true, &ReadOptions::default()).unwrap_err();
+        assert!(columns(&["1", "2", "3:f"], true, &Schema::default()).unwrap().is_empty());
+        let question = columns(&["1:s", "2:s", "3:s"], true, &Schema::default()).unwrap_err();
         assert!(
             question.contains("`1` has 7; `2` has 7; `3` has 7: name them with --source-column"),
             "{question}"

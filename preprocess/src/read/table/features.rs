@@ -129,12 +129,13 @@ impl Encoded {
             FeatureEncoding::List { width } => Encoding::List(*width as usize),
         };
         let remedy = match unseen {
-            Some(_) => "pass --fill NUMBER",
+            Some(_) => "pass --schema fill=NUMBER",
             None if field.list => {
-                "pass --fill NUMBER, or leave the column out with --feature-columns"
+                "pass --schema fill=NUMBER, or leave the column out with --feature-columns"
             }
             None => {
-                "pass --fill NUMBER or --fill mean, or leave the column out with --feature-columns"
+                "pass --schema fill=NUMBER or --schema fill=mean, or leave the column out with \
+                 --feature-columns"
             }
         };
         let missing = recipe.fill.map_or(IfMissing::Refuse(remedy), IfMissing::Take);
@@ -222,8 +223,8 @@ impl Encoded {
             (None, Encoding::OneHot { places, other: true }) => Ok(places.len() as f32),
             (None, _) if self.takes_unseen => Ok(f32::NAN),
             (None, _) => Err(format!(
-                "{}: not a category that training saw: pass --unseen other to take it for none of \
-                 them",
+                "{}: not a category that training saw: pass --schema unseen=other to take it for \
+                 none of them",
                 shown(key.as_bytes())
             )),
         }
@@ -375,7 +376,7 @@ impl Column for EncodedColumn {
             let code = column.code(Cell::Missing).map_err(|problem| {
                 Error::input(
                     &self.path,
-                    format!("--missing-rows fill: column `{}`: {problem}", column.name),
+                    format!("--schema missing-rows=fill: column `{}`: {problem}", column.name),
                 )
             })?;
             (0..column.num_codes()).for_each(|_| column.append_one(code, &mut out));

@@ -78,17 +78,16 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
         None => return Ok(header(false)),
     };
     Err(format!(
-        "{problem}: pass --header no if line {number} is a row, or --header yes if it names the \
-         columns"
+        "{problem}: pass --schema header=no if line {number} is a row, or --schema header=yes if \
+         it names the columns"
     ))
 }
 
 /// Question for the case that a word of line `number` is also an id of a row.
 pub fn question(name: &str, number: u64) -> String {
     format!(
-        "`{name}` of line {number} is an id of a line below: pass --header no if line {number} is \
-         a row, or --header yes if it names the \
-         columns"
+        "`{name}` of line {number} is an id of a line below: pass --schema header=no if line \
+         {number} is a row, or --schema header=yes if it names the columns"
     )
 }
 
@@ -120,13 +119,13 @@ mod tests {
             ("src,dst\n", Ok(Some(1))),
             (
                 "alice,bob\nbob,carol\n",
-                Err("`bob` of line 1 is an id of a line below: pass --header no"),
+                Err("`bob` of line 1 is an id of a line below: pass --schema header=no"),
             ),
             ("alice,bob\n", Err("line 1 is the only one")),
             ("gene_a,gene_b\nTP53,MDM2\n", Ok(Some(1))),
-            ("a,b\nb,c\n", Err("--header no")),
+            ("a,b\nb,c\n", Err("--schema header=no")),
             ("a,b\n1,2\n", Ok(Some(1))),
-            ("n1,n2\nn2,n3\n", Err("--header no")),
+            ("n1,n2\nn2,n3\n", Err("--schema header=no")),
             ("TP53 MDM2 0.9\nATM TP53 0.5\n", Ok(None)),
             ("TP53 MDM2 score\nATM TP53 0.5\n", Ok(Some(1))),
             ("1.0,2.0\n2.0,3.0\n", Ok(None)),

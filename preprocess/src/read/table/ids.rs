@@ -34,7 +34,7 @@ pub fn find_ids(
     (roles, given): (&Roles, Option<usize>),
     (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
 ) -> Result<IdColumn> {
-    let (path, fields, options) = (on.path, on.fields, on.options);
+    let (path, fields, schema) = (on.path, on.fields, on.schema);
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
     let own = |at: usize| {
@@ -87,8 +87,8 @@ pub fn find_ids(
     }
     // A column of a known name may hold few of the ids: the rows that are missing are counted
     // later.
-    if let Some(at) = roles.id.filter(|at| suits(at) || options.missing_rows.is_some())
-        && (options.missing_rows.is_some() || !search.places(&[at], any)?[0].is_empty())
+    if let Some(at) = roles.id.filter(|at| suits(at) || schema.missing_rows.is_some())
+        && (schema.missing_rows.is_some() || !search.places(&[at], any)?[0].is_empty())
     {
         return own(at);
     }
@@ -244,7 +244,7 @@ impl Search<'_> {
                     "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: \
                      these are two kinds of vertices, and \
                      gsplit reads one table of one kind: add their rows to it, or pass --id-column \
-                     {name} --missing-rows fill",
+                     {name} --schema missing-rows=fill",
                     names[0],
                     names[1],
                     shown(missing.as_bytes())
@@ -275,16 +275,15 @@ impl Search<'_> {
             None => String::new(),
         };
         let few = if named.is_some() {
-            ", or pass --missing-rows if only few vertices have rows"
+            ", or pass --schema missing-rows if only few vertices have rows"
         } else {
             ""
         };
         Ok(format!(
             "no column holds most ids of the edges, which are {kind}, such as \
-             {of_edges}{of_table}: write them alike in both tables \
-             (--id-type number takes 0010 for 10), pass --id-column COLUMN if another holds them, \
-             and check that both tables are of one \
-             graph and not exchanged{few}. There are {}",
+             {of_edges}{of_table}: write them alike in both tables (--schema id-type=number takes \
+             0010 for 10), pass --id-column COLUMN if another holds them, and check that both \
+             tables are of one graph and not exchanged{few}. There are {}",
             choice::names(self.on.fields)
         ))
     }

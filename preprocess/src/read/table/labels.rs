@@ -57,7 +57,7 @@ impl TableLabels {
 
 /// The labels, from their columns.
 pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
-    let trained = on.trained.filter(|_| on.options.label_column.is_none());
+    let trained = on.trained.filter(|_| on.schema.label_column.is_none());
     let shape = trained.map_or(on.options.label_shape, |trained| trained.label_shape);
     let encoded = |columns| {
         Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>)
@@ -65,8 +65,8 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     let number =
         |at: usize| Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), f32::NAN);
     let no_classes = |what: &str| {
-        let problem = format!("--unlabelled is for one column of classes; {what}");
-        if on.options.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
+        let problem = format!("--schema unlabelled is for one column of classes; {what}");
+        if on.schema.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
     };
     let at = match roles.labels[..] {
         [] => {
@@ -98,7 +98,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
             ..as_classes(None)?
         });
     };
-    let (is_number, kind) = (field.value.is_some(), on.options.label_kind);
+    let (is_number, kind) = (field.value.is_some(), on.schema.label_kind);
     let numeric = match (kind, shape) {
         (Some(kind), _) => kind == LabelKind::Number,
         (None, Some(shape)) => shape == LabelShape::Number,
@@ -111,8 +111,11 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         return Err(on.wrong(problem));
     }
     if numeric && !is_number {
-        let problem =
-            format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
+        let problem = format!(
+            "--schema label-kind=number: column `{}` holds strings: expected \
+                     numbers",
+            field.name
+        );
         return Err(on.wrong(problem));
     }
     if numeric {
@@ -131,21 +134,21 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
             let (count, values) =
                 (if seen.many { "many".into() } else { count.to_string() }, seen.values);
             let problem = format!(
-                "column `{}` holds {count} different numbers in {values} rows: pass --label-kind \
-                 class, or number for a quantity to learn",
+                "column `{}` holds {count} different numbers in {values} rows: pass --schema \
+                 label-kind=class, or number for a quantity to learn",
                 field.name
             );
             return Err(on.wrong(problem));
         }
     }
     if !is_number && trained.is_none() && kind.is_none() {
-        let is_stray = |stray: &&str| on.options.unlabelled.as_deref() != Some(stray);
+        let is_stray = |stray: &&str| on.schema.unlabelled.as_deref() != Some(stray);
         if let Some(stray) = seen.strays(false).into_iter().find(is_stray) {
             let (column, stray) = (&field.name, shown(stray.as_bytes()));
             let problem = format!(
                 "column `{column}` holds numbers for the most part, and {stray}: fix it, pass \
-                 --unlabelled VALUE if it stands for no label, \
-                 or --label-kind class for classes by name"
+                 --schema unlabelled=VALUE if it stands for no label, \
+                 or --schema label-kind=class for classes by name"
             );
             return Err(on.wrong(problem));
         }
@@ -156,7 +159,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
             let problem = format!(
                 "column `{}` has {count} different strings in {values} rows: a name and not a \
                  class? Pass another column with \
-                 --label-column, or --label-kind class if each is a class",
+                 --label-column, or --schema label-kind=class if each is a class",
                 field.name
             );
             return Err(on.wrong(problem));
@@ -199,7 +202,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
     let folds = on.options.folds_case(on.trained);
     let mut label = Encoded::label(at, field, places, -1.0).folding(folds);
-    label.takes_unseen = trained.is_some() && on.options.unseen == Some(Unseen::Other);
+    label.takes_unseen = trained.is_some() && on.schema.unseen == Some(Unseen::Other);
     let class_names = are_names.then_some(names);
     Ok(TableLabels { column: encoded(vec![label]), class_names, shape, unlabelled, notes })
 }
@@ -218,9 +221,9 @@ pub fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     };
     let (column, cell) = (&on.fields[at].name, number.replace('.', ","));
     let problem = format!(
-        "column `{column}`: `{cell}` may be a number or two classes: pass --label-kind number if \
-         it is {number}; several classes of a vertex \
-         are columns of 0 and 1, for --label-column"
+        "column `{column}`: `{cell}` may be a number or two classes: pass --schema \
+         label-kind=number if it is {number}; several classes of a vertex are columns of 0 and 1, \
+         for --label-column"
     );
     Err(on.wrong(problem))
 }
@@ -251,7 +254,7 @@ fn unlabelled(
     trained: Option<&Recipe>,
 ) -> Result<Option<String>> {
     let (name, is_number) = (&field.name, field.value.is_some());
-    match (on.options.unlabelled.as_deref(), trained) {
+    match (on.schema.unlabelled.as_deref(), trained) {
         (Some(NONE), _) => return Ok(None),
         (Some(value), _) => {
             let value = key(Cell::Text(value), is_number).into_owned();
@@ -259,7 +262,7 @@ fn unlabelled(
                 true => Ok(Some(value)),
                 false => {
                     let problem = format!(
-                        "--unlabelled: column `{name}` has no value {}",
+                        "--schema unlabelled: column `{name}` has no value {}",
                         shown(value.as_bytes())
                     );
                     Err(on.wrong(problem))
@@ -277,7 +280,7 @@ fn unlabelled(
     let others = || seen.keys.keys().filter(|name| *name != UNLABELLED);
     let Some(count) = seen.keys.get(UNLABELLED).filter(|_| is_number) else {
         return negative(on, field, seen)
-            .filter(|_| trained.is_none() && on.options.label_kind.is_none())
+            .filter(|_| trained.is_none() && on.schema.label_kind.is_none())
             .map_or(Ok(None), Err);
     };
     // One of two classes is often called -1, and so is one of several around 0.
@@ -286,9 +289,8 @@ fn unlabelled(
     if trained.is_none() && may_be_class && others().count() > 0 {
         let found: Vec<&str> = others().take(5).map(String::as_str).collect();
         let problem = format!(
-            "column `{name}` holds -1 in {count} rows, beside {}: pass --unlabelled none if -1 is \
-             a class, or --unlabelled -1 if it \
-             stands for no label",
+            "column `{name}` holds -1 in {count} rows, beside {}: pass --schema unlabelled=none if \
+             -1 is a class, or --schema unlabelled=-1 if it stands for no label",
             found.join(", ")
         );
         return Err(on.wrong(problem));
@@ -311,9 +313,9 @@ fn negative(on: &Surveyed<'_>, field: &Field, seen: &ColumnStatistics) -> Option
         return None;
     }
     let problem = format!(
-        "column `{}` holds {value} in {rows} rows, and no other negative number: pass --unlabelled \
-         {value} if it stands for no label, or \
-         --unlabelled none if it is a class",
+        "column `{}` holds {value} in {rows} rows, and no other negative number: pass --schema \
+         unlabelled={value} if it stands for no label, or --schema unlabelled=none if it is a \
+         class",
         field.name
     );
     Some(on.wrong(problem))
@@ -331,11 +333,10 @@ fn new_classes(
     let new: Vec<&String> = names.iter().filter(|name| !trained.classes.contains(name)).collect();
     let Some(first) = new.first() else { return Ok(None) };
     let (column, first) = (&field.name, shown(first.as_bytes()));
-    if on.options.unseen != Some(Unseen::Other) {
+    if on.schema.unseen != Some(Unseen::Other) {
         let problem = format!(
-            "column `{column}`: {first} is not a class of the recipe: pass --unseen other to count \
-             it as unlabelled, or leave the column out \
-             of the table"
+            "column `{column}`: {first} is not a class of the recipe: pass --schema unseen=other \
+             to count it as unlabelled, or leave the column out of the table"
         );
         return Err(on.wrong(problem));
     }

@@ -22,11 +22,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Progress;
+use gsplit_store::{LeftOut, Progress};
 
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
-use crate::read::options::EdgeTableOptions;
+use crate::read::options::{Answer, ReadOptions, Schema};
 use crate::read::raw::{Ids, Raw};
+use crate::read::schema::Decided;
 use crate::read::text::{name_of, some};
 use crate::{Error, Result};
 
@@ -68,7 +69,7 @@ use source::TableSource;
 /// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables,
 /// `edges` and, where there is one, `nodes`, each a file or a folder; or `NAME_edges.csv` and
 /// `NAME_nodes.csv`. `--nodes` is for the caller, and wins over the table in the folder.
-pub fn open(path: &Path, options: &EdgeTableOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     open_as(path, None, options, progress)
 }
 
@@ -76,17 +77,16 @@ pub fn open(path: &Path, options: &EdgeTableOptions<'_>, progress: &dyn Progress
 pub fn open_as(
     path: &Path,
     unnamed: Option<TableFormat>,
-    options: &EdgeTableOptions<'_>,
+    options: &ReadOptions,
     progress: &dyn Progress,
 ) -> Result<Raw> {
     let Some(edges) = member(path, &["edges"])? else {
         return open_edges(path, unnamed, options, progress);
     };
     let mut raw = open_edges(&edges, unnamed, options, progress)?;
-    let table = member(path, &["nodes", "target"])?.filter(|_| options.nodes.is_some());
-    if let (Some(of_nodes), Some(table)) = (options.nodes, &table) {
-        nodes(table, Some(raw.edges.as_ref()), of_nodes, options.text, options.memory, progress)?
-            .attach(&mut raw)?;
+    let table = member(path, &["nodes", "target"])?.filter(|_| options.nodes.is_none());
+    if let Some(table) = &table {
+        nodes(table, Some(raw.edges.as_ref()), options, progress)?.attach(&mut raw)?;
     }
     let is_other = |entry: &&PathBuf| {
         **entry != edges
@@ -138,17 +138,18 @@ fn member(path: &Path, names: &[&str]) -> Result<Option<PathBuf>> {
 fn open_edges(
     path: &Path,
     unnamed: Option<TableFormat>,
-    options: &EdgeTableOptions<'_>,
+    options: &ReadOptions,
     progress: &dyn Progress,
 ) -> Result<Raw> {
     let (files, format) = parts::parts(path, unnamed, progress)?;
-    let table =
-        Table::of(path, &files, format, options.text, options.memory, options.na, progress)?;
-    let fields = with_ids_of(&table, options.text.id_type);
-    ask_for_splits(path, &table, options)?;
-    check_strays(&table, &fields, options, None)?;
+    let schema = &options.schema;
+    let na = schema.na.as_deref().unwrap_or_default();
+    let table = Table::of(path, &files, format, options.text(), options.budget(), na, progress)?;
+    let fields = with_ids_of(&table, schema.id_type);
+    ask_for_splits(path, &table, schema)?;
+    check_strays(&table, &fields, schema, None)?;
     let examples = |at: usize| table.examples(at);
-    let choice = choose(path, &fields, table.is_unnamed(), options, &examples);
+    let choice = choose(path, &fields, table.is_unnamed(), schema, &examples);
     let choice = choice.map_err(|error| match error {
         Error::Input { path, line, problem } if problem.contains("integers or strings") => {
             let fraction = table.sheet().and_then(Sheet::fraction).unwrap_or_default();
@@ -156,19 +157,67 @@ fn open_edges(
         }
         error => error,
     })?;
-    check_strays(&table, &fields, options, Some(&choice))?;
+    check_strays(&table, &fields, schema, Some(&choice))?;
     match table.is_unnamed() {
         true => say_unnamed(path, &fields, &choice, progress),
-        false => say_choice(path, &fields, &choice, options, progress),
+        false => say_choice(path, &fields, &choice, schema, progress),
     }
     note_readings(path, &table.readings(), progress);
     let ids = ids_of(path, choice.kind, options)?;
+    let decided = decided(&table, &fields, &choice, schema);
     let is_unnamed = table.is_unnamed();
     let source = TableSource::new(table, &choice.ids, &choice);
     if !is_unnamed {
-        ask_for_meaning(path, &fields, &choice, &source, options)?;
+        ask_for_meaning(path, &fields, &choice, &source, schema)?;
     }
-    Ok(Raw::of(source, ids, files))
+    Ok(Raw { decided, ..Raw::of(source, ids, files) })
+}
+
+/// How the text of a table is cut and its cells are written.
+fn decided_cells(table: &Table) -> Schema {
+    let Some(sheet) = table.sheet() else { return Schema::default() };
+    // No value of the key takes a comment for the header.
+    let is_comment = sheet.header.as_ref().is_some_and(|header| header.text.starts_with(b"#"));
+    let header = if sheet.header.is_some() { Answer::Yes } else { Answer::No };
+    Schema {
+        header: (!is_comment).then_some(header),
+        delimiter: Some(sheet.delimiter),
+        decimal: sheet.decimal(),
+        date_order: sheet.date_order(),
+        ..Schema::default()
+    }
+}
+
+/// The decisions on a table of edges, read by the keys that are `given`.
+fn decided(table: &Table, fields: &[Field], choice: &Choice, given: &Schema) -> Decided {
+    let name = |at: usize| fields[at].name.clone();
+    let [source, target] = choice.ids;
+    let mut values: Vec<_> = choice.values.iter().copied().zip(&choice.columns).collect();
+    values.truncate(values.len() - usize::from(given.edge_weights.is_some()));
+    let kept = values.iter().map(|&(at, column)| match choice::edge_column(&fields[at]) {
+        _ if table.is_unnamed() => column.name.clone(),
+        Some(own) if own.name == column.name => name(at),
+        _ => format!("{}={}", name(at), column.name),
+    });
+    let used = [&choice.ids[..], &choice.values].concat();
+    let free = (0..fields.len()).filter(|at| !used.contains(at) && !fields[*at].is_index());
+    let why = |at: usize| match &fields[at] {
+        field if field.is_empty => "it is empty in every row",
+        field if field.value.is_none() => "it does not hold numbers",
+        _ => "edge-columns does not name it",
+    };
+    Decided {
+        schema: Schema {
+            id_type: Some(choice.kind),
+            source_column: Some(name(source)),
+            target_column: Some(name(target)),
+            edge_columns: Some(choice::or_none(kept.collect())),
+            bipartite: given.bipartite.or(Some(Answer::No)),
+            ..decided_cells(table)
+        },
+        left_out: free.map(|at| LeftOut { column: name(at), why: why(at).into() }).collect(),
+        open: Vec::new(),
+    }
 }
 
 /// The columns with ids of the type requested by the user. The index that pandas writes can be
@@ -192,14 +241,15 @@ fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
 }
 
 /// Asks about folders that are called by the splits, e.g. `split=train`.
-fn ask_for_splits(path: &Path, table: &Table, options: &EdgeTableOptions<'_>) -> Result<()> {
+fn ask_for_splits(path: &Path, table: &Table, schema: &Schema) -> Result<()> {
     let of_folders = (0..table.fields.len()).filter_map(|at| table.folder(at));
-    for folder in of_folders.filter(|_| !options.text.one_table) {
+    for folder in of_folders.filter(|_| schema.one_table != Some(Answer::Yes)) {
         let names: HashSet<&str> = folder.values().filter(|name| splits::is_named(name)).collect();
         if names.len() >= 2 {
             let problem = format!(
-                "its folders name splits in `{}`: pass --one-table to make one graph of all edges, \
-                 which the model is then trained on, or name the folder of those for training",
+                "its folders name splits in `{}`: pass --schema one-table=yes to make one graph of \
+                 all edges, which the model is then trained on, or name the folder of those for \
+                 training",
                 folder.field.name
             );
             return Err(Error::input(path, problem));
@@ -213,26 +263,26 @@ fn ask_for_splits(path: &Path, table: &Table, options: &EdgeTableOptions<'_>) ->
 fn check_strays(
     table: &Table,
     fields: &[Field],
-    options: &EdgeTableOptions<'_>,
+    schema: &Schema,
     choice: Option<&Choice>,
 ) -> Result<()> {
     let Some(sheet) = table.sheet() else { return Ok(()) };
     let names =
-        options.edge_columns.into_iter().flatten().map(String::as_str).chain(options.edge_weights);
+        schema.edge_columns().into_iter().flatten().chain(&schema.edge_weights).map(String::as_str);
     let names = names.map(|name| name.split_once('=').map_or(name, |(name, _)| name));
     let is_checked = |at: &usize| match choice {
         None => names.clone().any(|name| fields[*at].name.eq_ignore_ascii_case(name)),
         Some(choice) => {
             let is_read =
                 choice.ids.contains(at) || choice.values.contains(at) || fields[*at].is_index();
-            !is_read && options.edge_columns.is_none() && !table.is_unnamed()
+            !is_read && schema.edge_columns.is_none() && !table.is_unnamed()
         }
     };
     (0..table.num_own()).filter(is_checked).try_for_each(|at| sheet.check_stray(at))
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
-fn ids_of(path: &Path, kind: IdKind, options: &EdgeTableOptions<'_>) -> Result<Ids> {
+fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
     match (kind, options.keep_ids) {
         (IdKind::Text, true) => {
             let problem = "the ids are strings, which --keep-ids cannot keep: they become numbers, and nodes/original_id keeps the strings";
@@ -250,12 +300,12 @@ fn ask_for_meaning(
     fields: &[Field],
     choice: &Choice,
     source: &TableSource,
-    options: &EdgeTableOptions<'_>,
+    schema: &Schema,
 ) -> Result<()> {
     /// Number of rows from which on their values are significant.
     const FEW_ROWS: usize = 8;
     let names = choice.ids.map(|at| fields[at].name.as_str());
-    let may_be_two_kinds = options.bipartite.is_none() && ends::are_two_kinds(names[0], names[1]);
+    let may_be_two_kinds = schema.bipartite.is_none() && ends::are_two_kinds(names[0], names[1]);
     if choice.are_named && !may_be_two_kinds {
         return Ok(());
     }
@@ -295,13 +345,13 @@ fn say_choice(
     path: &Path,
     fields: &[Field],
     choice: &Choice,
-    options: &EdgeTableOptions<'_>,
+    schema: &Schema,
     progress: &dyn Progress,
 ) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.decide(&format!("{}: edges from `{source}` to `{target}`", path.display()));
     choice::note_index(path, fields, None, progress);
-    if options.edge_columns.is_none() {
+    if schema.edge_columns.is_none() {
         choice::note_left_out(path, fields, &choice.ids, "", progress);
     }
 }

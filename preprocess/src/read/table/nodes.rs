@@ -10,7 +10,7 @@
 //! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`,
 //!   `val_mask`, `test_mask`, or in `train`, `valid`, `test`; a single one of the latter is asked
 //!   about
-//! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`,
+//! * features: what `--feature-columns` and `--schema encode` name; else a list column `feat`, `features`,
 //!   `x` or `embedding`; else all other numbers, scaled, and categories, one-hot, except
 //!   identifiers
 //! * all other numbers: columns
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe};
 
-use super::choice;
+use super::choice::{self, IdKind};
 use super::features::{Encoded, EncodedColumn};
 use super::giveaway;
 use super::ids::{IdColumn, find_ids};
@@ -40,10 +40,12 @@ use super::splits::{SplitIds, splits};
 use super::statistics::{RepeatedRows, survey};
 use super::surveyed::Surveyed;
 use crate::edges::{EdgeSource, ValueType};
-use crate::memory::Memory;
-use crate::read::options::{NodeTableOptions, Scale, TextOptions, Unseen};
+use crate::read::options::{
+    CaseRule, Categories, Encode, LabelKind, ReadOptions, Scale, Schema, TextOptions, Unseen,
+};
 use crate::read::raw::{Column, Raw};
 use crate::read::scaled::Scaled;
+use crate::read::schema::Decided;
 use crate::read::text::field::shown;
 use crate::read::text::na;
 use crate::{Error, Result};
@@ -67,6 +69,8 @@ pub struct NodeTable {
     pub splits: Option<[Vec<u64>; 3]>,
     /// The files that are read.
     pub files: Vec<PathBuf>,
+    /// The decisions on its columns and cells.
+    pub decided: Decided,
 }
 
 impl NodeTable {
@@ -79,7 +83,7 @@ impl NodeTable {
             let path = self.files.first().cloned().unwrap_or_default();
             return Err(Error::input(
                 path,
-                format!("ids are {of}, the ids of the edges {edges}: pass --id-type text"),
+                format!("ids are {of}, the ids of the edges {edges}: pass --schema id-type=text"),
             ));
         }
         if raw.features.is_some() || raw.labels.is_some() || !raw.columns.is_empty() {
@@ -96,6 +100,7 @@ impl NodeTable {
         raw.columns = self.columns;
         raw.splits = self.splits.or(raw.splits.take());
         raw.files.extend(self.files);
+        raw.decided = std::mem::take(&mut raw.decided).with_nodes(self.decided);
         Ok(())
     }
 }
@@ -105,15 +110,14 @@ impl NodeTable {
 pub fn nodes(
     path: &Path,
     edges: Option<&dyn EdgeSource>,
-    options: &NodeTableOptions,
-    text: TextOptions,
-    memory: Memory,
+    options: &ReadOptions,
     progress: &dyn Progress,
 ) -> Result<NodeTable> {
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
+    let (schema, text, memory) = (&options.schema, options.text(), options.budget());
     let (files, format) = parts::parts(path, None, progress)?;
     let of_text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
-    let na = options.na.as_deref().unwrap_or_default();
+    let na = schema.na.as_deref().unwrap_or_default();
     let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
     table.take_as_strings(trained.iter().flat_map(recipe::strings));
     if table.is_empty() {
@@ -121,12 +125,20 @@ pub fn nodes(
     }
     let fields = &table.fields[..];
     let trained = trained.as_ref();
-    let mut on =
-        Surveyed { path, table: &table, fields, options, trained, seen: HashMap::new(), progress };
+    let mut on = Surveyed {
+        path,
+        table: &table,
+        fields,
+        options,
+        schema,
+        trained,
+        seen: HashMap::new(),
+        progress,
+    };
     edges.map_or(Ok(()), |edges| check_na(&on, na, edges))?;
     let mut roles = roles::of(&on)?;
     let is_trained = |id: &usize| trained.is_some_and(|trained| trained.id == fields[*id].name);
-    let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
+    let given = roles.id.filter(|id| schema.id_column.is_some() || is_trained(id));
     let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
         (Some(edges), _) => find_ids(&on, (&roles, given), (edges, text.id_type))?,
         (None, Some(at)) => IdColumn {
@@ -143,7 +155,7 @@ pub fn nodes(
     roles.take_id(id);
     let ids = || TableSource::ids(&table, id, kind);
     let repeated = |keep| RepeatedRows::of(path, &ids(), id, keep, memory);
-    let repeated = options.on_duplicate.map(repeated).transpose()?;
+    let repeated = schema.on_duplicate.map(repeated).transpose()?;
     on.seen = survey(&table, &roles.to_survey(&table), repeated.as_ref(), progress)?;
     roles.decide(&on)?;
     if let Some(stray) = &roles.stray {
@@ -155,12 +167,12 @@ pub fn nodes(
         let is_label = |at: &usize| roles.labels.contains(at);
         let texts = on.seen.iter_mut().filter(|(at, _)| roles::is_text(&fields[**at]));
         texts.for_each(|(at, seen)| seen.fold(if is_label(at) { known } else { &[] }));
-    } else if options.case.is_none() && trained.is_none() {
+    } else if schema.case.is_none() && trained.is_none() {
         ask_for_case(&on, &roles)?;
     }
-    let split_ids = SplitIds::new(path, memory, options.on_duplicate);
+    let split_ids = SplitIds::new(path, memory, schema.on_duplicate);
     let splits = splits(split_ids, &table, &roles, (id, kind), progress)?;
-    if options.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
+    if schema.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
         ask_for_commas(&on, &roles)?;
     }
     let labels = labels(&on, &roles)?;
@@ -171,13 +183,13 @@ pub fn nodes(
     if trained.is_some() {
         recipe::note_far(&on, &recipes);
     }
-    let unseen = trained.map(|_| options.unseen.unwrap_or(Unseen::Refuse));
+    let unseen = trained.map(|_| schema.unseen.unwrap_or(Unseen::Refuse));
     let features: Option<Box<dyn Column>> = match &roles.features[..] {
         [] => None,
         // A list by itself keeps its type.
         [(at, _)] if fields[*at].list => {
             let rows = table.column(*at, "feat", false);
-            Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), options.fill, progress)?)
+            Some(Scaled::of(rows, schema.scale.unwrap_or(Scale::None), schema.fill, progress)?)
         }
         _ => {
             let encode = |(at, recipe): &(usize, FeatureRecipe)| {
@@ -212,8 +224,13 @@ pub fn nodes(
     }
     say_others(&on, &recipes);
     super::note_readings(path, &table.readings(), progress);
+    let decided = match trained {
+        // The recipe decides.
+        Some(_) => Decided::default(),
+        None => decided(&on, &roles, &labels, &recipes, kind),
+    };
     // Columns that the table lacks stay as in the recipe: the next table may have them.
-    let trained = trained.filter(|_| options.label_column.is_none()).cloned().unwrap_or_default();
+    let trained = trained.filter(|_| schema.label_column.is_none()).cloned().unwrap_or_default();
     let or_trained =
         |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
     let recipe = Recipe {
@@ -245,7 +262,55 @@ pub fn nodes(
         columns: columns.iter().map(column).collect(),
         splits,
         files,
+        decided,
     })
+}
+
+/// The decisions on a table of vertices whose ids are of `kind`.
+fn decided(
+    on: &Surveyed<'_>,
+    roles: &Roles,
+    labels: &TableLabels,
+    features: &[(usize, FeatureRecipe)],
+    kind: IdKind,
+) -> Decided {
+    let name = |at: &usize| on.fields[*at].name.clone();
+    let label = match roles.labels[..] {
+        [at] if on.seen.contains_key(&at) => Some(labels.are_numbers()),
+        _ => None,
+    };
+    let encode = features.iter().filter_map(|(at, recipe)| {
+        let how = match recipe.encoding {
+            FeatureEncoding::Code { .. } => Categories::Code,
+            FeatureEncoding::OneHot { other: false, .. } => Categories::OneHot,
+            _ => return None,
+        };
+        Some(Encode::Column { pattern: name(at), how })
+    });
+    let dropped = roles.dropped.iter().map(|at| Encode::LeftOut { pattern: name(at) });
+    let encode: Vec<Encode> = encode.chain(dropped).collect();
+    let is_list = matches!(features, [(at, _)] if on.fields[*at].list);
+    let usual = if is_list { Scale::None } else { Scale::Standard };
+    let mut texts = roles.classes_and_categories().into_iter();
+    let case = if on.options.folds_case(on.trained) { CaseRule::Fold } else { CaseRule::Keep };
+    let label_kind = |is_number| if is_number { LabelKind::Number } else { LabelKind::Class };
+    let unlabelled = || labels.unlabelled.clone().unwrap_or_else(|| choice::NONE.into());
+    let splits = || choice::or_none(roles.split_names(on.fields));
+    let schema = Schema {
+        id_type: Some(kind),
+        id_column: roles.id.as_ref().map(name),
+        label_column: Some(choice::or_none(roles.labels.iter().map(name).collect())),
+        label_kind: label.map(label_kind),
+        unlabelled: label.filter(|is_number| !is_number).map(|_| unlabelled()),
+        split_column: (!on.options.draws_splits).then(splits),
+        feature_columns: Some(choice::or_none(features.iter().map(|(at, _)| name(at)).collect())),
+        encode: Some(encode).filter(|encode| !encode.is_empty()),
+        case: texts.any(|at| roles::is_text(&on.fields[at])).then_some(case),
+        scale: (!features.is_empty()).then(|| on.schema.scale.unwrap_or(usual)),
+        ..super::decided_cells(on.table)
+    };
+    let schema = Schema { header: None, ..schema };
+    Decided { schema, left_out: roles.left_out(on.fields), open: Vec::new() }
 }
 
 /// Refuses a missing value of a column that neither the table nor its edges have.
@@ -256,7 +321,7 @@ fn check_na(on: &Surveyed<'_>, na: &[String], edges: &dyn EdgeSource) -> Result<
     };
     match na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column)) {
         Some((column, word)) => {
-            Err(on.lacks(&format!("--na {column}={word}: there is no column `{column}`")))
+            Err(on.lacks(&format!("--schema na={column}={word}: there is no column `{column}`")))
         }
         None => Ok(()),
     }
@@ -276,8 +341,8 @@ fn ask_for_case(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
         true => Ok(()),
         false => {
             let problem = format!(
-                "{}, which differ only in case or blanks: pass --case fold to take such strings \
-                 for one, or --case keep for several",
+                "{}, which differ only in case or blanks: pass --schema case=fold to take such \
+                 strings for one, or --schema case=keep for several",
                 found.join(", ")
             );
             Err(on.wrong(problem))
@@ -295,10 +360,10 @@ fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
         if let Some((number, rows)) = seen.sentinel() {
             let (name, (least, most), all) =
                 (&on.fields[at].name, seen.others(number), seen.numbers.count);
-            let given = on.options.na.iter().flatten().map(String::as_str);
+            let given = on.schema.na.iter().flatten().map(String::as_str);
             let word = format!("{name}={number}");
-            let fill = if on.options.fill.is_none() && !roles.labels.contains(&at) {
-                " --fill mean"
+            let fill = if on.schema.fill.is_none() && !roles.labels.contains(&at) {
+                " --schema fill=mean"
             } else {
                 ""
             };
@@ -338,7 +403,7 @@ fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Res
         let name = &on.fields[at].name;
         on.note(&format!(
             "column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, \
-             leave it out with --encode {name}=none",
+             leave it out with --schema encode={name}=none",
             on.fields[label].name
         ));
     }
@@ -352,7 +417,7 @@ fn say_others(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
             let (column, most) = (&feature.column, categories.len());
             on.say(&format!(
                 "`{column}` is one-hot by its {most} most frequent values, the rest is one more \
-                 (--encode {column}=onehot, or code, has them all)"
+                 (--schema encode={column}=onehot, or code, has them all)"
             ));
         }
     }

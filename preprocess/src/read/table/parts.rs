@@ -290,8 +290,9 @@ pub fn ask_for_one_table(path: &Path, files: &[PathBuf]) -> Result<()> {
         "relations of their own"
     };
     let problem = format!(
-        "{} have the same columns and different names, as if they were {may_be}: pass --one-table \
-         if they are parts of one table, or name one of them, or its folder, as the input",
+        "{} have the same columns and different names, as if they were {may_be}: pass --schema \
+         one-table=yes if they are parts of one table, or name one of them, or its folder, as the \
+         input",
         some(&names)
     );
     Err(Error::input(path, problem))

@@ -29,7 +29,7 @@ pub fn of(
         let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
         if let (true, Some((_, width))) = (field.list, field.value) {
             let encoding = FeatureEncoding::List { width: width as u32 };
-            let fill = match on.options.fill {
+            let fill = match on.schema.fill {
                 Some(Fill::Value(value)) => Some(value),
                 Some(Fill::Mean) | None => None,
             };
@@ -37,7 +37,7 @@ pub fn of(
             return Ok((at, FeatureRecipe { column, encoding, fill, indicator: false }));
         }
         let is_number = how.is_none() && field.value.is_some();
-        let fill = match (on.options.fill, is_number) {
+        let fill = match (on.schema.fill, is_number) {
             (None, _) => None,
             // No place at all: a row of zeros where it is one-hot.
             (Some(_), false) => Some(-1.0),
@@ -61,7 +61,7 @@ fn encoding(
         false => Ok(seen.categories()),
         true => {
             let problem = format!(
-                "--encode: column `{}` has more than {most} different values: {remedy}",
+                "--schema encode: column `{}` has more than {most} different values: {remedy}",
                 field.name
             );
             Err(on.wrong(problem))
@@ -83,7 +83,7 @@ fn encoding(
         }
         None => {
             let numbers = &seen.numbers;
-            let (shift, scale) = match on.options.scale.unwrap_or(Scale::Standard) {
+            let (shift, scale) = match on.schema.scale.unwrap_or(Scale::Standard) {
                 Scale::None => (0.0, 1.0),
                 Scale::Minmax => (numbers.least, numbers.range()),
                 Scale::Standard => (numbers.mean, numbers.deviation()),
@@ -140,11 +140,11 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
             _ => {}
         }
         let mut feature = feature.clone();
-        match (on.options.fill, feature.fill) {
+        match (on.schema.fill, feature.fill) {
             (Some(Fill::Value(value)), None) => feature.fill = Some(value),
             (Some(Fill::Mean), None) => {
                 let problem =
-                    "--fill mean: the recipe has no means of missing values: pass a number";
+                    "--schema fill=mean: the recipe has no means of missing values: pass a number";
                 return Err(Error::Option(problem.into()));
             }
             _ => {}

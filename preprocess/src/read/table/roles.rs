@@ -54,8 +54,8 @@ pub struct Roles {
     /// Columns among them that are left out for their values or names: `--feature-columns` takes
     /// them.
     judged: Vec<usize>,
-    /// Columns among them that `--encode COLUMN=none` names: they are not kept as columns either.
-    dropped: Vec<usize>,
+    /// Columns among them that `--schema encode=COLUMN=none` names: they are not kept as columns either.
+    pub dropped: Vec<usize>,
     /// A cell among the features that is neither number nor date, where most of its column are.
     pub stray: Option<Stray>,
     /// Whether the ids were found by their values.
@@ -103,12 +103,12 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
             .iter()
             .find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
-    let id = choice::named(on.path, on.fields, on.options.id_column.as_deref(), "--id-column")?;
+    let id = choice::named(on.path, on.fields, on.schema.id_column.as_deref(), "--id-column")?;
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
     let is_label = |at: usize| {
-        on.options
+        on.schema
             .label_column
             .iter()
             .flatten()
@@ -118,7 +118,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     if on.fields.iter().all(|field| field.id.is_none()) {
         return Err(on.lacks("expected a column of ids, integers or strings"));
     }
-    let labels = match trained.filter(|_| on.options.label_column.is_none()) {
+    let labels = match trained.filter(|_| on.schema.label_column.is_none()) {
         // New vertices may have no label, or not yet.
         Some(trained) => {
             let found: Option<Vec<usize>> = trained.label.iter().map(in_recipe).collect();
@@ -133,7 +133,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let has_values = |name: &String| in_recipe(name).is_some_and(|at| !on.fields[at].is_empty);
     let has_all = |names: &[String]| !names.is_empty() && names.iter().all(has_values);
     let kept = trained.map(|trained| &trained.splits[..]).filter(|names| has_all(names));
-    let said = on.options.split_column.as_deref().or(kept);
+    let said = on.schema.split_column.as_deref().or(kept);
     let (split, masks) = match said {
         Some(names) => splits::named(on, &plain, names)?,
         None => (None, splits::MASK_NAMES.map(|names| find(names, &|at| !on.fields[at].list))),
@@ -153,8 +153,8 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         dropped: Vec::new(),
         stray: None,
         guessed: false,
-        split_is_named: on.options.split_column.is_some(),
-        are_chosen: on.options.feature_columns.is_some() || trained.is_some(),
+        split_is_named: on.schema.split_column.is_some(),
+        are_chosen: on.schema.feature_columns.is_some() || trained.is_some(),
     };
     roles.leave_out_weights(on)?;
     roles.leave_out_encoded(on)?;
@@ -172,7 +172,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
 /// to decide.
 fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Option<Vec<usize>>> {
     let can = |at: &usize| on.fields[*at].value.is_some() || is_text(&on.fields[*at]);
-    let Some(patterns) = on.options.label_column.as_deref() else {
+    let Some(patterns) = on.schema.label_column.as_deref() else {
         let has_x = plain.iter().zip(on.fields).any(|(plain, field)| plain == "x" && !field.list);
         let suits = |at: &usize| Some(*at) != id && can(at) && !(has_x && plain[*at] == "y");
         let known = |at: &usize| LABEL_NAMES.contains(&plain[*at].as_str());
@@ -255,7 +255,7 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         .collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
     let mut is_auto = true;
-    for encode in on.options.encode.iter().flatten() {
+    for encode in on.schema.encode.iter().flatten() {
         let (pattern, how) = match encode {
             Encode::Auto | Encode::LeftOut { .. } => continue,
             Encode::Never => {
@@ -273,8 +273,8 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         let found: Vec<usize> = free.iter().filter(can).copied().collect();
         if found.is_empty() {
             return Err(on.lacks(&format!(
-                "has no column `{pattern}` of strings or numbers for --encode, except ids, labels \
-                 and splits"
+                "has no column `{pattern}` of strings or numbers for --schema encode, except ids, \
+                 labels and splits"
             )));
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
@@ -286,9 +286,9 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
     };
     let with_encoding = |at: usize| (at, encoded.get(&at).copied());
     let Some(patterns) =
-        on.options.feature_columns.as_deref().filter(|patterns| *patterns != [NONE])
+        on.schema.feature_columns.as_deref().filter(|patterns| *patterns != [NONE])
     else {
-        let wanted = |&at: &usize| match on.options.feature_columns {
+        let wanted = |&at: &usize| match on.schema.feature_columns {
             None => usable(at),
             Some(_) => encoded.contains_key(&at),
         };
@@ -309,8 +309,8 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
                     ));
                 }
                 Some(&at) => format!(
-                    "--feature-columns: column `{0}` does not hold numbers: pass --encode \
-                     {0}=onehot or {0}=code",
+                    "--feature-columns: column `{0}` does not hold numbers: pass --schema \
+                     encode={0}=onehot or {0}=code",
                     on.fields[at].name
                 ),
                 None => format!(
@@ -353,39 +353,46 @@ impl Roles {
 
     /// Keeps the weights of vertices from being features.
     fn leave_out_weights(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        for name in on.options.vertex_weights.iter().flatten() {
-            let Some(at) = choice::named(on.path, on.fields, Some(name), "--vertex-weights")?
+        for name in on.schema.vertex_weights.iter().flatten() {
+            let Some(at) =
+                choice::named(on.path, on.fields, Some(name), "--schema vertex-weights")?
             else {
                 continue;
             };
-            choice::check_numbers(on.path, &on.fields[at], "--vertex-weights")?;
+            choice::check_numbers(on.path, &on.fields[at], "--schema vertex-weights")?;
             if self.taken().contains(&at) {
                 let problem = format!(
                     "`{name}` is an id, a label, a split or named twice: expected another column"
                 );
-                return Err(on.wrong(format!("--vertex-weights: {problem}")));
+                return Err(on.wrong(format!("--schema vertex-weights: {problem}")));
             }
             self.left_out.push((at, "it is a weight of vertices".into()));
         }
         Ok(())
     }
 
-    /// Leaves out the columns that `--encode COLUMN=none` names.
+    /// Leaves out the columns that `--schema encode=COLUMN=none` names.
     fn leave_out_encoded(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        for encode in on.options.encode.iter().flatten() {
+        for encode in on.schema.encode.iter().flatten() {
             let Encode::LeftOut { pattern } = encode else { continue };
             let taken = self.taken();
             let like = |at: &usize| matches(pattern, &on.fields[*at].name) && !taken.contains(at);
             let found: Vec<usize> = (0..on.fields.len()).filter(like).collect();
             if found.is_empty() {
                 return Err(on.lacks(&format!(
-                    "has no column `{pattern}` for --encode, except ids, labels and splits"
+                    "has no column `{pattern}` for --schema encode, except ids, labels and splits"
                 )));
             }
             self.dropped.extend(&found);
-            self.left_out.extend(
-                found.into_iter().map(|at| (at, format!("--encode {pattern}=none leaves it out"))),
-            );
+            self.left_out.extend(found.into_iter().map(|at| {
+                (
+                    at,
+                    format!(
+                        "--schema encode={pattern}=none leaves it \
+                                                         out"
+                    ),
+                )
+            }));
         }
         Ok(())
     }
@@ -441,7 +448,7 @@ impl Roles {
         self.decide_splits(on)?;
         if self.asks_label {
             self.find_label(on)?;
-        } else if on.trained.is_none() && on.options.label_column.is_none() {
+        } else if on.trained.is_none() && on.schema.label_column.is_none() {
             self.check_label(on)?;
         }
         for at in self.labels.clone() {
@@ -470,7 +477,8 @@ impl Roles {
         };
         let others = |name: &str| {
             format!(
-                "--encode {name}=onehot for categories, or --encode {name}=none to leave it out"
+                "--schema encode={name}=onehot for categories, or --schema encode={name}=none to \
+                 leave it out"
             )
         };
         if let Some(at) = open().find(|&at| !strays(at).is_empty()) {
@@ -479,8 +487,8 @@ impl Roles {
                 open().flat_map(strays).filter(|word| !word.contains([',', '='])).collect();
             words.sort_unstable();
             words.dedup();
-            let fill = if on.options.fill.is_none() { " --fill mean" } else { "" };
-            let given = on.options.na.iter().flatten().map(String::as_str);
+            let fill = if on.schema.fill.is_none() { " --schema fill=mean" } else { "" };
+            let given = on.schema.na.iter().flatten().map(String::as_str);
             let (name, cells) = (&on.fields[at].name, strays(at));
             let remedy = match words.is_empty() {
                 true => "fix it".to_string(),
@@ -649,7 +657,7 @@ impl Roles {
         let encode = if self.are_chosen {
             ""
         } else {
-            " (--encode COLUMN=onehot makes features of strings)"
+            " (--schema encode=COLUMN=onehot makes features of strings)"
         };
         choice::note_left_out(on.path, on.fields, &used, encode, on.progress);
     }

@@ -488,8 +488,8 @@ impl Sheet {
                 let cell = shown(cell);
                 let problem = format!(
                     "column `{name}` holds numbers for the most part, and {cell}: fix it, pass \
-                     --na if it means that a value is missing, or name the columns to keep with \
-                     --edge-columns, or none"
+                     --schema na=WORD if it means that a value is missing, or name the columns to \
+                     keep with --edge-columns, or none"
                 );
                 Err(Error::line(&self.files[*part], *line, problem))
             }
@@ -572,10 +572,10 @@ impl Sheet {
         let reading = |style: &Style| match style {
             Style::Plain => None,
             Style::Marks(Decimal::Point) => {
-                Some("commas between thousands (else pass --decimal comma)")
+                Some("commas between thousands (else pass --schema decimal=comma)")
             }
             Style::Marks(Decimal::Comma) => Some(
-                "commas before fractions, points between thousands (else pass --decimal point)",
+                "commas before fractions, points between thousands (else pass --schema decimal=point)",
             ),
             Style::Percent => Some("percents, read as hundredths"),
             Style::Money(..) => Some("amounts of money, read without their sign"),
@@ -605,6 +605,14 @@ impl Sheet {
             self.cells[*at].is_restyled && self.styles[*at] == Style::Marks(Decimal::Comma)
         };
         (0..self.columns.len()).filter(has).collect()
+    }
+
+    /// Mark before the fractions of the first column of numbers that are not plain.
+    pub fn decimal(&self) -> Option<Decimal> {
+        self.styles.iter().find_map(|style| match *style {
+            Style::Marks(decimal) | Style::Money(_, decimal) => Some(decimal),
+            _ => None,
+        })
     }
 
     /// Order of day and month in the first column of dates that are not of ISO 8601.

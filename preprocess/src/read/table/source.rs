@@ -121,9 +121,8 @@ impl TableSource {
             && is_padded(cell)
         {
             return Err(format!(
-                "id {} has leading zeros, which numbers do not keep: pass --id-type text to keep \
-                 ids as they are written, or \
-                 --id-type number",
+                "id {} has leading zeros, which numbers do not keep: pass --schema id-type=text to \
+                 keep ids as they are written, or --schema id-type=number",
                 shown(cell)
             ));
         }

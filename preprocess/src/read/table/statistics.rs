@@ -2,7 +2,7 @@
 //! from categories, labels and identifiers, and scale numbers. All are counted in that pass, here.
 //!
 //! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB per
-//! column of whole numbers; with `--on-duplicate` also the rows of vertices that have several.
+//! column of whole numbers; with `--schema on-duplicate` also the rows of vertices that have several.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -10,7 +10,7 @@ use super::choice::{self, Field};
 use super::rows::Table;
 use super::statistics::ColumnStatistics;
 use crate::Error;
-use crate::read::options::NodeTableOptions;
+use crate::read::options::{ReadOptions, Schema};
 
 /// A table of vertices with the options of the user and the statistics of its values.
 pub struct Surveyed<'a> {
@@ -21,7 +21,9 @@ pub struct Surveyed<'a> {
     /// Its columns.
     pub fields: &'a [Field],
     /// Options of the user.
-    pub options: &'a NodeTableOptions,
+    pub options: &'a ReadOptions,
+    /// Keys that the user gave.
+    pub schema: &'a Schema,
     /// The recipe of an earlier table that this one is to be read by.
     pub trained: Option<&'a Recipe>,
     /// Statistics of the columns that were surveyed, by their places.

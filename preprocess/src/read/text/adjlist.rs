@@ -19,13 +19,13 @@ use super::names::TextNames;
 use super::sketch::{Sketch, is_comment};
 use super::{TextPieces, TextStream, lines};
 use crate::edges::{EdgeBatch, EdgeSource, Estimate, Piece, pass_on};
-use crate::read::options::EdgeListOptions;
+use crate::read::options::ReadOptions;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 
 /// Opens the adjacency list at `path`.
-pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
-    if let Some(name) = options.columns.first() {
+pub fn open(path: &Path, options: &ReadOptions) -> Result<Raw> {
+    if let Some(name) = options.schema.edge_columns().unwrap_or_default().first() {
         return Err(Error::Option(format!(
             "--edge-columns {name}: {} has no columns of edges, found none",
             path.display()

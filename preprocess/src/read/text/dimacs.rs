@@ -21,7 +21,7 @@ use super::{TextPieces, TextStream, header_line, lines, words};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on,
 };
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 
@@ -36,12 +36,12 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`, whose header is not to be trusted where it is to be ignored.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, ignore_header: bool) -> Result<Raw> {
     let header = DimacsHeader::read(path)?;
     let weight = EdgeColumn { name: WEIGHT.into(), value: ValueType::I64, width: 1 };
-    let is_kept = header.is_directed && wanted.keeps(WEIGHT);
+    let is_kept = header.is_directed && schema.keeps(WEIGHT);
     let columns: Vec<EdgeColumn> = is_kept.then_some(weight).into_iter().collect();
-    wanted.check(path, &columns)?;
+    schema.check_edge_columns(path, &columns)?;
     let arcs = Arcs {
         path: path.to_path_buf(),
         header,
@@ -172,7 +172,7 @@ impl EdgeSource for Arcs {
         if promised != found && !self.ignore_header {
             let problem = format!(
                 "promises {}, {found} follow: truncated or damaged, download it again or pass \
-                 --ignore-header",
+                 --schema ignore-header=yes",
                 counted(promised, "edge")
             );
             return Err(Error::line(&self.path, self.header.line, problem));
@@ -201,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap().keep();
         let path = folder.join("x.gr");
         std::fs::write(&path, content).unwrap();
-        open(&path, WantedColumns::default(), ignore_header)
+        open(&path, &Schema::default(), ignore_header)
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
             recognises(&path, &std::fs::read(&path).unwrap())
                 && !recognises(&path, b"c x\na 1 2 3\n")
         );
-        let raw = open(&path, WantedColumns::default(), false).unwrap();
+        let raw = open(&path, &Schema::default(), false).unwrap();
         check(&raw, &[Vertices]);
         let weights: Vec<i64> = (0..10).collect();
         assert_eq!(read_edges(&*raw.edges).unwrap().1, golden::i64s(&weights));

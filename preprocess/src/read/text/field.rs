@@ -109,7 +109,7 @@ pub fn class(number: f64, num_vertices: usize) -> Result<i32, String> {
         let kind = if number.fract() == 0.0 {
             ""
         } else {
-            "; pass --label-kind number for a number to learn"
+            "; pass --schema label-kind=number for a number to learn"
         };
         return Err(format!(
             "label {number}: expected a class number from 0, or NaN or nothing for unlabelled{kind}"
@@ -134,8 +134,8 @@ pub fn check_feature(value: f32, dtype: FeatureDtype) -> Result<(), String> {
     };
     match (value.is_finite(), fits) {
         (false, _) if value.is_nan() => Err(format!(
-            "feature {value}: expected a finite 32-bit number: pass --fill NUMBER or --fill mean \
-             for missing values"
+            "feature {value}: expected a finite 32-bit number: pass --schema fill=NUMBER or \
+             --schema fill=mean for missing values"
         )),
         (false, _) => Err(format!("feature {value}: expected a finite 32-bit number")),
         (true, false) => Err(format!(

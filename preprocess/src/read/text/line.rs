@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Mark between the fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Delimiter {
         Self::Colons,
         Self::Blanks,
     ];
-    /// Names on the command line, in the same order.
+    /// Names in the schema, in the same order.
     const NAMES: [&str; 6] = ["tab", ";", "|", ",", "::", "blank"];
 
     /// The first place of this in `text`, and the bytes that it takes.
@@ -96,6 +96,12 @@ impl FromStr for Delimiter {
 impl Serialize for Delimiter {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Delimiter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -27,7 +27,7 @@ use super::field::{counted, shown, unsigned};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on,
 };
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::{Column, Ids, Raw, describe_column};
 use crate::read::text::{
     TextPieces, header_line, lines, name_of, parse_pieces, uncompressed, words,
@@ -48,16 +48,16 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`, whose header is not to be trusted where it is to be ignored.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, ignore_header: bool) -> Result<Raw> {
     let header = MetisHeader::read(path)?;
     let weight = EdgeColumn { name: "weight".into(), value: ValueType::I64, width: 1 };
     let columns: Vec<EdgeColumn> = header
         .edge_weights
         .then_some(weight)
         .into_iter()
-        .filter(|column| wanted.keeps(&column.name))
+        .filter(|column| schema.keeps(&column.name))
         .collect();
-    wanted.check(path, &columns)?;
+    schema.check_edge_columns(path, &columns)?;
     let lines = || VertexLines {
         path: path.to_path_buf(),
         header,
@@ -297,8 +297,8 @@ impl EdgeSource for AdjacencyLists {
             None
         };
         if let Some(problem) = problem.as_ref().filter(|_| !self.ignore_header) {
-            let remedy = "truncated or damaged; or pass --ignore-header to take entries for \
-                          directed edges, with --symmetrise to add their reverses";
+            let remedy = "truncated or damaged; or pass --schema ignore-header=yes to take entries \
+                          for directed edges, with --symmetrise to add their reverses";
             return Err(Error::line(path, header.line, format!("{problem}: {remedy}")));
         }
         let path = path.display();

@@ -22,7 +22,7 @@ use super::{TextPieces, TextStream, first_line, header_line, lines, words};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT, pass_on,
 };
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 
@@ -38,12 +38,7 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`. Rows and columns may be of `two_kinds`, and then differ in number.
-pub fn open(
-    path: &Path,
-    wanted: WantedColumns<'_>,
-    two_kinds: bool,
-    ignore_header: bool,
-) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, two_kinds: bool, ignore_header: bool) -> Result<Raw> {
     let first = first_line(path)?.unwrap_or_default();
     let banner = banner(first.trim_ascii()).map_err(|problem| Error::line(path, 1, problem))?;
     let (header, line) = header_line(path, is_comment, "ROWS COLUMNS ENTRIES")?;
@@ -65,8 +60,8 @@ pub fn open(
     }
     let value = banner.value.map(|value| EdgeColumn { name: WEIGHT.into(), value, width: 1 });
     let kept: Vec<EdgeColumn> =
-        value.into_iter().filter(|column| wanted.keeps(&column.name)).collect();
-    wanted.check(path, &kept)?;
+        value.into_iter().filter(|column| schema.keeps(&column.name)).collect();
+    schema.check_edge_columns(path, &kept)?;
     let entries = MatrixEntries {
         path: path.to_path_buf(),
         banner,
@@ -214,7 +209,8 @@ impl EdgeSource for MatrixEntries {
     fn finish(&self, _seen: &Seen) -> Result<Ending> {
         let (promised, found) = (self.promised, self.found.load(Relaxed));
         if promised != found && !self.ignore_header {
-            let remedy = "truncated or damaged, download it again or pass --ignore-header";
+            let remedy = "truncated or damaged, download it again or pass --schema \
+                          ignore-header=yes";
             let problem = format!("promises {promised} lines of edges, {found} follow: {remedy}");
             return Err(Error::line(&self.path, self.header, problem));
         }
@@ -237,10 +233,9 @@ impl EdgeSource for MatrixEntries {
 mod tests {
     use super::*;
     use crate::read::golden::{self, Part::*, *};
-    use crate::read::options::ReadOptions;
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, WantedColumns::default(), false, false)
+        open(path, &Schema::default(), false, false)
     }
 
     fn text(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -273,8 +268,8 @@ mod tests {
         );
         let (edges, values) = read_edges(&*read(&path).unwrap().edges).unwrap();
         assert_eq!((edges, values), (vec![(2, 1), (1, 2), (3, 1), (1, 3)], i64s(&[5, 5, -7, -7])));
-        let none = ReadOptions { edge_columns: Some(vec![]), ..Default::default() };
-        let raw = open(&path, none.columns(), false, false).unwrap();
+        let none = Schema { edge_columns: Some(vec![]), ..Default::default() };
+        let raw = open(&path, &none, false, false).unwrap();
         assert_eq!((raw.edges.columns().len(), read_edges(&*raw.edges).unwrap().1.len()), (0, 0));
     }
 

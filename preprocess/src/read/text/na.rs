@@ -11,7 +11,7 @@ pub struct MissingValues {
 }
 
 impl MissingValues {
-    /// The words of `--na` that are for the column `name` of a table of `columns`: `WORD`, or
+    /// The words of `--schema na` that are for the column `name` of a table of `columns`: `WORD`, or
     /// `COLUMN=WORD` for one column.
     pub fn of(words: &[String], name: &str, columns: &[&str]) -> Self {
         let of_column = |word: &String| match word.split_once('=') {
@@ -48,8 +48,8 @@ pub fn remedy<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let is_plain =
         words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",._-+=/".contains(&byte));
     match is_plain {
-        true => format!("--na {words}"),
-        false => format!("--na '{}'", words.replace('\'', "'\\''")),
+        true => format!("--schema na={words}"),
+        false => format!("--schema na='{}'", words.replace('\'', "'\\''")),
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
         }
         assert!(of("income").has_number(-9999.0) && !of("age").has_number(-9999.0));
         assert!(MissingValues::of(&[], "age", &[]).is_empty());
-        assert_eq!(remedy(["#N/A", "it's"].into_iter()), r"--na '#N/A,it'\''s'");
-        assert_eq!(remedy(["income=-9999"].into_iter()), "--na income=-9999");
+        assert_eq!(remedy(["#N/A", "it's"].into_iter()), r"--schema na='#N/A,it'\''s'");
+        assert_eq!(remedy(["income=-9999"].into_iter()), "--schema na=income=-9999");
     }
 }

@@ -20,13 +20,13 @@ use super::value::{CellKinds, write_number};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, pass_on,
 };
-use crate::read::options::{Answer, EdgeListOptions};
+use crate::read::options::{Answer, ReadOptions};
 use crate::read::raw::{Ids, Raw, check_size};
 use crate::read::text::{TextPieces, TextStream, lines, words};
 use crate::{Error, Result};
 
 /// Opens the edge list at `path`.
-pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
+pub fn open(path: &Path, options: &ReadOptions) -> Result<Raw> {
     let edges = SnapEdges::open(path, options, None)?;
     let ids = if options.keep_ids { Ids::Dense(None) } else { Ids::Sparse };
     Ok(Raw::of(edges, ids, vec![path.to_path_buf()]))
@@ -35,11 +35,7 @@ pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
 /// The lines `source,target` of the file at `path`, which are `num_edges` by another file.
 pub fn open_counted(path: &Path, num_edges: u64) -> Result<impl EdgeSource + use<>> {
     let header = PromisedCounts { line: None, nodes: None, edges: Some(num_edges) };
-    SnapEdges::open(
-        path,
-        &EdgeListOptions { keep_ids: true, ..EdgeListOptions::default() },
-        Some(header),
-    )
+    SnapEdges::open(path, &ReadOptions { keep_ids: true, ..ReadOptions::default() }, Some(header))
 }
 
 /// An edge list on disk.
@@ -73,17 +69,13 @@ struct PromisedCounts {
 }
 
 impl SnapEdges {
-    fn open(
-        path: &Path,
-        options: &EdgeListOptions<'_>,
-        header: Option<PromisedCounts>,
-    ) -> Result<Self> {
+    fn open(path: &Path, options: &ReadOptions, header: Option<PromisedCounts>) -> Result<Self> {
         let mut source = Self {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
-            ignore_header: options.ignore_header,
-            bipartite: options.bipartite,
-            columns: columns(path, options.columns)?,
+            ignore_header: options.schema.ignore_header == Some(Answer::Yes),
+            bipartite: options.schema.bipartite,
+            columns: columns(path, options.schema.edge_columns().unwrap_or_default())?,
             head: Head { header, first: None },
             estimate: Estimate::default(),
             text: TextPieces::of(path),
@@ -245,9 +237,9 @@ impl SnapEdges {
             return Ok(self.keep_ids.then(|| promised.max(end)));
         }
         let remedy = if isolated {
-            "--keep-ids if the others have no edges, or --ignore-header"
+            "--keep-ids if the others have no edges, or --schema ignore-header=yes"
         } else {
-            "--ignore-header"
+            "--schema ignore-header=yes"
         };
         let found = format!("the edges name {found}");
         Err(self.wrong_header(header.line, &counted(promised, "node"), &found, remedy))
@@ -261,8 +253,8 @@ impl SnapEdges {
         let counts = format!("{n} vertices and {}", counted(m, "edge"));
         if m == found && from_one && m <= n {
             let problem = format!(
-                "may be a header of {counts}, or an edge: pass --ignore-header if it is an edge, \
-                 or begin the line with # if it is not"
+                "may be a header of {counts}, or an edge: pass --schema ignore-header=yes if it is \
+                 an edge, or begin the line with # if it is not"
             );
             return Err(Error::line(&self.path, number, problem));
         }
@@ -270,8 +262,8 @@ impl SnapEdges {
             let place = format!("{}, line {number}", self.path.display());
             let ids = if from_one { ", whose ids count from 1" } else { "" };
             let note = format!(
-                "note: {place}: taken for a header, {counts}{ids}; pass --ignore-header if it is \
-                 an edge"
+                "note: {place}: taken for a header, {counts}{ids}; pass --schema ignore-header=yes \
+                 if it is an edge"
             );
             let [num_vertices, last_id] =
                 [(below, n), (from_one, n)].map(|(is, n)| is.then_some(n));
@@ -286,7 +278,7 @@ impl SnapEdges {
             let problem = format!(
                 "looks like a header of {counts}, but {} follow: the file is truncated or damaged \
                  (download it again), or pass \
-                 --ignore-header if this line is an edge",
+                 --schema ignore-header=yes if this line is an edge",
                 counted(found, "edge")
             );
             return Err(Error::line(&self.path, number, problem));
@@ -373,7 +365,13 @@ impl EdgeSource for SnapEdges {
             if let Some(promised) = header.edges.filter(|&promised| promised != seen.edges) {
                 let (promised, found) =
                     (counted(promised, "edge"), format!("{} follow", seen.edges));
-                return Err(self.wrong_header(header.line, &promised, &found, "--ignore-header"));
+                return Err(self.wrong_header(
+                    header.line,
+                    &promised,
+                    &found,
+                    "--schema \
+                                                                              ignore-header=yes",
+                ));
             }
             if let Some(promised) = header.nodes {
                 ending.num_vertices = self.check_nodes(header, promised, seen)?;

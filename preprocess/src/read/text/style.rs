@@ -10,21 +10,20 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use chrono::{Datelike, NaiveDate};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::field::{real, shown};
 use super::value::{integer, is_missing};
 
 /// Decimal mark of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decimal {
     /// `1.5`; a comma separates thousands.
-    #[cfg_attr(feature = "cli", value(alias = "."))]
+    #[serde(alias = ".")]
     Point,
     /// `1,5`; a point separates thousands.
-    #[cfg_attr(feature = "cli", value(alias = ","))]
+    #[serde(alias = ",")]
     Comma,
 }
 
@@ -45,19 +44,15 @@ pub enum Style {
 }
 
 /// Order of day, month and year in a date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DateOrder {
     /// `2020-01-31`, ISO 8601.
-    #[cfg_attr(feature = "cli", value(skip))]
-    #[serde(rename = "ymd")]
+    #[serde(rename = "ymd", skip_deserializing)]
     YearMonthDay,
     /// `31.01.2020` and `31/01/2020`.
-    #[cfg_attr(feature = "cli", value(name = "dmy"))]
     #[serde(rename = "dmy")]
     DayMonthYear,
     /// `01/31/2020`.
-    #[cfg_attr(feature = "cli", value(name = "mdy"))]
     #[serde(rename = "mdy")]
     MonthDayYear,
 }
@@ -65,12 +60,12 @@ pub enum DateOrder {
 impl DateOrder {
     const ALL: [Self; 3] = [Self::YearMonthDay, Self::DayMonthYear, Self::MonthDayYear];
 
-    /// The order that the command line calls `name`.
+    /// The order that the schema calls `name`.
     pub fn named(name: &str) -> Option<Self> {
         [Self::DayMonthYear, Self::MonthDayYear].into_iter().find(|order| order.name() == name)
     }
 
-    /// Its name on the command line.
+    /// Its name in the schema.
     pub fn name(self) -> &'static str {
         match self {
             Self::YearMonthDay => "ymd",
@@ -388,14 +383,13 @@ pub fn styles(
                 (Style::Marks(_), Some(decimal)) => Ok(Style::Marks(decimal)),
                 (Style::Money(sign, _), Some(decimal)) => Ok(Style::Money(sign, decimal)),
                 (Style::Marks(_) | Style::Money(..), None) => Err(format!(
-                    "column `{name}`: {} may be a thousand or more, or a fraction: pass --decimal \
-                     point or --decimal comma",
+                    "column `{name}`: {} may be a thousand or more, or a fraction: pass --schema decimal=point or --schema decimal=comma",
                     shown(first)
                 )),
                 _ => order.map(Style::Date).ok_or_else(|| {
                     format!(
                         "column `{name}`: {} may begin with its day or its month: pass \
-                         --date-order dmy or --date-order mdy",
+                         --schema date-order=dmy or --schema date-order=mdy",
                         shown(first)
                     )
                 }),
@@ -456,7 +450,7 @@ mod tests {
         assert!(
             style(&["€ 41,318", "€ 7"], None)
                 .unwrap_err()
-                .contains("--decimal point or --decimal comma")
+                .contains("--schema decimal=point or --schema decimal=comma")
         );
         assert_eq!(
             style(&["€ 41,318", "€ 7"], Some(Decimal::Point)),
@@ -495,7 +489,8 @@ mod tests {
         );
         assert_eq!(style(&["0,500"], None), Ok(Marks(Decimal::Comma)));
         // Only another column, or the user, can distinguish days from months.
-        let question = "column `x`: `01/02/2020` may begin with its day or its month: pass --date-order dmy or --date-order mdy";
+        let question = "column `x`: `01/02/2020` may begin with its day or its month: pass \
+                        --schema date-order=dmy or --schema date-order=mdy";
         assert_eq!(style(&["01/02/2020"], None), Err(question.into()));
         let [one, other]: [Vec<&[u8]>; 2] = [vec![b"01/02/2020"], vec![b"31/12/2020"]];
         assert_eq!(

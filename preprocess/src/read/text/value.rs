@@ -173,7 +173,7 @@ pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(),
         let has_comma = cell.contains(&b',')
             && cell.iter().all(|byte| byte.is_ascii_digit() || b"+-.,".contains(byte));
         let remedy = if has_comma {
-            "; pass --decimal point or --decimal comma for what a comma is"
+            "; pass --schema decimal=point or --schema decimal=comma for what a comma is"
         } else {
             ""
         };

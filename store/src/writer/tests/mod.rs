@@ -24,6 +24,7 @@ pub(crate) fn provenance() -> Provenance {
         sources: Vec::new(),
         facts: BTreeMap::from([("told_at_the_end".into(), 1)]),
         decisions: Vec::new(),
+        schema: Default::default(),
     }
 }
 

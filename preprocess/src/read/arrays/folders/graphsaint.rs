@@ -26,7 +26,7 @@ use crate::memory::Memory;
 use crate::read::arrays::catalog::agreed_rows;
 use crate::read::arrays::npz::{Npz, scipy_edges};
 use crate::read::arrays::numbers::{Numbers, NumbersColumn};
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::{Column, Ids, Raw, describe_column};
 use crate::read::text::field::shown;
 use crate::{Error, Result};
@@ -42,10 +42,10 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
 }
 
 /// Opens the folder at `path`, which cannot have edge columns.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, memory: Memory) -> Result<Raw> {
     let adjacency = path.join("adj_full.npz");
     let edges = scipy_edges(&mut Npz::open(&adjacency)?, &adjacency)?;
-    wanted.check(path, edges.columns())?;
+    schema.check_edge_columns(path, edges.columns())?;
     // A coordinate matrix would claim a number of vertices that no array confirms.
     let Some(num_vertices) = edges.num_vertices().filter(|_| edges.is_compressed()) else {
         return Err(Error::input(adjacency, "expected a matrix as csr: save matrix.tocsr()"));
@@ -214,7 +214,7 @@ mod tests {
     use crate::read::golden::*;
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, WantedColumns::default(), Memory::default())
+        open(path, &Schema::default(), Memory::default())
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //!
 //! IGB has no split: its loader takes the first 60 % of the vertices for training, 20 % for
 //! validation, the rest for test. MAG240M's `split_dict.pt` lists papers of arXiv only; of its test
-//! splits `--split-name` chooses one [test-dev].
+//! splits `--schema split-name` chooses one [test-dev].
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use crate::read::arrays::catalog::{agreed_rows, listed, with_columns};
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::numbers::{Dtype, Numbers, NumbersColumn};
 use crate::read::arrays::pickle::Pickled;
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::Raw;
 use crate::read::text::{name_of, some};
 use crate::{Error, Result};
@@ -72,7 +72,7 @@ impl Papers {
     pub fn open(
         &self,
         path: &Path,
-        wanted: WantedColumns<'_>,
+        schema: &Schema,
         split: Option<&str>,
         with_splits: bool,
         progress: &dyn Progress,
@@ -80,7 +80,7 @@ impl Papers {
         let root = self.root(path);
         let edge_file = root.join(self.edges);
         let edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
-        wanted.check(path, edges.columns())?;
+        schema.check_edge_columns(path, edges.columns())?;
         let mut files = vec![edge_file];
         let mut column = |file: &str, name: &str, width: u64| -> Result<Option<NumbersColumn>> {
             let path = root.join("paper").join(file);
@@ -146,7 +146,7 @@ fn splits(path: &Path, test: Option<&str>, progress: &dyn Progress) -> Result<[V
     if !tests.iter().any(|name| name == test) {
         let found = some(&tests);
         return Err(Error::Option(format!(
-            "--split-name {test}: expected a test split of {}, found {found}",
+            "--schema split-name={test}: expected a test split of {}, found {found}",
             path.display()
         )));
     }
@@ -161,7 +161,7 @@ fn splits(path: &Path, test: Option<&str>, progress: &dyn Progress) -> Result<[V
     if tests.len() > 1 {
         let path = path.display();
         progress.note(&format!(
-            "note: {path}: the test split is {test}; --split-name chooses another of {}",
+            "note: {path}: the test split is {test}; --schema split-name chooses another of {}",
             some(&tests)
         ));
     }
@@ -188,7 +188,7 @@ mod tests {
     use crate::read::golden::{self, Part::*, *};
 
     fn read(path: &Path) -> Result<Raw> {
-        IGB.open(path, WantedColumns::default(), None, true, &NoProgress)
+        IGB.open(path, &Schema::default(), None, true, &NoProgress)
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         for path in [data("igb"), data("igb/processed")] {
             assert!(IGB.recognises(&path));
             let notes = Notes::default();
-            let raw = IGB.open(&path, WantedColumns::default(), None, true, &notes).unwrap();
+            let raw = IGB.open(&path, &Schema::default(), None, true, &notes).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.columns.len(), 1);
             assert_eq!(
@@ -240,8 +240,7 @@ mod tests {
         let folder = copy("mag240m");
         for path in [folder.path().to_path_buf(), folder.path().join("processed")] {
             assert!(MAG240M.recognises(&path) && !IGB.recognises(&path));
-            let raw =
-                MAG240M.open(&path, WantedColumns::default(), None, true, &NoProgress).unwrap();
+            let raw = MAG240M.open(&path, &Schema::default(), None, true, &NoProgress).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.features.as_ref().unwrap().descr(), "<f2");
             assert_eq!((raw.columns[0].name(), raw.columns[0].descr()), ("year", "<i4"));
@@ -258,7 +257,7 @@ mod tests {
         let path = folder.path().join("processed/paper/node_year.npy");
         std::fs::write(&path, npy("<i8", false, "(2,)", &i64s(&[2010, 2011]))).unwrap();
         let message =
-            problem(MAG240M.open(folder.path(), WantedColumns::default(), None, true, &NoProgress));
+            problem(MAG240M.open(folder.path(), &Schema::default(), None, true, &NoProgress));
         assert!(message.contains("node_year.npy: year has 2 rows for 6 vertices"), "{message}");
     }
 }

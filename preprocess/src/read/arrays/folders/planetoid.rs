@@ -21,7 +21,7 @@ use crate::read::arrays::pickle::{Item, Pickled};
 use crate::read::arrays::sparse::{SparseColumn, floats};
 use crate::read::arrays::webgraph::with_extension;
 use crate::read::listed::Listed;
-use crate::read::options::WantedColumns;
+use crate::read::options::Schema;
 use crate::read::raw::{Column, Ids, Raw, check_size, describe_column};
 use crate::read::text::listed_numbers;
 use crate::{Error, Result};
@@ -46,11 +46,11 @@ fn name_in(path: &Path) -> Option<PathBuf> {
 }
 
 /// Opens the folder at `path`, which cannot have edge columns.
-pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, progress: &dyn Progress) -> Result<Raw> {
     let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
     let file = |end: &str| with_extension(&name, end);
     let edges = graph(&file("graph"))?;
-    wanted.check(path, edges.columns())?;
+    schema.check_edge_columns(path, edges.columns())?;
     let (all, tested) = (matrix(&file("allx"))?, matrix(&file("tx"))?);
     let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
     let test = listed_numbers(&file("test.index"), u32::MAX.into(), progress)?;
@@ -196,7 +196,7 @@ mod tests {
     use crate::read::golden::{numbers, problem, read_edges, real};
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, WantedColumns::default(), &NoProgress)
+        open(path, &Schema::default(), &NoProgress)
     }
 
     #[test]

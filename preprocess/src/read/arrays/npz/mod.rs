@@ -14,7 +14,7 @@ use gsplit_store::Progress;
 
 use super::catalog::{Catalog, few};
 use super::edges::{ArrayEdges, all_ones};
-use crate::read::options::ArrayOptions;
+use crate::read::options::Schema;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 pub use archive::Npz;
@@ -28,19 +28,19 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the archive at `path`.
-pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, schema: &Schema, progress: &dyn Progress) -> Result<Raw> {
     let mut archive = Npz::open(path)?;
     if !(archive.contains("format") && archive.contains("shape") && archive.contains("data")) {
-        return Catalog::Archive(path.to_path_buf(), archive).graph(options, progress);
+        return Catalog::Archive(path.to_path_buf(), archive).graph(schema, progress);
     }
     let mut edges = scipy_edges(&mut archive, path)?;
     if let Some(data) = archive.numbers("data")?
-        && options.columns.keeps("weight")
+        && schema.keeps("weight")
         && !all_ones(&data)?
     {
         edges = edges.with_values("weight", data)?;
     }
-    Catalog::Archive(path.to_path_buf(), archive).rest(edges, options, progress)
+    Catalog::Archive(path.to_path_buf(), archive).rest(edges, schema, progress)
 }
 
 /// The entries of the sparse matrix in `archive`, as edges without values.
@@ -91,11 +91,11 @@ mod tests {
     use crate::read::golden::{Part::*, *};
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &ArrayOptions::default(), &NoProgress)
+        open(path, &Schema::default(), &NoProgress)
     }
 
-    fn with_split(split: &str) -> ArrayOptions<'_> {
-        ArrayOptions { split: Some(split), ..Default::default() }
+    fn with_split(split: &str) -> Schema {
+        Schema { split_name: Some(split.into()), ..Default::default() }
     }
 
     #[test]
@@ -107,17 +107,17 @@ mod tests {
             &[Vertices, Features, Labels, Splits],
         );
         let notes = gsplit_store::Notes::default();
-        let first = open(&path, &ArrayOptions::default(), &notes).unwrap();
+        let first = open(&path, &Schema::default(), &notes).unwrap();
         assert_eq!(first.splits, Some(Default::default()), "mask 0 is empty");
         assert!(
             notes
                 .lines()
                 .join("\n")
-                .contains("has 2 masks for each split; --split-name 0 is taken")
+                .contains("has 2 masks for each split; --schema split-name=0 is taken")
         );
         let message = problem(open(&path, &with_split("2"), &NoProgress));
         assert!(
-            message.contains("--split-name 2: expected the number of a mask, below 2"),
+            message.contains("--schema split-name=2: expected the number of a mask, below 2"),
             "{message}"
         );
         assert_eq!(f32s(&read_edges(&*read(&path).unwrap().edges).unwrap().1)[9], 4.5);

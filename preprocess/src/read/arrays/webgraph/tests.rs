@@ -7,7 +7,7 @@ use super::*;
 use crate::read::golden::*;
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, WantedColumns::default(), &NoProgress)
+    open(path, &Schema::default(), &NoProgress)
 }
 
 /// cnr-2000 in a folder of its own, with its offsets or without.
@@ -146,6 +146,6 @@ fn bad_properties() {
     }
     std::fs::write(&path, good.replace("maxrefcount=3", "maxrefcount=-1")).unwrap();
     let notes = Notes::default();
-    open(&path, WantedColumns::default(), &notes).unwrap();
+    open(&path, &Schema::default(), &notes).unwrap();
     assert!(notes.lines()[0].contains("references without a bound, so one thread"));
 }

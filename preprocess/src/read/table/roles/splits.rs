@@ -59,7 +59,7 @@ impl Roles {
     /// such a name with other values is not a feature either.
     pub fn find_splits(&mut self, on: &Surveyed<'_>, plain: &[String]) {
         let is_chosen = |at: usize| {
-            on.options
+            on.schema
                 .feature_columns
                 .iter()
                 .flatten()

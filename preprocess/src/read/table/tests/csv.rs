@@ -17,7 +17,7 @@ fn table(folder: &Path, name: &str, text: &str) -> PathBuf {
 #[test]
 fn a_table_with_quotes_and_gaps() {
     let wanted = ["weight", "time"].map(String::from).to_vec();
-    let options = ReadOptions { edge_columns: Some(wanted), ..ReadOptions::default() };
+    let options = ReadOptions::from(Schema { edge_columns: Some(wanted), ..Schema::default() });
     let raw = opened(&fixture("edges.csv"), &options).unwrap();
     let names: Vec<_> =
         raw.edges.columns().iter().map(|column| (column.name.as_str(), column.value)).collect();
@@ -59,12 +59,12 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
 
     let mixed = by_default(&folder.join("parts")).err().unwrap().to_string();
     assert!(mixed.contains("one holds integers, the other strings"), "{mixed}");
-    let options = ReadOptions {
+    let options = ReadOptions::from(Schema {
         source_column: Some("From".into()),
         target_column: Some("odd".into()),
         edge_columns: Some(vec!["w".into()]),
-        ..Default::default()
-    };
+        ..Schema::default()
+    });
     let strings = opened(&folder.join("parts"), &options).unwrap();
     let batch = read(strings.edges.as_ref()).unwrap();
     assert!(

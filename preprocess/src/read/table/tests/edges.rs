@@ -37,7 +37,7 @@ fn integers_and_values_come_from_every_writer() {
         ("lz4.feather", &["weight", "time", "flag", "pair"]),
     ] {
         let wanted = columns.iter().map(|name| name.to_string()).collect();
-        let options = ReadOptions { edge_columns: Some(wanted), ..ReadOptions::default() };
+        let options = ReadOptions::from(Schema { edge_columns: Some(wanted), ..Schema::default() });
         let raw = opened(&fixture(name), &options).unwrap();
         let edges = raw.edges.as_ref();
         let found: Vec<&str> = edges.columns().iter().map(|column| column.name.as_str()).collect();
@@ -59,13 +59,13 @@ fn integers_and_values_come_from_every_writer() {
 
 #[test]
 fn options_choose_columns() {
-    let options = ReadOptions {
+    let schema = Schema {
         source_column: Some("dst".into()),
         target_column: Some("src".into()),
         edge_columns: Some(vec!["flag".into(), "weight".into()]),
-        keep_ids: true,
-        ..ReadOptions::default()
+        ..Schema::default()
     };
+    let options = ReadOptions { keep_ids: true, ..schema.into() };
     for name in ["spark.parquet", "file.arrow"] {
         let raw = opened(&fixture(name), &options).unwrap();
         let batch = read(raw.edges.as_ref()).unwrap();
@@ -78,7 +78,7 @@ fn options_choose_columns() {
 #[test]
 fn what_is_left_out_is_said_once() {
     let notes = Notes::default();
-    open(&fixture("spark.parquet"), &ReadOptions::default().edge_table(), &notes).unwrap();
+    open(&fixture("spark.parquet"), &ReadOptions::default(), &notes).unwrap();
     let notes = notes.lines();
     let endings = [
         "year=2022/part-00002-c000.snappy.parquet",
@@ -100,22 +100,27 @@ fn bad_choices_are_named() {
         options
     };
     for (name, options, expected) in [
-        ("snappy.parquet", with(|o| o.source_column = Some("nope".into())), "has no column `nope`"),
         (
             "snappy.parquet",
-            with(|o| o.source_column = Some("pair".into())),
+            with(|o| o.schema.source_column = Some("nope".into())),
+            "has no column `nope`",
+        ),
+        (
+            "snappy.parquet",
+            with(|o| o.schema.source_column = Some("pair".into())),
             "`pair`: expected integers or strings",
         ),
         (
             "snappy.parquet",
             with(|o| {
-                (o.source_column, o.target_column) = (Some("kind".into()), Some("dst".into()))
+                (o.schema.source_column, o.schema.target_column) =
+                    (Some("kind".into()), Some("dst".into()))
             }),
             "one holds integers, the other strings",
         ),
         (
             "snappy.parquet",
-            with(|o| o.edge_columns = Some(vec!["kind".into()])),
+            with(|o| o.schema.edge_columns = Some(vec!["kind".into()])),
             "`kind`: expected numbers",
         ),
         ("names.parquet", with(|o| o.keep_ids = true), "--keep-ids"),
@@ -125,8 +130,9 @@ fn bad_choices_are_named() {
     }
     // Found while reading: a negative id, and a null among integers.
     let options = with(|o| {
-        (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into()));
-        o.bipartite = Some(Answer::No);
+        (o.schema.source_column, o.schema.target_column) =
+            (Some("time".into()), Some("dst".into()));
+        o.schema.bipartite = Some(Answer::No);
     });
     for name in ["snappy.parquet", "file.arrow"] {
         let raw = opened(&fixture(name), &options).unwrap();

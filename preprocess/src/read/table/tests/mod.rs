@@ -7,8 +7,7 @@ use gsplit_store::{NoProgress, Notes};
 
 use super::*;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
-use crate::memory::Memory;
-use crate::read::options::{Answer, NodeTableOptions, ReadOptions, Scale};
+use crate::read::options::{Answer, ReadOptions, Scale, Schema};
 
 mod csv;
 mod damage;
@@ -27,7 +26,7 @@ const TARGETS: [u64; 10] = [1, 2, 2, 0, 3, 3, 4, 5, 4, 1];
 
 /// The table of edges at `path`, read by `options`.
 fn opened(path: &Path, options: &ReadOptions) -> Result<Raw> {
-    open(path, &options.edge_table(), &NoProgress)
+    open(path, options, &NoProgress)
 }
 
 /// Opens the table without options.

@@ -8,17 +8,10 @@ use super::*;
 use crate::read::raw::Column;
 
 /// The table at `path`, for a graph whose ids are integers, or strings in `nodes.arrow`.
-fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
+fn nodes(path: &Path, schema: Schema) -> Result<crate::read::table::nodes::NodeTable> {
     let edges = if path.ends_with("nodes.arrow") { "names.parquet" } else { "edges.csv" };
     let edges = by_default(&fixture(edges))?.edges;
-    super::nodes(
-        path,
-        Some(edges.as_ref()),
-        options,
-        Default::default(),
-        Memory::default(),
-        &NoProgress,
-    )
+    super::nodes(path, Some(edges.as_ref()), &schema.into(), &NoProgress)
 }
 
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];
@@ -48,8 +41,8 @@ const LABELS: [i64; 6] = [1, -1, 0, 0, 1, 2];
 #[test]
 fn every_writer_gives_the_same_vertices() {
     for name in ["nodes.parquet", "nodes.arrow", "nodes.tsv"] {
-        let as_is = NodeTableOptions { scale: Some(Scale::None), ..NodeTableOptions::default() };
-        let table = nodes(&fixture(name), &as_is).unwrap();
+        let as_is = Schema { scale: Some(Scale::None), ..Schema::default() };
+        let table = nodes(&fixture(name), as_is).unwrap();
         let strings = table.ids.has_string_ids();
         assert_eq!(strings, name == "nodes.arrow");
         let names = ["zero", "one", "two", "three", "four", "five"];
@@ -100,7 +93,7 @@ fn every_writer_gives_the_same_vertices() {
 
 #[test]
 fn masks_lists_and_several_labels() {
-    let table = nodes(&fixture("masks.parquet"), &NodeTableOptions::default()).unwrap();
+    let table = nodes(&fixture("masks.parquet"), Schema::default()).unwrap();
     assert_eq!(read(table.ids.as_ref()).unwrap().sources, ORDER);
     assert_eq!(table.splits.unwrap(), [vec![0, 3], vec![1], vec![4, 5]]);
     let (features, labels) = (table.features.unwrap(), table.labels.column.unwrap());
@@ -150,12 +143,12 @@ fn bad_tables_are_named() {
         ("id,a b,a/b\n1,2,3\n", None, "two columns become `a_b`"),
     ] {
         fs::write(&path, text).unwrap();
-        let options = NodeTableOptions {
+        let schema = Schema {
             id_column: options.map(Into::into),
             feature_columns: Some(vec!["none".into()]),
-            ..NodeTableOptions::default()
+            ..Schema::default()
         };
-        let message = nodes(&path, &options).err().unwrap().to_string();
+        let message = nodes(&path, schema).err().unwrap().to_string();
         assert!(message.contains("nodes.csv") && message.contains(expected), "{message}");
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::read::golden::*;
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, WantedColumns::default(), false)
+    open(path, &Schema::default(), false)
 }
 
 /// The golden graph in both directions, without loops and repetitions.
@@ -96,8 +96,15 @@ fn edges_at_one_end_alone_are_refused() {
     std::fs::write(&path, "4 2\n2 3\n1 4\n\n\n").unwrap();
     let message = problem(read(&path));
     let expected = "x.graph, line 1: edges are listed at only one end, METIS lists each at both: ";
-    assert!(message.contains(expected) && message.contains("pass --ignore-header"), "{message}");
-    let raw = open(&path, WantedColumns::default(), true).unwrap();
+    assert!(
+        message.contains(expected)
+            && message.contains(
+                "pass --schema \
+                                                            ignore-header=yes"
+            ),
+        "{message}"
+    );
+    let raw = open(&path, &Schema::default(), true).unwrap();
     assert_eq!(read_edges(&*raw.edges).unwrap().0, [(1, 2), (1, 3), (2, 1), (2, 4)]);
     let notes = raw.edges.finish(&Seen { edges: 4, ..Seen::default() }).unwrap().decisions;
     assert!(notes[0].ends_with("at both: entries are taken for directed edges"), "{notes:?}");

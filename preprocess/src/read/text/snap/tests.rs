@@ -5,7 +5,7 @@ use gsplit_store::{Dataset, Notes};
 use super::*;
 use crate::convert::{ConvertOptions, Format, convert};
 use crate::csc::BuildOptions;
-use crate::read::options::ReadOptions;
+use crate::read::options::{Answer, ReadOptions, Schema};
 
 struct Flags {
     keep_ids: bool,
@@ -37,7 +37,11 @@ fn read_text(text: &str, flags: Flags) -> (Result<Made>, Vec<String>) {
     let Flags { keep_ids, ignore_header } = flags;
     let options = ConvertOptions {
         format: Some(Format::Snap),
-        read: ReadOptions { keep_ids, ignore_header, ..ReadOptions::default() },
+        read: ReadOptions {
+            keep_ids,
+            ..Schema { ignore_header: ignore_header.then_some(Answer::Yes), ..Schema::default() }
+                .into()
+        },
         build: BuildOptions { keep_duplicates: true, ..BuildOptions::default() },
         ..ConvertOptions::default()
     };
@@ -98,7 +102,7 @@ fn headers_are_checked() {
         (comment(3, 3), PLAIN, Ok(3)),
         (comment(3, 4), PLAIN, Err("line 2: the header promises 4 edges, 3 follow")),
         (comment(4, 3), PLAIN, Err("line 2: the header promises 4 nodes, the edges name 3")),
-        (comment(2, 3), PLAIN, Err("or pass --ignore-header")),
+        (comment(2, 3), PLAIN, Err("or pass --schema ignore-header=yes")),
         (comment(9, 3), PLAIN, Ok(9)),
         (
             "# Nodes: 9\n0 1\n1 5\n5 1\n".into(),

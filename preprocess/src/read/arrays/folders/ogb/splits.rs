@@ -25,10 +25,14 @@ pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
         || format!("expected one of the splits in {}: {}", folder.display(), names.join(", "));
     match (name, &names[..]) {
         (Some(name), _) if names.iter().any(|other| other == name) => Ok(Some(folder.join(name))),
-        (Some(name), _) => Err(Error::Option(format!("--split-name {name}: {}", listed()))),
+        (Some(name), _) => Err(Error::Option(format!("--schema split-name={name}: {}", listed()))),
         (None, []) => Ok(None),
         (None, [only]) => Ok(Some(folder.join(only))),
-        (None, _) => Err(Error::Option(format!("several splits: pass --split-name: {}", listed()))),
+        (None, _) => Err(Error::Option(format!(
+            "several splits: pass --schema split-name: \
+                                                {}",
+            listed()
+        ))),
     }
 }
 
