@@ -44,64 +44,51 @@ pub fn find_ids(
     {
         return own(at);
     }
-    let sample = IdSample::of(edges)?;
-    let search = Search { on, sample: &sample, kind };
-    // Strings that are read as numbers lose zeros before them.
-    let any = |cell: Cell<'_>| match cell {
-        Cell::Text(text) if kind == IdKind::Number && is_padded(text.as_bytes()) => None,
-        cell => id_of(cell, kind),
-    };
-    if let Some(at) = given {
-        let found = search.places(&[at], any)?;
-        return if search.holds_most(&found[0]) { Ok(IdColumn { at, kind }) } else { own(at) };
-    }
     let used = roles.taken();
-    if let Some(id) = roles.id.filter(suits) {
-        // If several columns have names of ids, the ids of the edges decide among them.
-        let is_named = |at: &usize| {
-            *at == id || (suits(at) && roles::is_id(&fields[*at]) && !used.contains(at))
-        };
-        if let Some(at) =
-            search.column((0..fields.len()).filter(is_named).collect(), |cell| id_of(cell, kind))?
-        {
+    let has_ids = |at: &usize| fields[*at].id.is_some();
+    let all: Vec<usize> = (0..fields.len()).filter(has_ids).collect();
+    let (labels, others): (Vec<usize>, Vec<usize>) =
+        all.into_iter().partition(|at| roles.labels.contains(at));
+    let free: Vec<usize> =
+        others.into_iter().filter(|at| Some(*at) == roles.id || !used.contains(at)).collect();
+    // If several columns have names of ids, the ids of the edges decide among them.
+    let is_named = |at: &usize| {
+        Some(*at) == roles.id
+            || (roles.id.is_some_and(|id| suits(&id))
+                && suits(at)
+                && roles::is_id(&fields[*at])
+                && !used.contains(at))
+    };
+    let named: Vec<usize> = free.iter().copied().filter(is_named).collect();
+    let named = given.map_or(named, |at| vec![at]);
+    let sample = IdSample::of(edges)?;
+    let found = FoundIds::of(on, &sample, kind, &named, suits)?;
+    match (found.column(&named)?, given) {
+        (Some(at), _) => return Ok(IdColumn { at, kind }),
+        (None, Some(at)) => return own(at),
+        (None, None) => {}
+    }
+    let found = FoundIds::of(on, &sample, kind, &[free.clone(), labels.clone()].concat(), suits)?;
+    let same_type: Vec<usize> = free.iter().copied().filter(suits).collect();
+    for columns in [&same_type, &free] {
+        if let Some(at) = found.column(columns)? {
             return Ok(IdColumn { at, kind });
         }
     }
-    if let Some(at) = roles.id.filter(|at| !suits(at) && fields[*at].id.is_some())
-        && search.holds_most(&search.places(&[at], any)?[0])
-    {
-        return Ok(IdColumn { at, kind });
-    }
-    let is_free =
-        |at: &usize| fields[*at].id.is_some() && (Some(*at) == roles.id || !used.contains(at));
-    if let Some(at) = search
-        .column((0..fields.len()).filter(|at| suits(at) && is_free(at)).collect(), |cell| {
-            id_of(cell, kind)
-        })?
-    {
-        return Ok(IdColumn { at, kind });
-    }
-    let free: Vec<usize> = (0..fields.len()).filter(is_free).collect();
-    if let Some(at) = search.column(free.clone(), any)? {
-        return Ok(IdColumn { at, kind });
-    }
     // A column of a known name may hold few of the ids: the rows that are missing are counted
     // later.
-    if let Some(at) = roles.id.filter(|at| suits(at) || schema.missing_rows.is_some())
-        && (schema.missing_rows.is_some() || !search.places(&[at], any)?[0].is_empty())
-    {
+    let has_some = |at: &usize| suits(at) && !found.places[at].is_empty();
+    if let Some(at) = roles.id.filter(|at| schema.missing_rows.is_some() || has_some(at)) {
         return own(at);
     }
-    let labels = roles.labels.iter().copied().filter(|&at| fields[at].id.is_some()).collect();
-    if let Some(at) = search.column(labels, any)? {
+    if let Some(at) = found.column(&labels)? {
         let name = &fields[at].name;
         let problem = format!(
             "column `{name}` holds the ids of the edges: name another with --label-column, or none"
         );
         return Err(on.wrong(problem));
     }
-    let problem =
-        search.one_end(&free, any)?.map_or_else(|| search.nothing_found(&free, roles.id), Ok)?;
+    let problem = found.one_end(&free).map_or_else(|| found.nothing(&free, roles.id), Ok)?;
     Err(on.wrong(problem))
 }
 
@@ -138,37 +125,57 @@ impl IdSample {
     }
 }
 
-/// A search of a table for the ids of edges.
-struct Search<'a> {
+/// Sampled ids of the edges that columns of a table hold.
+struct FoundIds<'a> {
     on: &'a Surveyed<'a>,
     sample: &'a IdSample,
     kind: IdKind,
+    /// Their rows, by the place of the column.
+    places: HashMap<usize, IdPlaces>,
 }
 
-impl Search<'_> {
-    /// Places of the sampled ids in each of `columns`, whose cells are ids by `id`.
-    fn places(
-        &self,
+impl<'a> FoundIds<'a> {
+    /// Searches `columns`. The cells of those that do not suit the type of the edges are read as
+    /// ids of it.
+    fn of(
+        on: &'a Surveyed<'a>,
+        sample: &'a IdSample,
+        kind: IdKind,
         columns: &[usize],
-        id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
-    ) -> Result<Vec<IdPlaces>> {
-        let wanted: HashSet<u64> = self.sample.ids.iter().copied().collect();
+        suits: impl Fn(&usize) -> bool + Sync,
+    ) -> Result<Self> {
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        let wanted: HashSet<u64> = sample.ids.iter().copied().collect();
         let find = |rows: &Rows<'_, '_>| {
             let mut found = Vec::new();
-            for slot in 0..columns.len() {
+            for (slot, at) in columns.iter().enumerate() {
+                let suits = suits(at);
                 rows.each_scalar(slot, |row, cell| {
-                    let id = id(cell).filter(|id| wanted.contains(id));
-                    found.extend(id.map(|id| (slot, id, row)));
+                    // Strings that are read as numbers lose zeros before them.
+                    let id = match cell {
+                        Cell::Text(text)
+                            if !suits && kind == IdKind::Number && is_padded(text.as_bytes()) =>
+                        {
+                            None
+                        }
+                        cell => id_of(cell, kind),
+                    };
+                    found.extend(id.filter(|id| wanted.contains(id)).map(|id| (*at, id, row)));
                     Ok(())
                 })?;
             }
             Ok(found)
         };
-        let (mut rows, mut batch): (Vec<IdPlaces>, usize) =
-            (vec![IdPlaces::new(); columns.len()], 0);
-        self.on.table.for_rows(columns, self.on.progress, find, &mut |found| {
-            for (slot, id, row) in found {
-                let of_id = rows[slot].entry(id).or_default();
+        let mut places: HashMap<usize, IdPlaces> =
+            columns.iter().map(|&at| (at, IdPlaces::new())).collect();
+        if columns.is_empty() {
+            return Ok(Self { on, sample, kind, places });
+        }
+        let mut batch = 0;
+        on.table.for_rows(&columns, on.progress, find, &mut |found| {
+            for (at, id, row) in found {
+                let of_id = places.entry(at).or_default().entry(id).or_default();
                 // Two show that it is not the only one.
                 if of_id.len() < 2 {
                     of_id.push((batch, row));
@@ -177,7 +184,7 @@ impl Search<'_> {
             batch += 1;
             Ok(())
         })?;
-        Ok(rows)
+        Ok(Self { on, sample, kind, places })
     }
 
     fn holds_most(&self, rows: &IdPlaces) -> bool {
@@ -185,24 +192,16 @@ impl Search<'_> {
     }
 
     /// The column among `columns` that holds all of the sampled ids, or else most of them.
-    fn column(
-        &self,
-        columns: Vec<usize>,
-        id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
-    ) -> Result<Option<usize>> {
-        if columns.is_empty() {
-            return Ok(None);
-        }
-        let rows = self.places(&columns, id)?;
-        let holds = |slot: &usize| {
-            self.sample.ids.iter().all(|id| rows[*slot].get(id).is_some_and(|rows| rows.len() == 1))
+    fn column(&self, columns: &[usize]) -> Result<Option<usize>> {
+        let holds = |at: &&usize| {
+            let rows = &self.places[*at];
+            self.sample.ids.iter().all(|id| rows.get(id).is_some_and(|rows| rows.len() == 1))
         };
-        let all: Vec<usize> = (0..columns.len()).filter(holds).collect();
         // The index that pandas writes counts rows: it is the last guess.
         let (index, holding): (Vec<usize>, Vec<usize>) =
-            all.into_iter().partition(|&slot| self.on.fields[columns[slot]].is_index());
-        if let Some(&other) = holding.iter().find(|&&slot| rows[slot] != rows[holding[0]]) {
-            let [one, other] = [holding[0], other].map(|slot| &self.on.fields[columns[slot]].name);
+            columns.iter().filter(holds).partition(|at| self.on.fields[**at].is_index());
+        if let Some(other) = holding.iter().find(|at| self.places[at] != self.places[&holding[0]]) {
+            let [one, other] = [&holding[0], other].map(|at| &self.on.fields[*at].name);
             let problem = format!(
                 "`{one}` and `{other}` both hold the ids of the edges, in different rows: pass \
                  --id-column"
@@ -210,22 +209,16 @@ impl Search<'_> {
             return Err(self.on.wrong(problem));
         }
         // Some ids may have no row, or several: then the column that holds most of them is it.
-        let most = || (0..columns.len()).max_by_key(|&slot| (rows[slot].len(), Reverse(slot)));
-        let most = || most().filter(|&slot| self.holds_most(&rows[slot]));
-        Ok(holding.first().or(index.first()).copied().or_else(most).map(|slot| columns[slot]))
+        let most = || columns.iter().max_by_key(|at| (self.places[at].len(), Reverse(**at)));
+        let most = || most().filter(|at| self.holds_most(&self.places[at]));
+        Ok(holding.first().or(index.first()).or_else(most).copied())
     }
 
     /// The problem that one of `columns` holds most ids of the sources but none of the targets, or
     /// vice versa.
-    fn one_end(
-        &self,
-        columns: &[usize],
-        id: impl Fn(Cell<'_>) -> Option<u64> + Sync,
-    ) -> Result<Option<String>> {
-        if columns.is_empty() {
-            return Ok(None);
-        }
-        for (rows, &at) in self.places(columns, id)?.iter().zip(columns) {
+    fn one_end(&self, columns: &[usize]) -> Option<String> {
+        for &at in columns {
+            let rows = &self.places[&at];
             let found = |end: usize| {
                 self.sample.ends[end].iter().filter(|id| rows.contains_key(id)).count()
             };
@@ -240,7 +233,7 @@ impl Search<'_> {
                     .iter()
                     .min()
                     .map_or(String::new(), |&id| self.sample.text(id));
-                return Ok(Some(format!(
+                return Some(format!(
                     "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: \
                      these are two kinds of vertices, and \
                      gsplit reads one table of one kind: add their rows to it, or pass --id-column \
@@ -248,14 +241,14 @@ impl Search<'_> {
                     names[0],
                     names[1],
                     shown(missing.as_bytes())
-                )));
+                ));
             }
         }
-        Ok(None)
+        None
     }
 
     /// The problem that none of `columns` holds most ids, with examples of both.
-    fn nothing_found(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
+    fn nothing(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
         let examples = |texts: Vec<String>| {
             texts

@@ -12,7 +12,7 @@ use super::statistics::{ColumnStatistics, MOST_CODES, key};
 use super::surveyed::Surveyed;
 use crate::read::options::{LabelKind, Unseen};
 use crate::read::raw::Column;
-use crate::read::text::field::shown;
+use crate::read::text::field::{real, shown};
 use crate::{Error, Result};
 
 /// Word for unlabelled among class numbers.
@@ -142,8 +142,11 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         }
     }
     if !is_number && trained.is_none() && kind.is_none() {
-        let is_stray = |stray: &&str| on.schema.unlabelled.as_deref() != Some(stray);
-        if let Some(stray) = seen.strays(false).into_iter().find(is_stray) {
+        let is_number = |name: &&String| real::<f64>(name.as_bytes()).is_some();
+        let are_most = 2 * names.iter().filter(is_number).count() > names.len();
+        let is_stray =
+            |name: &&String| !is_number(name) && on.schema.unlabelled.as_ref() != Some(name);
+        if let Some(stray) = names.iter().find(is_stray).filter(|_| are_most) {
             let (column, stray) = (&field.name, shown(stray.as_bytes()));
             let problem = format!(
                 "column `{column}` holds numbers for the most part, and {stray}: fix it, pass \

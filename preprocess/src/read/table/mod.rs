@@ -28,7 +28,7 @@ use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::read::options::{Answer, ReadOptions, Schema};
 use crate::read::raw::{Ids, Raw};
 use crate::read::schema::Decided;
-use crate::read::text::{name_of, some};
+use crate::read::text::{na, name_of, some};
 use crate::{Error, Result};
 
 mod cells;
@@ -278,7 +278,17 @@ fn check_strays(
             !is_read && schema.edge_columns.is_none() && !table.is_unnamed()
         }
     };
-    (0..table.num_own()).filter(is_checked).try_for_each(|at| sheet.check_stray(at))
+    for at in (0..table.num_own()).filter(is_checked) {
+        if let [stray, ..] = sheet.strays(at) {
+            let problem = format!(
+                "expected a number, as in most rows: fix it, pass {} if it means that a value is \
+                 missing, or name the columns to keep with --edge-columns, or none",
+                na::remedy([&*String::from_utf8_lossy(&stray.1)].into_iter())
+            );
+            return Err(sheet.wrong(at, stray, &problem));
+        }
+    }
+    Ok(())
 }
 
 /// Ids of tables have gaps, unless they are to be kept.

@@ -158,9 +158,6 @@ pub fn nodes(
     let repeated = schema.on_duplicate.map(repeated).transpose()?;
     on.seen = survey(&table, &roles.to_survey(&table), repeated.as_ref(), progress)?;
     roles.decide(&on)?;
-    if let Some(stray) = &roles.stray {
-        table.problem_of(stray.at, &stray.cells, &stray.problem, progress)?;
-    }
     let folds = options.folds_case(trained);
     if folds {
         let known = trained.map_or(&[][..], |trained| &trained.classes);

@@ -56,8 +56,6 @@ pub struct Roles {
     judged: Vec<usize>,
     /// Columns among them that `--schema encode=COLUMN=none` names: they are not kept as columns either.
     pub dropped: Vec<usize>,
-    /// A cell among the features that is neither number nor date, where most of its column are.
-    pub stray: Option<Stray>,
     /// Whether the ids were found by their values.
     guessed: bool,
     /// Whether the label is to be found by the values.
@@ -66,17 +64,6 @@ pub struct Roles {
     are_chosen: bool,
     /// Whether the split is the one that the user named.
     split_is_named: bool,
-}
-
-/// A cell that is unlike the others of its column.
-#[derive(Debug)]
-pub struct Stray {
-    /// Place of the column.
-    pub at: usize,
-    /// The cell, or several of them.
-    pub cells: Vec<String>,
-    /// Problem with it.
-    pub problem: String,
 }
 
 /// Columns of features in ascending order, with the encoding if they have a fixed one.
@@ -151,7 +138,6 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         left_out: Vec::new(),
         judged: Vec::new(),
         dropped: Vec::new(),
-        stray: None,
         guessed: false,
         split_is_named: on.schema.split_column.is_some(),
         are_chosen: on.schema.feature_columns.is_some() || trained.is_some(),
@@ -454,7 +440,7 @@ impl Roles {
         for at in self.labels.clone() {
             self.drop_feature(at);
         }
-        self.stray = self.find_stray(on);
+        self.check_strays(on)?;
         if self.are_chosen {
             return Ok(());
         }
@@ -469,72 +455,52 @@ impl Roles {
         Ok(())
     }
 
-    /// Finds a stray cell in columns that may still be left out. The remedy covers all of them.
-    fn find_stray(&self, on: &Surveyed<'_>) -> Option<Stray> {
+    /// Refuses cells that are not numbers in a column of numbers or dates, and times that are
+    /// unknown. The remedy covers all columns that may still be left out.
+    fn check_strays(&self, on: &Surveyed<'_>) -> Result<()> {
+        let Some(sheet) = on.table.sheet() else { return Ok(()) };
         let open = || self.features.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-        let strays = |at: usize| {
-            on.seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&on.fields[at])))
-        };
-        let others = |name: &str| {
+        let strays = |at: usize| sheet.strays(at);
+        let others = |at: usize| {
+            let name = &on.fields[at].name;
             format!(
-                "--schema encode={name}=onehot for categories, or --schema encode={name}=none to \
-                 leave it out"
+                "or pass --schema encode={name}=onehot for categories, or --schema \
+                 encode={name}=none to leave it out"
             )
         };
-        if let Some(at) = open().find(|&at| !strays(at).is_empty()) {
+        if let Some((at, stray)) = open().find_map(|at| Some((at, strays(at).first()?))) {
             // A comma separates words, and a column is before an equals sign.
-            let mut words: Vec<&str> =
-                open().flat_map(strays).filter(|word| !word.contains([',', '='])).collect();
+            let words = open().flat_map(strays).map(|(_, cell)| String::from_utf8_lossy(cell));
+            let mut words: Vec<_> = words.filter(|word| !word.contains([',', '='])).collect();
             words.sort_unstable();
             words.dedup();
             let fill = if on.schema.fill.is_none() { " --schema fill=mean" } else { "" };
             let given = on.schema.na.iter().flatten().map(String::as_str);
-            let (name, cells) = (&on.fields[at].name, strays(at));
             let remedy = match words.is_empty() {
                 true => "fix it".to_string(),
                 false => {
-                    let words = na::remedy(given.chain(words));
+                    let words = na::remedy(given.chain(words.iter().map(|word| &**word)));
                     format!("pass {words}{fill} if it means that a value is missing, or fix it")
                 }
             };
-            let problem = format!(
-                "expected a number or a date, as in most rows: {remedy}, or pass {}",
-                others(name)
-            );
-            let problem = match on.options.recipe {
-                None => problem,
-                Some(_) => {
-                    "expected a number or a date, as in the table of the recipe: fix it, or leave \
-                     the cell empty"
-                        .into()
-                }
+            let expected = match on.options.recipe {
+                None => format!("as in most rows: {remedy}, {}", others(at)),
+                Some(_) => "as in the table of the recipe: fix it, or leave the cell empty".into(),
             };
-            return Some(Stray {
+            return Err(sheet.wrong(
                 at,
-                cells: cells.into_iter().map(String::from).collect(),
-                problem,
-            });
+                stray,
+                &format!("expected a number or a date, {expected}"),
+            ));
         }
-        let mut texts = open().filter(|&at| is_text(&on.fields[at]));
-        texts.find_map(|at| {
-            let (seen, name) = (on.seen.get(&at)?, &on.fields[at].name);
-            let (cell, problem) = match (seen.stray_date(), seen.unknown_time()) {
-                (Some((cell, order)), _) => {
-                    (cell, format!("expected a date ({}), as in most rows: fix it", order.name()))
-                }
-                (None, Some(cell)) => (
-                    cell,
-                    "its time or time zone is unknown: write it like 2020-01-31 10:00+01:00"
-                        .to_string(),
-                ),
-                (None, None) => return None,
-            };
-            Some(Stray {
-                at,
-                cells: vec![cell.to_string()],
-                problem: format!("{problem}, or pass {}", others(name)),
-            })
-        })
+        for at in open().filter(|&at| is_text(&on.fields[at])) {
+            if let Some(text) = sheet.unknown_time(at) {
+                let problem = "its time or time zone is unknown: write it like 2020-01-31 \
+                               10:00+01:00";
+                return Err(sheet.wrong(at, text, &format!("{problem}, {}", others(at))));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a label, found by its name, that is the same in every row.

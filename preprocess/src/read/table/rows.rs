@@ -233,25 +233,6 @@ impl Table {
         }
     }
 
-    /// The problem with the first cell of column `at` that is one of the strings `texts`, with its
-    /// place.
-    pub fn problem_of(
-        &self,
-        at: usize,
-        texts: &[String],
-        problem: &str,
-        progress: &dyn Progress,
-    ) -> Result<()> {
-        let find = |_: usize, cell: Cell<'_>| match cell {
-            Cell::Text(text) if texts.iter().any(|known| known == text) => {
-                let is = if self.sheet().is_some() { "" } else { "is " };
-                Err(format!("{is}{}: {problem}", shown(text.as_bytes())))
-            }
-            _ => Ok(()),
-        };
-        self.for_rows(&[at], progress, |rows| rows.each_scalar(0, find), &mut |()| Ok(()))
-    }
-
     /// Some of the first values of column `at`, for messages.
     pub fn examples(&self, at: usize) -> Result<String> {
         const SHOWN: usize = 3;

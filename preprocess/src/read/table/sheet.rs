@@ -16,7 +16,7 @@ use crate::read::text::field::shown;
 use crate::read::text::line::{Delimiter, cells, fields};
 use crate::read::text::na::MissingValues;
 use crate::read::text::sketch::{Fields, MAX_LINES, Sketch, is_comment};
-use crate::read::text::style::{DateOrder, Decimal, Style, styles};
+use crate::read::text::style::{DateOrder, Decimal, Style, styles, unknown_time};
 use crate::read::text::value::{CellKind, CellKinds, is_missing};
 use crate::read::text::{BYTE_ORDER_MARK, TextStream, lines, name_of, read_pieces};
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// Reading of a column of dates.
 pub const DATES: &str = "dates, read as days since 1970-01-01";
 
-/// Strings of a column that are kept.
+/// Different strings of a column that are kept.
 const MOST_STRAYS: usize = 8;
 /// Numbers for each string from which on a column holds numbers, and the strings are strays.
 const NUMBERS_PER_STRAY: u64 = 10;
@@ -33,10 +33,10 @@ const NUMBERS_PER_STRAY: u64 = 10;
 pub const LINES_PER_FILE: u64 = 1 << 40;
 
 /// A line: the place of its file among the parts, and its number there.
-type Line = (usize, u64);
+pub type Line = (usize, u64);
 
 /// A cell of a column, and its line.
-type Value<'a> = (Line, Cow<'a, [u8]>);
+pub type Value<'a> = (Line, Cow<'a, [u8]>);
 
 /// Facts about the cells of a column: of the first rows, or of all.
 #[derive(Clone, Debug, Default)]
@@ -69,9 +69,7 @@ impl ColumnCells {
         }
         if kind == CellKind::Text {
             self.strings += 1;
-            if self.strays.len() < MOST_STRAYS {
-                self.strays.push((line, Cow::Owned(cell.to_vec())));
-            }
+            self.add_stray(line, Cow::Borrowed(cell));
         }
     }
 
@@ -83,8 +81,14 @@ impl ColumnCells {
         self.fractions += other.fractions;
         self.strings += other.strings;
         self.fraction = self.fraction.take().or(other.fraction);
-        let room = MOST_STRAYS - self.strays.len();
-        self.strays.extend(other.strays.into_iter().take(room));
+        other.strays.into_iter().for_each(|(line, cell)| self.add_stray(line, cell));
+    }
+
+    fn add_stray(&mut self, line: Line, cell: Cow<'_, [u8]>) {
+        let is_known = || self.strays.iter().any(|(_, known)| *known == cell);
+        if self.strays.len() < MOST_STRAYS && !is_known() {
+            self.strays.push((line, Cow::Owned(cell.into_owned())));
+        }
     }
 }
 
@@ -231,10 +235,9 @@ impl Sheet {
             if !rows.is_empty() && (options.scans || has_blank) {
                 sheet.scan(progress)?;
                 // Strings below the first rows may be numbers in a style.
-                for (values, cells) in values.iter_mut().zip(&sheet.cells) {
+                for (at, values) in values.iter_mut().enumerate() {
                     let last = values.last().map(|(line, _)| *line);
-                    let are_strays = cells.numbers > cells.strings;
-                    let strays = cells.strays.iter().filter(|_| are_strays);
+                    let strays = sheet.strays(at).iter();
                     values.extend(strays.filter(|(line, _)| Some(*line) > last).cloned());
                 }
                 let styles = sheet.styles_of(&values, options).map_err(wrong)?;
@@ -480,21 +483,22 @@ impl Sheet {
         (0..self.cells.len()).filter(move |&at| mostly(&self.cells[at]))
     }
 
-    /// Refuses a string in column `at`, if it holds numbers for the most part.
-    pub fn check_stray(&self, at: usize) -> Result<()> {
-        let (cells, name) = (&self.cells[at], &self.columns[at]);
-        match cells.strays.first() {
-            Some(((part, line), cell)) if cells.numbers > cells.strings => {
-                let cell = shown(cell);
-                let problem = format!(
-                    "column `{name}` holds numbers for the most part, and {cell}: fix it, pass \
-                     --schema na=WORD if it means that a value is missing, or name the columns to \
-                     keep with --edge-columns, or none"
-                );
-                Err(Error::line(&self.files[*part], *line, problem))
-            }
-            _ => Ok(()),
-        }
+    /// Strings in column `at`, if it holds numbers for the most part: the first of each.
+    pub fn strays(&self, at: usize) -> &[Value<'static>] {
+        let cells = &self.cells[at];
+        if cells.numbers > cells.strings { &cells.strays } else { &[] }
+    }
+
+    /// A string in column `at` that begins with a date whose time or zone is not known, where most of
+    /// the strings are so.
+    pub fn unknown_time(&self, at: usize) -> Option<&Value<'static>> {
+        unknown_time(&self.cells[at].strays, |(_, cell)| std::str::from_utf8(cell).unwrap_or(""))
+    }
+
+    /// The error for a `problem` with a cell of column `at`.
+    pub fn wrong(&self, at: usize, ((part, line), cell): &Value<'_>, problem: &str) -> Error {
+        let problem = format!("column `{}`: {}: {problem}", self.columns[at], shown(cell));
+        Error::line(&self.files[*part], *line, problem)
     }
 
     /// The first fraction in a column that holds whole numbers for the most part, for a question about

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use gsplit_store::Progress;
@@ -20,13 +20,10 @@ use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
 use crate::read::options::OnDuplicate;
 use crate::read::text::field::{double, real};
-use crate::read::text::style::{DateOrder, stray_date, unknown_time};
 use crate::read::text::value::{flag, integer};
 
 /// Most categories of a column.
 pub const MOST_CODES: usize = 1 << 16;
-/// Strings of a column of numbers that are kept.
-pub const MOST_STRAYS: usize = 8;
 
 /// Statistics of a column.
 #[derive(Clone, Debug, Default)]
@@ -44,10 +41,6 @@ pub struct ColumnStatistics {
     pub numbers: Moments,
     /// The smallest finite number and, negated, the largest.
     ends: [End; 2],
-    /// Strings that are not numbers, the first in alphabetical order, and how many others are
-    /// numbers.
-    strays: BTreeSet<String>,
-    texts_of_numbers: u64,
     /// Whether some number is not whole.
     pub is_fractional: bool,
     /// Whether some number is written with zeros before it, as codes are.
@@ -94,24 +87,6 @@ impl ColumnStatistics {
             true => !self.is_fractional && (count == 0 || (least >= 0.0 && most <= 1.0)),
             false => are_words(),
         }
-    }
-
-    /// Strings that are not numbers, where most of the categories are numbers, or `all` are taken
-    /// for numbers. Of more than [`MOST_STRAYS`] these are the first.
-    pub fn strays(&self, all: bool) -> Vec<&str> {
-        let is_number = |key: &&String| real::<f64>(key.as_bytes()).is_some();
-        let are_most = match self.keys.is_empty() {
-            false => 2 * self.keys.keys().filter(is_number).count() > self.keys.len(),
-            true => 2 * self.texts_of_numbers > self.values,
-        };
-        let strays = self.strays.iter().filter(|_| all || are_most);
-        strays.map(String::as_str).collect()
-    }
-
-    /// A string that begins with a date whose time or zone is not known, where most of the
-    /// categories are so.
-    pub fn unknown_time(&self) -> Option<&str> {
-        unknown_time(self.keys.keys().map(String::as_str))
     }
 
     /// Spellings of one string that differ only in case or blanks, where there are several.
@@ -173,11 +148,6 @@ impl ColumnStatistics {
         }
     }
 
-    /// A string that is not a date although most categories are, and the order of the dates.
-    pub fn stray_date(&self) -> Option<(&str, DateOrder)> {
-        stray_date(self.keys.keys().map(String::as_str))
-    }
-
     /// Number of distinct whole numbers, within 5 % or so.
     pub fn distinct(&self) -> f64 {
         self.sketch.estimate()
@@ -203,17 +173,6 @@ impl ColumnStatistics {
             }
             self.is_padded |= matches!(cell, Cell::Text(text) if text.len() > 1 && text.starts_with('0') && !text.contains('.'));
         }
-        if let Cell::Text(text) = cell {
-            let is_other = if is_number {
-                number.is_none() && as_f64(cell).is_none()
-            } else {
-                real::<f64>(text.as_bytes()).is_none()
-            };
-            self.texts_of_numbers += u64::from(!is_other);
-            if is_other {
-                self.add_stray(text);
-            }
-        }
         if with_keys && !self.many {
             let key = key(cell, is_number);
             match self.keys.get_mut(key.as_ref()) {
@@ -226,20 +185,7 @@ impl ColumnStatistics {
         }
     }
 
-    fn add_stray(&mut self, text: &str) {
-        let is_first = self.strays.len() < MOST_STRAYS
-            || self.strays.last().is_some_and(|last| text < last.as_str());
-        if is_first && !self.strays.contains(text) {
-            self.strays.insert(text.to_string());
-            if self.strays.len() > MOST_STRAYS {
-                self.strays.pop_last();
-            }
-        }
-    }
-
     fn merge(&mut self, other: Self) {
-        other.strays.iter().for_each(|text| self.add_stray(text));
-        self.texts_of_numbers += other.texts_of_numbers;
         self.ends
             .iter_mut()
             .zip(other.ends)
@@ -649,10 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_among_numbers_and_spellings_of_one_string_are_found() {
-        assert_eq!(seen(&["1", "#N/A", "2", "-", "3"], false).strays(false), ["#N/A", "-"]);
-        assert!(seen(&["1", "a", "b"], false).strays(false).is_empty());
-        assert_eq!(seen(&["1", "true", "x"], true).strays(true), ["x"]);
+    fn spellings_of_one_string_are_found() {
         let mut yes = seen(&["Yes", "no", "YES", "Yes", "No ", "n  o"], false);
         assert_eq!(yes.alike(), Some(vec!["No ", "no"]));
         yes.fold(&[]);

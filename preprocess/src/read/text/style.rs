@@ -75,20 +75,6 @@ impl DateOrder {
     }
 }
 
-/// The first of `cells` that is not a date, if most are, and the order of most dates.
-pub fn stray_date<'c>(
-    cells: impl Iterator<Item = &'c str> + Clone,
-) -> Option<(&'c str, DateOrder)> {
-    let is_date = |cell: &str, order| days(cell.as_bytes(), order).is_some();
-    let is_any = |cell: &&str| DateOrder::ALL.into_iter().any(|order| is_date(cell, order));
-    let dates = cells.clone().filter(is_any).count();
-    let order = DateOrder::ALL
-        .into_iter()
-        .max_by_key(|&order| cells.clone().filter(|cell| is_date(cell, order)).count())?;
-    let mut strays = cells.clone().filter(|cell| !is_date(cell, order));
-    strays.next().filter(|_| 2 * dates > cells.count()).map(|stray| (stray, order))
-}
-
 /// Number whose fraction begins with `decimal`, without marks between thousands.
 fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let (mark, between) = if decimal == Decimal::Point { (b'.', b',') } else { (b',', b'.') };
@@ -140,16 +126,16 @@ fn without_sign(cell: &[u8]) -> Option<(char, String)> {
 
 /// The first of `cells` that begins with a date but is not one, if most cells do so: its time or
 /// its zone is unknown.
-pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Option<&'c str> {
+pub fn unknown_time<T>(cells: &[T], text: impl Fn(&T) -> &str) -> Option<&T> {
     let is_date =
         |text: &str| DateOrder::ALL.into_iter().any(|order| days(text.as_bytes(), order).is_some());
-    let is_unknown = |cell: &&str| {
+    let is_unknown = |cell: &&T| {
+        let cell = text(cell);
         let (date, time) = cell.split_once(['T', ' ']).unwrap_or((cell, ""));
         is_date(date) && !is_date(cell) && time.starts_with(|c: char| c.is_ascii_digit())
     };
-    let unknown = cells.clone().filter(is_unknown).count();
-    let are_most = 2 * unknown > cells.clone().count();
-    cells.find(is_unknown).filter(|_| are_most)
+    let are_most = 2 * cells.iter().filter(is_unknown).count() > cells.len();
+    cells.iter().find(is_unknown).filter(|_| are_most)
 }
 
 /// Days since 1970-01-01 of a date, with the time as a fraction.
@@ -501,23 +487,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_among_dates_is_found() {
-        let found = |cells: &[&'static str]| stray_date(cells.iter().copied());
-        assert_eq!(
-            found(&["2020-01-31", "2020-02-30", "2020-03-01"]),
-            Some(("2020-02-30", DateOrder::YearMonthDay))
-        );
-        assert_eq!(
-            found(&["31/01/2020", "01/31/2020", "30/01/2020"]),
-            Some(("01/31/2020", DateOrder::DayMonthYear))
-        );
-        assert_eq!(found(&["31/01/2020", "x", "y"]), None);
-        assert_eq!(found(&["2020-01-31", "2020-03-01"]), None);
-    }
-
-    #[test]
     fn times_that_are_not_known_are_found() {
-        let found = |cells: &[&'static str]| unknown_time(cells.iter().copied());
+        let found = |cells: &[&'static str]| unknown_time(cells, |cell| cell).copied();
         assert_eq!(
             found(&["2020-01-31 10:00 JST", "2020-01-31 11:00 JST"]),
             Some("2020-01-31 10:00 JST")
