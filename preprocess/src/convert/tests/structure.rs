@@ -83,7 +83,7 @@ fn late_columns_of_edges_and_of_parts_are_columns() {
     let found = message(&path, &options(""));
     assert!(
         found.contains(
-            "part-1.csv, line 3004: column `w`: `soon`: expected a number, as in most rows: fix it"
+            "part-1.csv, line 3004: column `w`: `soon`: expected a number, as in other rows; pass --schema na=soon"
         ),
         "{found}"
     );

@@ -28,7 +28,7 @@ use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::read::options::{Answer, ReadOptions, Schema};
 use crate::read::raw::{Ids, Raw};
 use crate::read::schema::Decided;
-use crate::read::text::{na, name_of, some};
+use crate::read::text::{name_of, some};
 use crate::{Error, Result};
 
 mod cells;
@@ -147,7 +147,6 @@ fn open_edges(
     let table = Table::of(path, &files, format, options.text(), options.budget(), na, progress)?;
     let fields = with_ids_of(&table, schema.id_type);
     ask_for_splits(path, &table, schema)?;
-    check_strays(&table, &fields, schema, None)?;
     let examples = |at: usize| table.examples(at);
     let choice = choose(path, &fields, table.is_unnamed(), schema, &examples);
     let choice = choice.map_err(|error| match error {
@@ -157,7 +156,6 @@ fn open_edges(
         }
         error => error,
     })?;
-    check_strays(&table, &fields, schema, Some(&choice))?;
     match table.is_unnamed() {
         true => say_unnamed(path, &fields, &choice, progress),
         false => say_choice(path, &fields, &choice, schema, progress),
@@ -221,7 +219,8 @@ fn decided(table: &Table, fields: &[Field], choice: &Choice, given: &Schema) -> 
 }
 
 /// The columns with ids of the type requested by the user. The index that pandas writes can be
-/// nothing.
+/// nothing. Columns of numbers with a few strings hold numbers: reading them refuses the first
+/// string with its line.
 fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
     let mut fields = table.fields.clone();
     fields
@@ -229,9 +228,14 @@ fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
         .filter(|field| field.is_index())
         .for_each(|field| (field.id, field.value) = (None, None));
     fields[table.num_own()..].iter_mut().for_each(|field| field.id = None);
-    // The line of a stray among ids is found where it is read.
-    for at in table.sheet().into_iter().flat_map(Sheet::mostly_numbers) {
-        fields[at].id = Some(IdKind::Number);
+    for (at, field) in fields.iter_mut().enumerate().take(table.num_own()) {
+        let Some(numbers) = table.sheet().and_then(|sheet| sheet.numbers_with_strays(at)) else {
+            continue;
+        };
+        field.value = Some((numbers, 1));
+        if table.sheet().is_some_and(|sheet| sheet.are_mostly_whole(at)) {
+            field.id = Some(IdKind::Number);
+        }
     }
     fields
         .iter_mut()
@@ -253,39 +257,6 @@ fn ask_for_splits(path: &Path, table: &Table, schema: &Schema) -> Result<()> {
                 folder.field.name
             );
             return Err(Error::input(path, problem));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a stray string among the numbers of a column that the options name, or, once ends and
-/// values are chosen, of another.
-fn check_strays(
-    table: &Table,
-    fields: &[Field],
-    schema: &Schema,
-    choice: Option<&Choice>,
-) -> Result<()> {
-    let Some(sheet) = table.sheet() else { return Ok(()) };
-    let names =
-        schema.edge_columns().into_iter().flatten().chain(&schema.edge_weights).map(String::as_str);
-    let names = names.map(|name| name.split_once('=').map_or(name, |(name, _)| name));
-    let is_checked = |at: &usize| match choice {
-        None => names.clone().any(|name| fields[*at].name.eq_ignore_ascii_case(name)),
-        Some(choice) => {
-            let is_read =
-                choice.ids.contains(at) || choice.values.contains(at) || fields[*at].is_index();
-            !is_read && schema.edge_columns.is_none() && !table.is_unnamed()
-        }
-    };
-    for at in (0..table.num_own()).filter(is_checked) {
-        if let [stray, ..] = sheet.strays(at) {
-            let problem = format!(
-                "expected a number, as in most rows: fix it, pass {} if it means that a value is \
-                 missing, or name the columns to keep with --edge-columns, or none",
-                na::remedy([&*String::from_utf8_lossy(&stray.1)].into_iter())
-            );
-            return Err(sheet.wrong(at, stray, &problem));
         }
     }
     Ok(())

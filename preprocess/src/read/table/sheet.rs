@@ -473,14 +473,16 @@ impl Sheet {
         self.sample == 0
     }
 
-    /// The columns of numbers among which a few strings are: ids, if the strings are strays.
-    pub fn mostly_numbers(&self) -> impl Iterator<Item = usize> {
-        let mostly = |cells: &ColumnCells| {
-            cells.strings > 0
-                && cells.fractions == 0
-                && cells.numbers >= NUMBERS_PER_STRAY * cells.strings
-        };
-        (0..self.cells.len()).filter(move |&at| mostly(&self.cells[at]))
+    /// Type of the numbers in column `at`, if it holds some strings too.
+    pub fn numbers_with_strays(&self, at: usize) -> Option<ValueType> {
+        let kinds = self.cells[at].kinds;
+        self.strays(at).first().and_then(|_| kinds.without(CellKind::Text).value())
+    }
+
+    /// Whether column `at` holds whole numbers and a few strings: ids, if the strings are strays.
+    pub fn are_mostly_whole(&self, at: usize) -> bool {
+        let cells = &self.cells[at];
+        cells.fractions == 0 && cells.numbers >= NUMBERS_PER_STRAY * cells.strings
     }
 
     /// Strings in column `at`, if it holds numbers for the most part: the first of each.

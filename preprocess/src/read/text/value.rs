@@ -60,6 +60,11 @@ impl CellKinds {
         self.0 |= other.0;
     }
 
+    /// The kind of the cells that are not of `kind`.
+    pub fn without(self, kind: CellKind) -> CellKind {
+        Self(self.0 & !(1 << kind as u8)).kind()
+    }
+
     /// The kind that all cells have in common.
     pub fn kind(self) -> CellKind {
         use CellKind::*;
