@@ -11,7 +11,7 @@ use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
     Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Pieces, Presample, Progress,
-    artifact_key, choose, other_option, shell_path,
+    artifact_key, choose, shell_path,
 };
 use serde_json::json;
 
@@ -101,29 +101,32 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
         .key
         .clone()
         .unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref().map(Presample::key)));
-    let (map, seconds) =
-        match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
-            Some(map) => {
-                staging::tidy(&PartitionMap::target(&dataset, &key));
-                (map, None)
-            }
-            None => {
-                // Fail on an unwritable output before the expensive work.
-                drop(Staging::begin(PartitionMap::target(&dataset, &key), args.force)?);
-                let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
-                let map = PartitionMap::save(
-                    &dataset,
-                    &key,
-                    presample.as_ref(),
-                    config,
-                    made.report,
-                    &made.assignment,
-                    &made.cache_order,
-                    args.force,
-                )?;
-                (map, Some(made.seconds))
-            }
-        };
+    let reused = match args.force {
+        true => None,
+        false => reuse(&dataset, presample.as_ref(), &key, &config, imported.as_ref())?,
+    };
+    let (map, seconds) = match reused {
+        Some(map) => {
+            staging::tidy(&PartitionMap::target(&dataset, &key));
+            (map, None)
+        }
+        None => {
+            // Fail on an unwritable output before the expensive work.
+            drop(Staging::begin(PartitionMap::target(&dataset, &key), args.force)?);
+            let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
+            let map = PartitionMap::save(
+                &dataset,
+                &key,
+                presample.as_ref(),
+                config,
+                made.report,
+                &made.assignment,
+                &made.cache_order,
+                args.force,
+            )?;
+            (map, Some(made.seconds))
+        }
+    };
 
     ui.json(&as_json(&dataset, &map, seconds, started, ui)?);
     let meta = map.meta();
@@ -235,21 +238,6 @@ pub fn named_or_best<R: Ord>(
     }
 }
 
-/// A map in the cache that was made with the same inputs, stored as the dataset's own under `key`.
-fn tried(
-    dataset: &Dataset,
-    key: &str,
-    config: &PartitionConfig,
-    made_from: &MadeFrom,
-) -> Result<Option<PartitionMap>> {
-    let is_same = |name: &String| {
-        let map = PartitionMap::open(dataset, name);
-        map.is_ok_and(|map| map.meta().config == *config && map.meta().made_from == *made_from)
-    };
-    let found = dataset.tried("partition")?.into_iter().find(is_same);
-    Ok(found.map(|name| PartitionMap::keep(dataset, &name, key)).transpose()?)
-}
-
 /// The key of a partition by its options, followed by the key of `presample` if the map of that
 /// name was made with another.
 pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&str>) -> String {
@@ -265,33 +253,22 @@ pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&str>) 
 
 /// The partition under `key`, or one in the cache, if it was made with the same inputs.
 fn reuse(
-    args: &Args,
     dataset: &Dataset,
     presample: Option<&Presample>,
     key: &str,
     config: &PartitionConfig,
     imported: Option<&Imported>,
 ) -> Result<Option<PartitionMap>> {
-    let folder = PartitionMap::folder(dataset, key);
-    if args.force {
-        return Ok(None);
+    let made_from = MadeFrom::with(dataset, presample);
+    let found = PartitionMap::reusable(dataset, key, config, &made_from)?;
+    match (&found, imported) {
+        (Some(map), Some(imported)) if imported.assignment != map.assignment() => {
+            let (path, difference) =
+                (PartitionMap::folder(dataset, key), "the imported file has changed".into());
+            Err(gsplit_store::Error::Differs { path, difference }.into())
+        }
+        _ => Ok(found),
     }
-    let made_from_now = MadeFrom::with(dataset, presample);
-    if !folder.exists() {
-        return tried(dataset, key, config, &made_from_now);
-    }
-    let Ok(map) = PartitionMap::open(dataset, key) else {
-        return Err(gsplit_store::Error::Exists(folder).into());
-    };
-    let is_same = map.meta().config == *config
-        && map.meta().made_from == made_from_now
-        && imported.is_none_or(|imported| imported.assignment == map.assignment());
-    if is_same {
-        return Ok(Some(map));
-    }
-    let difference = other_option(&json!(map.meta().config), &json!(config))
-        .unwrap_or_else(|| "it was made from another presample or other input".to_string());
-    Err(gsplit_store::Error::Differs { path: folder, difference }.into())
 }
 
 /// ` on 2 servers` for two; empty for one.

@@ -10,8 +10,8 @@ use gsplit_partition::placement::{
 };
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key,
-    choose, shell_path,
+    Dataset, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key, choose,
+    shell_path,
 };
 use serde_json::{Value, json};
 
@@ -76,7 +76,10 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let config = args.options.config(map.num_parts(), cache_bytes, row_bytes);
     let made_from = Placement::made_from(&dataset, &presample, &map);
     let key = args.key.clone().unwrap_or_else(|| args.options.default_key(map.key()));
-    let reused = reuse(&args, &dataset, &made_from, &config, &key)?;
+    let reused = match args.force {
+        true => None,
+        false => Placement::reusable(&dataset, &key, &config, &made_from)?,
+    };
     if reused.is_none() {
         // Fail on an unwritable output before the expensive work.
         drop(Staging::begin(Placement::target(&dataset, &key), args.force)?);
@@ -139,28 +142,6 @@ fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Resul
             shell_path(&args.dataset)
         )
     })
-}
-
-/// The placement under `key`, if it was made with the same inputs.
-fn reuse(
-    args: &Args,
-    dataset: &Dataset,
-    made_from: &MadeFrom,
-    config: &PlacementConfig,
-    key: &str,
-) -> Result<Option<Placement>> {
-    let folder = Placement::folder(dataset, key);
-    if args.force || !folder.exists() {
-        return Ok(None);
-    }
-    match Placement::open(dataset, key) {
-        Ok(placement)
-            if placement.meta().config == *config && placement.meta().made_from == *made_from =>
-        {
-            Ok(Some(placement))
-        }
-        _ => Err(gsplit_store::Error::Exists(folder).into()),
-    }
 }
 
 /// A placement with everything that is shown about it.

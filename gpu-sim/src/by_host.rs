@@ -1,6 +1,6 @@
 //! A group whose ranks move nothing from GPU to GPU, whatever theirs could.
 
-use gsplit_kernels::{CommError, Communicator, SentByRoute};
+use gsplit_kernels::{CommError, Communicator, Seat, SentByRoute};
 
 /// One rank's end of another group, without its [`Communicator::devices`].
 pub struct ByHost<'a>(&'a dyn Communicator);
@@ -13,16 +13,8 @@ impl<'a> ByHost<'a> {
 }
 
 impl Communicator for ByHost<'_> {
-    fn rank(&self) -> usize {
-        self.0.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        self.0.name(rank)
+    fn seat(&self) -> Seat {
+        self.0.seat()
     }
 
     fn barrier(&self) -> Result<(), CommError> {

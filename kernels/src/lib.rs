@@ -78,7 +78,7 @@ pub use comm::{
     Communicator, Counted, DeviceExchange, Limit, Nccl, Route, Seat, Sent, SentByRoute, Since,
     Solo, Threads, Wait, all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v,
     device_all_to_all_v, in_phase,
-    messages::{Messages, check_message, exchange_in_place},
+    messages::{Messages, check_message},
 };
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::dataset::check_lengths;
 use crate::document::{self, Document};
 use crate::staging::{Mark, Target};
-use crate::tried::TRIED;
+use crate::tried::{TRIED, keep};
 use crate::{Checksum, Dataset, Error, Presample, Result, Stamp, bare_key, check};
 
 /// Length and digest of one file of an artifact.
@@ -79,16 +79,20 @@ pub(crate) trait Artifact: Document {
     const FILE: &'static str;
     /// The subcommand that makes it.
     const COMMAND: &'static str;
+    /// The options that it was made with.
+    type Config: PartialEq + Serialize;
+    /// The options that it was made with.
+    fn config(&self) -> &Self::Config;
     /// The artifacts that it was made from.
     fn made_from(&self) -> &MadeFrom;
     /// Its files besides the document.
     fn files(&self) -> &Files;
 }
 
-/// Makes `$meta` the document of the artifacts `$stored`, in folders `$kind/<key>/`, and gives
-/// these what all artifacts have.
+/// Makes `$meta` the document of the artifacts `$stored`, which are made with options `$config`, in
+/// folders `$kind/<key>/`, and gives these what all artifacts have.
 macro_rules! artifact {
-    ($meta:ident, $stored:ident, $kind:literal, $command:literal) => {
+    ($meta:ident, $stored:ident, $config:ident, $kind:literal, $command:literal) => {
         impl $crate::document::Document for $meta {
             const FORMAT: &'static str = concat!("gsplit-", $kind);
             const VERSION: u32 = 1;
@@ -98,6 +102,11 @@ macro_rules! artifact {
             const KIND: &'static str = $kind;
             const FILE: &'static str = concat!($kind, ".json");
             const COMMAND: &'static str = $command;
+            type Config = $config;
+
+            fn config(&self) -> &$config {
+                &self.config
+            }
 
             fn made_from(&self) -> &$crate::MadeFrom {
                 &self.made_from
@@ -117,6 +126,24 @@ macro_rules! artifact {
             #[doc = concat!("Target for writing the ", $kind, " `key` of `dataset`.")]
             pub fn target(dataset: &$crate::Dataset, key: &str) -> $crate::staging::Target {
                 $crate::artifact::target::<$meta>(dataset, key)
+            }
+
+            #[doc = concat!("The ", $kind, " `key` of `dataset` if it was made from `made_from`")]
+            /// with `config`. If there is none, one in the cache that was becomes it.
+            ///
+            /// # Errors
+            /// [`Error::Differs`](crate::Error::Differs) or [`Error::Exists`](crate::Error::Exists)
+            /// if it was made otherwise.
+            pub fn reusable(
+                dataset: &$crate::Dataset,
+                key: &str,
+                config: &$config,
+                made_from: &$crate::MadeFrom,
+            ) -> $crate::Result<Option<Self>> {
+                match $crate::artifact::is_reusable::<$meta>(dataset, key, config, made_from)? {
+                    true => Self::open(dataset, key).map(Some),
+                    false => Ok(None),
+                }
             }
 
             /// Its key.
@@ -174,6 +201,35 @@ pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Chec
         check::opened(&folder, name, record)?;
     }
     Ok((content, checksum))
+}
+
+/// Whether the artifact `key` of `dataset` was made from `made_from` with `config`, or one in the
+/// cache was, which becomes it.
+pub(crate) fn is_reusable<T: Artifact>(
+    dataset: &Dataset,
+    key: &str,
+    config: &T::Config,
+    made_from: &MadeFrom,
+) -> Result<bool> {
+    let is_same = |found: &T| found.config() == config && found.made_from() == made_from;
+    let path = folder::<T>(dataset, key);
+    if !path.exists() {
+        let is_usable =
+            |name: &String| open::<T>(dataset, name).is_ok_and(|(found, _)| is_same(&found));
+        let cached = if bare_key(key) == key { dataset.tried(T::KIND)? } else { Vec::new() };
+        let Some(name) = cached.into_iter().find(is_usable) else { return Ok(false) };
+        return keep::<T>(dataset, &name, key).map(|()| true);
+    }
+    if !path.join(T::FILE).exists() {
+        return Err(Error::Exists(path));
+    }
+    let (found, _) = open::<T>(dataset, key)?;
+    if is_same(&found) {
+        return Ok(true);
+    }
+    let difference = other_option(&json!(found.config()), &json!(config))
+        .unwrap_or_else(|| "it was made from another presample or other input".to_string());
+    Err(Error::Differs { path, difference })
 }
 
 impl MadeFrom {

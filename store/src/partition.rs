@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::{self, Artifact, artifact};
 use crate::document;
 use crate::staging::Staging;
-use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
 
 /// The options that a partition was made with.
@@ -162,7 +161,7 @@ pub struct PartitionMeta {
     pub tool_version: String,
 }
 
-artifact!(PartitionMeta, PartitionMap, "partition", "partition");
+artifact!(PartitionMeta, PartitionMap, PartitionConfig, "partition", "partition");
 
 /// A stored partition of a dataset, mapped.
 #[derive(Clone, Debug)]
@@ -204,13 +203,6 @@ impl PartitionMap {
         document::write(&staging.path(PartitionMeta::FILE), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
-    }
-
-    /// Makes the partition `from`, of the cache, the dataset's own under `key`. Refuses an existing
-    /// key.
-    pub fn keep(dataset: &Dataset, from: &str, key: &str) -> Result<Self> {
-        tried::keep::<PartitionMeta>(dataset, from, key)?;
-        Self::open(dataset, key)
     }
 
     /// Opens the partition `key` of `dataset`; one of another graph is refused.

@@ -99,7 +99,7 @@ pub struct PlacementMeta {
     pub tool_version: String,
 }
 
-artifact!(PlacementMeta, Placement, "placement", "place");
+artifact!(PlacementMeta, Placement, PlacementConfig, "placement", "place");
 
 /// The vertices whose rows the devices hold, in the order of their slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::{self, Artifact, artifact};
 use crate::document;
 use crate::staging::Staging;
-use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Result, write_npy};
 
 /// Content of `presample.json`.
@@ -48,7 +47,7 @@ pub struct PresampleConfig {
     pub negatives: Option<u32>,
 }
 
-artifact!(PresampleMeta, Presample, "presample", "presample");
+artifact!(PresampleMeta, Presample, PresampleConfig, "presample", "presample");
 
 /// The four counters, in memory. They count different things and are never mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,13 +106,6 @@ impl Presample {
         document::write(&staging.path(PresampleMeta::FILE), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
-    }
-
-    /// Makes the pre-sampling `from`, of the cache, the dataset's own under `key`. Refuses an
-    /// existing key.
-    pub fn keep(dataset: &Dataset, from: &str, key: &str) -> Result<Self> {
-        tried::keep::<PresampleMeta>(dataset, from, key)?;
-        Self::open(dataset, key)
     }
 
     /// Opens the pre-sampling `key` of `dataset`; one of another graph or training split is

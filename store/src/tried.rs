@@ -146,20 +146,23 @@ pub(crate) fn keep<T: Artifact>(dataset: &Dataset, from: &str, key: &str) -> Res
 mod tests {
     use super::*;
     use crate::writer::tests::provenance;
-    use crate::{Counters, DatasetWriter, Presample, PresampleConfig, verify};
+    use crate::{Counters, DatasetWriter, MadeFrom, Presample, PresampleConfig, verify};
 
-    fn store(dataset: &Dataset, key: &str) -> Presample {
-        let config = PresampleConfig {
+    fn config() -> PresampleConfig {
+        PresampleConfig {
             fanouts: "2".into(),
             batch_size: 1,
             epochs: 1,
             seed: 0,
             draw_by: None,
             negatives: None,
-        };
+        }
+    }
+
+    fn store(dataset: &Dataset, key: &str) -> Presample {
         let counters =
             Counters { input: vec![1], appear: vec![1], work: vec![0], edge: Vec::new() };
-        Presample::save(dataset, key, config, 1, &counters, false).unwrap()
+        Presample::save(dataset, key, config(), 1, &counters, false).unwrap()
     }
 
     #[test]
@@ -175,7 +178,11 @@ mod tests {
         store(&dataset, "tried/b");
         assert!(dataset.keys("presample").unwrap().is_empty());
         assert_eq!(dataset.tried("presample").unwrap(), ["tried/a", "tried/b"]);
-        let kept = Presample::keep(&dataset, "tried/a", "mine").unwrap();
+        let reusable = |config: &PresampleConfig| {
+            Presample::reusable(&dataset, "mine", config, &MadeFrom::dataset(&dataset)).unwrap()
+        };
+        assert!(reusable(&PresampleConfig { seed: 1, ..config() }).is_none());
+        let kept = reusable(&config()).unwrap();
         assert_eq!(kept.checksum(), Presample::open(&dataset, "tried/a").unwrap().checksum());
         let (artifacts, bytes) = dataset.tried_size().unwrap();
         assert!(artifacts == 2 && bytes > 0);

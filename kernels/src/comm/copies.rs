@@ -38,10 +38,10 @@ impl DeviceExchange for Threads {
         recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        or_leave(self, check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len())))?;
+        or_leave(self, check_parts(self.seat, (send_bytes, send.len()), (recv_bytes, recv.len())))?;
         let parts = starts(send_bytes).into_iter().zip(send_bytes.iter().copied()).collect();
         let post = Post { gpu: gpu.clone(), address: send.address(), parts, readers: Vec::new() };
-        *lock(&self.shared.posts[self.rank]) = Some(post);
+        *lock(&self.shared.posts[self.seat.rank]) = Some(post);
         let copied = self
             .pass(CALLED)
             .and_then(|()| self.copy_from_all(gpu, recv, recv_bytes))
@@ -56,7 +56,7 @@ impl DeviceExchange for Threads {
 
 impl Threads {
     fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.name(self.rank), reason: error.to_string() }
+        CommError::Gpu { rank: self.seat.own_name(), reason: error.to_string() }
     }
 
     fn copy_from_all(
@@ -72,10 +72,10 @@ impl Threads {
                 let reason = "it has given up this exchange".to_string();
                 return Err(self
                     .failed()
-                    .unwrap_or(CommError::PeerFailed { rank: self.name(from), reason }));
+                    .unwrap_or(CommError::PeerFailed { rank: self.seat.name(from), reason }));
             };
-            let (offset, sent) = post.parts[self.rank];
-            check_message(self, from, sent, bytes)?;
+            let (offset, sent) = post.parts[self.seat.rank];
+            check_message(self.seat, from, sent, bytes)?;
             if bytes > 0 {
                 let to = recv.reborrow().part(start, start + bytes);
                 let copied = to.and_then(|mut to| {
@@ -92,7 +92,7 @@ impl Threads {
 
     /// Takes the post back; later work on `gpu` comes after the copies.
     fn withdraw(&self, gpu: &Gpu) -> Result<(), GpuError> {
-        let post = lock(&self.shared.posts[self.rank]).take();
+        let post = lock(&self.shared.posts[self.seat.rank]).take();
         post.iter().flat_map(|post| &post.readers).try_for_each(|reader| gpu.wait_for(reader))
     }
 }

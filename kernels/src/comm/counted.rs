@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::threads::lock;
 use serde::{Deserialize, Serialize};
 
-use super::{Communicator, DeviceExchange};
+use super::{Communicator, DeviceExchange, Seat};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
@@ -110,16 +110,8 @@ impl Counted {
 }
 
 impl Communicator for Counted {
-    fn rank(&self) -> usize {
-        self.group.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.group.size()
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        self.group.name(rank)
+    fn seat(&self) -> Seat {
+        self.group.seat()
     }
 
     fn barrier(&self) -> Result<(), CommError> {

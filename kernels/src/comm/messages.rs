@@ -5,29 +5,35 @@ use std::time::Duration;
 use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
 
 use super::wait::Limit;
-use super::{Communicator, DeviceExchange, starts};
+use super::{Communicator, DeviceExchange, Seat, starts};
 use crate::error::CommError;
 
 /// Group of ranks that can send each other messages, which makes it a [`Communicator`].
 pub trait Messages: Send + Sync {
-    /// [`Communicator::rank`].
-    fn rank(&self) -> usize;
-
-    /// [`Communicator::size`].
-    fn size(&self) -> usize;
-
-    /// [`Communicator::name`].
-    fn name(&self, rank: usize) -> usize;
+    /// [`Communicator::seat`].
+    fn seat(&self) -> Seat;
 
     /// Sends `outgoing(r)` to each rank `r`, and gives `incoming` the message of each rank, in rank
-    /// order, of `expected(r)` bytes from rank `r`. `called` is the collective.
+    /// order, of `expected(r)` bytes from rank `r`. `called` is the collective. A group implements
+    /// this, or [`Messages::exchange_into`] if it receives in place.
     fn exchange<'a>(
         &self,
         called: &'static str,
         outgoing: &dyn Fn(usize) -> &'a [u8],
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), CommError>;
+    ) -> Result<(), CommError> {
+        let ranks = 0..self.seat().size;
+        let mut received = vec![0; ranks.clone().map(expected).sum()];
+        self.exchange_into(called, outgoing, expected, &mut received)?;
+        let mut rest = &received[..];
+        for from in ranks {
+            let (message, tail) = rest.split_at(expected(from));
+            incoming(from, message);
+            rest = tail;
+        }
+        Ok(())
+    }
 
     /// Like [`Messages::exchange`], with the messages put into `recv` one after the other.
     fn exchange_into<'a>(
@@ -60,55 +66,32 @@ pub trait Messages: Send + Sync {
     fn leave(&self, reason: &str);
 }
 
-/// Implements [`Messages::exchange`] for a group that receives in place, by its
-/// [`Messages::exchange_into`].
-pub fn exchange_in_place<'a>(
-    comm: &dyn Messages,
-    called: &'static str,
-    outgoing: &dyn Fn(usize) -> &'a [u8],
-    expected: &dyn Fn(usize) -> usize,
-    incoming: &mut dyn FnMut(usize, &[u8]),
-) -> Result<(), CommError> {
-    let mut received = vec![0; (0..comm.size()).map(expected).sum()];
-    comm.exchange_into(called, outgoing, expected, &mut received)?;
-    let mut rest = &received[..];
-    for from in 0..comm.size() {
-        let (message, tail) = rest.split_at(expected(from));
-        incoming(from, message);
-        rest = tail;
-    }
-    Ok(())
-}
-
-/// Refuses a message of another size than expected.
+/// Refuses a message to the rank of `seat` of another size than expected.
 pub fn check_message(
-    comm: &dyn Messages,
+    seat: Seat,
     from: usize,
     sent: usize,
     expected: usize,
 ) -> Result<(), CommError> {
     match sent == expected {
         true => Ok(()),
-        false => Err(CommError::Mismatch {
-            from: comm.name(from),
-            to: comm.name(comm.rank()),
-            sent,
-            expected,
-        }),
+        false => {
+            Err(CommError::Mismatch { from: seat.name(from), to: seat.own_name(), sent, expected })
+        }
     }
 }
 
 /// Checks that the sizes of the parts to send, and to receive, are one for each rank and add up to
 /// the length of their buffer.
 pub(super) fn check_parts(
-    comm: &dyn Messages,
+    seat: Seat,
     send: (&[usize], usize),
     recv: (&[usize], usize),
 ) -> Result<(), CommError> {
     for (counts, buffer) in [send, recv] {
         let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
-        let is_whole = counts.len() == comm.size();
-        check_message(comm, comm.rank(), if is_whole { sum } else { usize::MAX }, buffer)?;
+        let is_whole = counts.len() == seat.size;
+        check_message(seat, seat.rank, if is_whole { sum } else { usize::MAX }, buffer)?;
     }
     Ok(())
 }
@@ -129,12 +112,12 @@ fn all_reduce<T: Pod>(
     values: &mut [T],
     add: impl Fn(T, T) -> T,
 ) -> Result<(), CommError> {
-    let (size, len) = (comm.size(), values.len());
+    let (Seat { rank, size, .. }, len) = (comm.seat(), values.len());
     if size == 1 {
         return Ok(());
     }
     let portion = |rank: usize| len * rank / size..len * (rank + 1) / size;
-    let mut sums = vec![T::zeroed(); portion(comm.rank()).len()];
+    let mut sums = vec![T::zeroed(); portion(rank).len()];
     let bytes = size_of_val(sums.as_slice());
     let outgoing = |to: usize| cast_slice(&values[portion(to)]);
     comm.exchange(called, &outgoing, &|_| bytes, &mut |from, message| {
@@ -154,16 +137,8 @@ fn all_reduce<T: Pod>(
 }
 
 impl<E: Messages> Communicator for E {
-    fn rank(&self) -> usize {
-        Messages::rank(self)
-    }
-
-    fn size(&self) -> usize {
-        Messages::size(self)
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        Messages::name(self, rank)
+    fn seat(&self) -> Seat {
+        Messages::seat(self)
     }
 
     fn barrier(&self) -> Result<(), CommError> {
@@ -177,7 +152,8 @@ impl<E: Messages> Communicator for E {
         recv: &mut [u8],
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        or_leave(self, check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len())))?;
+        let seat = Messages::seat(self);
+        or_leave(self, check_parts(seat, (send_bytes, send.len()), (recv_bytes, recv.len())))?;
         let starts = starts(send_bytes);
         let outgoing = |to: usize| &send[starts[to]..starts[to] + send_bytes[to]];
         or_leave(self, self.exchange_into("all_to_all", &outgoing, &|from| recv_bytes[from], recv))
@@ -196,8 +172,9 @@ impl<E: Messages> Communicator for E {
     }
 
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-        let sent = send.len().saturating_mul(Messages::size(self));
-        or_leave(self, check_message(self, Messages::rank(self), sent, recv.len()))?;
+        let seat = Messages::seat(self);
+        let sent = send.len().saturating_mul(seat.size);
+        or_leave(self, check_message(seat, seat.rank, sent, recv.len()))?;
         or_leave(self, self.exchange_into("all_gather", &|_| send, &|_| send.len(), recv))
     }
 

@@ -68,6 +68,16 @@ impl Seat {
         let size = (size / groups.max(1)).max(1);
         Self { rank: rank % size, size, first: rank - rank % size }
     }
+
+    /// The number of the group's `rank` among all ranks of the run, by which errors name it.
+    pub fn name(self, rank: usize) -> usize {
+        self.first + rank
+    }
+
+    /// The number of this rank among all ranks of the run.
+    pub fn own_name(self) -> usize {
+        self.name(self.rank)
+    }
 }
 
 /// One rank's end of a group. Bytes only; [`all_to_all_v`] and its kin add types.
@@ -79,15 +89,22 @@ impl Seat {
 /// differ between ranks, or contradict each other on this rank, [`CommError::Order`] when ranks call different collectives, [`CommError::Timeout`] when a rank
 /// has waited for longer than the group's limit, [`CommError::Gpu`] when a GPU has failed.
 pub trait Communicator: Send + Sync {
+    /// Place of this rank.
+    fn seat(&self) -> Seat;
+
     /// This rank, below [`size`](Self::size).
-    fn rank(&self) -> usize;
+    fn rank(&self) -> usize {
+        self.seat().rank
+    }
 
     /// Number of ranks in the group.
-    fn size(&self) -> usize;
+    fn size(&self) -> usize {
+        self.seat().size
+    }
 
-    /// The number of the group's `rank` among all ranks of the run, by which errors name it.
+    /// [`Seat::name`].
     fn name(&self, rank: usize) -> usize {
-        rank
+        self.seat().name(rank)
     }
 
     /// Waits for every rank.

@@ -1,8 +1,8 @@
 //! The group of one.
 
-use super::DeviceExchange;
 use super::messages::{Messages, check_message, check_parts};
 use super::wait::Limit;
+use super::{DeviceExchange, Seat};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
@@ -11,16 +11,8 @@ use crate::error::CommError;
 pub struct Solo;
 
 impl Messages for Solo {
-    fn rank(&self) -> usize {
-        0
-    }
-
-    fn size(&self) -> usize {
-        1
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        rank
+    fn seat(&self) -> Seat {
+        Seat::among_all(0, 1)
     }
 
     fn exchange<'a>(
@@ -30,7 +22,7 @@ impl Messages for Solo {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        check_message(self, 0, outgoing(0).len(), expected(0))?;
+        check_message(self.seat(), 0, outgoing(0).len(), expected(0))?;
         incoming(0, outgoing(0));
         Ok(())
     }
@@ -61,8 +53,8 @@ impl DeviceExchange for Solo {
         mut recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len()))?;
-        check_message(self, 0, send.len(), recv.len())?;
+        check_parts(self.seat(), (send_bytes, send.len()), (recv_bytes, recv.len()))?;
+        check_message(self.seat(), 0, send.len(), recv.len())?;
         let copied = if send.is_empty() { Ok(()) } else { recv.copy_from(gpu, send) };
         copied.map_err(|error| CommError::Gpu { rank: 0, reason: error.to_string() })
     }

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::DeviceExchange;
 use super::copies::Post;
 use super::messages::{Messages, check_message};
 use super::wait::Limit;
+use super::{DeviceExchange, Seat};
 use crate::error::CommError;
 
 /// One rank of a group whose ranks are threads of this process.
@@ -26,7 +26,7 @@ use crate::error::CommError;
 /// one ends the group for the others; if its thread is panicking, their errors say so.
 #[derive(Debug)]
 pub struct Threads {
-    pub(super) rank: usize,
+    pub(super) seat: Seat,
     round: AtomicUsize,
     limit: Limit,
     pub(super) shared: Arc<Group>,
@@ -34,9 +34,6 @@ pub struct Threads {
 
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) size: usize,
-    /// The number in the run of rank 0.
-    first: usize,
     /// `mail[from * size + to][round % 2]`.
     mail: Vec<[Mutex<Vec<u8>>; 2]>,
     /// Memory of each rank's GPU that the others may copy from.
@@ -76,15 +73,13 @@ impl Threads {
     /// A group of `n` ranks, the first of which is rank `first` of the run.
     fn from_first(first: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
         let shared = Arc::new(Group {
-            size: n,
-            first,
             mail: (0..n * n).map(|_| Default::default()).collect(),
             posts: (0..n).map(|_| Mutex::default()).collect(),
             gate: Mutex::default(),
             wake: Condvar::new(),
         });
         let rank = |rank| Self {
-            rank,
+            seat: Seat { rank, size: n, first },
             round: AtomicUsize::new(0),
             limit: Limit::new(timeout),
             shared: Arc::clone(&shared),
@@ -99,15 +94,15 @@ impl Threads {
             return Err(failed.clone());
         }
         if gate.arrived.is_empty() {
-            gate.first = (self.rank, called);
+            gate.first = (self.seat.rank, called);
         }
         let (other, other_called) = gate.first;
         if called != other_called {
-            let [rank, other] = [self.rank, other].map(|rank| self.name(rank));
+            let [rank, other] = [self.seat.rank, other].map(|rank| self.seat.name(rank));
             return Err(CommError::Order { rank, called, other, other_called });
         }
-        gate.arrived.push(self.rank);
-        if gate.arrived.len() == self.shared.size {
+        gate.arrived.push(self.seat.rank);
+        if gate.arrived.len() == self.seat.size {
             gate.arrived.clear();
             gate.generation += 1;
             self.shared.wake.notify_all();
@@ -118,9 +113,9 @@ impl Threads {
             if let Some(failed) = &gate.failed {
                 return Err(failed.clone());
             }
-            let missing = (0..self.shared.size).filter(|rank| !gate.arrived.contains(rank));
-            let missing = || missing.map(|rank| self.name(rank)).collect();
-            if let Some(expired) = wait.since().expired(self.name(self.rank), called, missing) {
+            let missing = (0..self.seat.size).filter(|rank| !gate.arrived.contains(rank));
+            let missing = || missing.map(|rank| self.seat.name(rank)).collect();
+            if let Some(expired) = wait.since().expired(self.seat.own_name(), called, missing) {
                 gate.failed = Some(expired);
                 self.shared.wake.notify_all();
                 continue;
@@ -141,16 +136,8 @@ impl Threads {
 }
 
 impl Messages for Threads {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.shared.size
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        self.shared.first + rank
+    fn seat(&self) -> Seat {
+        self.seat
     }
 
     fn exchange<'a>(
@@ -160,24 +147,24 @@ impl Messages for Threads {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        let Group { size, ref mail, .. } = *self.shared;
+        let (Seat { rank: me, size, .. }, mail) = (self.seat, &self.shared.mail);
         let set = self.round.load(Ordering::Relaxed) % 2;
         self.round.store(self.round.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        for to in (0..size).filter(|&to| to != self.rank) {
-            let mut message = lock(&mail[self.rank * size + to][set]);
+        for to in (0..size).filter(|&to| to != me) {
+            let mut message = lock(&mail[me * size + to][set]);
             message.clear();
             message.extend_from_slice(outgoing(to));
         }
         self.pass(called)?;
         for from in 0..size {
             let mut take = |message: &[u8]| {
-                check_message(self, from, message.len(), expected(from))?;
+                check_message(self.seat, from, message.len(), expected(from))?;
                 incoming(from, message);
                 Ok(())
             };
-            match from == self.rank {
+            match from == me {
                 true => take(outgoing(from))?,
-                false => take(&lock(&mail[from * size + self.rank][set]))?,
+                false => take(&lock(&mail[from * size + me][set]))?,
             }
         }
         Ok(())
@@ -199,7 +186,7 @@ impl Messages for Threads {
         let mut gate = lock(&self.shared.gate);
         if gate.failed.is_none() {
             gate.failed = Some(CommError::PeerFailed {
-                rank: self.name(self.rank),
+                rank: self.seat.own_name(),
                 reason: reason.to_owned(),
             });
             self.shared.wake.notify_all();

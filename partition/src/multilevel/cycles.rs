@@ -150,29 +150,20 @@ pub(super) struct Cycles<'a> {
 }
 
 impl<'a> Cycles<'a> {
-    /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and at
-    /// least one cycle.
+    /// The part of each vertex, on the server that `servers` names, if given. With `start`, parts
+    /// to improve, there are no initial cuts, and at least one cycle.
     pub fn partition<G: Graph>(
         &self,
         graph: &G,
         weights: &VertexWeights,
         start: Option<&[u16]>,
+        servers: Option<&[u16]>,
     ) -> Vec<u16> {
         let cycles = self.effort.cycles;
         match start {
             Some(start) => self.improve(graph, weights, start.to_vec(), cycles.max(1)),
-            None => self.improve(graph, weights, self.first(graph, weights, None), cycles),
+            None => self.improve(graph, weights, self.first(graph, weights, servers), cycles),
         }
-    }
-
-    /// The part of each vertex, on the server that `servers` names.
-    pub fn partition_within<G: Graph>(
-        &self,
-        graph: &G,
-        weights: &VertexWeights,
-        servers: &[u16],
-    ) -> Vec<u16> {
-        self.improve(graph, weights, self.first(graph, weights, Some(servers)), self.effort.cycles)
     }
 
     /// Coarsens, cuts, and carries back; with `servers`, each within its own.
@@ -257,34 +248,23 @@ impl<'a> Cycles<'a> {
         let mut levels: Vec<Level> = Vec::new();
         let mut within = within.map(<[u16]>::to_vec);
         loop {
+            let size = levels.last().map_or(graph.num_vertices(), |level| level.weights.len());
+            if size <= enough {
+                break;
+            }
             let seed = scramble(self.seed ^ scramble(cycle << 32 | levels.len() as u64));
             // The next takes half of the rest, so that there is always room for one more.
             let held = levels.iter().map(|level| level.graph.num_arcs()).sum::<u64>();
             let max_arcs = self.max_arcs.saturating_sub(held) / 2;
-            let size = levels.last().map_or(graph.num_vertices(), |level| level.weights.len());
-            let stage = (size > enough)
-                .then(|| self.stage(&format!("coarsen level {}", levels.len()), size));
-            let (before, level) = match levels.last() {
-                None if graph.num_vertices() > enough => (
-                    graph.num_vertices(),
-                    self.step(graph, weights, within.as_deref(), seed, enough, max_arcs),
-                ),
-                Some(last) if last.weights.len() > enough => {
-                    let step = self.step(
-                        &last.graph,
-                        &last.weights,
-                        within.as_deref(),
-                        seed,
-                        enough,
-                        max_arcs,
-                    );
-                    (last.weights.len(), step)
-                }
-                _ => break,
+            let (stage, parts) =
+                (self.stage(&format!("coarsen level {}", levels.len()), size), within.as_deref());
+            let level = match levels.last() {
+                None => self.step(graph, weights, parts, seed, enough, max_arcs),
+                Some(last) => self.step(&last.graph, &last.weights, parts, seed, enough, max_arcs),
             };
             let after = level.weights.len();
-            stage.iter().for_each(|stage| stage.advance(before as u64));
-            if after as f64 > LEAST_SHRINKAGE * before as f64 || after == 0 {
+            stage.advance(size as u64);
+            if after as f64 > LEAST_SHRINKAGE * size as f64 || after == 0 {
                 break;
             }
             within = within.map(|parts| carry_down(&parts, &level));

@@ -84,7 +84,7 @@ impl Partitioner for Multilevel {
             progress,
         };
         let mut assignment = match layout.servers() {
-            1 => cycles.partition(&graph, weights, problem.start),
+            1 => cycles.partition(&graph, weights, problem.start, None),
             _ => servers::assign(problem, &graph, &cycles),
         };
         fill_empty_parts(&mut assignment, weights, layout);

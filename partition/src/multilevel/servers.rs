@@ -32,16 +32,12 @@ pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles
     let outer = Cycles { layout: across, epsilon, ..*cycles };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
-    let mut servers = outer.partition(graph, weights, start.as_deref());
+    let mut servers = outer.partition(graph, weights, start.as_deref(), None);
     balance(&mut servers, graph, weights, across, epsilon);
 
     let inner = Cycles { seed: scramble(!problem.seed), ..*cycles };
-    match problem.start {
-        None => inner.partition_within(graph, weights, &servers),
-        Some(parts) => {
-            inner.partition(graph, weights, Some(&settle(graph, weights, layout, parts, &servers)))
-        }
-    }
+    let start = problem.start.map(|parts| settle(graph, weights, layout, parts, &servers));
+    inner.partition(graph, weights, start.as_deref(), Some(&servers))
 }
 
 /// The ε of each of two runs that together may use `epsilon`.

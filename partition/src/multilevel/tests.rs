@@ -289,7 +289,7 @@ fn a_cycle_improves_parts_of_few_vertices_each() {
         torn.swap(draws.below(groups * size) as usize, draws.below(groups * size) as usize);
     }
     let cycles = cycles(Layout::from(groups), u64::MAX);
-    let mended = cycles.partition(&finest, &weights, Some(&torn));
+    let mended = cycles.partition(&finest, &weights, Some(&torn), None);
     let cuts = [&truth, &torn, &mended].map(|parts| cut(&finest, parts));
     assert!(cuts[2] <= cuts[0] && cuts[0] * 11 < cuts[1] * 10, "{cuts:?}");
 }
@@ -392,7 +392,7 @@ fn coarse_graphs_together_keep_to_their_room() {
             .iter()
             .map(|level| level.graph.num_arcs())
             .sum();
-        (held, cut(&finest, &cycles.partition(&finest, &weights, None)))
+        (held, cut(&finest, &cycles.partition(&finest, &weights, None, None)))
     };
     let (all, best) = cut_within(u64::MAX);
     let (held, cut) = cut_within(all / 4);

@@ -24,10 +24,8 @@ use gsplit_kernels::{
 use gsplit_store::memory::resident;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, bare_key, other_option,
-    stored_key,
+    Dataset, MadeFrom, Presample, PresampleConfig, Progress, Split, Stage, Unit, stored_key,
 };
-use serde_json::json;
 
 use crate::memory::{Memory, shown};
 use crate::{Error, Result};
@@ -170,11 +168,9 @@ pub fn presample(
         return Err(Error::Option(format!("{option} is for --device cpu: leave one of them out")));
     }
     let key = key.map_or_else(|| Ok(options.default_key()), stored_key)?;
-    if let Some(presample) = finished(dataset, options, &key, force)? {
+    let (config, made_from) = (options.config(), MadeFrom::dataset(dataset));
+    if !force && let Some(presample) = Presample::reusable(dataset, &key, &config, &made_from)? {
         staging::tidy(&Presample::target(dataset, &key));
-        return Ok(Presampled { presample, seconds: None });
-    }
-    if let Some(presample) = tried(dataset, options, &key, force)? {
         return Ok(Presampled { presample, seconds: None });
     }
     // Fail on an unwritable output before the expensive work.
@@ -182,51 +178,8 @@ pub fn presample(
     let started = Instant::now();
     let (counters, num_batches) = count(dataset, options, gpu, progress)?;
     let seconds = started.elapsed().as_secs_f64();
-    let presample =
-        Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
+    let presample = Presample::save(dataset, &key, config, num_batches, &counters, force)?;
     Ok(Presampled { presample, seconds: Some(seconds) })
-}
-
-fn finished(
-    dataset: &Dataset,
-    options: &Options,
-    key: &str,
-    force: bool,
-) -> Result<Option<Presample>> {
-    let folder = Presample::folder(dataset, key);
-    if force || !folder.exists() {
-        return Ok(None);
-    }
-    if folder.join("presample.json").exists() {
-        let presample = Presample::open(dataset, key)?;
-        if presample.meta().config == options.config() {
-            return Ok(Some(presample));
-        }
-        let [was, now] = [&presample.meta().config, &options.config()].map(|config| json!(config));
-        if let Some(difference) = other_option(&was, &now) {
-            return Err(gsplit_store::Error::Differs { path: folder, difference }.into());
-        }
-    }
-    Err(gsplit_store::Error::Exists(folder).into())
-}
-
-/// A pre-sampling with these options that `gsplit plan` or `compare` has made, as the dataset's
-/// own.
-fn tried(
-    dataset: &Dataset,
-    options: &Options,
-    key: &str,
-    force: bool,
-) -> Result<Option<Presample>> {
-    if force || bare_key(key) != key {
-        return Ok(None);
-    }
-    let is_same = |name: &String| {
-        Presample::open(dataset, name)
-            .is_ok_and(|presample| presample.meta().config == options.config())
-    };
-    let found = dataset.tried("presample")?.into_iter().find(is_same);
-    Ok(found.map(|name| Presample::keep(dataset, &name, key)).transpose()?)
 }
 
 /// Samples every mini-batch of every epoch. Returns the counters and the number of mini-batches.

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Communicator, GpuError, Graph, KernelError, Sampler};
+use gsplit_kernels::{Communicator, GpuError, Graph, KernelError, Sampler, Seat};
 use gsplit_sample::links::{EdgeBatch, HostPairs};
 use gsplit_sample::{Frontiers, HostLayer, HostSample, HostSampler, Ownership, SampleError, Seeds};
 use gsplit_store::{Dataset, EdgeWeights, FeatureTable, Reading};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::{Py, PyAny, PyErr};
 
-use crate::carried::Place;
 use crate::links::{EdgePairs, LinkPlan};
 use crate::loader::pool_of;
 use crate::memory::Pool;
@@ -34,7 +33,7 @@ pub struct Plan {
     /// Seeds of a mini-batch, on all ranks.
     pub batch_size: usize,
     /// This rank, and the number of ranks.
-    pub place: Place,
+    pub seat: Seat,
     /// Python function that carries messages, if the ranks sample together; otherwise each takes
     /// its portion of a mini-batch.
     pub exchange: Option<Py<PyAny>>,
@@ -85,7 +84,7 @@ impl Plan {
     /// This rank's portion of a mini-batch, never empty: with fewer seeds than ranks, some are
     /// taken twice.
     fn portion<'a>(&self, batch: &'a [u32]) -> &'a [u32] {
-        let (count, Place { rank, size }) = (batch.len(), self.place);
+        let (count, Seat { rank, size, .. }) = (batch.len(), self.seat);
         match count < size {
             true => &batch[rank % count..=rank % count],
             false => &batch[count * rank / size..count * (rank + 1) / size],

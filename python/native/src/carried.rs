@@ -3,30 +3,23 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use gsplit_kernels::{CommError, Limit, Messages, exchange_in_place};
+use gsplit_kernels::{CommError, Limit, Messages, Seat};
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A rank and the size of its group.
-#[derive(Clone, Copy)]
-pub struct Place {
-    pub rank: usize,
-    pub size: usize,
-}
-
 /// Messages between the ranks, carried by a Python function: `exchange(bytes, lengths to each rank,
 /// lengths from each rank)`, which returns the received bytes.
 pub struct Carried {
-    place: Place,
+    seat: Seat,
     exchange: Py<PyAny>,
     limit: Limit,
     failed: Mutex<Option<CommError>>,
 }
 
 impl Carried {
-    pub fn new(place: Place, exchange: Py<PyAny>) -> Self {
-        Self { place, exchange, limit: Limit::new(None), failed: Mutex::default() }
+    pub fn new(seat: Seat, exchange: Py<PyAny>) -> Self {
+        Self { seat, exchange, limit: Limit::new(None), failed: Mutex::default() }
     }
 
     fn carry(
@@ -52,26 +45,8 @@ impl Carried {
 }
 
 impl Messages for Carried {
-    fn rank(&self) -> usize {
-        self.place.rank
-    }
-
-    fn size(&self) -> usize {
-        self.place.size
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        rank
-    }
-
-    fn exchange<'a>(
-        &self,
-        called: &'static str,
-        outgoing: &dyn Fn(usize) -> &'a [u8],
-        expected: &dyn Fn(usize) -> usize,
-        incoming: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), CommError> {
-        exchange_in_place(self, called, outgoing, expected, incoming)
+    fn seat(&self) -> Seat {
+        self.seat
     }
 
     fn exchange_into<'a>(
@@ -84,14 +59,14 @@ impl Messages for Carried {
         if let Some(failed) = self.failed() {
             return Err(failed);
         }
-        let ranks = 0..self.place.size;
+        let ranks = 0..self.seat.size;
         let send: Vec<u8> = ranks.clone().flat_map(outgoing).copied().collect();
         let to = ranks.clone().map(|rank| outgoing(rank).len()).collect();
         self.carry(send, to, recv, ranks.map(expected).collect()).map_err(|error| {
             let said = Python::attach(|py| error.value(py).to_string());
             let line = said.lines().next().unwrap_or_default();
             CommError::Start {
-                reason: format!("rank {}, which samples with the others: {line}", self.place.rank),
+                reason: format!("rank {}, which samples with the others: {line}", self.seat.rank),
             }
         })
     }
@@ -108,7 +83,7 @@ impl Messages for Carried {
     fn leave(&self, reason: &str) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert_with(|| CommError::PeerFailed {
-            rank: self.place.rank,
+            rank: self.seat.rank,
             reason: reason.to_string(),
         });
     }

@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gsplit_kernels::{Communicator, Graph, KernelError, Solo};
+use gsplit_kernels::{Communicator, Graph, KernelError, Seat, Solo};
 use gsplit_store::Dataset;
 use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -25,7 +25,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::arrays::{Batch, feature_rows, in_two};
 use crate::batch::{Made, Plan, Problem, Split, draw};
-use crate::carried::{Carried, Place};
+use crate::carried::Carried;
 use crate::links::{HeldOutEdges, LinkPlan};
 use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph};
@@ -165,7 +165,7 @@ impl Loader {
                     fanouts,
                     seeds,
                     batch_size,
-                    place: Place { rank, size: ranks },
+                    seat: Seat::among_all(rank, ranks),
                     exchange,
                     split: owners.map(|owners| Split { owners, is_of_all: split }),
                     drop_last,
@@ -239,7 +239,7 @@ impl Loader {
         let (permits, granted) = channel();
         let (sender, made) = channel();
         let comm: Box<dyn Communicator + Send> = match &plan.exchange {
-            Some(exchange) => Box::new(Carried::new(plan.place, exchange.clone_ref(py))),
+            Some(exchange) => Box::new(Carried::new(plan.seat, exchange.clone_ref(py))),
             None => Box::new(Solo),
         };
         let drawn = Arc::clone(&plan);

@@ -16,7 +16,7 @@ use super::order::{Order, attention_order_of};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Activation, Edges, Finish, Rows, attention, linear};
+use crate::operator::{Activation, Edges, Finish, Rows, attention, linear, projected};
 
 /// One graph-attention layer.
 pub struct Gat {
@@ -71,8 +71,7 @@ impl Gat {
         finish: Finish,
     ) -> Result<Tensor> {
         if order == Order::TransformFirst {
-            let z =
-                linear(edges.place(), rows, &self.weight, None, Finish::rounding(edges.place()))?;
+            let z = projected(edges.place(), rows, &self.weight)?;
             return self.complete(edges, &[z], finish);
         }
         let (heads, each) = self.attention_source.size2()?;

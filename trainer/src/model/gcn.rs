@@ -18,7 +18,9 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Edges, Finish, Rows, aggregate, aggregate_for_product, biased, linear};
+use crate::operator::{
+    Edges, Finish, Rows, aggregate, aggregate_for_product, biased, linear, projected,
+};
 
 /// One graph convolution; without a weight it only propagates.
 pub struct Gcn {
@@ -76,13 +78,7 @@ impl Gcn {
                 linear(edges.place(), &rows, weight, bias, finish)
             }
             Order::TransformFirst => {
-                let rows = linear(
-                    edges.place(),
-                    &input.held()?,
-                    weight,
-                    None,
-                    Finish::rounding(edges.place()),
-                )?;
+                let rows = projected(edges.place(), &input.held()?, weight)?;
                 biased(edges.place(), &propagated(Rows::Hidden(&rows))?, bias, finish)
             }
         }

@@ -14,7 +14,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
+use crate::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear, projected};
 
 /// One GIN layer.
 pub struct Gin {
@@ -61,13 +61,7 @@ impl Gin {
                 linear(edges.place(), &self.combined(edges, input)?, weight_1, bias, finish)
             }
             Order::TransformFirst => {
-                let rows = linear(
-                    edges.place(),
-                    &input.held()?,
-                    weight_1,
-                    None,
-                    Finish::rounding(edges.place()),
-                )?;
+                let rows = projected(edges.place(), &input.held()?, weight_1)?;
                 biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, bias, finish)
             }
         }

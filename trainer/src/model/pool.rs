@@ -44,17 +44,9 @@ impl Layer for SagePool {
         let own = input.f_narrow(0, 0, edges.num_targets() as i64)?;
         let own =
             linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
-        finished(
-            edges.place(),
-            &own.f_add(&linear(
-                edges.place(),
-                &pooled,
-                &self.weight_neigh,
-                None,
-                Finish::default(),
-            )?)?,
-            finish,
-        )
+        let neighbours =
+            linear(edges.place(), &pooled, &self.weight_neigh, None, Finish::default())?;
+        finished(edges.place(), &own.f_add(&neighbours)?, finish)
     }
 
     fn out_dim(&self) -> usize {

@@ -15,6 +15,7 @@ use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
 use crate::operator::{
     Edges, Finish, Reduce, Rows, aggregate, aggregate_for_product, biased, finished, linear,
+    projected,
 };
 
 /// One GraphSAGE-mean layer.
@@ -56,13 +57,7 @@ impl Sage {
                 let input = input.held()?;
                 let own = input.f_narrow(0, 0, edges.num_targets() as i64)?;
                 let own = linear(edges.place(), &own, weight_self, bias, Finish::default())?;
-                let neighbours = linear(
-                    edges.place(),
-                    &input,
-                    weight_neigh,
-                    None,
-                    Finish::rounding(edges.place()),
-                )?;
+                let neighbours = projected(edges.place(), &input, weight_neigh)?;
                 let mean = aggregate(edges, Reduce::Mean, &neighbours, None, false)?;
                 finished(edges.place(), &own.f_add(&mean)?, finish)
             }

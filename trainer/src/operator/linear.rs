@@ -84,6 +84,14 @@ pub fn linear(
     })
 }
 
+/// `rows` times `weight`, in the type in which rows pass from operator to operator at `place`.
+///
+/// # Errors
+/// Errors of [`linear`].
+pub fn projected(place: &Place, rows: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    linear(place, rows, weight, None, Finish::rounding(place))
+}
+
 /// `tensor` as a factor of products at `place`. (Engines that take tiles round it there.)
 fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
     match place {

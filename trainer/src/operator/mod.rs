@@ -40,7 +40,7 @@ pub(crate) use engine::set_torch_threads;
 pub use finish::{Dropout, Finish, ReluAbove, biased, finished};
 pub use floor::{Product, recorded_products};
 pub use ids::Ids;
-pub use linear::linear;
+pub use linear::{linear, projected};
 pub use norm::{Moments, layer_norm, standardise};
 pub use place::{OwnPlaces, Place};
 pub(crate) use place::{from_rows, link, on_host, sharing, to_rows};

@@ -163,10 +163,11 @@ fn features_arrive_in_the_type_of_the_run() {
             let reached = FeatureSource::with_gpu_table(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();
-            let ahead = reached.rows_ahead(gpu, on_gpu.slice(), input).unwrap();
+            let (_, rows) = reached.gathering().unwrap();
+            let ahead = rows.ahead(gpu, on_gpu.slice(), input).unwrap();
             for found in [
                 reached.rows(&vertices, input, 0).unwrap(),
-                reached.rows_on_gpu(gpu, on_gpu.slice(), input).unwrap(),
+                rows.tensor(gpu, place.device(), on_gpu.slice(), input).unwrap(),
                 ahead.tensor(place.device(), features.dim()).unwrap(),
                 by_host.rows(&vertices, input, 0).unwrap(),
             ] {

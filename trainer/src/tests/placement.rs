@@ -170,7 +170,8 @@ fn check(
             |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
         let gpu = places[rank].gpu().unwrap();
         let on_gpu = gpu.upload(&vertices).unwrap();
-        let kept = source.kept(gpu, on_gpu.slice()).unwrap();
+        let (_, reached) = source.gathering().unwrap();
+        let kept = reached.kept(gpu, source.place(), on_gpu.slice()).unwrap();
         let has_all =
             |caches: &Caches| caches.of(rank).len() == n as usize && caches.peers(rank).is_empty();
         assert_eq!(kept.is_some(), caches.as_ref().is_some_and(has_all), "{what}, rank {rank}");
@@ -181,7 +182,7 @@ fn check(
                 stored[..200 * dim]
             );
         }
-        let hits = source.hits(gpu, on_gpu.slice()).unwrap();
+        let hits = reached.hits(gpu, on_gpu.slice()).unwrap();
         let hits = hits.map_or(CacheHits::default(), |hits| {
             DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0])
         });

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::messages::{Messages, check_message, check_parts, or_leave};
 use super::wait::{Limit, Since};
-use super::{DeviceExchange, starts};
+use super::{DeviceExchange, Seat, starts};
 use crate::cuda::{
     DeviceSlice, DeviceSliceMut, Gpu, GpuError, NCCL_ID_BYTES, NcclEnd, NcclId, new_nccl_id,
 };
@@ -75,7 +75,7 @@ struct Ends {
 
 impl Ends {
     fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.host.name(self.host.rank()), reason: error.to_string() }
+        CommError::Gpu { rank: self.host.seat().own_name(), reason: error.to_string() }
     }
 
     fn failed(&self) -> Option<CommError> {
@@ -84,7 +84,7 @@ impl Ends {
 
     /// Whether `step`, waited for since `since`, is still to come.
     fn is_awaited(&self, since: &Since, step: Result<bool, GpuError>) -> Result<bool, CommError> {
-        let expired = || since.expired(self.host.name(self.host.rank()), CALLED, Vec::new);
+        let expired = || since.expired(self.host.seat().own_name(), CALLED, Vec::new);
         match step.map_err(|error| self.failure(error))? {
             true => Ok(false),
             false => self.failed().or_else(expired).map_or(Ok(true), Err),
@@ -118,8 +118,7 @@ impl Nccl {
     /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it;
     /// [`CommError::PeerFailed`]; [`CommError::Gpu`] without NCCL, and for its errors.
     pub fn join(gpu: &Gpu, host: Box<dyn Messages>) -> Result<Self, CommError> {
-        let (rank, size) = (host.rank(), host.size());
-        let name = host.name(rank);
+        let (Seat { rank, size, .. }, name) = (host.seat(), host.seat().own_name());
         let end = first_id(&*host).and_then(|id| {
             let mut wait = host.limit().start();
             NcclEnd::join(gpu, id, rank, size, || {
@@ -167,7 +166,7 @@ impl Nccl {
         })?;
         let mut messages = heard.iter().zip(recv_bytes).enumerate();
         messages.try_for_each(|(from, (&sent, &expected))| {
-            check_message(self, from, sent as usize, expected)
+            check_message(self.seat(), from, sent as usize, expected)
         })
     }
 
@@ -179,8 +178,8 @@ impl Nccl {
         recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        check_parts(self, (send_bytes, send.len()), (recv_bytes, recv.len()))?;
-        let (ends, me) = (&self.ends, self.ends.host.rank());
+        check_parts(self.seat(), (send_bytes, send.len()), (recv_bytes, recv.len()))?;
+        let (ends, me) = (&self.ends, self.seat().rank);
         let mut wait = self.limit().start();
         while ends.is_underway()? {
             wait.pause();
@@ -223,29 +222,22 @@ impl Nccl {
 
 /// The id that the first rank of `host` makes. Collective.
 fn first_id(host: &dyn Messages) -> Result<NcclId, CommError> {
-    let name = host.name(host.rank());
+    let seat = host.seat();
     let mut id = [0; NCCL_ID_BYTES];
-    if host.rank() == 0 {
-        id = new_nccl_id()
-            .map_err(|error| CommError::Gpu { rank: name, reason: error.to_string() })?;
+    if seat.rank == 0 {
+        let failed =
+            |error: GpuError| CommError::Gpu { rank: seat.own_name(), reason: error.to_string() };
+        id = new_nccl_id().map_err(failed)?;
     }
     let bytes_of = |rank: usize| if rank == 0 { NCCL_ID_BYTES } else { 0 };
     let mut first = id;
-    host.exchange_into("all_to_all", &|_| &id[..bytes_of(host.rank())], &bytes_of, &mut first)?;
+    host.exchange_into("all_to_all", &|_| &id[..bytes_of(seat.rank)], &bytes_of, &mut first)?;
     Ok(first)
 }
 
 impl Messages for Nccl {
-    fn rank(&self) -> usize {
-        self.ends.host.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.ends.host.size()
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        self.ends.host.name(rank)
+    fn seat(&self) -> Seat {
+        self.ends.host.seat()
     }
 
     fn exchange<'a>(

@@ -92,7 +92,7 @@ pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
 #[test]
 fn differential_device_memory_moves_alike_in_every_group_of_gpus() {
     for size in [1, 2, 3, 4] {
-        run(size, |comm| moves_device_memory(comm, &Gpu::under_test(comm.rank as u32 % 4)));
+        run(size, |comm| moves_device_memory(comm, &Gpu::under_test(comm.rank() as u32 % 4)));
         on_each(Threads::group(size), |comm| {
             moves_device_memory(&ByHost::new(&comm), &Gpu::under_test(0))
         });
@@ -180,10 +180,10 @@ fn memory_is_its_owners_again_when_a_rank_fails_between_the_gates() {
     // took back.
     for round in 0..50 {
         let results = run(3, |comm| {
-            let gpu = Gpu::under_test(comm.rank as u32);
+            let gpu = Gpu::under_test(comm.rank() as u32);
             let (send, mut recv) =
                 (gpu.upload(&[round as u8; 6]).unwrap(), gpu.zeros::<u8>(6).unwrap());
-            let from: &[usize] = if comm.rank == 0 { &[2, 1, 3] } else { &[2, 2, 2] };
+            let from: &[usize] = if comm.rank() == 0 { &[2, 1, 3] } else { &[2, 2, 2] };
             device_all_to_all_v(comm, &gpu, send.slice(), &[2, 2, 2], &mut recv.slice_mut(), from)
                 .unwrap_err()
         });
@@ -202,7 +202,7 @@ fn real_gpus_copy_to_each_other() {
     }
     let size = CudaSurvey::look().gpus.unwrap().len();
     run(size, |comm| {
-        moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap())
+        moves_device_memory(comm, &Gpu::open(comm.rank()).unwrap().side_stream().unwrap())
     });
 }
 
@@ -213,7 +213,7 @@ fn real_gpus_are_joined_by_nccl() {
     }
     let size = CudaSurvey::look().gpus.unwrap().len();
     on_each(Threads::groups_within(1, size, Some(Duration::from_secs(60))), |host| {
-        let gpu = Gpu::open(host.rank).unwrap().side_stream().unwrap();
+        let gpu = Gpu::open(host.rank()).unwrap().side_stream().unwrap();
         let comm = Nccl::join(&gpu, Box::new(host)).unwrap();
         conformance(&comm, 8);
         moves_device_memory(&comm, &gpu);
@@ -227,7 +227,7 @@ fn real_gpus_wait_for_no_rank_that_never_joins() {
     }
     let (patience, started) = (Duration::from_secs(3), Instant::now());
     on_each(Threads::groups_within(1, 2, Some(patience)), |host| {
-        if host.rank == 1 {
+        if host.rank() == 1 {
             // It hears the id, and does something else.
             let mut id = [0; NCCL_ID_BYTES];
             host.all_to_all_bytes(&[], &[0; 2], &mut id, &[NCCL_ID_BYTES, 0]).unwrap();

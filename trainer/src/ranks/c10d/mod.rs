@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message, exchange_in_place};
+use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message};
 
 use meeting::Board;
 pub use meeting::Meeting;
@@ -126,9 +126,9 @@ impl C10d {
     ) -> CommError {
         self.failed()
             .or_else(|| {
-                wait.since().expired(self.name(self.seat.rank), called, || vec![self.name(other)])
+                wait.since().expired(self.seat.own_name(), called, || vec![self.seat.name(other)])
             })
-            .unwrap_or_else(|| self.board.cut(self.name(other)))
+            .unwrap_or_else(|| self.board.cut(self.seat.name(other)))
     }
 
     /// Ends the waits of the current exchange once a rank has reported a failure, or once the
@@ -162,7 +162,7 @@ impl C10d {
     ) -> Result<(), CommError> {
         let me = self.seat.rank;
         let others = || (0..self.seat.size).filter(move |&rank| rank != me);
-        check_message(self, me, outgoing(me).len(), expected(me))?;
+        check_message(self.seat, me, outgoing(me).len(), expected(me))?;
         let wait = self.limit.start();
         let left = || wait.left().unwrap_or(LONG).max(Duration::from_millis(1));
         let gone = |other: usize| self.lost(other, called, &wait);
@@ -212,13 +212,13 @@ impl C10d {
             if number != number_of(called) {
                 let other_called = COLLECTIVES.get(number as usize).copied().unwrap_or("another");
                 return Err(CommError::Order {
-                    rank: self.name(me),
+                    rank: self.seat.own_name(),
                     called,
-                    other: self.name(from),
+                    other: self.seat.name(from),
                     other_called,
                 });
             }
-            check_message(self, from, bytes as usize, expected(from))?;
+            check_message(self.seat, from, bytes as usize, expected(from))?;
             if let Some((_, room)) = short.next_if(|(of, _)| *of == from) {
                 room.copy_from_slice(&heard[HEAD..HEAD + room.len()]);
             }
@@ -233,26 +233,8 @@ impl C10d {
 }
 
 impl Messages for C10d {
-    fn rank(&self) -> usize {
-        self.seat.rank
-    }
-
-    fn size(&self) -> usize {
-        self.seat.size
-    }
-
-    fn name(&self, rank: usize) -> usize {
-        self.seat.first + rank
-    }
-
-    fn exchange<'a>(
-        &self,
-        called: &'static str,
-        outgoing: &dyn Fn(usize) -> &'a [u8],
-        expected: &dyn Fn(usize) -> usize,
-        incoming: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), CommError> {
-        exchange_in_place(self, called, outgoing, expected, incoming)
+    fn seat(&self) -> Seat {
+        self.seat
     }
 
     fn exchange_into<'a>(
@@ -279,7 +261,7 @@ impl Messages for C10d {
                 exchanged
             }),
             None => Err(CommError::PeerFailed {
-                rank: self.name(self.seat.rank),
+                rank: self.seat.own_name(),
                 reason: "it has left".to_string(),
             }),
         }
@@ -296,7 +278,7 @@ impl Messages for C10d {
 
     /// A wait in progress on another thread ends; that thread then closes the connections.
     fn leave(&self, reason: &str) {
-        let name = self.name(self.seat.rank);
+        let name = self.seat.own_name();
         let is_first = lock(&self.left).is_none();
         if is_first {
             let failed = self.board.failed(name, reason);

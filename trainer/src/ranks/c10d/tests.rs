@@ -51,7 +51,7 @@ fn ranks_that_torch_joins_conform() {
     for (size, groups) in [(1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (3, 3)] {
         on_ranks((size, groups), PATIENCE, |meeting, [comm, _]| {
             let seat = Seat::in_group(meeting.seat().rank, size, groups);
-            assert_eq!((Messages::rank(&comm), Messages::name(&comm, 0)), (seat.rank, seat.first));
+            assert_eq!((comm.rank(), comm.name(0)), (seat.rank, seat.first));
             conformance(&comm, 12);
         });
     }
@@ -60,7 +60,7 @@ fn ranks_that_torch_joins_conform() {
 #[test]
 fn messages_of_any_length_arrive_whole() {
     on_ranks((3, 1), PATIENCE, |_, [comm, _]| {
-        let me = Messages::rank(&comm);
+        let me = comm.rank();
         for part in [0, 1, SLOT - HEAD - 1, SLOT - HEAD, SLOT - HEAD + 1, 20 << 20] {
             // Nothing from one rank to another, and twice as much back.
             let bytes = |from: usize, to: usize| part * ((3 + to - from) % 3);
@@ -84,11 +84,8 @@ fn messages_of_any_length_arrive_whole() {
 #[test]
 fn groups_of_the_same_ranks_do_not_wait_for_each_other() {
     on_ranks((2, 1), PATIENCE, |_, [sampling, computing]| {
-        let (first, second) = if Messages::rank(&sampling) == 0 {
-            (sampling, computing)
-        } else {
-            (computing, sampling)
-        };
+        let (first, second) =
+            if sampling.rank() == 0 { (sampling, computing) } else { (computing, sampling) };
         thread::scope(|scope| {
             let ahead = scope.spawn(move || first.barrier());
             thread::sleep(Duration::from_millis(50));
@@ -100,7 +97,7 @@ fn groups_of_the_same_ranks_do_not_wait_for_each_other() {
 
 #[test]
 fn unlike_calls_are_noticed_and_told_to_all() {
-    let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| match Messages::rank(&comm) {
+    let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| match comm.rank() {
         0 => comm.barrier().unwrap_err(),
         _ => comm.all_reduce_sum_u64(&mut [1, 2]).unwrap_err(),
     });
@@ -108,11 +105,8 @@ fn unlike_calls_are_noticed_and_told_to_all() {
 
     for (sent, expected) in [(4, 3), (4, 5), (4, 4000), (4000, 4), (4000, 9000), (9000, 4000)] {
         let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| {
-            let (to, from): ([usize; 2], [usize; 2]) = if Messages::rank(&comm) == 0 {
-                ([0, sent], [0, 0])
-            } else {
-                ([0, 0], [expected, 0])
-            };
+            let (to, from): ([usize; 2], [usize; 2]) =
+                if comm.rank() == 0 { ([0, sent], [0, 0]) } else { ([0, 0], [expected, 0]) };
             let (send, mut recv) = (vec![7; to.iter().sum()], vec![0; from.iter().sum()]);
             let first = comm.all_to_all_bytes(&send, &to, &mut recv, &from);
             first.and_then(|()| comm.barrier()).unwrap_err()
@@ -128,7 +122,7 @@ fn unlike_calls_are_noticed_and_told_to_all() {
 #[test]
 fn who_does_not_come_in_time_is_named() {
     let patience = Duration::from_secs(3);
-    let errors = on_ranks((3, 1), patience, |_, [comm, _]| match Messages::rank(&comm) {
+    let errors = on_ranks((3, 1), patience, |_, [comm, _]| match comm.rank() {
         2 => {
             // The store stays open for a moment longer.
             thread::sleep(patience + Duration::from_millis(400));
@@ -147,7 +141,7 @@ fn a_failure_is_told_to_those_who_wait_on_all_threads() {
     for reason in [Some("no room:\nasked for 3 GiB"), None] {
         let errors = on_ranks((3, 1), PATIENCE, |_, [sampling, computing]| {
             sampling.barrier().unwrap();
-            if Messages::rank(&sampling) == 1 {
+            if sampling.rank() == 1 {
                 thread::sleep(Duration::from_millis(100));
                 // Returns without a reason, like a process that ends.
                 let reason = reason?;
@@ -175,7 +169,7 @@ fn a_time_in_which_one_rank_works_alone_has_no_limit() {
     let patience = Duration::from_secs(3);
     on_ranks((2, 1), patience, |_, [comm, _]| {
         Communicator::suspend_timeout(&comm, true);
-        if Messages::rank(&comm) == 0 {
+        if comm.rank() == 0 {
             thread::sleep(2 * patience);
         }
         comm.barrier().unwrap();
@@ -249,22 +243,21 @@ fn all_who_wait_name_the_rank_that_does_not_come() {
 #[test]
 fn a_rank_that_waits_without_a_limit_names_the_rank_that_stopped() {
     let (started, num_told) = (Instant::now(), AtomicU64::new(0));
-    let told =
-        on_ranks((3, 1), Duration::from_secs(2), |_, [comm, _]| match Messages::rank(&comm) {
-            2 => {
-                while num_told.load(Ordering::Relaxed) < 2 && started.elapsed() < PATIENCE / 4 {
-                    thread::sleep(Duration::from_millis(10));
-                }
-                None
+    let told = on_ranks((3, 1), Duration::from_secs(2), |_, [comm, _]| match comm.rank() {
+        2 => {
+            while num_told.load(Ordering::Relaxed) < 2 && started.elapsed() < PATIENCE / 4 {
+                thread::sleep(Duration::from_millis(10));
             }
-            rank => {
-                Communicator::suspend_timeout(&comm, rank == 1);
-                let error = comm.barrier().unwrap_err().to_string();
-                Communicator::fail(&comm, &error);
-                num_told.fetch_add(1, Ordering::Relaxed);
-                Some(error)
-            }
-        });
+            None
+        }
+        rank => {
+            Communicator::suspend_timeout(&comm, rank == 1);
+            let error = comm.barrier().unwrap_err().to_string();
+            Communicator::fail(&comm, &error);
+            num_told.fetch_add(1, Ordering::Relaxed);
+            Some(error)
+        }
+    });
     assert!(started.elapsed() < PATIENCE / 4, "{told:?}");
     for line in told.iter().flatten() {
         assert!(line.contains("rank 0 waited 2 s in barrier for rank 2"), "{told:?}");

@@ -56,6 +56,8 @@ impl Gathered for Unrounded {
 
 /// Interface of [`DeviceRows`] for any types of values.
 pub trait AnyRows: Send + Sync {
+    /// Rows of `vertices`, which are on the GPU that torch calls `device`, transformed by `input`,
+    /// gathered on the stream of `gpu`, which must be torch's. The host does not wait.
     fn tensor(
         &self,
         gpu: &Gpu,
@@ -63,14 +65,18 @@ pub trait AnyRows: Send + Sync {
         vertices: DeviceSlice<'_, u32>,
         input: &Input,
     ) -> Result<Tensor>;
+    /// Like [`AnyRows::tensor`] on any stream, in memory of that stream.
     fn ahead(
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
         input: &Input,
     ) -> Result<Box<dyn Gathered>>;
+    /// Number of cached rows of `vertices`, counted on the stream of `gpu`; `None` without caches.
     fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
-    /// See [`FeatureSource::kept`](super::FeatureSource::kept).
+    /// Rows of `vertices` where the GPU of `place` keeps them, found on the stream of `gpu` in
+    /// memory of that stream; `None` if it does not keep all rows, or they take more bytes than
+    /// gathered ones.
     fn kept(
         &self,
         gpu: &Gpu,

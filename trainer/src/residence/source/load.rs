@@ -103,7 +103,7 @@ pub fn load<'a>(
     let exchange = &sampled.bottom().exchange;
     let stays = source.is_read_in_place() && !ahead && input.is_plain() && exchange.is_identity();
     let features = source.table();
-    let Some(computing) = source.gathering() else {
+    let Some((computing, rows)) = source.gathering() else {
         let (vertices, mut side) = (sampled.input.on_host()?, None);
         // Discards the reads of an evaluation.
         source.take_reads();
@@ -133,16 +133,16 @@ pub fn load<'a>(
     let sampling = sampled.on_gpu.as_ref().map(|on_gpu| &on_gpu.gpu);
     let gpu = sampling.unwrap_or(computing);
     let vertices = sampled.input.on_gpu(gpu)?;
-    let kept =
-        (sums && input.is_plain() && exchange.is_identity()).then(|| source.kept(gpu, vertices));
+    let kept = (sums && input.is_plain() && exchange.is_identity())
+        .then(|| rows.kept(gpu, source.place(), vertices));
     let input_rows = match kept.transpose()?.flatten() {
         Some(kept) => InputRows::Kept(kept),
         None if ahead && sampling.is_some() => {
-            InputRows::Gathered(source.rows_ahead(gpu, vertices, input)?)
+            InputRows::Gathered(rows.ahead(gpu, vertices, input)?)
         }
-        None => InputRows::Here(source.rows_on_gpu(gpu, vertices, input)?),
+        None => InputRows::Here(rows.tensor(gpu, source.place().device(), vertices, input)?),
     };
-    let hits = source.hits(gpu, vertices)?;
+    let hits = rows.hits(gpu, vertices)?;
     Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })
 }
 

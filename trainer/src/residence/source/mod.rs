@@ -26,15 +26,15 @@ mod tiered;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gsplit_kernels::{CacheHits, DeviceHits, DeviceSlice, Gpu};
+use gsplit_kernels::{CacheHits, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
 use tch::{Kind, Tensor};
 
+use crate::Result;
 use crate::autograd::values;
 use crate::model::Input;
-use crate::operator::{KeptRows, Place, filled_with_room, gather_features, with_row};
+use crate::operator::{Place, filled_with_room, gather_features, with_row};
 use crate::residence::cache::SimulatedCache;
-use crate::{Error, Result};
 
 use gpu_rows::AnyRows;
 pub use gpu_rows::Gathered;
@@ -104,49 +104,9 @@ impl<'a> FeatureSource<'a> {
         std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The GPU, if it gathers rows itself ([`FeatureSource::rows_on_gpu`]).
-    pub fn gathering(&self) -> Option<&Gpu> {
-        self.place.gpu().filter(|_| self.rows.is_some())
-    }
-
-    /// Rows of `vertices`, which are on the GPU, transformed by `input`, gathered on the stream of
-    /// `gpu`, which must be torch's. The host does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if the host has to gather; errors of the GPU.
-    pub fn rows_on_gpu(
-        &self,
-        gpu: &Gpu,
-        vertices: DeviceSlice<'_, u32>,
-        input: &Input,
-    ) -> Result<Tensor> {
-        self.on_gpu()?.tensor(gpu, self.place.device(), vertices, input)
-    }
-
-    /// Like [`FeatureSource::rows_on_gpu`] on any stream, in memory of that stream.
-    pub fn rows_ahead(
-        &self,
-        gpu: &Gpu,
-        vertices: DeviceSlice<'_, u32>,
-        input: &Input,
-    ) -> Result<Box<dyn Gathered>> {
-        self.on_gpu()?.ahead(gpu, vertices, input)
-    }
-
-    /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that
-    /// stream; `None` if it does not keep all rows, or they take more bytes than gathered ones.
-    pub fn kept(
-        &self,
-        gpu: &Gpu,
-        vertices: DeviceSlice<'_, u32>,
-    ) -> Result<Option<Box<dyn KeptRows + '_>>> {
-        self.rows.as_ref().map_or(Ok(None), |rows| rows.kept(gpu, &self.place, vertices))
-    }
-
-    fn on_gpu(&self) -> Result<&(dyn AnyRows + 'a)> {
-        let unreached =
-            || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
-        self.rows.as_deref().ok_or_else(unreached)
+    /// The GPU, and its access to the rows, if it gathers rows itself.
+    pub fn gathering(&self) -> Option<(&Gpu, &(dyn AnyRows + 'a))> {
+        self.place.gpu().zip(self.rows.as_deref())
     }
 
     /// Number of the rows of `vertices` that would be in caches, if the host counts them.
@@ -156,18 +116,12 @@ impl<'a> FeatureSource<'a> {
             .map_or_else(CacheHits::default, |simulated| simulated.hits(vertices))
     }
 
-    /// Number of cached rows of `vertices`, which are on the GPU, counted on the stream of `gpu`;
-    /// `None` without caches.
-    pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
-        self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
-    }
-
     /// Rows of `vertices`, transformed by `input`, `[vertices, width]`, in the type of the place's
     /// rows. On the host they have room for `room` rows behind them
     /// ([`Finish::room`](crate::operator::Finish)).
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
-        if let Some(gpu) = self.gathering() {
-            return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
+        if let Some((gpu, rows)) = self.gathering() {
+            return rows.tensor(gpu, self.place.device(), gpu.upload(vertices)?.slice(), input);
         }
         match (&self.tiered, self.place.gpu()) {
             (Some(tiered), Some(gpu)) => {
