@@ -14,19 +14,19 @@ use crate::support::{gsplit, root};
 const SOURCES: [&str; 5] = ["rs", "cu", "cuh", "cpp", "h"];
 /// Most lines below each folder.
 const LINES: [(&str, usize); 9] = [
-    ("store/src", 10539),
-    ("kernels/src", 18607),
+    ("store/src", 10704),
+    ("kernels/src", 18564),
     ("sample/src", 916),
-    ("preprocess/src", 27271),
-    ("partition/src", 8382),
-    ("trainer/src", 25595),
-    ("gpu-sim/src", 3900),
-    ("python/native/src", 1900),
-    ("src", 11383),
+    ("preprocess/src", 27690),
+    ("partition/src", 8358),
+    ("trainer/src", 25566),
+    ("gpu-sim/src", 3892),
+    ("python/native/src", 1871),
+    ("src", 11432),
 ];
 /// Most options of all subcommands together, except the options that every subcommand has. An
 /// option of several subcommands counts for each.
-const OPTIONS: usize = 269;
+const OPTIONS: usize = 251;
 /// A maximum that exceeds its number by more than this must be lowered.
 const SLACK: usize = 100;
 /// Maximum characters of a line, as in rustfmt.toml.

@@ -10,7 +10,7 @@ use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
 use super::cells::{Cell, NumberCells, StoredType};
 use super::choice::Field;
-use super::rows::{Rows, Table};
+use super::rows::{Table, TableRows};
 use super::statistics::{as_f64, folded, is_moderate, key};
 use crate::edges::ValueType;
 use crate::read::options::Unseen;
@@ -341,7 +341,7 @@ impl Column for EncodedColumn {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let width = self.codes.last().map_or(0, |codes| codes.end);
-        let codes_of = |rows: &Rows<'_, '_>| {
+        let codes_of = |rows: &TableRows<'_, '_>| {
             let mut codes = vec![0.0; rows.len * width];
             for (slot, &column) in self.slots.iter().enumerate() {
                 let Range { start, end } = self.codes[slot];

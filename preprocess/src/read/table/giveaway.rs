@@ -12,7 +12,7 @@ use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::Cell;
-use super::rows::{Rows, Table};
+use super::rows::{Table, TableRows};
 use super::statistics::{as_f64, folded, key};
 use crate::{Error, Result};
 
@@ -74,7 +74,7 @@ pub fn find(
             },
         }
     };
-    let look = |rows: &Rows<'_, '_>| {
+    let look = |rows: &TableRows<'_, '_>| {
         let mut found = vec![Compared::Missing; rows.len * width];
         for slot in 0..width {
             rows.each_scalar(slot, |row, cell| {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::cells::{Cell, id_of};
 use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
-use super::rows::Rows;
+use super::rows::TableRows;
 use super::surveyed::Surveyed;
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
@@ -147,7 +147,7 @@ impl<'a> FoundIds<'a> {
         let mut columns = columns.to_vec();
         columns.sort_unstable();
         let wanted: HashSet<u64> = sample.ids.iter().copied().collect();
-        let find = |rows: &Rows<'_, '_>| {
+        let find = |rows: &TableRows<'_, '_>| {
             let mut found = Vec::new();
             for (slot, at) in columns.iter().enumerate() {
                 let suits = suits(at);

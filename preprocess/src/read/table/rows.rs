@@ -364,7 +364,7 @@ impl Table {
         &self,
         piece: &Piece,
         columns: &[usize],
-        take: &mut dyn FnMut(&Rows<'_, '_>) -> Result<()>,
+        take: &mut dyn FnMut(&TableRows<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let (own, of_folders) =
             columns.split_at(columns.partition_point(|&at| at < self.num_own()));
@@ -385,7 +385,7 @@ impl Table {
                     Error::line(&sheet.files[part], cut.lines[row], problem)
                 };
                 // The rows before a wrong one come first, and so do their problems.
-                take(&Rows { len: cut.lines.len(), cells: &cells, wrong: &wrong })?;
+                take(&TableRows { len: cut.lines.len(), cells: &cells, wrong: &wrong })?;
                 return problem.map_or(Ok(()), Err);
             }
             Content::Typed(typed) => typed,
@@ -414,7 +414,7 @@ impl Table {
             }
             let others = of_folders.iter();
             found.extend(others.map(|at| Cells::Same(of_folder(at, group.part))));
-            take(&Rows { len: batch.num_rows(), cells: &found, wrong: &wrong })
+            take(&TableRows { len: batch.num_rows(), cells: &found, wrong: &wrong })
         })
     }
 
@@ -424,7 +424,7 @@ impl Table {
         &self,
         columns: &[usize],
         progress: &dyn Progress,
-        make: impl Fn(&Rows<'_, '_>) -> Result<T> + Sync,
+        make: impl Fn(&TableRows<'_, '_>) -> Result<T> + Sync,
         take: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let stage = progress.stage("reading rows", Some(self.bytes), Unit::Bytes);
@@ -448,14 +448,14 @@ impl Table {
 }
 
 /// Rows of a table, column by column. A slot is the place of a column among those that are read.
-pub struct Rows<'r, 'a> {
+pub struct TableRows<'r, 'a> {
     /// How many there are.
     pub len: usize,
     cells: &'r [Cells<'a>],
     wrong: &'r dyn Fn(usize, usize, String) -> Error,
 }
 
-impl<'a> Rows<'_, 'a> {
+impl<'a> TableRows<'_, 'a> {
     /// The cells of the column in `slot`.
     pub fn cells(&self, slot: usize) -> &Cells<'a> {
         &self.cells[slot]

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cells::{Cell, Cells, NumberCells, StoredType, id_with, no_id};
 use super::choice::{Choice, IdKind};
 use super::header;
-use super::rows::{Rows, Table, TableCursor};
+use super::rows::{Table, TableCursor, TableRows};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes,
 };
@@ -92,7 +92,7 @@ impl TableSource {
     /// Reads the ids in `slot`.
     fn read_ids(
         &self,
-        rows: &Rows<'_, '_>,
+        rows: &TableRows<'_, '_>,
         slot: usize,
         ids: &mut [u64],
         names: &mut TextNames,
@@ -163,7 +163,7 @@ impl TableSource {
 
 /// Reads the numbers in `slot` to `out`, the bytes of each row.
 fn read_values<'o>(
-    rows: &Rows<'_, '_>,
+    rows: &TableRows<'_, '_>,
     slot: usize,
     numbers: NumberCells,
     mut out: impl Iterator<Item = &'o mut [u8]>,

@@ -9,7 +9,7 @@ use gsplit_store::Progress;
 use super::cells::{Cell, id_of, no_id};
 use super::choice::IdKind;
 use super::roles::Roles;
-use super::rows::{Rows, Table};
+use super::rows::{Table, TableRows};
 use super::statistics::as_f64;
 use crate::Result;
 use crate::memory::Memory;
@@ -107,7 +107,7 @@ pub fn splits(
     columns.sort_unstable();
     columns.dedup();
     let names = || roles.split_names(&table.fields).join("`, `");
-    let read = |rows: &Rows<'_, '_>| {
+    let read = |rows: &TableRows<'_, '_>| {
         let mut found: SplitRows = vec![(0, 0); rows.len];
         for (slot, &at) in columns.iter().enumerate() {
             if at == id {

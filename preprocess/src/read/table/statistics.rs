@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::{Cell, Number, id_of};
 use super::choice::IdKind;
-use super::rows::{Rows, Table};
+use super::rows::{Table, TableRows};
 use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
@@ -366,7 +366,7 @@ pub fn survey(
     };
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let Some(repeated) = repeated else {
-        let survey = |rows: &Rows<'_, '_>| {
+        let survey = |rows: &TableRows<'_, '_>| {
             let mut all = vec![ColumnStatistics::default(); columns.len()];
             for (slot, seen) in all.iter_mut().enumerate() {
                 rows.each_scalar(slot, |_, cell| {
@@ -387,7 +387,7 @@ pub fn survey(
     read.sort_unstable();
     read.dedup();
     let slot_of = |at: usize| read.partition_point(|&other| other < at);
-    let survey = |rows: &Rows<'_, '_>| {
+    let survey = |rows: &TableRows<'_, '_>| {
         let mut found = SurveyedRows { seen: all.clone(), repeated: Vec::new() };
         for row in 0..rows.len {
             let id = id_of(rows.scalar(row, slot_of(repeated.id))?, repeated.kind);
