@@ -74,7 +74,7 @@ FAULTS = {
         "comm.all_reduce_sum_f32(&mut values)?;", "let _ = comm;"),
     "a rank passes a collective before the others": (
         "kernels", "comm::", "kernels/src/comm/threads.rs",
-        "if gate.arrived.len() == self.shared.size {", "if gate.arrived.len() + 1 >= self.shared.size {"),
+        "if gate.arrived.len() == self.seat.size {", "if gate.arrived.len() + 1 >= self.seat.size {"),
     "messages of two rounds share a place": (
         "kernels", "comm::", "kernels/src/comm/threads.rs",
         "self.round.load(Ordering::Relaxed) % 2;", "self.round.load(Ordering::Relaxed) % 1;"),
