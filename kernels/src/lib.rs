@@ -77,7 +77,7 @@ pub use attention::{
 pub use comm::{
     Communicator, Counted, DeviceExchange, Limit, Nccl, Route, Seat, Sent, SentByRoute, Since,
     Solo, Threads, Wait, all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v,
-    device_all_to_all_v, in_phase,
+    device_all_to_all_v, in_phase, lock,
     messages::{Messages, check_message},
 };
 pub use count::{CounterParts, Counters, DeviceCounters};

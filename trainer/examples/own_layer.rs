@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::model::{ByColumns, Layer, LayerEdges, LayerShape, Named, OwnLayer};
-use gsplit_trainer::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
+use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, biased, linear};
 use gsplit_trainer::{
     Config, EpochReport, Hooks, InferConfig, InferSummary, NormKind, Parallelism, Result, Summary,
     infer, train,
@@ -78,10 +78,6 @@ impl Layer for Diffusion {
 
 /// All but the bias is linear in the rows: what `--parallelism push-pull` needs to know.
 impl ByColumns for Diffusion {
-    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
-        vec![[edges.num_targets(), self.out]]
-    }
-
     fn partial(
         &self,
         edges: &LayerEdges<'_>,

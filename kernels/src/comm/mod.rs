@@ -34,7 +34,7 @@ pub use counted::{Counted, Route, Sent, SentByRoute};
 pub use nccl::Nccl;
 pub(crate) use nccl::{Transfer, Transport};
 pub use solo::Solo;
-pub use threads::Threads;
+pub use threads::{Threads, lock};
 pub use typed::{
     all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
 };

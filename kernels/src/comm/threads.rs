@@ -52,9 +52,9 @@ struct Gate {
     failed: Option<CommError>,
 }
 
-/// A panic while a lock is held ends the group anyway; data under the lock is never read
-/// half-written.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks `mutex`, whatever happened to other threads: a panic while a lock is held ends their group
+/// or run anyway, and data under the lock is never read half-written.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,8 +1,10 @@
 //! Contents of a dataset, opened once for an export.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
+use gsplit_kernels::{ScaledRow, StoredRow};
 use gsplit_store::{
     Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype,
     FeatureTable, LabelShape, MultiLabels, Names, OriginalIds, Split, Topology,
@@ -110,8 +112,6 @@ impl<'a> Source<'a> {
             (Some(names), _) => Some(Original::Names(names)),
             (None, ids) => ids.map(Original::Numbers),
         };
-        let named =
-            |name: &String, column: gsplit_store::Result<ColumnFile>| Ok((name.clone(), column?));
         Ok(Self {
             dataset,
             features: if manifest.features.is_some() { Some(dataset.features()?) } else { None },
@@ -121,16 +121,8 @@ impl<'a> Source<'a> {
                 .into_iter()
                 .map(|split| Ok((split, dataset.split(split)?)))
                 .collect::<Result<_>>()?,
-            node_columns: (manifest
-                .columns
-                .keys()
-                .map(|name| named(name, dataset.node_column(name))))
-            .collect::<Result<_>>()?,
-            edge_columns: (manifest
-                .edge_columns
-                .keys()
-                .map(|name| named(name, dataset.edge_column(name))))
-            .collect::<Result<_>>()?,
+            node_columns: named(&manifest.columns, |name| dataset.node_column(name))?,
+            edge_columns: named(&manifest.edge_columns, |name| dataset.edge_column(name))?,
             original,
         })
     }
@@ -233,24 +225,29 @@ impl<'a> Source<'a> {
     }
 }
 
+/// The columns of the manifest with their names.
+fn named<T>(
+    columns: &BTreeMap<String, T>,
+    open: impl Fn(&str) -> gsplit_store::Result<ColumnFile>,
+) -> Result<Vec<(String, ColumnFile)>> {
+    columns.keys().map(|name| Ok((name.clone(), open(name)?))).collect()
+}
+
 /// The feature rows of `vertices` as single precision, row after row.
 pub(crate) fn f32_rows(
     table: &FeatureTable,
     vertices: impl ExactSizeIterator<Item = u32>,
 ) -> Vec<f32> {
-    let mut rows = Vec::with_capacity(vertices.len() * table.dim());
-    for v in vertices {
+    let dim = table.dim();
+    let mut rows = vec![0.0; vertices.len() * dim];
+    for (at, v) in vertices.enumerate() {
+        let out = &mut rows[at * dim..][..dim];
         match table.dtype() {
-            FeatureDtype::F32 => rows.extend_from_slice(table.row::<f32>(v)),
-            FeatureDtype::F16 => {
-                rows.extend(table.row::<f16>(v).iter().map(|value| value.to_f32()))
-            }
-            FeatureDtype::Bf16 => {
-                rows.extend(table.row::<bf16>(v).iter().map(|value| value.to_f32()))
-            }
+            FeatureDtype::F32 => table.row::<f32>(v).write_to(out),
+            FeatureDtype::F16 => table.row::<f16>(v).write_to(out),
+            FeatureDtype::Bf16 => table.row::<bf16>(v).write_to(out),
             FeatureDtype::I8 => {
-                let scale = table.scale(v);
-                rows.extend(table.row::<i8>(v).iter().map(|&value| scale * f32::from(value)));
+                ScaledRow { scale: table.scale(v), values: table.row::<i8>(v) }.write_to(out)
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::links::{EdgePairs, LinkPlan};
 use crate::loader::pool_of;
 use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph, GpuLayers, GpuSampler};
-use crate::rows::{Cached, Classes, Labels, Rows, gather};
+use crate::rows::{Classes, Labels, Rows, gather};
 use crate::subgraph::{Numbering, Subgraph};
 
 /// Plan that all epochs of a loader share.
@@ -59,7 +59,7 @@ pub struct Plan {
     /// Whether rows are read from their file, many at a time, instead of the map.
     pub from_disk: bool,
     /// Rows that Python caches, which are not gathered.
-    pub cached: Option<Cached>,
+    pub cached: Option<Vec<u32>>,
     pub labels: Option<Labels>,
     pub threads: usize,
     /// Memory for feature rows.
@@ -329,7 +329,7 @@ impl<'p> Maker<'p> {
             }
         };
         let gathered =
-            |table| gather(table, plan.widen, plan.cached.as_ref(), &vertices, &plan.pool);
+            |table| gather(table, plan.widen, plan.cached.as_deref(), &vertices, &plan.pool);
         let rows = table.as_ref().map(gathered);
         Ok(Made {
             step: step.step,

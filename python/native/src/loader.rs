@@ -11,12 +11,12 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gsplit_kernels::{Communicator, Graph, KernelError, Seat, Solo};
+use gsplit_kernels::{Communicator, Graph, KernelError, Seat, Solo, lock};
 use gsplit_store::Dataset;
 use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -29,7 +29,7 @@ use crate::carried::Carried;
 use crate::links::{HeldOutEdges, LinkPlan};
 use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph};
-use crate::rows::{Cached, Kind, Labels, Rows, gather};
+use crate::rows::{Kind, Labels, Rows, cache_places, gather};
 
 /// Interval at which Python checks for Ctrl-C while it waits for a mini-batch.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ struct Drawing {
 impl Drawing {
     /// Lets the thread make one more mini-batch.
     fn permit(&self) {
-        if let Some(permits) = &*locked(&self.permits) {
+        if let Some(permits) = &*lock(&self.permits) {
             let _ = permits.send(());
         }
     }
@@ -60,14 +60,10 @@ impl Drawing {
     /// Ends the thread: after all permitted mini-batches, or, if nobody receives them, after the
     /// current one.
     fn end(&self) {
-        *locked(&self.permits) = None;
-        let thread = locked(&self.thread).take();
+        *lock(&self.permits) = None;
+        let thread = lock(&self.thread).take();
         let _ = thread.map(JoinHandle::join);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[pymethods]
@@ -180,7 +176,7 @@ impl Loader {
                     widen,
                     from_disk,
                     cached: cached
-                        .map(|vertices| Cached::new(&vertices, dataset.topology().num_vertices())),
+                        .map(|vertices| cache_places(&vertices, dataset.topology().num_vertices())),
                     dataset,
                     labels,
                     threads,
@@ -258,7 +254,7 @@ impl Loader {
         });
         (0..self.prefetch).for_each(|_| drawing.permit());
         if plan.exchange.is_some() {
-            *locked(&self.last) = Some(Arc::clone(&drawing));
+            *lock(&self.last) = Some(Arc::clone(&drawing));
         }
         let under_way = Mutex::new(UnderWay { made: Some(made), left: plan.num_batches() });
         Ok(Epoch { plan, is_ahead: self.prefetch > 0, under_way, drawing })
@@ -266,7 +262,7 @@ impl Loader {
 
     /// Ends the epoch under way of ranks that sample together.
     fn end(&self, py: Python<'_>) {
-        let last = locked(&self.last).take();
+        let last = lock(&self.last).take();
         py.detach(|| last.iter().for_each(|drawing| drawing.end()));
     }
 }
@@ -328,7 +324,7 @@ impl Epoch {
     /// on all of them.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            locked(&self.under_way).made = None;
+            lock(&self.under_way).made = None;
             self.drawing.end();
         });
     }
@@ -337,7 +333,7 @@ impl Epoch {
 impl Epoch {
     /// The next mini-batch, `None` after the last; pending if it is not ready yet.
     fn wait(&self) -> Poll<Option<Result<Made, Problem>>> {
-        let mut under_way = locked(&self.under_way);
+        let mut under_way = lock(&self.under_way);
         let UnderWay { made: Some(receiver), left: 1.. } = &*under_way else {
             return Poll::Ready(None);
         };

@@ -9,20 +9,13 @@ use rayon::prelude::*;
 use crate::batch::Problem;
 use crate::memory::{Buffer, Pool};
 
-/// Vertices whose rows Python caches, with their places in the cache.
-pub struct Cached {
-    places: Vec<u32>,
-}
-
-impl Cached {
-    /// Rows of `vertices` of `num_vertices`, in this order.
-    pub fn new(vertices: &[u32], num_vertices: usize) -> Self {
-        let mut places = vec![u32::MAX; num_vertices];
-        for (place, &v) in (0..).zip(vertices) {
-            places[v as usize] = place;
-        }
-        Self { places }
+/// The place of each of `num_vertices` in a cache of the rows of `vertices`, `u32::MAX` outside it.
+pub fn cache_places(vertices: &[u32], num_vertices: usize) -> Vec<u32> {
+    let mut places = vec![u32::MAX; num_vertices];
+    for (place, &v) in (0..).zip(vertices) {
+        places[v as usize] = place;
     }
+    places
 }
 
 /// The feature rows of a mini-batch's vertices.
@@ -42,11 +35,12 @@ pub struct Hits {
     pub places: Vec<i64>,
 }
 
-/// Gathers the rows of `vertices` that are not `cached`, and returns the places of the cached ones.
+/// Gathers the rows of `vertices` that are not in a cache of these [places](cache_places), and
+/// returns the places of the cached ones.
 pub fn gather(
     table: &FeatureTable,
     widen: bool,
-    cached: Option<&Cached>,
+    cached: Option<&[u32]>,
     vertices: &[u32],
     pool: &Pool,
 ) -> Result<Rows, Problem> {
@@ -55,7 +49,7 @@ pub fn gather(
     };
     let (mut hits, mut missed) = (Hits::default(), Vec::new());
     for (position, &v) in (0..).zip(vertices) {
-        let place = cached.places[v as usize];
+        let place = cached[v as usize];
         let is_missed = place == u32::MAX;
         if is_missed {
             missed.push(v);

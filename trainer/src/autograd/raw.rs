@@ -346,17 +346,13 @@ unsafe extern "C" fn call_backward(
 
 /// Borrows the values of a dense tensor of `T` on the host, row after row, without copying.
 pub fn values<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
-    let fits = tensor.kind() == T::KIND && tensor.device() == Device::Cpu && tensor.is_contiguous();
-    if !fits || tensor.is_sparse() {
-        let found = format!("expected a dense tensor of {:?} on the host, got {tensor:?}", T::KIND);
-        return Err(Error::Torch(TchError::Kind(found)));
-    }
-    if tensor.numel() == 0 {
+    let (address, len) = memory::<T>(Device::Cpu, tensor)?;
+    if len == 0 {
         return Ok(&[]);
     }
     // SAFETY: a contiguous tensor has numel() values from data_ptr() on, which live as long as the
     // tensor; nothing writes to them meanwhile (module doc).
-    Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const T, tensor.numel()) })
+    Ok(unsafe { std::slice::from_raw_parts(address as *const T, len) })
 }
 
 /// Borrows the values of a dense f32 tensor on the host for writing. Only the caller may use the
@@ -391,7 +387,7 @@ pub fn device_values<'a, T: TensorValue>(
     device: Device,
     tensor: &'a Tensor,
 ) -> Result<DeviceSlice<'a, T>> {
-    let (address, len) = device_memory::<T>(device, tensor)?;
+    let (address, len) = memory::<T>(device, tensor)?;
     // SAFETY: a contiguous tensor has numel() values from data_ptr() on, accessible to its device,
     // which live as long as the tensor; nothing writes to them meanwhile (module doc).
     Ok(unsafe { DeviceSlice::from_raw(address, len) })
@@ -402,7 +398,7 @@ pub fn device_values_mut<'a, T: TensorValue>(
     device: Device,
     tensor: &'a mut Tensor,
 ) -> Result<DeviceSliceMut<'a, T>> {
-    let (address, len) = device_memory::<T>(device, tensor)?;
+    let (address, len) = memory::<T>(device, tensor)?;
     // SAFETY: as above; only the caller uses the tensor meanwhile (module doc).
     Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
 }
@@ -430,7 +426,8 @@ pub fn upload(gpu: &Gpu, device: Device, tensor: &Tensor) -> Result<Tensor> {
     Ok(made)
 }
 
-fn device_memory<T: TensorValue>(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
+/// Address and number of the values of a dense tensor of `T` on `device`.
+fn memory<T: TensorValue>(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
     let fits = tensor.kind() == T::KIND && tensor.device() == device && tensor.is_contiguous();
     if !fits || tensor.is_sparse() {
         let found =

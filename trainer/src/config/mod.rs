@@ -137,9 +137,9 @@ impl Config {
             .or_else(|| self.grouping_problem())
             .or_else(|| self.columns_problem())
             .or_else(|| self.cooperative_problem())
+            .or_else(|| self.system.problem())
+            .or_else(|| self.run.problem())
         {
-            problem
-        } else if let Some(problem) = self.system.problem().or_else(|| self.run.problem()) {
             problem
         } else if self.run.trial.is_some() && self.system.parallelism.cooperates() {
             "--trial: --parallelism cooperative makes all its mini-batches before the first: leave \
@@ -158,15 +158,11 @@ impl Config {
             format!("--batch-size {}: expected 1 to {}", self.data.batch_size, u32::MAX)
         } else if self.run.epochs == 0 {
             "--epochs 0: expected 1 or more".to_string()
-        } else if let Some(problem) = self
-            .model
-            .problem()
+        } else if let Some(problem) = (self.model.problem())
             .or_else(|| self.run.optimizer.problem())
             .or_else(|| self.data.task.problem())
-        {
-            problem
-        } else if let Some(problem) =
-            self.run.schedule.problem(self.run.optimizer.lr).or_else(|| self.stopping_problem())
+            .or_else(|| self.run.schedule.problem(self.run.optimizer.lr))
+            .or_else(|| self.stopping_problem())
         {
             problem
         } else {

@@ -187,6 +187,11 @@ impl ModelConfig {
     /// Returns the problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         let attends = self.kind.attends();
+        let shares = [
+            ("dropout", self.dropout),
+            ("input-dropout", self.input_dropout),
+            ("attention-dropout", self.attention_dropout),
+        ];
         let extras = self.norm.is_some_and(|norm| norm != NormKind::None)
             || self.residual
             || self.jumping_knowledge != JumpingKnowledge::None;
@@ -199,15 +204,10 @@ impl ModelConfig {
                 "--heads {} does not divide --hidden {}: choose a divisor",
                 self.heads, self.hidden
             ))
-        } else if !(0.0..1.0).contains(&self.dropout) {
-            Some(format!("--dropout {}: expected at least 0 and below 1", self.dropout))
-        } else if !(0.0..1.0).contains(&self.input_dropout) {
-            Some(format!("--input-dropout {}: expected at least 0 and below 1", self.input_dropout))
-        } else if !(0.0..1.0).contains(&self.attention_dropout) {
-            Some(format!(
-                "--attention-dropout {}: expected at least 0 and below 1",
-                self.attention_dropout
-            ))
+        } else if let Some((option, share)) =
+            shares.into_iter().find(|(_, share)| !(0.0..1.0).contains(share))
+        {
+            Some(format!("--{option} {share}: expected at least 0 and below 1"))
         } else if self.kind == ModelKind::Sgc && extras {
             let options = "--norm, --residual and --jumping-knowledge";
             Some(format!(

@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use gsplit_kernels::Graph;
+use gsplit_kernels::{Graph, lock};
 use gsplit_store::Stage;
 use tch::Tensor;
 
@@ -126,10 +126,6 @@ struct Claim<'t, T> {
     vertices: Vec<u32>,
     /// Slot for its rows, if they are kept.
     slot: Option<Slot<'t, T>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'t, T: Cell> Chunks<'t, T> {

@@ -3,7 +3,7 @@
 //!
 //! If a layer's first step is linear in the feature rows, each rank can compute it for some columns
 //! of them, and the results add up to that of all columns. P3 asks a model author for six
-//! functions; here they are two besides [`Layer::forward`](super::Layer::forward):
+//! functions; here they are two besides [`Layer::forward`]:
 //!
 //! | P3 | here |
 //! | --- | --- |
@@ -20,14 +20,17 @@ use std::ops::Range;
 use tch::{Kind, Tensor};
 
 use super::block::{Block, Residual};
-use super::{DropoutKey, Frontier, LayerEdges, Model};
+use super::{DropoutKey, Frontier, Layer, LayerEdges, Model};
 use crate::operator::{Edges, Finish, Rows, linear};
 use crate::{Error, Result};
 
 /// A layer whose first step is linear in the rows that it reads.
-pub trait ByColumns {
-    /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`.
-    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]>;
+pub trait ByColumns: Layer {
+    /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`: one of the layer's
+    /// rows by default.
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_targets(), self.out_dim()]]
+    }
 
     /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `input`
     /// has only these columns. Never called without rows or columns.
@@ -38,7 +41,7 @@ pub trait ByColumns {
         columns: Range<usize>,
     ) -> Result<Vec<Tensor>>;
 
-    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them,
+    /// The rows of the local frontier, as [`Layer::forward`] returns them,
     /// from `totals`: the results of [`ByColumns::partial`] summed over all columns.
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish)
     -> Result<Tensor>;

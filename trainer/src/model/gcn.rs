@@ -18,9 +18,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{
-    Edges, Finish, Rows, aggregate, aggregate_for_product, biased, linear, projected,
-};
+use crate::operator::{Finish, Rows, aggregate, aggregate_for_product, biased, linear, projected};
 
 /// One graph convolution; without a weight it only propagates.
 pub struct Gcn {
@@ -104,10 +102,6 @@ impl Layer for Gcn {
 }
 
 impl ByColumns for Gcn {
-    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
-        vec![[edges.num_targets(), self.out]]
-    }
-
     fn partial(
         &self,
         edges: &LayerEdges<'_>,

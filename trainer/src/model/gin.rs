@@ -14,7 +14,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear, projected};
+use crate::operator::{Finish, Reduce, Rows, aggregate, biased, linear, projected};
 
 /// One GIN layer.
 pub struct Gin {
@@ -94,10 +94,6 @@ impl Layer for Gin {
 }
 
 impl ByColumns for Gin {
-    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
-        vec![[edges.num_targets(), self.out]]
-    }
-
     fn partial(
         &self,
         edges: &LayerEdges<'_>,

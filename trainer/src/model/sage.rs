@@ -14,8 +14,7 @@ use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
 use crate::operator::{
-    Edges, Finish, Reduce, Rows, aggregate, aggregate_for_product, biased, finished, linear,
-    projected,
+    Finish, Reduce, Rows, aggregate, aggregate_for_product, biased, finished, linear, projected,
 };
 
 /// One GraphSAGE-mean layer.
@@ -90,10 +89,6 @@ impl Layer for Sage {
 }
 
 impl ByColumns for Sage {
-    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
-        vec![[edges.num_targets(), self.out]]
-    }
-
     fn partial(
         &self,
         edges: &LayerEdges<'_>,

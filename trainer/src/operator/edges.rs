@@ -16,9 +16,8 @@ pub struct Edges {
     device: Option<DeviceEdges>,
     /// Factor of each edge, if they are not all 1.
     factors: Option<Vec<f32>>,
-    targets: usize,
-    sources: usize,
-    edges: usize,
+    /// Numbers of targets, of rows that the sources index, and of edges.
+    numbers: [usize; 3],
 }
 
 impl Edges {
@@ -40,31 +39,15 @@ impl Edges {
     /// Places the edges `host` at `place`.
     pub(crate) fn of_host(place: &Place, host: gsplit_kernels::HostEdges) -> Result<Self> {
         let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
-        let (targets, sources, edges) = (host.num_targets(), host.num_sources(), host.num_edges());
-        Ok(Self {
-            place: place.clone(),
-            host: host.into(),
-            device,
-            factors: None,
-            targets,
-            sources,
-            edges,
-        })
+        let numbers = [host.num_targets(), host.num_sources(), host.num_edges()];
+        Ok(Self { place: place.clone(), host: host.into(), device, factors: None, numbers })
     }
 
     /// Wraps the edges `device`, which are on the GPU of `place`.
     pub(crate) fn of_device(place: &Place, device: DeviceEdges) -> Self {
-        let (targets, sources, edges) =
-            (device.num_targets(), device.num_sources(), device.num_edges());
-        Self {
-            place: place.clone(),
-            host: OnceLock::new(),
-            device: Some(device),
-            factors: None,
-            targets,
-            sources,
-            edges,
-        }
+        let numbers = [device.num_targets(), device.num_sources(), device.num_edges()];
+        let (place, device) = (place.clone(), Some(device));
+        Self { place, host: OnceLock::new(), device, factors: None, numbers }
     }
 
     /// The same edges with `factors`: sums and means multiply the row of each edge by its factor,
@@ -74,7 +57,7 @@ impl Edges {
     /// [`Error::Kernel`](crate::Error::Kernel) unless there is one factor per edge, or none.
     pub fn with_factors(self, factors: Vec<f32>) -> Result<Self> {
         if !factors.is_empty() {
-            check_len("edge factors", self.edges, factors.len())?;
+            check_len("edge factors", self.num_edges(), factors.len())?;
         }
         Ok(Self { factors: Some(factors).filter(|factors| !factors.is_empty()), ..self })
     }
@@ -86,17 +69,17 @@ impl Edges {
 
     /// Number of targets.
     pub fn num_targets(&self) -> usize {
-        self.targets
+        self.numbers[0]
     }
 
     /// Number of rows of the matrix that sources index.
     pub fn num_sources(&self) -> usize {
-        self.sources
+        self.numbers[1]
     }
 
     /// Number of edges.
     pub fn num_edges(&self) -> usize {
-        self.edges
+        self.numbers[2]
     }
 
     /// The edges on the host. If they are only on a GPU, they are copied, once, which waits for all
@@ -106,9 +89,8 @@ impl Edges {
     /// [`Error::Gpu`](crate::Error::Gpu) if the GPU reports an error.
     pub fn on_host(&self) -> Result<&gsplit_kernels::HostEdges> {
         if let (None, Some((gpu, _, on_gpu))) = (self.host.get(), self.on_device()) {
-            let lists = [on_gpu.indptr().to_vec(gpu)?, on_gpu.sources().to_vec(gpu)?];
-            let [indptr, sources] = lists;
-            let host = gsplit_kernels::HostEdges::new(indptr, sources, self.sources)?;
+            let (indptr, sources) = (on_gpu.indptr().to_vec(gpu)?, on_gpu.sources().to_vec(gpu)?);
+            let host = gsplit_kernels::HostEdges::new(indptr, sources, self.num_sources())?;
             return Ok(self.host.get_or_init(|| host));
         }
         self.host.get().ok_or_else(|| super::mismatch("edges that are nowhere".into()))

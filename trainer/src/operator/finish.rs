@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_kernels::{
-    Activation, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
-    column_sums_on_device,
+    Activation, DeviceEpilogue, DeviceSlice, Epilogue, Gpu, StreamKey,
+    column_sums as host_column_sums, column_sums_on_device,
 };
 use tch::Tensor;
 
@@ -112,9 +112,8 @@ impl Finish {
                 Ok(self.epilogue(bias)?.apply(out, columns)?)
             });
         };
-        let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
-        let epilogue = self.epilogue_on_gpu(bias, ids);
+        let epilogue = self.epilogue_on_gpu(gpu, bias)?;
         if self.dtype != Dtype::F32 {
             let (rows, shape) = (device_values(*device, &rows)?, [count, columns]);
             return with_row!(self.dtype.kind(), |O| {
@@ -128,18 +127,17 @@ impl Finish {
         Ok(rows)
     }
 
-    /// [`Finish::epilogue`] on a GPU; `ids` are the vertices of the rows.
+    /// [`Finish::epilogue`] on a GPU.
     fn epilogue_on_gpu<'a>(
-        &self,
+        &'a self,
+        gpu: &Gpu,
         bias: Option<DeviceSlice<'a, f32>>,
-        ids: Option<DeviceSlice<'a, u32>>,
-    ) -> DeviceEpilogue<'a> {
-        let dropout = self
-            .dropout
-            .as_ref()
-            .zip(ids)
-            .map(|(dropout, ids)| (ids, dropout.probability, dropout.key));
-        DeviceEpilogue { bias, activation: self.activation, dropout }
+    ) -> Result<DeviceEpilogue<'a>> {
+        let dropout = match &self.dropout {
+            Some(dropout) => Some((dropout.ids.on_gpu(gpu)?, dropout.probability, dropout.key)),
+            None => None,
+        };
+        Ok(DeviceEpilogue { bias, activation: self.activation, dropout })
     }
 
     /// Whether the gradient of finished rows is that of the unfinished ones, except for its type.
@@ -178,8 +176,7 @@ impl Finish {
                 Ok(self.epilogue(None)?.backward(values(rows)?, values(&given)?, dim, out)?)
             });
         };
-        let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
-        let epilogue = self.epilogue_on_gpu(None, ids);
+        let epilogue = self.epilogue_on_gpu(gpu, None)?;
         with_row!(rows.kind(), |O| {
             let [rows, given] = [rows, &given].map(|tensor| device_values::<O>(*device, tensor));
             let (rows, given) = (rows?, given?);

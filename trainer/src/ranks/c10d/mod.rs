@@ -25,11 +25,11 @@ mod raw;
 mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message};
+use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message, lock};
 
 use meeting::Board;
 pub use meeting::Meeting;
@@ -77,10 +77,6 @@ pub struct C10d {
 struct Ends {
     next: Vec<Option<Parcel>>,
     group: Group,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn number_of(called: &str) -> u64 {

@@ -255,16 +255,23 @@ impl Group {
     /// Starts to receive a message of `from`, of the length of `room`.
     pub fn receive<'a>(&self, from: usize, tag: i32, room: &'a mut [u8]) -> Answer<Underway<'a>> {
         // SAFETY: the work borrows the room.
+        unsafe { self.receive_at(from, tag, room) }
+    }
+
+    /// Starts to receive a message of `from` into `room`.
+    ///
+    /// # Safety
+    /// The room is valid, and nothing else uses it, until the work is dropped.
+    unsafe fn receive_at<'a>(
+        &self,
+        from: usize,
+        tag: i32,
+        room: *mut [u8],
+    ) -> Answer<Underway<'a>> {
+        let (group, from, start, len) = (self.0.as_ptr(), from as c_int, room.cast(), room.len());
+        // SAFETY: promised by the caller.
         let work = made(|work, error| unsafe {
-            gsplit_c10d_receive(
-                self.0.as_ptr(),
-                from as c_int,
-                tag,
-                room.as_mut_ptr(),
-                room.len(),
-                work,
-                error,
-            )
+            gsplit_c10d_receive(group, from, tag, start, len, work, error)
         })?;
         Ok(Underway { work, memory: PhantomData })
     }
@@ -272,26 +279,10 @@ impl Group {
     /// Starts to receive a short message from `from` into memory of its own.
     pub fn receive_slot(&self, from: usize, tag: i32) -> Answer<Parcel> {
         let memory = Box::into_raw(Box::new([0u8; SLOT]));
-        let slot = |work| Parcel { work, memory };
+        let mut slot = Parcel { work: None, memory };
         // SAFETY: the slot owns the memory and frees it after the work.
-        let work = made(|work, error| unsafe {
-            gsplit_c10d_receive(
-                self.0.as_ptr(),
-                from as c_int,
-                tag,
-                memory.cast(),
-                SLOT,
-                work,
-                error,
-            )
-        });
-        match work {
-            Ok(work) => Ok(slot(Some(Underway { work, memory: PhantomData }))),
-            Err(error) => {
-                drop(slot(None));
-                Err(error)
-            }
-        }
+        slot.work = Some(unsafe { self.receive_at(from, tag, memory) }?);
+        Ok(slot)
     }
 }
 

@@ -99,29 +99,24 @@ impl<'a, T: DeviceValue> TieredRows<'a, T> {
         vertices: &[u32],
         on_host: &OnHost<'_>,
     ) -> Result<(DeviceBuffer<P>, u64)> {
-        let rows = |store: &ReachedRows<'a, T>| store.vertices().len();
-        let ends: Vec<u32> =
-            self.stores.iter().scan(0, |end, store| Some(end_of(end, rows(store)))).collect();
+        let ends = running(self.stores.iter().map(|store| store.vertices().len()));
         // For each store the rows to take from it, and last the vertices for the host.
         let mut lists: Vec<Vec<u32>> = vec![Vec::new(); ends.len() + 1];
         let dealt: Vec<(usize, u32)> =
             vertices.iter().map(|&v| self.deal(v, &ends, &mut lists)).collect();
-        let starts: Vec<u32> =
-            lists.iter().scan(0, |start, list| Some(start_of(start, list.len()))).collect();
+        let list_ends = running(lists.iter().map(Vec::len));
+        let start_of = |list: usize| list_ends[list] - lists[list].len() as u32;
         let mut behind = gpu.alloc::<P>(vertices.len() * self.dim)?;
-        let part = |list: usize| {
-            let start = starts[list] as usize * self.dim;
-            (start, start + lists[list].len() * self.dim)
-        };
+        let part = |list| [start_of(list), list_ends[list]].map(|row| row as usize * self.dim);
         for (at, store) in self.stores.iter().enumerate().filter(|(at, _)| !lists[*at].is_empty()) {
-            let (table, (start, end)) = (store.table(self.dim), part(at));
+            let (table, [start, end]) = (store.table(self.dim), part(at));
             let slots = gpu.upload(&lists[at])?;
             let mut out = behind.slice_mut().part(start, end)?;
             gather_on_device(gpu, table.values, table.scales, slots.slice(), self.dim, &mut out)?;
         }
         let of_host = ends.len();
         if !lists[of_host].is_empty() {
-            let (rows, (start, end)) = (on_host(&lists[of_host], P::KIND)?, part(of_host));
+            let (rows, [start, end]) = (on_host(&lists[of_host], P::KIND)?, part(of_host));
             behind.slice_mut().part(start, end)?.upload(gpu, values::<P>(&rows)?)?;
         }
         let is_pinned = |store: &ReachedRows<'a, T>| matches!(store, ReachedRows::Pinned { .. });
@@ -130,7 +125,7 @@ impl<'a, T: DeviceValue> TieredRows<'a, T> {
         if lists.iter().filter(|list| !list.is_empty()).count() <= 1 {
             return Ok((behind, pinned));
         }
-        let order: Vec<u32> = dealt.iter().map(|&(list, at)| starts[list] + at).collect();
+        let order: Vec<u32> = dealt.iter().map(|&(list, at)| start_of(list) + at).collect();
         let (order, mut out) = (gpu.upload(&order)?, gpu.alloc::<P>(vertices.len() * self.dim)?);
         gather_on_device(gpu, behind.slice(), None, order.slice(), self.dim, &mut out.slice_mut())?;
         Ok((out, pinned))
@@ -148,15 +143,13 @@ impl<'a, T: DeviceValue> TieredRows<'a, T> {
     }
 }
 
-fn end_of(end: &mut u32, rows: usize) -> u32 {
-    *end += rows as u32;
-    *end
-}
-
-fn start_of(start: &mut u32, rows: usize) -> u32 {
-    let own = *start;
-    *start += rows as u32;
-    own
+/// The sum of `counts` up to and including each.
+fn running(counts: impl Iterator<Item = usize>) -> Vec<u32> {
+    let add = |end: &mut u32, rows| {
+        *end += rows as u32;
+        Some(*end)
+    };
+    counts.scan(0, add).collect()
 }
 
 impl<T: DeviceValue> AnyTiered for TieredRows<'_, T> {
