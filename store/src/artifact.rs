@@ -300,12 +300,13 @@ pub fn other_option(was: &Value, now: &Value) -> Option<String> {
             ("input", Value::String(path)) => format!("from {path}"),
             ("found", Value::String(format)) => format!("from {format}"),
             (option, value) => {
+                let mark = if option.starts_with("schema ") { '=' } else { ' ' };
                 let option = option.replace('_', "-");
                 match value {
                     Value::Null | Value::Bool(false) => format!("without --{option}"),
                     Value::Bool(true) => format!("with --{option}"),
-                    Value::String(text) => format!("with --{option} {text}"),
-                    value => format!("with --{option} {value}"),
+                    Value::String(text) => format!("with --{option}{mark}{text}"),
+                    value => format!("with --{option}{mark}{value}"),
                 }
             }
         };

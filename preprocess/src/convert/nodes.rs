@@ -236,8 +236,7 @@ fn write_numbers(
         return Err(column.error(
             0,
             0,
-            "--schema label-kind=number: expected one number per \
-                                       vertex",
+            "--schema label-kind=number: expected one number per vertex",
         ));
     }
     let mut labels: Vec<f32> = Vec::new();

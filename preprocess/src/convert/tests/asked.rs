@@ -191,6 +191,14 @@ fn missing_cells_of_several_classes_are_kept_apart_from_zeros() {
     let mut drawn = split(&dataset).concat();
     drawn.sort_unstable();
     assert_eq!(drawn, [0, 2, 3]);
+    // Ones and empty cells may be lists of classes.
+    let ones = "id,f0,a,b\n10,1,1,\n20,2,,1\n30,3,1,1\n40,4,,\n";
+    let question = "pass --schema unlabelled=none if an empty cell is a zero";
+    asks(ones, "--label-column a,b", question);
+    let (_out, dataset, _) = made(ones, "--label-column a,b --schema unlabelled=none");
+    let labels = dataset.multi_labels().unwrap();
+    assert!(!dataset.lacks_label_cells());
+    assert_eq!(labels.classes(1).collect::<Vec<_>>(), [1]);
     // A vertex without a row has no value.
     let nodes = "id,f0,a,b\n10,1,1,0\n20,2,1,1\n30,3,0,0\n";
     let words = "--label-column a,b --schema missing-rows=fill --schema fill=mean";

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use gsplit_store::{Progress, Unit};
 
-use super::cells::{NumberCells, StoredType, descr, list_of};
+use super::cells::{descr, list_of};
+use super::numbers::{NumberCells, StoredType};
 use super::rows::{Table, TableCursor};
 use crate::Result;
 use crate::edges::{Piece, ValueType};

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
-use super::cells::{Cell, NumberCells, StoredType};
+use super::cells::Cell;
 use super::choice::Field;
+use super::numbers::{NumberCells, StoredType};
 use super::rows::{Table, TableRows};
 use super::statistics::{as_f64, folded, is_moderate, key};
 use crate::edges::ValueType;

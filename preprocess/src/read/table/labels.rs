@@ -62,8 +62,9 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     let encoded = |columns| {
         Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>)
     };
-    let number =
-        |at: usize| Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), f32::NAN);
+    let number = |at: usize, missing: f32| {
+        Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), missing)
+    };
     let no_classes = |what: &str| {
         let problem = format!("--schema unlabelled is for one column of classes; {what}");
         if on.schema.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
@@ -75,13 +76,13 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         }
         [at] => at,
         _ => {
-            no_classes("the label is several of zeros and ones")?;
-            return several(
-                on,
-                roles,
-                shape,
-                encoded(roles.labels.iter().map(|&at| number(at)).collect()),
-            );
+            let is_zero = on.schema.unlabelled.as_deref() == Some(NONE);
+            if !is_zero {
+                no_classes("of several of zeros and ones it can be none: empty cells are zeros")?;
+            }
+            let missing = if is_zero { 0.0 } else { f32::NAN };
+            let columns = roles.labels.iter().map(|&at| number(at, missing)).collect();
+            return several(on, roles, shape, encoded(columns));
         }
     };
     let as_classes = |unlabelled| {
@@ -112,15 +113,14 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     }
     if numeric && !is_number {
         let problem = format!(
-            "--schema label-kind=number: column `{}` holds strings: expected \
-                     numbers",
+            "--schema label-kind=number: column `{}` holds strings: expected numbers",
             field.name
         );
         return Err(on.wrong(problem));
     }
     if numeric {
         no_classes("the label is a number to learn")?;
-        let column = encoded(vec![number(at)]);
+        let column = encoded(vec![number(at, f32::NAN)]);
         return Ok(TableLabels {
             column,
             shape: Some(LabelShape::Number),
@@ -242,6 +242,14 @@ fn several(
     if let Some(&at) = roles.labels.iter().find(is_wrong) {
         let problem =
             format!("--label-column: `{}` of several: expected zeros and ones", on.fields[at].name);
+        return Err(on.wrong(problem));
+    }
+    let seen = || roles.labels.iter().filter_map(|at| on.seen.get(at));
+    let has_zero = seen().any(|seen| seen.numbers.count > 0 && seen.numbers.least == 0.0);
+    let lacks = seen().any(|seen| seen.missing > 0);
+    if !has_zero && lacks && on.trained.is_none() && on.schema.unlabelled.is_none() {
+        let problem = "--label-column: the columns hold ones and empty cells, and no zero: pass \
+                       --schema unlabelled=none if an empty cell is a zero, or write the zeros";
         return Err(on.wrong(problem));
     }
     let class_names = Some(roles.labels.iter().map(|&at| on.fields[at].name.clone()).collect());

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! parts    which files, and their format (folders: columns that folder names give)
-//! frames   Parquet and Arrow files by groups of rows ─┐
-//! sheet    text by lines                              ┴─▶ rows: a table of any format, cell by cell (cells)
+//! frames   Parquet and Arrow files by groups of rows      ─┐
+//! sheet    text: styles and types (contents), cells (cut) ┴─▶ rows: a table of any format by columns (cells, numbers)
 //! choice   which columns of a table of edges are ids, and which are values (ends, header)     ──▶ source: EdgeSource
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
 //!          labels (classes, or numbers to learn)      splits (words, or flags)
@@ -14,7 +14,7 @@
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and
 //! Arrow's types, floats become f32 and doubles f64; integers and booleans become i64; lists of one
-//! length become wide columns. Strings, dates and the like are left out, with a note.
+//! length become wide columns; dates become days. Strings that are not ids are left out, with a note.
 //!
 //! In memory are the footers of all parts, and for each thread one piece: at most 2^17 rows of the
 //! columns that are read, or 1 MiB of text. A compressed Arrow batch is decoded as a whole.
@@ -34,6 +34,8 @@ use crate::{Error, Result};
 mod cells;
 pub mod choice;
 mod column;
+mod contents;
+mod cut;
 mod ends;
 mod features;
 mod folders;
@@ -45,6 +47,7 @@ mod ipc;
 mod labels;
 mod left_out;
 mod nodes;
+mod numbers;
 mod parquet;
 mod parts;
 mod plain;

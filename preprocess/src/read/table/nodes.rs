@@ -7,12 +7,11 @@
 //!   the label. Class numbers from 0 (nothing or -1 for unlabelled), a list of zeros and ones,
 //!   strings and other numbers, which become the places of their classes in ascending order; or
 //!   numbers to learn
-//! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`,
+//! * splits: strings `train`, `valid`, `test` in a column of any name, or flags in `train_mask`,
 //!   `val_mask`, `test_mask`, or in `train`, `valid`, `test`; a single one of the latter is asked
 //!   about
-//! * features: what `--feature-columns` and `--schema encode` name; else a list column `feat`, `features`,
-//!   `x` or `embedding`; else all other numbers, scaled, and categories, one-hot, except
-//!   identifiers
+//! * features: what `--feature-columns` and the key `encode` name; else all other numbers, scaled,
+//!   lists of numbers, and categories, one-hot, except identifiers
 //! * all other numbers: columns
 //!
 //! Rows stay in the file's order. A first pass over all columns but lists gathers their statistics;

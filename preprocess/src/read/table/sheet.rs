@@ -1,125 +1,31 @@
-//! Text tables: their delimiter, their header if they have one, and what their columns hold, by the
-//! first rows. They are in one file, because each is recognised by the others.
+//! Text tables: their delimiter, their header if they have one, and the styles and types of their
+//! columns. They are in one file, because each is recognised by the others.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use super::cells::WrittenCells;
 use super::choice::{Field, IdKind, check_names};
+use super::contents::{ColumnCells, Value};
 use super::header::{self, Header};
 use super::parts;
 use crate::edges::{Piece, ValueType};
 use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
-use crate::read::text::line::{Delimiter, cells, fields};
+use crate::read::text::line::{Delimiter, cells};
 use crate::read::text::na::MissingValues;
-use crate::read::text::sketch::{Fields, MAX_LINES, Sketch, is_comment};
+use crate::read::text::sketch::{Fields, Sketch, is_comment};
 use crate::read::text::style::{DateOrder, Decimal, Style, styles, unknown_time};
-use crate::read::text::value::{CellKind, CellKinds, is_missing};
+use crate::read::text::value::{CellKind, is_missing};
 use crate::read::text::{BYTE_ORDER_MARK, TextStream, lines, name_of, read_pieces};
 use crate::{Error, Result};
 
 /// Reading of a column of dates.
 pub const DATES: &str = "dates, read as days since 1970-01-01";
 
-/// Different strings of a column that are kept.
-const MOST_STRAYS: usize = 8;
 /// Numbers for each string from which on a column holds numbers, and the strings are strays.
 const NUMBERS_PER_STRAY: u64 = 10;
-
-/// Lines are numbered through all text files: the n-th file starts at n times this.
-pub const LINES_PER_FILE: u64 = 1 << 40;
-
-/// A line: the place of its file among the parts, and its number there.
-pub type Line = (usize, u64);
-
-/// A cell of a column, and its line.
-pub type Value<'a> = (Line, Cow<'a, [u8]>);
-
-/// Facts about the cells of a column: of the first rows, or of all.
-#[derive(Clone, Debug, Default)]
-struct ColumnCells {
-    kinds: CellKinds,
-    /// Whether one is another number by its style.
-    is_restyled: bool,
-    /// Number of numbers.
-    numbers: u64,
-    /// Number of numbers with a fraction.
-    fractions: u64,
-    /// First of them, with its line.
-    fraction: Option<(Line, String)>,
-    /// Number of strings.
-    strings: u64,
-    /// The first of them, with their lines.
-    strays: Vec<Value<'static>>,
-}
-
-impl ColumnCells {
-    /// Adds `cell`, which its style reads as `plain`.
-    fn add(&mut self, line: Line, cell: &[u8], plain: Result<Cow<'_, [u8]>, String>) {
-        self.is_restyled |= plain.as_ref().is_ok_and(|plain| **plain != *cell);
-        // A number in another style counts as a fraction. Reading the column refuses it.
-        let kind = self.kinds.add(plain.as_deref().unwrap_or(b"0.5"));
-        self.numbers += u64::from(kind.value().is_some());
-        if kind == CellKind::Float {
-            self.fractions += 1;
-            self.fraction.get_or_insert_with(|| (line, shown(cell)));
-        }
-        if kind == CellKind::Text {
-            self.strings += 1;
-            self.add_stray(line, Cow::Borrowed(cell));
-        }
-    }
-
-    /// Adds the cells of `other`, which are below these.
-    fn merge(&mut self, other: Self) {
-        self.kinds.merge(other.kinds);
-        self.is_restyled |= other.is_restyled;
-        self.numbers += other.numbers;
-        self.fractions += other.fractions;
-        self.strings += other.strings;
-        self.fraction = self.fraction.take().or(other.fraction);
-        other.strays.into_iter().for_each(|(line, cell)| self.add_stray(line, cell));
-    }
-
-    fn add_stray(&mut self, line: Line, cell: Cow<'_, [u8]>) {
-        let is_known = || self.strays.iter().any(|(_, known)| *known == cell);
-        if self.strays.len() < MOST_STRAYS && !is_known() {
-            self.strays.push((line, Cow::Owned(cell.into_owned())));
-        }
-    }
-}
-
-/// Rows of text, cut into the cells of some columns.
-pub struct CutRows<'t> {
-    text: &'t [u8],
-    /// Cells that are written otherwise in the text: in quotes, or in a style.
-    others: Vec<u8>,
-    /// Start and bytes of the cells of each column, as [`WrittenCells`] has them.
-    places: Vec<Vec<(u32, u32)>>,
-    /// The line of each row.
-    pub lines: Vec<u64>,
-    /// The problem with the first wrong line. It and the lines below are not among the rows.
-    pub problem: Option<Error>,
-}
-
-impl CutRows<'_> {
-    /// The cells of a column.
-    pub fn cells(&self, slot: usize) -> WrittenCells<'_> {
-        WrittenCells { texts: [self.text, &self.others], places: &self.places[slot] }
-    }
-
-    fn push(&mut self, slot: usize, cell: &[u8]) {
-        let mut start = (cell.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
-        if start.checked_add(cell.len()).is_none_or(|end| end > self.text.len()) {
-            start = self.text.len() + self.others.len();
-            self.others.extend_from_slice(cell);
-        }
-        self.places[slot].push((start as u32, cell.len() as u32));
-    }
-}
 
 /// The parts of a text table, and their common properties.
 #[derive(Clone, Debug)]
@@ -164,9 +70,8 @@ impl Sheet {
     /// Reads the header and the first rows of the table whose parts are `files`. Columns without
     /// names are called 1, 2, 3 ...; `missing` are words for missing values.
     ///
-    /// The style of a column is that of its first values; where the first rows have none, all files
-    /// are read for them once. Its type is that of all its cells if `options.scans`, and otherwise of
-    /// the first rows.
+    /// The style and the type of a column are those of all its cells if `options.scans`, or if some
+    /// column has no value in the first rows; otherwise of the first rows.
     pub fn open(
         path: &Path,
         files: &[PathBuf],
@@ -221,40 +126,8 @@ impl Sheet {
                 });
                 cells.collect()
             };
-            let mut values: Vec<_> = (0..sheet.columns.len()).map(first_values).collect();
-            let is_blank = |at: &usize| values[*at].iter().all(|(_, cell)| is_missing(cell));
-            let blank: Vec<usize> = (0..values.len()).filter(is_blank).collect();
-            let has_blank = !rows.is_empty() && !blank.is_empty();
-            if has_blank {
-                for (&at, late) in blank.iter().zip(sheet.late_values(&blank, progress)?) {
-                    values[at].extend(late);
-                }
-            }
-            let wrong = |question| Error::input(file, question);
-            sheet.styles = sheet.styles_of(&values, options).map_err(wrong)?;
-            if !rows.is_empty() && (options.scans || has_blank) {
-                sheet.scan(progress)?;
-                // Strings below the first rows may be numbers in a style.
-                for (at, values) in values.iter_mut().enumerate() {
-                    let last = values.last().map(|(line, _)| *line);
-                    let strays = sheet.strays(at).iter();
-                    values.extend(strays.filter(|(line, _)| Some(*line) > last).cloned());
-                }
-                let styles = sheet.styles_of(&values, options).map_err(wrong)?;
-                if styles != sheet.styles {
-                    sheet.styles = styles;
-                    sheet.scan(progress)?;
-                }
-            } else {
-                let looked = values.iter().enumerate().map(|(at, values)| {
-                    let mut cells = ColumnCells::default();
-                    for (line, cell) in values {
-                        cells.add(*line, cell, sheet.cell(at, cell));
-                    }
-                    cells
-                });
-                sheet.cells = looked.collect();
-            }
+            let values = (0..sheet.columns.len()).map(first_values).collect();
+            sheet.decide_types(file, values, options, progress)?;
             sheet.sample += rows.len();
             if let Some((number, problem)) = sketch.problem {
                 return Err(Error::line(file, number, problem));
@@ -325,16 +198,54 @@ impl Sheet {
         })
     }
 
-    /// The styles of the columns, by these `values` of each.
+    /// Decides the styles and the types of the columns by their first `values`; by all rows if
+    /// `options.scans`, or if a column has no value among the first.
+    fn decide_types(
+        &mut self,
+        file: &Path,
+        mut values: Vec<Vec<Value<'_>>>,
+        options: TextOptions,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let wrong = |question| Error::input(file, question);
+        let is_blank = |values: &Vec<Value<'_>>| values.iter().all(|(_, cell)| is_missing(cell));
+        let blank: Vec<bool> = values.iter().map(is_blank).collect();
+        self.styles = self.styles_of(&values, options).map_err(wrong)?;
+        let has_rows = values.first().is_some_and(|values| !values.is_empty());
+        if !has_rows || !(options.scans || blank.contains(&true)) {
+            let looked = values.iter().enumerate().map(|(at, values)| {
+                let mut cells = ColumnCells::default();
+                for (line, cell) in values {
+                    cells.add(*line, cell, self.cell(at, cell));
+                }
+                cells
+            });
+            self.cells = looked.collect();
+            return Ok(());
+        }
+        self.scan(progress)?;
+        // Strings below the first rows may be numbers in a style.
+        for (at, values) in values.iter_mut().enumerate() {
+            let last = values.last().map(|(line, _)| *line);
+            let strays = if blank[at] { &self.cells[at].strays } else { self.strays(at) };
+            values.extend(strays.iter().filter(|(line, _)| Some(*line) > last).cloned());
+        }
+        let styles = self.styles_of(&values, options).map_err(wrong)?;
+        if styles != self.styles {
+            self.styles = styles;
+            self.scan(progress)?;
+        }
+        Ok(())
+    }
+
     fn styles_of(
         &self,
         values: &[Vec<Value<'_>>],
         options: TextOptions,
     ) -> Result<Vec<Style>, String> {
-        let mut columns: Vec<(&str, Vec<&[u8]>)> = Vec::new();
-        for (name, values) in self.columns.iter().zip(values) {
-            columns.push((name, values.iter().map(|(_, cell)| &**cell).collect()));
-        }
+        let cells = values.iter().map(|values| values.iter().map(|(_, cell)| &**cell).collect());
+        let names = self.columns.iter().map(String::as_str);
+        let columns: Vec<(&str, Vec<&[u8]>)> = names.zip(cells).collect();
         styles(&columns, options.decimal, options.date_order)
     }
 
@@ -360,90 +271,6 @@ impl Sheet {
         }
         (self.cells, self.is_scanned) = (all, true);
         Ok(())
-    }
-
-    /// The first values of the columns at `blank`, of which the first rows have none, by one pass
-    /// over all files.
-    fn late_values(
-        &self,
-        blank: &[usize],
-        progress: &dyn Progress,
-    ) -> Result<Vec<Vec<Value<'static>>>> {
-        let mut all: Vec<Vec<Value<'static>>> = vec![Vec::new(); blank.len()];
-        for (part, file) in self.files.iter().enumerate() {
-            let find = |piece: &Piece| {
-                let cut = self.cut(part, piece, blank, |at, cell| self.cell(at, cell));
-                let found = (0..blank.len()).map(|slot| {
-                    let cells = cut.lines.iter().zip(cut.cells(slot).iter());
-                    let values = cells.filter(|(_, cell)| !is_missing(cell)).take(MAX_LINES);
-                    values.map(|(&line, cell)| ((part, line), cell.to_vec().into())).collect()
-                });
-                let found: Vec<Vec<Value<'static>>> = found.collect();
-                cut.problem.map_or(Ok(found), Err)
-            };
-            read_pieces(file, progress, find, |found| {
-                for (all, found) in all.iter_mut().zip(found) {
-                    let room = MAX_LINES - all.len();
-                    all.extend(found.into_iter().take(room));
-                }
-                Ok(())
-            })?;
-            if all.iter().all(|values| values.len() == MAX_LINES) {
-                break;
-            }
-        }
-        Ok(all)
-    }
-
-    /// Cuts the lines of `piece`, from a part, into the cells of `columns`, which ascend, without
-    /// blanks around them and as `plain` returns them.
-    pub fn cut<'t>(
-        &self,
-        part: usize,
-        piece: &'t Piece,
-        columns: &[usize],
-        plain: impl for<'c> Fn(usize, &'c [u8]) -> Result<Cow<'c, [u8]>, String>,
-    ) -> CutRows<'t> {
-        let mut slots = vec![None; self.columns.len()];
-        columns.iter().enumerate().for_each(|(slot, &at)| slots[at] = Some(slot));
-        let most = memchr::memchr_iter(b'\n', &piece.bytes).count() + 1;
-        let mut cut = CutRows {
-            text: &piece.bytes,
-            others: Vec::new(),
-            places: columns.iter().map(|_| Vec::with_capacity(most)).collect(),
-            lines: Vec::with_capacity(most),
-            problem: None,
-        };
-        let cut_row = |cut: &mut CutRows<'_>, row: &[u8]| {
-            let (mut count, mut wrong) = (0, None);
-            fields(row, self.delimiter, |at, cell| {
-                count = at + 1;
-                if let Some(slot) = slots.get(at).copied().flatten() {
-                    match plain(at, &cell) {
-                        Ok(cell) => cut.push(slot, &cell),
-                        Err(problem) => {
-                            wrong = Some(format!("column `{}`: {problem}", self.columns[at]));
-                        }
-                    }
-                }
-                wrong.is_none()
-            })?;
-            wrong.map_or_else(|| self.check_count(count), Err)
-        };
-        for (number, line) in lines(piece).map(|(number, line)| (number % LINES_PER_FILE, line)) {
-            let row = self.row(number, line);
-            let row = row.and_then(|row| row.map(|row| cut_row(&mut cut, row)).transpose());
-            match row {
-                Ok(row) => cut.lines.extend(row.map(|()| number)),
-                Err(problem) => {
-                    let rows = cut.lines.len();
-                    cut.places.iter_mut().for_each(|places| places.truncate(rows));
-                    cut.problem = Some(Error::line(&self.files[part], number, problem));
-                    break;
-                }
-            }
-        }
-        cut
     }
 
     /// Prints which lines above the header are skipped.
@@ -709,17 +536,12 @@ impl Sheet {
     /// compared.
     fn may_repeat(&self, header: &Header, text: &[u8]) -> bool {
         let name = self.columns.first().map_or(&b""[..], |name| name.as_bytes());
-        match (name.first(), text.first()) {
-            (None, _) => text == header.text.trim_ascii(),
-            (Some(_), Some(b'"' | 0xef)) => {
-                let text = as_name(text);
-                text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
-            }
-            (Some(one), other) => {
-                other.is_some_and(|other| one.eq_ignore_ascii_case(other))
-                    && text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
-            }
-        }
+        let (Some(first), Some(found)) = (name.first(), text.first()) else {
+            return text == header.text.trim_ascii();
+        };
+        // The first byte rules most rows out: a quote or a byte order mark may come before it.
+        (first.eq_ignore_ascii_case(found) || matches!(found, b'"' | 0xef))
+            && as_name(text).get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
     }
 
     /// Refuses a row that is the header once more, as joined files leave it.

@@ -5,9 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::cells::{Cell, Cells, NumberCells, StoredType, id_with, no_id};
+use super::cells::{Cell, Cells, id_with, no_id};
 use super::choice::{Choice, IdKind};
 use super::header;
+use super::numbers::{NumberCells, StoredType};
 use super::rows::{Table, TableCursor, TableRows};
 use crate::edges::{
     EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes,

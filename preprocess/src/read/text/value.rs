@@ -1,4 +1,4 @@
-//! Values in text: the type of a column, from its first rows, and the bytes of each value.
+//! Values in text: the type of a column, by its cells, and the bytes of each value.
 //!
 //! Whole numbers are i64 and others f64, so a value is stored as it is written, or refused. The
 //! exception is the column `weight`, which is f32 (see [`EdgeColumn::of`]): a weight is rounded to

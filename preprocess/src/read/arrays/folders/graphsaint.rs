@@ -8,16 +8,17 @@
 //! ```
 //! The matrix's values are not read: they are ones. `adj_train.npz` is not read: it holds the edges
 //! of `adj_full` between training vertices. A vertex without an entry in `class_map.json` is
-//! unlabelled, or has none of several labels.
+//! unlabelled.
 //!
 //! `class_map.json` lists vertices in any order, so its column is assembled in memory when it is
-//! read: 4 bytes per vertex, or a byte for each label.
+//! read: 4 bytes per vertex, or 2 bytes for each label.
 
 use std::fmt;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use gsplit_store::{Progress, Unit, open_file};
+use half::f16;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
@@ -120,9 +121,9 @@ impl ClassMap {
         Ok(Self { path: path.to_path_buf(), num_vertices, labels, budget })
     }
 
-    /// Bytes of a row: a class of 4 bytes, or a byte for each label.
+    /// Bytes of a row: a class of 4 bytes, or 2 bytes for each label.
     fn row_bytes(&self) -> usize {
-        self.labels.unwrap_or(4)
+        self.labels.map_or(4, |labels| 2 * labels)
     }
 }
 
@@ -130,7 +131,7 @@ impl Column for ClassMap {
     describe_column!(self:
         &self.path,
         "labels",
-        if self.labels.is_some() { "|u1" } else { "<i4" },
+        if self.labels.is_some() { "<f2" } else { "<i4" },
         self.labels.unwrap_or(1),
         Some(self.num_vertices)
     );
@@ -148,8 +149,8 @@ impl Column for ClassMap {
         );
         let held = self.num_vertices.saturating_mul(self.row_bytes() as u64);
         self.budget.check(&self.path, format!("labels of {} vertices", self.num_vertices), held)?;
-        // Class -1 where a vertex has no entry, or none of several labels.
-        let mut rows = vec![if self.labels.is_some() { 0 } else { 0xff }; held as usize];
+        // A vertex without an entry is unlabelled: class -1, or NaN for each label.
+        let mut rows = vec![0xff; held as usize];
         let mut json =
             serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
         let filled =
@@ -200,7 +201,9 @@ impl<'de> Visitor<'de> for Filler<'_> {
                     {
                         return Err(wrong(format!("{width} zeros and ones")));
                     }
-                    row.iter_mut().zip(labels).for_each(|(to, label)| *to = label as u8);
+                    let labels =
+                        labels.into_iter().flat_map(|label| f16::from_f64(label).to_le_bytes());
+                    row.iter_mut().zip(labels).for_each(|(to, byte)| *to = byte);
                 }
             }
         }
@@ -250,6 +253,16 @@ mod tests {
             std::fs::write(folder.path().join(name), text).unwrap();
             refused(read(folder.path()), text, &[&[*name], *parts].concat());
         }
+    }
+
+    #[test]
+    fn a_vertex_without_an_entry_has_no_label() {
+        let folder = copy("graphsaint");
+        let text = "{\"1\": [0, 1], \"2\": [1, 1]}";
+        std::fs::write(folder.path().join("class_map.json"), text).unwrap();
+        let labels = numbers(&*read(folder.path()).unwrap().labels.unwrap());
+        assert!(labels[..2].iter().all(|label| label.is_nan()), "{labels:?}");
+        assert_eq!(labels[2..6], [0.0, 1.0, 1.0, 1.0]);
     }
 
     #[test]
