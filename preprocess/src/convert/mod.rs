@@ -120,24 +120,43 @@ pub fn convert(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<(Dataset, Outcome)> {
-    let made = convert_by(source, out, options, force, progress);
-    let Err(Error::FirstRows(unlike)) = made else { return made };
-    progress
-        .note(&format!("note: {unlike}: all rows are read once more, for the types of columns"));
-    let mut options = options.clone();
-    options.read.scans = true;
-    convert_by(source, out, &options, force, progress)
+    by_all_rows(options, progress, |options, progress| {
+        convert_once(source, out, options, force, progress)
+    })
 }
 
-/// Like [`convert`]; fails where the types of columns that `options` ask for do not hold.
-fn convert_by(
+/// Calls `act` with `options`, and once more if a cell is unlike the first rows of its column: then
+/// with the types of all rows.
+fn by_all_rows<T>(
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+    act: impl Fn(&ConvertOptions, &Decisions<'_>) -> Result<T>,
+) -> Result<T> {
+    let told = Mutex::default();
+    let decisions = || Decisions { shown: progress, told: &told, lines: Mutex::default() };
+    let unlike = match act(options, &decisions()) {
+        Err(Error::FirstRows(unlike)) => unlike,
+        done => return done,
+    };
+    let place = match *unlike {
+        Error::Input { path, line: Some(line), .. } => format!("{}, line {line},", path.display()),
+        other => other.to_string(),
+    };
+    progress.note(&format!(
+        "note: {place} is unlike the first rows: all rows are read for the types of the columns"
+    ));
+    let mut options = options.clone();
+    options.read.scans = true;
+    act(&options, &decisions())
+}
+
+fn convert_once(
     source: &Path,
     out: &Path,
     options: &ConvertOptions,
     force: bool,
-    progress: &dyn Progress,
+    progress: &Decisions<'_>,
 ) -> Result<(Dataset, Outcome)> {
-    let progress = &Decisions { shown: progress, lines: Mutex::default() };
     let input = Input::open(source, options, progress)?;
     let options = &input.options;
     let mut provenance = input.provenance(options)?;
@@ -181,8 +200,10 @@ pub fn decide(
     options: &ConvertOptions,
     progress: &dyn Progress,
 ) -> Result<(Format, Decided)> {
-    let input = Input::open(source, options, progress)?;
-    Ok((input.format, input.decided()))
+    by_all_rows(options, progress, |options, progress| {
+        let input = Input::open(source, options, progress)?;
+        Ok((input.format, input.decided()))
+    })
 }
 
 /// The first difference between the dataset at `out` and the one that [`convert`] would make of
@@ -191,14 +212,18 @@ pub fn outdated(source: &Path, out: &Path, options: &ConvertOptions) -> Result<O
     if !out.join("dataset.json").exists() {
         return Ok(None);
     }
-    let input = Input::open(source, options, &NoProgress)?;
-    let mut provenance = input.provenance(&input.options)?;
-    input.difference(&Dataset::open(out)?, &mut provenance)
+    by_all_rows(options, &NoProgress, |options, progress| {
+        let input = Input::open(source, options, progress)?;
+        let mut provenance = input.provenance(&input.options)?;
+        input.difference(&Dataset::open(out)?, &mut provenance)
+    })
 }
 
 /// Shows decisions and keeps them.
 struct Decisions<'a> {
     shown: &'a dyn Progress,
+    /// Lines that were shown, here or in an attempt before.
+    told: &'a Mutex<Vec<String>>,
     lines: Mutex<Vec<String>>,
 }
 
@@ -226,12 +251,17 @@ impl Progress for Decisions<'_> {
     }
 
     fn decide(&self, line: &str) {
-        self.shown.note(line);
-        let mut lines = lock(&self.lines);
-        // A resumed run may repeat a decision.
-        if !lines.iter().any(|known| known == line) {
-            lines.push(line.into());
+        let add = |lines: &Mutex<Vec<String>>| {
+            let (mut lines, line) = (lock(lines), line.to_string());
+            let is_new = !lines.contains(&line);
+            lines.extend(Some(line).filter(|_| is_new));
+            is_new
+        };
+        // An attempt before, or a run that is resumed, may have made the same decision.
+        if add(self.told) {
+            self.shown.note(line);
         }
+        add(&self.lines);
     }
 }
 

@@ -10,9 +10,9 @@ use gsplit_store::memory::{mapped, resident};
 use gsplit_store::{Progress, ROWS_PER_BATCH};
 use serde::Serialize;
 
-use super::ConvertOptions;
 use super::input::Input;
 use super::rows::row_bytes;
+use super::{ConvertOptions, by_all_rows};
 use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
@@ -73,8 +73,10 @@ pub fn plan(
     options: &ConvertOptions,
     progress: &dyn Progress,
 ) -> Result<Plan> {
-    let input = Input::open(source, options, progress)?;
-    of(&input, out, &input.options)
+    by_all_rows(options, progress, |options, progress| {
+        let input = Input::open(source, options, progress)?;
+        of(&input, out, &input.options)
+    })
 }
 
 /// The plan of a conversion whose input is open.

@@ -14,12 +14,11 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Mutex;
 
 use gsplit_store::{Dataset, DatasetWriter, Names, Progress};
 
 use super::input::Input;
-use super::{ConvertOptions, Decisions, plan, write};
+use super::{ConvertOptions, by_all_rows, plan, write};
 use crate::csc::IdMap;
 use crate::edges::{EdgeBatch, EdgeColumn, ValueType, for_each_batch};
 use crate::read::listed::{Chained, Listed};
@@ -60,14 +59,15 @@ pub fn join(
     options: &ConvertOptions,
     progress: &dyn Progress,
 ) -> Result<(Dataset, Vec<u32>)> {
-    let progress = &Decisions { shown: progress, lines: Mutex::default() };
-    let input = Input::of_rows(new, options, progress)?;
-    let mut provenance = input.provenance(&input.options)?;
-    plan::of(&input, out, &input.options)?.check(|_| false)?;
-    let mut writer = DatasetWriter::begin(out, false)?;
-    write(&input, &input.options, &mut writer, &mut provenance, progress)?;
-    let vertices = new_vertices(&input.raw, &IdMap::of(&writer)?)?;
-    Ok((writer.finish(provenance)?, vertices))
+    by_all_rows(options, progress, |options, progress| {
+        let input = Input::of_rows(new, options, progress)?;
+        let mut provenance = input.provenance(&input.options)?;
+        plan::of(&input, out, &input.options)?.check(|_| false)?;
+        let mut writer = DatasetWriter::begin(out, false)?;
+        write(&input, &input.options, &mut writer, &mut provenance, progress)?;
+        let vertices = new_vertices(&input.raw, &IdMap::of(&writer)?)?;
+        Ok((writer.finish(provenance)?, vertices))
+    })
 }
 
 /// The vertices of the rows of the new table, ascending.

@@ -78,6 +78,23 @@ fn types_and_styles_are_those_of_all_rows() {
 }
 
 #[test]
+fn an_input_unlike_its_first_rows_is_decided_told_once_and_reused() {
+    let edges = format!("src,dst,w\n{}10,20,0.5\n", "20,10,1\n".repeat(1500));
+    let folder = folder(&edges, "id,x\n10,1\n20,2\n");
+    let (path, nodes) = (folder.path().join("edges.csv"), folder.path().join("nodes.csv"));
+    let options = options(&format!("--nodes {} --label-column none", nodes.display()));
+    let (_, decided) = decide(&path, &options, &NoProgress).unwrap();
+    assert_eq!(decided.schema.edge_columns, names(&["w"]));
+    let (out, notes) = (folder.path().join("ds"), Notes::default());
+    assert_eq!(convert(&path, &out, &options, false, &notes).unwrap().1, Outcome::Converted);
+    for text in ["edges.csv, line 1502, is unlike the first rows", "edges from `src` to `dst`"] {
+        let count = notes.lines().iter().filter(|line| line.contains(text)).count();
+        assert_eq!(count, 1, "{text}: {:?}", notes.lines());
+    }
+    assert_eq!(convert(&path, &out, &options, false, &NoProgress).unwrap().1, Outcome::Reused);
+}
+
+#[test]
 fn files_of_several_names_are_one_table_if_the_user_says_so() {
     for (names, words) in [
         (["blocks.csv", "follows.csv"], "--schema one-table=yes"),
