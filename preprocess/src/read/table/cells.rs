@@ -180,7 +180,7 @@ pub enum Cells<'a> {
     Integers(&'a [i64]),
     /// Doubles without nulls, which are read in the same way.
     Doubles(&'a [f64]),
-    /// The same cell in every row.
+    /// A cell that every row has.
     Same(Cell<'a>),
     /// All other types, with a function that returns the cell in a row.
     Others(CellOfRow<'a>),

@@ -1,5 +1,5 @@
 //! Facts about the cells of a column of text: their kinds, how many are numbers, and the strings
-//! among them. Facts about parts of a column are merged, so that all rows are looked at in parallel.
+//! among them. Facts about parts of a column are merged, so that threads share the rows.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub struct ColumnCells {
 }
 
 impl ColumnCells {
-    /// Adds `cell`, which its style reads as `plain`.
+    /// Adds `cell`; `plain` is the cell in plain notation.
     pub fn add(&mut self, line: Line, cell: &[u8], plain: Result<Cow<'_, [u8]>, String>) {
         self.is_restyled |= plain.as_ref().is_ok_and(|plain| !plain.is_empty() && **plain != *cell);
         // A number in another style counts as a fraction. Reading the column refuses it.

@@ -43,8 +43,8 @@ impl CutRows<'_> {
 }
 
 impl Sheet {
-    /// Cuts the lines of `piece`, from a part, into the cells of `columns`, which ascend, without
-    /// blanks around them and as `plain` returns them.
+    /// Cuts the lines of `piece`, from a part, into the cells of `columns`, which ascend. `plain`
+    /// converts each cell.
     pub fn cut<'t>(
         &self,
         part: usize,

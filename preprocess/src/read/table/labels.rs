@@ -78,7 +78,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         _ => {
             let is_zero = on.schema.unlabelled.as_deref() == Some(NONE);
             if !is_zero {
-                no_classes("of several of zeros and ones it can be none: empty cells are zeros")?;
+                no_classes("for several it can only be none, which makes empty cells zeros")?;
             }
             let missing = if is_zero { 0.0 } else { f32::NAN };
             let columns = roles.labels.iter().map(|&at| number(at, missing)).collect();
