@@ -88,10 +88,7 @@ fn open_as(
 ) -> Result<Raw> {
     let (columns, split) = (options.columns(), options.split.as_deref());
     match format {
-        Format::Ogb => {
-            columns.check(path, &[])?;
-            ogb::open(path, split, with_splits, progress)
-        }
+        Format::Ogb => ogb::open(path, columns, split, with_splits, progress),
         Format::Snap => snap::open(path, &options.edge_list()),
         Format::Adjlist => adjlist::open(path, &options.edge_list()),
         Format::Csv => {
