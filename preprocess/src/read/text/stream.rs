@@ -233,20 +233,27 @@ impl TextPieces {
     }
 }
 
-/// Refuses text in UTF-16 or UTF-32, whose first bytes are `head`: by its byte order mark, or by
-/// the zeros in every ASCII letter.
+/// Refuses text, whose first bytes are `head`, in UTF-16 or UTF-32: by its byte order mark, or by
+/// the zeros in every ASCII letter; and lines that end in CR only.
 pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
+    let name = name_of(path);
+    let (file, unpack) = match uncompressed(&name) {
+        file if file == name => (file, ""),
+        file => (file, "unpack it, and "),
+    };
+    if head.trim_ascii().contains(&b'\r') && !head.contains(&b'\n') && !head.contains(&0) {
+        let problem = format!(
+            "lines end in CR, as on old Macs: expected LF: {unpack}`tr '\\r' '\\n' < {file} > \
+             lf-{file}` writes it"
+        );
+        return Err(Error::input(path, problem));
+    }
     let encoding = match *head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "UTF-32",
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16",
         [one, 0, other, 0, ..] if one != 0 && other != 0 => "UTF-16LE",
         [0, one, 0, other, ..] if one != 0 && other != 0 => "UTF-16BE",
         _ => return Ok(()),
-    };
-    let name = name_of(path);
-    let (file, unpack) = match uncompressed(&name) {
-        file if file == name => (file, ""),
-        file => (file, "unpack it, and "),
     };
     let problem = format!(
         "text in {encoding}: expected UTF-8: {unpack}`iconv -f {encoding} -t UTF-8 {file} > \
