@@ -1,4 +1,4 @@
-//! Several text files as one: line i of each, joined by commas, as `paste -d,` does. OGB keeps the
+//! Several text files as one: line i of each, joined by commas (`paste -d,` of Unix). OGB keeps the
 //! numbers of edges in tables of their own.
 
 use std::io::{BufRead, BufReader, Cursor, Error as IoError, Read};
