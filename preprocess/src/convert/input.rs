@@ -14,7 +14,7 @@ use super::{ConvertOptions, direction, sources};
 use crate::csc::BuildOptions;
 use crate::export::ExportedLabels;
 pub use crate::read::detect::Format;
-use crate::read::detect::detect;
+use crate::read::detect::{check_kin, detect};
 use crate::read::listed::{Listed, ListedEnds};
 use crate::read::options::{Answer, DateOrder, Fill, LabelKind, MissingRows, Scale, Schema};
 use crate::read::pick::{beside, pick};
@@ -72,6 +72,8 @@ fn open_graph(
     progress: &dyn Progress,
 ) -> Result<(Format, Raw)> {
     let text = options.read.text();
+    let check = |path: &Path| if options.format.is_none() { check_kin(path) } else { Ok(()) };
+    check(path)?;
     let look = |path: &Path| options.format.map_or_else(|| detect(path, text), Ok);
     let found = look(path);
     let picked = match path.is_dir() && found.is_err() {
@@ -80,7 +82,10 @@ fn open_graph(
     };
     let is_picked = picked.is_some();
     let (format, path) = match picked {
-        Some(picked) => (look(&picked)?, picked),
+        Some(picked) => {
+            check(&picked)?;
+            (look(&picked)?, picked)
+        }
         None => (found?, path.to_path_buf()),
     };
     let path = &path;

@@ -1,18 +1,13 @@
 //! Part of the second stage: the split of links, where the input has one.
 
-use gsplit_store::{DatasetWriter, LinkNegatives, Progress};
+use gsplit_store::DatasetWriter;
 
 use crate::csc::IdMap;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 
 /// Writes the split, with ids replaced by vertices.
-pub fn write(
-    raw: &Raw,
-    symmetrised: bool,
-    writer: &mut DatasetWriter,
-    progress: &dyn Progress,
-) -> Result<()> {
+pub fn write(raw: &Raw, writer: &mut DatasetWriter) -> Result<()> {
     let Some(links) = &raw.links else { return Ok(()) };
     let (ids, n) = (IdMap::of(writer)?, writer.num_vertices());
     for (file, rows) in &links.lists {
@@ -34,12 +29,6 @@ pub fn write(
             Ok(out.push(&vertices)?)
         })?;
         writer.add_link_file(*file, out)?;
-    }
-    if links.info.negatives == Some(LinkNegatives::Pairs) && !symmetrised {
-        progress.note(
-            "note: these links have no direction, and each edge is stored once: OGB adds \
-                       the reverses; so does --symmetrise",
-        );
     }
     Ok(writer.add_links(links.info.clone())?)
 }

@@ -330,6 +330,12 @@ fn write_graph(
             "no edges and no vertices: expected at least one edge; was the file cut?".into(),
         ));
     }
+    if raw.lists_once && !options.build.symmetrise {
+        progress.note(
+            "note: edges of this dataset have no direction, and each is stored once: OGB adds the \
+             reverses; so does --symmetrise",
+        );
+    }
     if built.edges_read == 0 {
         progress.note("note: the input has no edges: no vertex has a neighbour");
     }

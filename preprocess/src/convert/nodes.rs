@@ -126,7 +126,7 @@ pub fn write(
         }
         None => {}
     }
-    super::links::write(raw, options.build.symmetrise, writer, progress)
+    super::links::write(raw, writer)
 }
 
 /// Reads rows of columns in the order of the vertices.

@@ -39,7 +39,7 @@ use super::arrays::{npy, npz, pt, webgraph};
 use super::options::TextOptions;
 use super::table;
 use super::text::sketch::{Shape, Sketch};
-use super::text::{self, TextStream, dimacs, metis, mtx, uncompressed};
+use super::text::{self, TextStream, dimacs, metis, mtx, name_of, some, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -119,6 +119,10 @@ pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     if is_document(&looked.head) {
         return Err(not_read(path));
     }
+    // Numbers in binary files may look like UTF-16.
+    if !looked.head.contains(&0) {
+        text::check_encoding(path, &looked.head)?;
+    }
     if let Some(format) = Format::ALL.iter().copied().find(|format| looked.is(path, *format)) {
         return Ok(format);
     }
@@ -137,11 +141,94 @@ pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     ))
 }
 
-/// The refusal of a file or folder in a format without a reader.
+/// The refusal of a file or folder in a format without a reader. WikiCS has no other form than its
+/// JSON, so a command writes its arrays.
 pub fn not_read(path: &Path) -> Error {
-    let problem = "not a format that gsplit reads: see docs/formats.md, which has recipes in Python for others, or name the format with \
-                   --format";
+    let wikics = match name_of(path) == "data.json" {
+        true => format!(
+            "if it is WikiCS, run python3 -c 'import sys, json, numpy; \
+             d = json.load(open(sys.argv[1])); \
+             edges = [(u, v) for u, to in enumerate(d.pop(\"links\")) for v in to]; \
+             numpy.savez(\"wikics.npz\", edge_index=edges, \
+             feat=numpy.float32(d.pop(\"features\")), **d)' {} and convert wikics.npz; else ",
+            path.display()
+        ),
+        false => String::new(),
+    };
+    let problem = format!(
+        "not a format that gsplit reads: {wikics}see docs/formats.md, which has recipes in Python \
+         for others, or name the format with --format"
+    );
     Error::input(path, problem)
+}
+
+/// Graphs that are not read but whose files would pass for others: the ends of the names of a file
+/// that may be taken for the graph and of one next to it, and the problem.
+const UNREAD: [[&str; 3]; 4] = [
+    [
+        "_A.txt",
+        "_graph_indicator.txt",
+        "many small graphs in one file (TUDataset): gsplit reads one graph; to take all for one, \
+         pass the file _A.txt and --format snap",
+    ],
+    [
+        "adjM.npz",
+        "node_types.npy",
+        "vertices of several types (node_types.npy): gsplit reads graphs of one type; to take all \
+         for one type, pass adjM.npz and --format npz",
+    ],
+    [
+        "link.dat",
+        "node.dat",
+        "vertices and edges of several types (HGB): gsplit reads graphs of one type; to take all \
+         for one type, pass link.dat and --format snap",
+    ],
+    [
+        "_hr.npy",
+        "train_hrt.npy",
+        "a knowledge graph (head, relation, tail): gsplit reads edges of one type",
+    ],
+];
+
+/// Refuses a path that would pass for another graph: by the files next to it or in it, and by
+/// folders of OGB above it and in it.
+pub fn check_kin(path: &Path) -> Result<()> {
+    let full = path.canonicalize().map_err(Error::io(path))?;
+    let folders = match (full.is_dir(), full.parent()) {
+        (false, Some(parent)) => vec![parent.to_path_buf()],
+        _ => vec![full.clone(), full.join("raw"), full.join("processed")],
+    };
+    for folder in &folders {
+        // Most inputs have no such folder.
+        let entries = gsplit_store::entries(folder).unwrap_or_default();
+        let has = |end: &str| entries.iter().any(|entry| name_of(entry).ends_with(end));
+        let is_graph =
+            |end: &str| if full.is_dir() { has(end) } else { name_of(&full).ends_with(end) };
+        let found = UNREAD.iter().find(|[graph, other, _]| is_graph(graph) && has(other));
+        if let Some([.., problem]) = found {
+            return Err(Error::input(path, *problem));
+        }
+    }
+    if !full.is_dir() || ogb::recognises(path) {
+        return Ok(());
+    }
+    if let Some(above) =
+        full.parent().filter(|above| full.ends_with("raw") && ogb::recognises(above))
+    {
+        let problem = format!("a part of OGB's folder: pass {}", above.display());
+        return Err(Error::input(path, problem));
+    }
+    let entries = gsplit_store::entries(path).map_err(Error::io(path))?;
+    let sets: Vec<String> = entries
+        .iter()
+        .filter(|entry| ogb::recognises(entry))
+        .map(|entry| entry.display().to_string())
+        .collect();
+    if !sets.is_empty() && entries.len() > 1 {
+        let problem = format!("holds folders of OGB: pass one of them, {}", some(&sets));
+        return Err(Error::input(path, problem));
+    }
+    Ok(())
 }
 
 /// Whether `head` is the start of a text document in a format without a reader: XML, JSON, Pajek,
@@ -208,18 +295,7 @@ impl Looked {
     fn is(&self, path: &Path, format: Format) -> bool {
         let head = &self.head[..];
         match format {
-            Format::Ogb => {
-                // Counts suffice, so that the reader can report that edges are missing.
-                let files = [
-                    "edge.csv.gz",
-                    "edge.csv",
-                    "data.npz",
-                    "num-node-list.csv.gz",
-                    "num-node-list.csv",
-                ];
-                let mut files = files.iter().chain(&ogb::HETEROGENEOUS);
-                files.any(|file| path.join("raw").join(file).is_file())
-            }
+            Format::Ogb => ogb::recognises(path),
             Format::Igb => papers::IGB.recognises(path),
             Format::Mag240m => papers::MAG240M.recognises(path),
             Format::Graphsaint => graphsaint::recognises(path, head),

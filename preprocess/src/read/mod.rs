@@ -91,10 +91,7 @@ fn open_as(
     let (split, ignores_header) =
         (schema.split_name.as_deref(), schema.ignore_header == Some(Answer::Yes));
     match format {
-        Format::Ogb => {
-            schema.check_edge_columns(path, &[])?;
-            ogb::open(path, split, with_splits, progress)
-        }
+        Format::Ogb => ogb::open(path, schema, split, with_splits, progress),
         Format::Snap => snap::open(path, options),
         Format::Adjlist => adjlist::open(path, options),
         Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), options, progress),

@@ -47,6 +47,8 @@ pub struct Raw {
     pub splits: Option<[Vec<u64>; 3]>,
     /// A split of links.
     pub links: Option<RawLinks>,
+    /// Whether edges without a direction are listed once each, without their reverses.
+    pub lists_once: bool,
     /// Every file that is read.
     pub files: Vec<PathBuf>,
     /// Counts so far.
@@ -102,6 +104,7 @@ impl Raw {
             vertex_weights: Vec::new(),
             splits: None,
             links: None,
+            lists_once: false,
             files,
             facts: BTreeMap::new(),
             decided: Decided::default(),

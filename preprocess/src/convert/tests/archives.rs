@@ -120,6 +120,42 @@ fn arrays_of_other_types_and_orders() {
 }
 
 #[test]
+fn numbers_of_vertices_and_edges_become_columns() {
+    let mut arrays = parts();
+    arrays.push(floats("edge_weight", "(2, 1)", &[0.5, 2.5]));
+    arrays.push(ids("edge_year", "(2,)", &[2010, 2011]));
+    arrays.push(ids("node_species", "(3, 1)", &[7, 8, 9]));
+    let folder = npz_folder(&npz(&arrays, CompressionMethod::Stored));
+    let (_out, dataset) = convert_new(folder.path(), &options("")).unwrap();
+    assert_eq!(dataset.edge_column("weight").unwrap().as_slice::<f32>().unwrap(), [0.5, 2.5]);
+    assert_eq!(dataset.edge_column("year").unwrap().as_slice::<i64>().unwrap(), [2010, 2011]);
+    assert_eq!(dataset.node_column("species").unwrap().as_slice::<i64>().unwrap(), [7, 8, 9]);
+    let (_out, dataset) = convert_new(folder.path(), &options("--edge-columns none")).unwrap();
+    assert!(dataset.manifest().edge_columns.is_empty());
+}
+
+#[test]
+fn splits_of_reddit_are_numbers() {
+    let (folder, edges) = file("edges.txt", "0 1\n1 2\n2 0\n");
+    let nodes = folder.path().join("reddit_data.npz");
+    let arrays = |kinds: &[i64]| {
+        [
+            floats("feature", "(3, 1)", &[0.0, 1.0, 2.0]),
+            ids("label", "(3,)", &[0, 1, 0]),
+            ids("node_types", "(3,)", kinds),
+        ]
+    };
+    let words = format!("--nodes {} --keep-ids", nodes.display());
+    fs::write(&nodes, npz(&arrays(&[3, 1, 2]), CompressionMethod::Deflated)).unwrap();
+    let (_out, dataset) = convert_new(&edges, &options(&words)).unwrap();
+    assert_eq!(rows(&dataset), [[0.0], [1.0], [2.0]]);
+    assert_eq!(Split::ALL.map(|split| dataset.split(split).unwrap().to_vec()), [[1], [2], [0]]);
+    fs::write(&nodes, npz(&arrays(&[0, 1, 2]), CompressionMethod::Deflated)).unwrap();
+    let found = message(&edges, &options(&words));
+    assert!(found.contains("node_types: 0: expected 1, 2 or 3"), "{found}");
+}
+
+#[test]
 fn archives() {
     let table: &[(ArchivedArray<'_>, &[&str])] = &[
         (

@@ -38,7 +38,7 @@ fn csv_tables() {
             "99999999999\n",
             &["[99999999999]: expected the count of one graph, up to 4294967295"],
         ),
-        ("raw/num-node-list", "6\n7\n", &["more than 1 lines of numbers"]),
+        ("raw/num-node-list", "6\n7\n", &["counts of several graphs"]),
         ("raw/num-node-list", "", &["found []: expected the count of one graph"]),
         (
             "raw/num-node-list",

@@ -63,7 +63,10 @@ fn the_graph_is_found_in_folders() {
     let parts: Files<'_> = &[("part-0.csv", "src,dst\n1,2\n"), ("part-1.csv", "src,dst\n2,1\n")];
     let mac: Files<'_> =
         &[("__MACOSX/._a.txt", "1 2\n"), ("a.txt", "0 1\n"), (".DS_Store", "0 1\n")];
+    // mt-kahypar's graph_empty_lines.graph: the third vertex has no line.
+    let metis: Files<'_> = &[("a.graph", "3 1\n2\n1\n")];
     for (files, expected) in [
+        (metis, "1>0 0>1; x/a.graph: found METIS graph file (metis)"),
         (suitesparse, "0>1; x/net/net.mtx: found Matrix Market coordinate file (mtx)"),
         (konect, "0>1; x/wiki/out.wiki: found edge list as of SNAP (snap)"),
         (one, "0>1; x/edges.csv: found table of edges in text, e.g. CSV or TSV (csv)"),
@@ -98,12 +101,90 @@ fn several_that_could_be_it_are_a_question() {
             &[("metadata.yaml", "graph:\n"), ("edges/edges.csv", "0,1\n")],
             "error: x: not a format that gsplit reads",
         ),
+        (
+            &[("MUTAG_A.txt", "1, 2\n2, 1\n"), ("MUTAG_graph_indicator.txt", "1\n1\n")],
+            "error: x: many small graphs in one file (TUDataset): gsplit reads one graph; to take",
+        ),
+        (
+            &[("adjM.npz", "x"), ("node_types.npy", "x"), ("labels.npy", "x")],
+            "error: x: vertices of several types (node_types.npy)",
+        ),
+        (
+            &[("processed/train_hrt.npy", "x"), ("processed/val_hr.npy", "x")],
+            "error: x: a knowledge graph",
+        ),
+        (
+            &[("a/raw/edge.csv", "0,1\n"), ("b/raw/edge.csv", "0,1\n")],
+            "error: x: holds folders of OGB: pass one of them, x/a, x/b",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         unpack(&folder.path().join("x"), files);
         let found = converted(folder.path(), "x");
         assert!(found.starts_with(expected), "{found}");
     }
+}
+
+#[test]
+fn inputs_next_to_the_right_one_name_it() {
+    let folder = tempfile::tempdir().unwrap();
+    unpack(
+        folder.path(),
+        &[
+            ("ogbn_arxiv/raw/edge.csv", "0,1\n"),
+            ("cr.csv", "src,dst\r1,2\r2,3\r"),
+            ("utf-16", "1\x00 \x002\x00\n\x00"),
+            ("train2id.txt", "2\n0 1 0\n1 2 0\n"),
+            ("data.json", "{\"features\": [[0.5]], \"links\": [[0]]}"),
+            ("TU/X_A.txt", "1, 2\n"),
+            ("TU/X_graph_indicator.txt", "1\n1\n"),
+        ],
+    );
+    for (input, expected) in [
+        ("ogbn_arxiv/raw", "a part of OGB's folder: pass ogbn_arxiv"),
+        (
+            "cr.csv",
+            "lines end in CR, as on old Macs: expected LF: `tr '\\r' '\\n' < cr.csv > lf-cr.csv`",
+        ),
+        ("utf-16", "text in UTF-16LE: expected UTF-8: `iconv -f UTF-16LE -t UTF-8 utf-16"),
+        (
+            "train2id.txt",
+            "line 1 counts the lines below, which have 3 numbers each: begin it with #",
+        ),
+        ("data.json", "not a format that gsplit reads: if it is WikiCS, run python3 -c"),
+        ("TU/X_A.txt", "many small graphs"),
+    ] {
+        let found = converted(folder.path(), input);
+        let expected = format!("error: {input}: {expected}");
+        assert!(found.starts_with(&expected) && found.lines().count() == 1, "{found}");
+    }
+}
+
+#[test]
+fn tables_of_vertices_have_any_name_and_a_header() {
+    let folder = tempfile::tempdir().unwrap();
+    unpack(
+        folder.path(),
+        &[
+            ("cora.cites", "1\t2\n"),
+            ("cora.content", "1 0 1 A\n2 1 0 B\n"),
+            ("out1.txt", "node_id\tfeature\tlabel\n1\t0,1,1\t0\n2\t1,0,1\t1\n"),
+        ],
+    );
+    let with = |nodes: &str| {
+        let words = format!("--nodes {}", folder.path().join(nodes).display());
+        let (notes, out) = (Notes::default(), tempfile::tempdir().unwrap());
+        let (edges, out) = (folder.path().join("cora.cites"), out.path().join("ds"));
+        let made = convert(&edges, &out, &options(&words), false, &notes);
+        made.map(|(dataset, _)| (labels(&dataset), notes.lines().join("\n")))
+    };
+    let found = with("cora.content").unwrap_err().to_string();
+    let expected = "cora.content, line 1: expected a header line with the names of the columns, \
+                    found numbers: write one above it, 4 names such as id and label";
+    assert!(found.contains(expected), "{found}");
+    let (labels, notes) = with("out1.txt").unwrap();
+    assert_eq!(labels, [0, 1]);
+    assert!(notes.contains("`feature` holds lists of numbers in text, e.g. `0,1,1`"), "{notes}");
 }
 
 #[test]

@@ -125,23 +125,3 @@ fn arrays_with_gaps_name_the_option() {
         );
     }
 }
-
-#[test]
-fn numbers_of_the_edges_of_ogb_are_named() {
-    let folder = copy("ogb-csv");
-    fs::write(folder.path().join("raw/edge-feat.csv"), "1\n").unwrap();
-    let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
-    convert(
-        folder.path(),
-        &out.path().join("ds"),
-        &options("--random-split 0.5,0.2,0.2"),
-        false,
-        &notes,
-    )
-    .unwrap();
-    let lines = notes.lines().join("\n");
-    assert!(
-        lines.contains("edge-feat.csv: left out: OGB's numbers of edges are not read"),
-        "{lines}"
-    );
-}

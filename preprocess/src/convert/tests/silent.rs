@@ -122,6 +122,76 @@ fn years_and_own_splits_of_ogb_are_read() {
 }
 
 #[test]
+fn numbers_of_the_edges_of_ogb_are_columns() {
+    // Sorted by target, as datasets keep them.
+    let column = |dataset: &Dataset, name: &str| -> Vec<f64> {
+        let column = dataset.edge_column(name).unwrap();
+        match column.as_slice::<f32>() {
+            Ok(values) => values.iter().map(|&value| value.into()).collect(),
+            Err(_) => column.as_slice::<i64>().unwrap().iter().map(|&value| value as f64).collect(),
+        }
+    };
+    let folder = copy("ogb-csv");
+    let raw = folder.path().join("raw");
+    let lines = |each: &dyn Fn(u32) -> String| (0..10).map(each).collect::<String>();
+    fs::write(raw.join("edge-feat.csv"), lines(&|edge| format!("{edge}.5,{edge}\n"))).unwrap();
+    fs::write(raw.join("edge_weight.csv.gz"), gz(&lines(&|edge| format!("{edge}\n")))).unwrap();
+    fs::write(raw.join("edge_year.csv"), lines(&|edge| format!("{}\n", 2000 + edge))).unwrap();
+    let (_out, dataset) = convert_new(folder.path(), &options("--keep-duplicates")).unwrap();
+    let weights = column(&dataset, "weight");
+    let mut order = weights.clone();
+    order.sort_by(f64::total_cmp);
+    assert_eq!(order, (0..10).map(f64::from).collect::<Vec<_>>());
+    let years: Vec<f64> = weights.iter().map(|weight| 2000.0 + weight).collect();
+    let feats: Vec<f64> = weights.iter().flat_map(|weight| [weight + 0.5, *weight]).collect();
+    assert_eq!((column(&dataset, "year"), column(&dataset, "feat")), (years, feats));
+    let only = options("--keep-duplicates --edge-columns year");
+    let (_out, dataset) = convert_new(folder.path(), &only).unwrap();
+    assert_eq!(dataset.manifest().edge_columns.keys().collect::<Vec<_>>(), ["year"]);
+    for (name, text, expected) in [
+        ("edge_year.csv", lines(&|_| "2000,1\n".into()) + "1,1\n", "edge.csv.gz: fewer lines"),
+        ("edge_year.csv", "2000\n".into(), "edge_year.csv: fewer lines than the files next to it"),
+        (
+            "edge_year.csv",
+            lines(&|edge| if edge == 1 { "1,2\n" } else { "1\n" }.into()),
+            "line 2: more numbers of the edge than",
+        ),
+        (
+            "edge-feat.csv",
+            lines(&|edge| if edge == 1 { "1\n" } else { "1,2\n" }.into()),
+            "line 2: expected a value of feat",
+        ),
+    ] {
+        let folder = copy("ogb-csv");
+        fs::write(folder.path().join("raw").join(name), text).unwrap();
+        let found = message(folder.path(), &options(""));
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn one_way_edges_of_ogb_are_named() {
+    for (name, words, is_named) in [
+        ("ogbn_products", "", true),
+        ("ogbn_products", "--symmetrise", false),
+        ("ogbn_arxiv", "", false),
+    ] {
+        let folder = copy("ogb-csv");
+        let path = folder.path().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::rename(folder.path().join("raw"), path.join("raw")).unwrap();
+        let (notes, out) = (Notes::default(), folder.path().join("ds"));
+        convert(&path, &out, &options(words), false, &notes).unwrap();
+        let notes = notes.lines().join("\n");
+        assert_eq!(
+            notes.contains("OGB adds the reverses; so does --symmetrise"),
+            is_named,
+            "{notes}"
+        );
+    }
+}
+
+#[test]
 fn splits_of_mag240m_are_read_and_other_types_are_named() {
     let folder = copy("mag240m");
     fs::copy(data("pt/split_dict.pt"), folder.path().join("split_dict.pt")).unwrap();

@@ -7,11 +7,12 @@
 //! | edges, two arrays (E,) | `row` + `col`, `src` + `dst` |
 //! | edges, CSR: row u lists the targets of u -> v | `indptr` + `indices`, `csr_indptr` + `csr_indices`, `adj_indptr` + `adj_indices` |
 //! | edges, CSC: column v lists the sources of u -> v | `csc_indptr` + `csc_indices` |
-//! | features (n, d) | `feat`, `feats`, `features`, `node_feat`, `node_feats`, `node_features`, `x`, `attr_matrix` |
+//! | features (n, d) | `feat`, `feats`, `feature`, `features`, `node_feat`, `node_feats`, `node_features`, `x`, `attr_matrix` |
 //! | features, CSR | `attr_indptr` + `attr_indices` + `attr_data` + `attr_shape` |
 //! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_labels`, `y` |
 //! | splits: ids | `train`, `train_idx`; `valid`, `val`, `valid_idx`, `val_idx`; `test`, `test_idx` |
 //! | splits: masks (n,), (n, k) or (k, n) | `train_mask(s)`; `val_mask(s)`, `valid_mask(s)`; `test_mask(s)` |
+//! | splits: 1, 2, 3 (n,), next to `feature` (Reddit) | `node_types` |
 //! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
@@ -60,8 +61,17 @@ const PAIRS: [([&str; 2], PairKind); 6] = [
     // Used by Shchur et al. (2018) for their benchmark, and by others after them.
     (["adj_indptr", "adj_indices"], PairKind::Csr),
 ];
-const FEATURES: [&str; 8] =
-    ["feat", "feats", "features", "node_feat", "node_feats", "node_features", "x", "attr_matrix"];
+const FEATURES: [&str; 9] = [
+    "feat",
+    "feats",
+    "feature",
+    "features",
+    "node_feat",
+    "node_feats",
+    "node_features",
+    "x",
+    "attr_matrix",
+];
 /// Names of the arrays of a sparse matrix of features.
 const SPARSE: [&str; 4] = ["attr_indptr", "attr_indices", "attr_data", "attr_shape"];
 const LABELS: [&str; 5] = ["label", "labels", "node_label", "node_labels", "y"];
@@ -187,8 +197,10 @@ impl Catalog {
     /// Names the members of an archive that have no known name.
     fn note_others(&self, progress: &dyn Progress) {
         let Self::Archive(path, archive) = self else { return };
+        let of_reddit = self.is_of_reddit().then_some(REDDIT_SPLIT);
         let is_other = |name: &String| {
-            !known().chain(SCIPY).any(|known| known == name || dotted(known) == *name)
+            let mut known = known().chain(SCIPY).chain(of_reddit);
+            !known.any(|known| known == name || dotted(known) == *name)
         };
         let others: Vec<String> = archive.arrays().into_iter().filter(is_other).collect();
         if !others.is_empty() {
@@ -362,6 +374,17 @@ impl Catalog {
             }
             _ => 0,
         };
+        if found.is_empty() && self.is_of_reddit() {
+            let kinds = self.get(REDDIT_SPLIT)?.map_or(Ok(Vec::new()), |kinds| listed(&kinds))?;
+            if let Some(kind) = kinds.iter().find(|kind| !(1..=3).contains(*kind)) {
+                let problem = format!("{REDDIT_SPLIT}: {kind}: expected 1, 2 or 3 for the split");
+                return Err(Error::input(self.path(), problem));
+            }
+            let numbered = || (first..).zip(&kinds);
+            let split =
+                |split| numbered().filter_map(move |(at, &kind)| (kind == split).then_some(at));
+            return Ok(Some([1, 2, 3].map(|number| split(number).collect())));
+        }
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
                 // One mask for all values of `--schema split-name`.
@@ -371,6 +394,11 @@ impl Catalog {
             };
         }
         Ok(splits)
+    }
+
+    /// Whether it is an archive like Reddit's, in which the split of every vertex is a number.
+    fn is_of_reddit(&self) -> bool {
+        matches!(self, Self::Archive(..)) && self.has("feature") && self.has(REDDIT_SPLIT)
     }
 
     /// All files that may be read: the archive, or the folder's files with known names.
@@ -386,6 +414,10 @@ impl Catalog {
 fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
     [".npy", ".pt"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|path| path.exists())
 }
+
+/// Name of the array in Reddit's archive with the split of every vertex: 1 for training, 2 for
+/// validation, 3 for test.
+const REDDIT_SPLIT: &str = "node_types";
 
 /// Further members of sparse matrices of edges.
 const SCIPY: [&str; 4] = ["data", "shape", "format", "adj_shape"];

@@ -84,6 +84,12 @@ fn attributes(root: Item<'_>) -> Result<Item<'_>, String> {
     };
     let found = found.get("_store").unwrap_or(found);
     let found = found.get("_mapping").unwrap_or(found);
+    // Edges of a HeteroData have tuples for names.
+    if found.pairs().unwrap_or_default().iter().any(|(key, _)| key.list().is_some()) {
+        return Err("vertices or edges of several types: gsplit reads graphs of one type; save \
+             the one to convert with torch.save(data.to_homogeneous(), ...)"
+            .into());
+    }
     match found.entries() {
         Some(_) => Ok(found),
         None => Err(format!("found {}: expected a Data of PyG or a dict of tensors", found.what())),
@@ -165,6 +171,15 @@ mod tests {
         );
         std::fs::write(&path, b"\x80\x02K\x01.").unwrap();
         let message = problem(open(&path, &Schema::default(), &NoProgress));
+        // A HeteroData, and the dict of one.
+        for bytes in [
+            &b"\x80\x02ctorch_geometric.data.hetero_data\nHeteroData\n)\x81."[..],
+            b"\x80\x02}X\x01\0\0\0aX\x02\0\0\0toX\x01\0\0\0b\x87}s.",
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let message = problem(open(&path, &Schema::default(), &NoProgress));
+            assert!(message.contains("of several types"), "{message}");
+        }
         assert!(
             message.contains("found an integer: expected a Data of PyG or a dict of tensors"),
             "{message}"

@@ -29,7 +29,7 @@ use super::features::{Encoded, EncodedColumn};
 use super::giveaway;
 use super::ids::{IdColumn, find_ids};
 use super::labels::{TableLabels, ask_for_commas, labels};
-use super::parts;
+use super::parts::{self, TableFormat};
 use super::recipe;
 use super::roles::{self, Roles};
 use super::rows::Table;
@@ -45,7 +45,7 @@ use crate::read::options::{
 use crate::read::raw::{Column, Raw};
 use crate::read::scaled::Scaled;
 use crate::read::schema::Decided;
-use crate::read::text::field::shown;
+use crate::read::text::field::{real, shown};
 use crate::read::text::na;
 use crate::{Error, Result};
 
@@ -114,7 +114,9 @@ pub fn nodes(
 ) -> Result<NodeTable> {
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
     let (schema, text, memory) = (&options.schema, options.text(), options.budget());
-    let (files, format) = parts::parts(path, None, progress)?;
+    // Any other file is a table in text, whatever its name.
+    let unnamed = path.is_file().then_some(TableFormat::Csv);
+    let (files, format) = parts::parts(path, unnamed, progress)?;
     let of_text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
     let na = schema.na.as_deref().unwrap_or_default();
     let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
@@ -215,6 +217,7 @@ pub fn nodes(
     roles.say_blank_flags(&on);
     labels.notes.iter().for_each(|note| progress.decide(note));
     if trained.is_none() {
+        note_lists(&on, &roles)?;
         note_sentinels(&on, &roles, &labels);
         note_giveaways(&on, &roles, &labels)?;
     }
@@ -344,6 +347,28 @@ fn ask_for_case(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
             Err(on.wrong(problem))
         }
     }
+}
+
+/// Notes strings that are lists of numbers.
+fn note_lists(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
+    let is_open = |at: &usize| roles.id != Some(*at) && !roles.labels.contains(at);
+    let texts = (0..on.fields.len()).filter(|&at| roles::is_text(&on.fields[at]));
+    for at in texts.filter(is_open) {
+        let examples = on.table.examples(at)?;
+        let list = examples.split('`').nth(1).unwrap_or_default();
+        let mut parts: Vec<&str> = list.split([',', ' ', ';']).collect();
+        // The last number of a long list is cut.
+        parts.retain(|part| !part.is_empty() && !part.ends_with("..."));
+        let are_numbers = parts.iter().all(|part| real::<f64>(part.as_bytes()).is_some());
+        if are_numbers && parts.len() > 1 {
+            on.note(&format!(
+                "`{}` holds lists of numbers in text, e.g. `{list}`, which are not read as \
+                 numbers: write a column for each number, or Parquet with a column of lists",
+                on.fields[at].name
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Notes numbers that look like missing values, and a label whose largest numbers dominate.

@@ -162,8 +162,12 @@ impl Sheet {
         match &mut header {
             Some(header) => header.is_certain |= options.must_have_header,
             None if options.must_have_header => {
-                let line = sketch.rows.first().map_or(1, |(line, _)| *line);
-                let problem = "expected a header line with the names of the columns, found numbers";
+                let (line, count) =
+                    sketch.rows.first().map_or((1, 0), |(line, row)| (*line, row.len()));
+                let problem = format!(
+                    "expected a header line with the names of the columns, found numbers: write \
+                     one above it, {count} names such as id and label, separated by {delimiter}"
+                );
                 return Err(Error::line(file, line, problem));
             }
             None => {}

@@ -155,7 +155,10 @@ fn texts_packed_by_every_means() {
             written(&folder, name, &packed);
         }
         let message = refusal(folder.path(), Format::Ogb, None);
-        assert!(message.contains("num-node-list.csv: more than 1 lines of numbers"), "{message}");
+        assert!(
+            message.contains("num-node-list.csv: more than 1048576 lines of numbers"),
+            "{message}"
+        );
     }
     // A table of more rows than their splits may take.
     let edges = written(&folder, "edges.txt", b"1 1\n");

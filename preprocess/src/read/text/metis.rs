@@ -172,9 +172,11 @@ impl VertexLines {
     fn next(&self, piece: &mut Piece) -> Result<bool> {
         if !self.text.next(piece)? {
             let (n, found) = (self.header.num_vertices, self.vertex.load(Relaxed));
+            // An empty last line, without neighbours, may have no end.
+            let last = u64::from(self.header.prefix() == 0);
             let problem =
                 format!("promises {n} vertices, lines of {found} follow: truncated or damaged");
-            return match found < n {
+            return match found + last < n {
                 true => Err(Error::line(&self.path, self.header.line, problem)),
                 false => Ok(false),
             };

@@ -153,6 +153,15 @@ impl<'a> Sketch<'a> {
             self.rows.iter().filter_map(|(_, row)| row.first().map(AsRef::as_ref)).collect();
         let [least, most] = self.lengths();
         let two_or_three = least == 2 && most == 3;
+        if let Some(fields) = self.counted() {
+            return Err(format!(
+                "line {} counts the lines below, which have {fields} numbers each: begin it with # \
+                 and pass --format snap if the first two are the ends of an edge (OpenKE: head, \
+                 tail, relation), or pass --format adjlist if each line is a vertex and its \
+                 neighbours",
+                self.rows[0].0
+            ));
+        }
         match heads.len() == self.rows.len() {
             true if !two_or_three || self.rows.len() >= FEW_LINES => Ok(Some(Shape::AdjacencyList)),
             false if two_or_three => Ok(Some(Shape::EdgeList)),
@@ -162,6 +171,17 @@ impl<'a> Sketch<'a> {
                  it is an edge and further numbers"
             )),
         }
+    }
+
+    /// Number of fields of the rows after the first, where that is their count and all are equally
+    /// long.
+    fn counted(&self) -> Option<usize> {
+        let [(_, first), rows @ ..] = &self.rows[..] else { return None };
+        let [count] = &first[..] else { return None };
+        let fields = rows.first().map(|(_, row)| row.len()).filter(|&fields| fields > 1)?;
+        let (count, found) = (unsigned(count.trim_ascii())?, rows.len() as u64);
+        let fits = count == found || (self.rows.len() == MAX_LINES && count > found);
+        (fits && rows.iter().all(|(_, row)| row.len() == fields)).then_some(fields)
     }
 
     /// The least and the most fields of a line.
@@ -347,6 +367,8 @@ mod tests {
             ("1 2 7 9\n1 4\n", false, Err("--format adjlist")),
             ("1 2 3 4\n2 1\n3\n", false, Ok(Some(AdjacencyList))),
             ("5\n1 2 3 4\n2 1\n", false, Ok(Some(AdjacencyList))),
+            ("2\n1 2 3\n2 1 3\n", false, Err("line 1 counts the lines below, which have 3")),
+            ("3\n1 2 3\n2 1 3\n", false, Ok(Some(AdjacencyList))),
             ("1: 2 3\n2: 1\n", false, Ok(Some(AdjacencyList))),
             ("TP53 MDM2 0.9\nA B 0.1\n", false, Ok(Some(Table))),
             ("alice,bob\nbob,carol,x\n", true, Ok(Some(Table))),

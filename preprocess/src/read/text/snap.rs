@@ -22,20 +22,26 @@ use crate::edges::{
 };
 use crate::read::options::{Answer, ReadOptions};
 use crate::read::raw::{Ids, Raw, check_size};
-use crate::read::text::{TextPieces, TextStream, lines, words};
+use crate::read::text::{TextPieces, first_line, lines, words};
 use crate::{Error, Result};
 
 /// Opens the edge list at `path`.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Raw> {
-    let edges = SnapEdges::open(path, options, None)?;
+    let edges = SnapEdges::open(path, options, &[], None)?;
     let ids = if options.keep_ids { Ids::Dense(None) } else { Ids::Sparse };
     Ok(Raw::of(edges, ids, vec![path.to_path_buf()]))
 }
 
-/// The lines `source,target` of the file at `path`, which are `num_edges` by another file.
-pub fn open_counted(path: &Path, num_edges: u64) -> Result<impl EdgeSource + use<>> {
+/// The lines `source,target` of the file at `path`, which are `num_edges` by another file. Line i
+/// of each table of `values` holds the numbers of edge i, for a column of the name given.
+pub fn open_counted(
+    path: &Path,
+    num_edges: u64,
+    values: &[(String, PathBuf)],
+) -> Result<impl EdgeSource + use<>> {
     let header = PromisedCounts { line: None, nodes: None, edges: Some(num_edges) };
-    SnapEdges::open(path, &ReadOptions { keep_ids: true, ..ReadOptions::default() }, Some(header))
+    let options = ReadOptions { keep_ids: true, ..ReadOptions::default() };
+    SnapEdges::open(path, &options, values, Some(header))
 }
 
 /// An edge list on disk.
@@ -45,6 +51,8 @@ struct SnapEdges {
     ignore_header: bool,
     bipartite: Option<Answer>,
     columns: Vec<EdgeColumn>,
+    /// Whether a line has nothing after the columns.
+    is_exact: bool,
     head: Head,
     estimate: Estimate,
     text: TextPieces,
@@ -69,16 +77,30 @@ struct PromisedCounts {
 }
 
 impl SnapEdges {
-    fn open(path: &Path, options: &ReadOptions, header: Option<PromisedCounts>) -> Result<Self> {
+    fn open(
+        path: &Path,
+        options: &ReadOptions,
+        values: &[(String, PathBuf)],
+        header: Option<PromisedCounts>,
+    ) -> Result<Self> {
+        let text = TextPieces::pasted(path, values.iter().map(|(_, path)| path.clone()).collect());
+        let wanted = options.schema.edge_columns().unwrap_or_default();
+        let mut names: Vec<(&str, usize)> = wanted.iter().map(|name| (name.as_str(), 1)).collect();
+        for (name, path) in values {
+            let first = first_line(path)?.unwrap_or_default();
+            names.push((name, fields(&first).count().max(1)));
+        }
+        let is_exact = !values.is_empty();
         let mut source = Self {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
             ignore_header: options.schema.ignore_header == Some(Answer::Yes),
             bipartite: options.schema.bipartite,
-            columns: columns(path, options.schema.edge_columns().unwrap_or_default())?,
+            columns: columns(&text, &names, is_exact)?,
+            is_exact,
             head: Head { header, first: None },
             estimate: Estimate::default(),
-            text: TextPieces::of(path),
+            text,
             more_columns: None,
         };
         source.read_head()?;
@@ -87,7 +109,7 @@ impl SnapEdges {
 
     /// Reads up to the first edge, and estimates sizes from the piece that has it.
     fn read_head(&mut self) -> Result<()> {
-        let mut stream = TextStream::open(&self.path)?;
+        let mut stream = self.text.open()?;
         self.estimate.bytes = stream.len();
         let (mut piece, mut konect) = (Piece::default(), false);
         while self.head.first.is_none() && stream.next(&mut piece)? {
@@ -196,7 +218,8 @@ impl SnapEdges {
             })
         };
         let (source, target) = (id()?, id()?);
-        for column in &self.columns {
+        let each = self.columns.iter().flat_map(|column| std::iter::repeat_n(column, column.width));
+        for column in each {
             let field = fields
                 .next()
                 .ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
@@ -204,6 +227,9 @@ impl SnapEdges {
             batch.values.resize(at + column.value.bytes(), 0);
             write_number(field, column.value, &mut batch.values[at..])
                 .map_err(|problem| format!("column `{}`: {problem}", column.name))?;
+        }
+        if self.is_exact && fields.next().is_some() {
+            return Err("more numbers of the edge than of the first".into());
         }
         batch.push(source, target);
         Ok(())
@@ -289,26 +315,28 @@ impl SnapEdges {
     }
 }
 
-/// The columns called `names` after the two ids, with the types found in the first piece with
-/// edges.
-fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
+/// The columns of these names and widths after the two ids, with the types found in the first piece
+/// with edges; floats become f32 if they are `short`.
+fn columns(text: &TextPieces, names: &[(&str, usize)], short: bool) -> Result<Vec<EdgeColumn>> {
     let mut kinds = vec![CellKinds::default(); names.len()];
-    let (mut stream, mut piece, mut found) =
-        (TextStream::open(path)?, Piece::default(), names.is_empty());
+    let (mut stream, mut piece, mut found) = (text.open()?, Piece::default(), names.is_empty());
     while !found && stream.next(&mut piece)? {
         for (_, line) in lines(&piece).filter(|(_, line)| is_edge(line.trim_ascii())) {
             found = true;
-            for (kinds, cell) in kinds.iter_mut().zip(fields(line).skip(2)) {
-                kinds.add(cell);
+            let mut cells = fields(line).skip(2);
+            for (kinds, (_, width)) in kinds.iter_mut().zip(names) {
+                for cell in cells.by_ref().take(*width) {
+                    kinds.add(cell);
+                }
             }
         }
     }
-    let value = |kinds: CellKinds| kinds.kind().value().unwrap_or(ValueType::F64);
-    Ok(names
-        .iter()
-        .zip(kinds)
-        .map(|(name, kind)| EdgeColumn::of(name.clone(), value(kind), 1))
-        .collect())
+    let value = |kinds: CellKinds| match kinds.kind().value().unwrap_or(ValueType::F64) {
+        ValueType::F64 if short => ValueType::F32,
+        value => value,
+    };
+    let each = names.iter().zip(kinds);
+    Ok(each.map(|(&(name, width), kind)| EdgeColumn::of(name.into(), value(kind), width)).collect())
 }
 
 /// Whether a line is neither empty nor a comment.

@@ -3,7 +3,8 @@
 //!
 //! [`TextStream`] reads, inflates and cuts in sequence; lines are parsed piece by piece, by any
 //! thread. Memory holds only the pieces and the start of one line. [`read_pieces`] is the loop for
-//! a small table, which takes the pieces in sequence but parses them in parallel.
+//! a small table, which takes the pieces in sequence but parses them in parallel. [`paste`] joins
+//! several files line by line.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -19,6 +20,8 @@ use rayon::prelude::*;
 use super::field::{shown, unsigned};
 use crate::edges::{Piece, TEXT_PER_PIECE, lock};
 use crate::{Error, Result};
+
+mod paste;
 
 /// Maximum length of a line. A longer line is not from a text file of numbers.
 const MAX_LINE_BYTES: usize = TEXT_PER_PIECE;
@@ -159,10 +162,7 @@ impl TextStream {
     }
 
     fn cannot_read(&self, error: std::io::Error) -> Error {
-        match (error.raw_os_error(), self.compression) {
-            (None, Some(compression)) => damaged(&self.path, compression),
-            _ => Error::io(&self.path)(error),
-        }
+        cannot_read(&self.path, self.compression, error)
     }
 
     /// Bytes of the file that were read so far.
@@ -185,6 +185,8 @@ impl TextStream {
 /// Pieces of a text file, which can be read again from its start. Most sources of edges read it.
 pub struct TextPieces {
     path: PathBuf,
+    /// Files whose lines are joined to its lines.
+    others: Vec<PathBuf>,
     stream: Mutex<Option<TextStream>>,
     bytes_done: AtomicU64,
 }
@@ -192,12 +194,25 @@ pub struct TextPieces {
 impl TextPieces {
     /// Pieces of the file at `path`, which is not opened yet.
     pub fn of(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), stream: Mutex::new(None), bytes_done: AtomicU64::new(0) }
+        Self::pasted(path, Vec::new())
+    }
+
+    /// Pieces of the file at `path`, with line i of each of the `others` joined to its line i by
+    /// commas.
+    pub fn pasted(path: &Path, others: Vec<PathBuf>) -> Self {
+        let (stream, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
+        Self { path: path.to_path_buf(), others, stream, bytes_done }
+    }
+
+    /// The text from its start.
+    pub fn open(&self) -> Result<TextStream> {
+        let stream = TextStream::open(&self.path)?;
+        if self.others.is_empty() { Ok(stream) } else { paste::paste(stream, &self.others) }
     }
 
     /// Opens the file.
     pub fn rewind(&self) -> Result<()> {
-        *lock(&self.stream) = Some(TextStream::open(&self.path)?);
+        *lock(&self.stream) = Some(self.open()?);
         self.bytes_done.store(0, Relaxed);
         Ok(())
     }
@@ -218,20 +233,27 @@ impl TextPieces {
     }
 }
 
-/// Refuses text in UTF-16 or UTF-32, whose first bytes are `head`: by its byte order mark, or by
-/// the zeros in every ASCII letter.
+/// Refuses text, whose first bytes are `head`, in UTF-16 or UTF-32: by its byte order mark, or by
+/// the zeros in every ASCII letter; and lines that end in CR only.
 pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
+    let name = name_of(path);
+    let (file, unpack) = match uncompressed(&name) {
+        file if file == name => (file, ""),
+        file => (file, "unpack it, and "),
+    };
+    if head.trim_ascii().contains(&b'\r') && !head.contains(&b'\n') && !head.contains(&0) {
+        let problem = format!(
+            "lines end in CR, as on old Macs: expected LF: {unpack}`tr '\\r' '\\n' < {file} > \
+             lf-{file}` writes it"
+        );
+        return Err(Error::input(path, problem));
+    }
     let encoding = match *head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "UTF-32",
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16",
         [one, 0, other, 0, ..] if one != 0 && other != 0 => "UTF-16LE",
         [0, one, 0, other, ..] if one != 0 && other != 0 => "UTF-16BE",
         _ => return Ok(()),
-    };
-    let name = name_of(path);
-    let (file, unpack) = match uncompressed(&name) {
-        file if file == name => (file, ""),
-        file => (file, "unpack it, and "),
     };
     let problem = format!(
         "text in {encoding}: expected UTF-8: {unpack}`iconv -f {encoding} -t UTF-8 {file} > \
@@ -388,6 +410,17 @@ impl Read for Watched {
         let read = self.file.read(buffer)?;
         self.done.fetch_add(read as u64, Relaxed);
         Ok(read)
+    }
+}
+
+/// The error of reading the text at `path`, or of a file in it, which the error names.
+fn cannot_read(path: &Path, compression: Option<Compression>, error: std::io::Error) -> Error {
+    match (error.downcast::<Error>(), compression) {
+        (Ok(of_part), _) => of_part,
+        (Err(error), Some(compression)) if error.raw_os_error().is_none() => {
+            damaged(path, compression)
+        }
+        (Err(error), _) => Error::io(path)(error),
     }
 }
 

@@ -74,6 +74,13 @@ pub fn open(path: &Path, schema: &Schema, progress: &dyn Progress) -> Result<Raw
     let rows = order.len();
     order.extend((0..num_vertices).filter(|&vertex| !seen[vertex as usize]));
     let zeros = order.len() - rows;
+    if zeros > 0 {
+        progress.note(&format!(
+            "note: {}: {zeros} of {num_vertices} vertices have no features: they get zeros, and no \
+             class",
+            path.display()
+        ));
+    }
     let mut labels = classes(&file("ally"))?;
     labels.extend(classes(&file("ty"))?);
     if labels.len() != rows {
@@ -190,7 +197,7 @@ impl Column for Classes {
 
 #[cfg(test)]
 mod tests {
-    use gsplit_store::NoProgress;
+    use gsplit_store::{NoProgress, Notes};
 
     use super::*;
     use crate::read::golden::{numbers, problem, read_edges, real};
@@ -206,7 +213,10 @@ mod tests {
         {
             let Some(path) = real(&format!("planetoid-{name}")) else { continue };
             assert!(recognises(&path, &[]));
-            let raw = read(&path).unwrap();
+            let notes = Notes::default();
+            let raw = open(&path, &Schema::default(), &notes).unwrap();
+            let note = format!("{unknown} of {vertices} vertices have no features");
+            assert_eq!(notes.lines().join("").contains(&note), unknown > 0);
             assert_eq!(raw.ids, Ids::Dense(Some(vertices)));
             let (edges, _) = read_edges(&*raw.edges).unwrap();
             assert_eq!(edges.len(), entries, "{name}");

@@ -99,6 +99,11 @@ impl Global {
             ) => Ok(Self::Data),
             ("collections", "defaultdict") => Ok(Self::DefaultDict),
             ("__builtin__" | "builtins", "list") => Ok(Self::List),
+            ("torch_geometric.data.hetero_data", _) => {
+                Err("a HeteroData, of several types of vertices or edges: save \
+                 data.to_homogeneous() to convert it as one type"
+                    .into())
+            }
             _ => Err(format!(
                 "{}.{}, which this reader does not run: it knows only arrays of NumPy and torch, \
                  in dicts and lists",

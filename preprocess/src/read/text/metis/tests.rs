@@ -69,7 +69,8 @@ fn bad_lines() {
         ("2 1\n2\n0\n", &["line 3", "found `0`"]),
         ("2 1\n2\n-1\n", &["found `-1`"]),
         ("2 1\n2\n1\n\n1\n", &["line 5", "more lines than the 2 vertices"]),
-        ("3 1\n2\n1\n", &["line 1", "promises 3 vertices, lines of 2 follow"]),
+        ("4 1\n2\n1\n", &["line 1", "promises 4 vertices, lines of 2 follow"]),
+        ("3 1 10\n1 2\n1 1\n", &["line 1", "promises 3 vertices, lines of 2 follow"]),
         ("1152921504606846976 1\n2\n1\n", &["promises 1152921504606846976 vertices, lines of 2"]),
         (
             "2 2\n2\n1\n",

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use super::{find, find_optional};
+use super::{find, find_optional, short_name};
 use crate::edges::Piece;
+use crate::read::options::Schema;
 use crate::read::raw::{Column, Ids, Raw, check_size, describe_column};
 use crate::read::text::field::{real, shown};
 use crate::read::text::value::integer;
@@ -13,7 +14,7 @@ use crate::read::text::{first_line, lines, listed_numbers, name_of, read_pieces,
 use crate::{Error, Result};
 
 /// Opens the tables in the folder `raw`.
-pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(raw: &Path, wanted: &Schema, progress: &dyn Progress) -> Result<Raw> {
     let [num_nodes, num_edges, edges] =
         ["num-node-list", "num-edge-list", "edge"].map(|stem| find(raw, stem));
     let (num_nodes, num_edges, edges) = (num_nodes?, num_edges?, edges?);
@@ -29,24 +30,39 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
     let (labels, features) =
         (column("node-label", NumberKind::Labels)?, column("node-feat", NumberKind::Features)?);
     let mut columns: Vec<Box<dyn Column>> = Vec::new();
-    for path in gsplit_store::entries(raw).map_err(Error::io(raw))? {
+    let mut values = Vec::new();
+    let mut paths = gsplit_store::entries(raw).map_err(Error::io(raw))?;
+    paths.sort();
+    for path in paths {
         let name = name_of(&path);
         let stem = name.strip_suffix(".gz").unwrap_or(&name).strip_suffix(".csv");
-        if let Some(name) = stem.and_then(|stem| stem.strip_prefix("node_")) {
-            let column = CsvColumn::open(&path, NumberKind::Column, num_vertices)?;
-            columns.push(Box::new(CsvColumn { name: name.into(), ..column }));
-            files.push(path);
+        let short = |kind| stem.and_then(|stem| short_name(stem, kind));
+        match (short("node"), short("edge")) {
+            (Some("feat" | "label"), _) => continue,
+            (Some(name), _) => {
+                let column = CsvColumn::open(&path, NumberKind::Column, num_vertices)?;
+                columns.push(Box::new(CsvColumn { name: name.into(), ..column }));
+            }
+            (_, Some(name)) if wanted.keeps(name) => values.push((name.into(), path.clone())),
+            _ => continue,
         }
+        files.push(path);
     }
-    let edges = snap::open_counted(&edges, promised)?;
+    let edges = snap::open_counted(&edges, promised, &values)?;
     let ids = Ids::Dense(Some(num_vertices));
     Ok(Raw { features, labels, columns, ..Raw::of(edges, ids, files) })
 }
 
 /// The only count in a table of counts, which has one row per graph.
 fn count(path: &Path, at_most: u64, progress: &dyn Progress) -> Result<u64> {
-    match listed_numbers(path, 1, progress)?[..] {
+    /// Maximum number of counts that are read to say that there are several.
+    const MANY: u64 = 1 << 20;
+    match listed_numbers(path, MANY, progress)?[..] {
         [count] if count <= at_most => Ok(count),
+        [_, _, ..] => Err(Error::input(
+            path,
+            "counts of several graphs (OGB's ogbg-*): gsplit reads one graph",
+        )),
         ref other => Err(Error::input(
             path,
             format!("found {other:?}: expected the count of one graph, up to {at_most}"),

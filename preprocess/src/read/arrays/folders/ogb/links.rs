@@ -83,6 +83,7 @@ impl RawLinks {
             lists.extend(of_split);
         }
         if !left_out.is_empty() {
+            left_out.sort();
             left_out.dedup();
             let names = some(&left_out);
             progress.note(&format!(

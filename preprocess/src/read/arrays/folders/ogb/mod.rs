@@ -4,21 +4,22 @@
 //! DIR/raw/{num-node-list,num-edge-list,edge}.csv.gz             always, in the CSV layout
 //! DIR/raw/{node-feat,node-label}.csv.gz                         where the graph has them
 //! DIR/raw/node_year.csv.gz, node_species.csv.gz ...             columns: year, species ...
+//! DIR/raw/edge-feat.csv.gz, edge_weight.csv.gz ...              columns of edges: feat, weight ...
 //! DIR/raw/data.npz, DIR/raw/node-label.npz                      the binary layout
 //! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
 //! DIR/split/NAME/split_dict.pt                                  the same, of OGB's DatasetSaver
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
 //! Unpacked `.csv` files are read too. Graphs of several types of vertices or edges are refused.
-//! Numbers of the edges (`edge-feat.csv.gz`, `edge_feat` in `data.npz`) are left out, with a note.
 //! Anything else in the folder is ignored.
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Progress;
+use gsplit_store::{LinkNegatives, Progress};
 
+use crate::read::options::Schema;
 use crate::read::raw::Raw;
-use crate::read::text::listed_numbers;
+use crate::read::text::{listed_numbers, name_of};
 use crate::{Error, Result};
 pub use links::RawLinks;
 
@@ -31,9 +32,23 @@ mod splits;
 pub const HETEROGENEOUS: [&str; 3] =
     ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
 
+/// Whether `path` is a folder that OGB unpacks. Counts suffice, so that the reader can report that
+/// edges are missing.
+pub fn recognises(path: &Path) -> bool {
+    let files =
+        ["edge.csv.gz", "edge.csv", "data.npz", "num-node-list.csv.gz", "num-node-list.csv"];
+    let mut files = files.iter().chain(&HETEROGENEOUS);
+    files.any(|file| path.join("raw").join(file).is_file())
+}
+
+/// Folders of vertices whose edges have no direction: OGB lists each edge once, as in sets of links
+/// with negative pairs, and adds the reverses.
+const LISTED_ONCE: [&str; 4] = ["ogbn_products", "ogbn_proteins", "products", "proteins"];
+
 /// Opens the folder `dir`, with the split called `split`, or the only one, if `with_splits`.
 pub fn open(
     dir: &Path,
+    wanted: &Schema,
     split: Option<&str>,
     with_splits: bool,
     progress: &dyn Progress,
@@ -41,10 +56,9 @@ pub fn open(
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
     let mut graph = if raw.join("data.npz").exists() {
-        npz::open(&raw, progress)?
+        npz::open(&raw, wanted)?
     } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
-        note_left_out(&raw, &edge_numbers(&raw)?, progress);
-        csv::open(&raw, progress)?
+        csv::open(&raw, wanted, progress)?
     } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
         let problem = "a graph of several types of vertices or edges (e.g. ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
         return Err(Error::input(dir, problem));
@@ -52,6 +66,8 @@ pub fn open(
         let problem = "expected raw/edge.csv.gz or raw/data.npz in it: pass the folder that OGB unpacks (ogbn_arxiv)";
         return Err(Error::input(dir, problem));
     };
+    wanted.check_edge_columns(dir, graph.edges.columns())?;
+    graph.lists_once = LISTED_ONCE.contains(&name_of(dir).as_str());
     let folder = splits::choose(&dir.join("split"), split);
     // With --random-split, several splits are not an error: none is read.
     let folder = if with_splits { folder? } else { folder.ok().flatten() };
@@ -64,6 +80,7 @@ pub fn open(
     }
     graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, progress))?;
     if let Some(links) = &graph.links {
+        graph.lists_once |= links.info.negatives == Some(LinkNegatives::Pairs);
         graph.files.extend(links.files.clone());
     } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
@@ -75,30 +92,9 @@ pub fn open(
     Ok(graph)
 }
 
-/// Names of the tables in `folder` with numbers of the edges.
-fn edge_numbers(folder: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_table = name.ends_with(".csv") || name.ends_with(".csv.gz");
-        names.extend(
-            Some(name).filter(|name| {
-                is_table && (name.starts_with("edge-") || name.starts_with("edge_"))
-            }),
-        );
-    }
-    Ok(names)
-}
-
-/// Prints a note about numbers of the edges that are not read.
-pub fn note_left_out(path: &Path, names: &[String], progress: &dyn Progress) {
-    if !names.is_empty() {
-        let names = names.join(", ");
-        progress.note(&format!(
-            "note: {}: {names}: left out: OGB's numbers of edges are not read",
-            path.display()
-        ));
-    }
+/// The short name of the numbers called `stem`, of `kind` node or edge: `year` of `edge_year`.
+fn short_name<'a>(stem: &'a str, kind: &str) -> Option<&'a str> {
+    stem.strip_prefix(kind)?.strip_prefix(['_', '-'])
 }
 
 /// Possible paths of the table called `stem`.

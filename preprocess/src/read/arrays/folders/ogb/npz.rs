@@ -1,22 +1,21 @@
 //! OGB's binary layout, e.g. of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat`
 //! (n, d), `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1),
-//! NaN for unlabelled. A member `node_year` becomes a node column; `edge_feat` and other numbers of
-//! the edges are left out, with a note.
+//! NaN for unlabelled. Other members `node_NAME` and `edge_NAME` become columns of vertices and
+//! edges.
 
 use std::path::Path;
 
-use gsplit_store::Progress;
-
-use super::note_left_out;
+use super::short_name;
 use crate::read::arrays::catalog::few;
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::npz::Npz;
 use crate::read::arrays::numbers::{Numbers, NumbersColumn};
+use crate::read::options::Schema;
 use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::{Error, Result};
 
 /// Opens the archives in the folder `raw`.
-pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(raw: &Path, edge_columns: &Schema) -> Result<Raw> {
     let (path, label_path) = (raw.join("data.npz"), raw.join("node-label.npz"));
     let mut data = Npz::open(&path)?;
     let num_vertices = count(&wanted(&mut data, &path, "num_nodes_list")?, u32::MAX.into())?;
@@ -30,17 +29,25 @@ pub fn open(raw: &Path, progress: &dyn Progress) -> Result<Raw> {
         );
         return Err(index.error(problem));
     }
-    let edges = ArrayEdges::index(index)?.within(num_vertices);
-    let mut left_out = data.arrays();
-    left_out.retain(|name| name.starts_with("edge_") && name != "edge_index");
-    left_out.sort();
-    note_left_out(&path, &left_out, progress);
+    let mut edges = ArrayEdges::index(index)?.within(num_vertices);
+    let mut names = data.arrays();
+    names.sort();
+    let mut columns = Vec::new();
+    for member in names {
+        let mut open = || wanted(&mut data, &path, &member);
+        match (short_name(&member, "node"), short_name(&member, "edge")) {
+            (Some("feat"), _) | (_, Some("index")) => {}
+            (Some(name), _) => columns.push(column(open()?, name, num_vertices)?),
+            (_, Some(name)) if edge_columns.keeps(name) => {
+                edges = edges.with_values(name, open()?)?
+            }
+            _ => {}
+        }
+    }
     let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), vec![path]);
+    raw.columns = columns;
     if let Some(features) = data.numbers("node_feat")? {
         raw.features = Some(column(features, "node_feat", num_vertices)?);
-    }
-    if let Some(years) = data.numbers("node_year")? {
-        raw.columns.push(column(years, "year", num_vertices)?);
     }
     if label_path.exists() {
         let labels = wanted(&mut Npz::open(&label_path)?, &label_path, "node_label")?;
