@@ -1,4 +1,5 @@
-"""Time of `gsplit convert` on 50 million lines, compared with the tools that read them into memory.
+"""Time of `gsplit convert` on 50 million lines and on a table of 10 million rows and 20 columns,
+compared with the tools that read them into memory.
 
 The input is in the page cache. gsplit's seconds are those of its whole process, up to a finished,
 checksummed and synced dataset. A peer's run from the first byte to the matrix in memory, without
@@ -11,7 +12,7 @@ import shutil
 import harness
 from harness import DATA, INPUTS, MIB, PEERS, WORK, BenchError
 
-LINES, QUICK_LINES, ROUNDS = 50_000_000, 5_000_000, 5
+LINES, WIDE_ROWS, QUICK, ROUNDS = 50_000_000, 10_000_000, 10, 5
 DATASET = WORK / "convert" / "dataset"
 GSPLIT, SMALL = "gsplit", "gsplit --memory 256MiB"
 # The input of gsplit, the file that peers read, and who takes part.
@@ -19,21 +20,24 @@ GRAPHS = {
     "snap": ("snap.txt", "snap.txt", (GSPLIT, SMALL, "floor", "pyarrow", "polars", "dgl")),
     "snap-shuffled": ("shuffled.txt", "shuffled.txt", (GSPLIT, SMALL, "floor", "pyarrow", "polars")),
     "ogb-gz": ("ogb", "ogb/raw/edge.csv.gz", (GSPLIT, SMALL, "zlib_ng", "polars")),
+    "wide-csv": ("wide.csv", "wide.csv", (GSPLIT, "floor", "polars_table")),
+    "wide-parquet": ("wide.parquet", "wide.parquet", (GSPLIT, "floor", "pyarrow_table")),
 }
 TITLES = {
     **{"pyarrow": "pyarrow + SciPy", "polars": "polars + SciPy", "dgl": "DGL (pandas)"},
+    **{"polars_table": "polars, the columns alone", "pyarrow_table": "pyarrow, the columns alone"},
     **{"floor": "floor: read the text, write and sync the dataset's bytes", "zlib_ng": "floor: inflate with zlib-ng"},
 }
 
 
-def inputs(python, lines):
-    """The folder of inputs, made if it is missing or its maker changed."""
-    folder, maker = DATA / f"convert-{lines}", INPUTS / "edges.py"
+def inputs(python, kind, lines):
+    """The folder of inputs of a kind, made if it is missing or its maker changed."""
+    folder, maker = DATA / f"convert-{kind}-{lines}", INPUTS / "edges.py"
     stamp = folder / "made-by"
     if not stamp.is_file() or stamp.read_bytes() != maker.read_bytes():
         harness.say(f"making {folder.name}")
-        harness.need_disk(WORK, lines * 75)
-        harness.run([python, maker, folder, "text", lines])
+        harness.need_disk(WORK, lines * (75 if kind == "text" else 250))
+        harness.run([python, maker, folder, kind, lines])
         stamp.write_bytes(maker.read_bytes())
     return folder
 
@@ -72,15 +76,16 @@ def contender(graph, data, counts, python, dgl):
 
 def measure(bench):
     python, (dgl,) = harness.environment(), harness.peer_environments("dgl")
-    data = inputs(python, QUICK_LINES if bench.quick else LINES)
-    counts = json.loads((data / "counts.json").read_text())
     DATASET.with_name("scratch").mkdir(parents=True, exist_ok=True)
     try:
         for graph in bench.graphs:
+            kind, lines = ("wide", WIDE_ROWS) if graph.startswith("wide") else ("text", LINES)
+            data = inputs(python, kind, lines // QUICK if bench.quick else lines)
+            counts = json.loads((data / "counts.json").read_text())
             once = contender(graph, data, counts, python, dgl)
             table = harness.Table(graph, "contender", "seconds", "range", "/ gsplit's", "peak MiB", "own CPU s", "others' CPUs")
             runs = table.interleave(GRAPHS[graph][2], bench.rounds, once)
-            if graph != "ogb-gz":
+            if "snap" in graph:
                 once("check")
             harness.gsplit("verify", DATASET)
             for name in runs:

@@ -2,6 +2,7 @@
 """Graphs like ogbn-products, as text or as arrays.
 
     edges.py FOLDER text LINES                      the inputs of the benchmark `convert`
+    edges.py FOLDER wide ROWS                       its tables: wide.csv, wide.parquet, counts.json
     edges.py FOLDER arrays VERTICES EDGES FEATURES  edge_index.npy; label.npy and feat.npy if
                                                     FEATURES is not 0
     edges.py FOLDER ogb RAW FEATURES                the same arrays, with edges and labels of an OGB
@@ -17,6 +18,9 @@ and writes
     ogb/raw/edge.csv.gz       the same by gzip -6, with OGB's num-node-list.csv.gz and
                               num-edge-list.csv.gz
     counts.json               {"vertices": n, "edges": LINES}
+
+`wide` has 20 columns: the ends of random edges, ten columns of normal numbers to four decimals, six
+of whole numbers of one to six digits, and two of four words.
 
 Features are float32, each class around a centre of its own. The same bytes every time; about 60
 bytes of memory per edge, and one minute for 50 million lines, most of it for gzip.
@@ -119,6 +123,25 @@ def write_text(folder, lines):
     (folder / "counts.json").write_text(json.dumps({"vertices": n, "edges": lines}))
 
 
+def write_wide(folder, rows):
+    import pyarrow.parquet
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    n = rows // 10
+    columns = {name: rng.integers(0, n, rows) for name in ("src", "dst")}
+    edges = len(np.unique(columns["src"] * n + columns["dst"]))
+    columns |= {f"f{at}": np.round(rng.normal(size=rows), 4) for at in range(10)}
+    columns |= {f"i{at}": rng.integers(0, 10 ** (at + 1), rows) for at in range(6)}
+    words = np.array(["red", "green", "blue", "black"])
+    columns |= {f"c{at}": words[rng.integers(0, 4, rows)] for at in range(2)}
+    table = pa.table(columns)
+    pyarrow.csv.write_csv(table, folder / "wide.csv")
+    pyarrow.parquet.write_table(table, folder / "wide.parquet")
+    (folder / "counts.json").write_text(json.dumps({"vertices": n, "edges": edges}))
+
+
 def write_features(file, label, width, rng):
     """Normal noise around a centre for each class, so near that one vertex hardly shows its class."""
     centres = rng.normal(scale=0.15, size=(label.max() + 1, width)).astype(np.float32)
@@ -141,6 +164,8 @@ def main(folder, kind, *words):
     rng = np.random.default_rng(1)
     if kind == "text":
         write_text(folder, int(words[0]))
+    elif kind == "wide":
+        write_wide(folder, int(words[0]))
     elif kind == "ogb":
         files = (Path(words[0]) / "raw" / f"{name}.csv.gz" for name in ("edge", "node-label"))
         edges, label = (np.loadtxt(file, np.int32, delimiter=",") for file in files)

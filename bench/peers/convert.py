@@ -4,7 +4,7 @@
 Prints {"seconds", "edges"}: from the first byte read to the finished matrix in memory. Imports are
 not counted, and the peers are given the number of vertices. `floor` reads FILE once and writes
 VERTICES bytes into FOLDER; `zlib_ng` inflates FILE and drops the output; `check` compares FILE with
-the dataset FOLDER.
+the dataset FOLDER. `polars_table` and `pyarrow_table` read all columns of a table, and build no matrix.
 """
 
 import json
@@ -70,6 +70,24 @@ def dgl(path, n, _folder):
     yield len(dgl.graph(ends, num_nodes=n).adj_tensors("csc")[1])
 
 
+def polars_table(path, _n, _folder):
+    import polars
+
+    yield
+    polars.scan_csv(path).collect()
+    yield 0
+
+
+def pyarrow_table(path, _n, _folder):
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    pyarrow.set_cpu_count(THREADS)
+    yield
+    parquet.read_table(path)
+    yield 0
+
+
 def floor(path, num_bytes, folder):
     """Every byte read once, every byte written once and brought to the disk."""
     buffer, left = bytearray(STEP), num_bytes
@@ -115,7 +133,7 @@ def check(path, n, dataset):
     yield wanted.nnz
 
 
-PEERS = [pyarrow, polars, dgl, floor, zlib_ng, check]
+PEERS = [pyarrow, polars, dgl, polars_table, pyarrow_table, floor, zlib_ng, check]
 
 
 def main(name, path, n, folder="."):
