@@ -110,7 +110,7 @@ pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler,
     DeviceSubgraph, Draw, EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, PreferredVertices,
-    ReceptiveField, SampledCsc, Sampler, VertexSet,
+    ReceptiveField, RowLayout, SampledCsc, Sampler, TypeRows, VertexSet,
 };
 pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
 pub use split::{DeviceOwners, Split, split_by_owner};

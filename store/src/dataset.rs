@@ -8,7 +8,7 @@ use crate::manifest::{Axis, Columns};
 use crate::rows::check_ascending;
 use crate::shard::OWNED;
 use crate::{
-    Checksum, Column, ColumnFile, DatasetManifest, Element, Error, FeatureTable, Files,
+    Checksum, Column, ColumnFile, DatasetManifest, Element, Error, FeatureTable, Files, GraphTypes,
     MultiLabels, Names, OriginalIds, Result, RowIndex, Split, Topology, bare_key,
 };
 use crate::{check, document};
@@ -57,6 +57,13 @@ impl Dataset {
             );
             return Err(Error::corrupt(document, problem));
         }
+        let topology = match &manifest.types {
+            Some(types) => {
+                types.check().map_err(|problem| Error::corrupt(&document, problem))?;
+                topology.with_rows(&path.join("topology"), types)?
+            }
+            None => topology,
+        };
         let mut dataset = Self { path, manifest, topology, checked, owned: None };
         if dataset.shard().is_some_and(|shard| shard.partition().is_some()) {
             let path = dataset.part(OWNED, "list of its own vertices", "cut it again")?;
@@ -120,10 +127,29 @@ impl Dataset {
     /// Digest of the graph: two datasets with the same one have the same vertices and edges.
     pub fn topology_checksum(&self) -> Checksum {
         let files = &self.manifest.files;
-        let parts = ["topology/indptr.npy", "topology/indices.npy"];
+        let parts = ["topology/indptr.npy", "topology/rows.npy", "topology/indices.npy"];
         Checksum::combine(
             parts.iter().filter_map(|name| files.get(*name)).map(|record| &record.checksum),
         )
+    }
+
+    /// Types of vertices and relations, where there are several.
+    pub fn types(&self) -> Option<&GraphTypes> {
+        self.manifest.types.as_ref()
+    }
+
+    /// The feature rows of the vertices of type `at`, mapped, if it has any: row i is that of the
+    /// type's vertex i.
+    pub fn features_of(&self, at: usize) -> Result<Option<FeatureTable>> {
+        let of = self.types().and_then(|types| types.vertices.get(at));
+        let Some(of) = of.filter(|of| of.features.is_some()) else { return Ok(None) };
+        let file = GraphTypes::feature_file(&of.name);
+        let table = FeatureTable::open(&self.part(&file, "features", "rebuild it")?)?;
+        if table.num_rows() as u64 != of.count {
+            let problem = format!("expected {} rows, found {}", of.count, table.num_rows());
+            return Err(Error::corrupt(self.path.join(file), problem));
+        }
+        Ok(Some(table))
     }
 
     /// The feature rows, mapped. Refuses a shard: see [`Dataset::held_features`].

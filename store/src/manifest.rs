@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::document::Document;
 use crate::npy::element_type;
 use crate::{
-    Error, FeatureDtype, Files, LabelShape, LinkInfo, Narrowing, Recipe, Result, ShardInfo,
-    SourceFile,
+    Error, FeatureDtype, Files, GraphTypes, LabelShape, LinkInfo, Narrowing, Recipe, Result,
+    ShardInfo, SourceFile,
 };
 
 /// Set of vertices that a metric or a training run looks at.
@@ -89,7 +89,10 @@ pub struct DatasetManifest {
     pub num_vertices: u64,
     /// `m`.
     pub num_edges: u64,
-    /// Values of a feature row and how they are stored, when there are features.
+    /// Types of vertices and relations, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<GraphTypes>,
+    /// Values of a feature row and how they are stored, when all vertices have features alike.
     pub features: Option<FeatureInfo>,
     /// Number of classes, when there are labels.
     pub num_classes: Option<u32>,

@@ -5,17 +5,20 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
-use crate::{Column, Error, FileRecord, NpyWriter, Result};
+use crate::{Column, Error, FileRecord, GraphTypes, NpyWriter, Result};
 
 /// In-neighbours of every vertex: `v` has `indices[indptr[v]..indptr[v + 1]]`, ascending.
 ///
 /// Opening proves that `indptr` starts at 0, never falls and ends at the number of edges. That
 /// every index is below the number of vertices is proved by [`Topology::check_indices`], which
 /// reads all of them and so is left to `verify`.
+///
+/// With several types of vertices, the in-neighbours ascend within each [row](Topology::rows).
 #[derive(Clone, Debug)]
 pub struct Topology {
     indptr: Column<u64>,
     indices: Column<u32>,
+    rows: Option<Column<u64>>,
     /// Arrays for draws, if the graph is larger than memory.
     scattered: OnceLock<Scattered>,
 }
@@ -25,6 +28,7 @@ pub struct Topology {
 #[derive(Clone, Debug)]
 struct Scattered {
     indptr: Vec<u64>,
+    rows: Option<Vec<u64>>,
     indices: Column<u32>,
 }
 
@@ -40,7 +44,25 @@ impl Topology {
     fn of(indptr: Column<u64>, indices: Column<u32>) -> Result<Self> {
         check_indptr(&indptr, indices.len() as u64)
             .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
-        Ok(Self { indptr, indices, scattered: OnceLock::new() })
+        Ok(Self { indptr, indices, rows: None, scattered: OnceLock::new() })
+    }
+
+    /// The graph with the rows of its `types`, mapped from `rows.npy` in `folder`.
+    pub(crate) fn with_rows(self, folder: &Path, types: &GraphTypes) -> Result<Self> {
+        let rows = Column::<u64>::open(folder.join("rows.npy"))?;
+        let corrupt = |problem| Error::corrupt(rows.path(), problem);
+        check_indptr(&rows, self.num_edges() as u64).map_err(corrupt)?;
+        if rows.len() as u64 != types.num_rows() + 1 {
+            let expected = types.num_rows() + 1;
+            let found = rows.len();
+            return Err(corrupt(format!("expected {expected} offsets, found {found}")));
+        }
+        let mut starts = self.indptr.iter();
+        types.for_each_first_row(|row| match starts.next() {
+            Some(start) if *start == rows[row as usize] => Ok(()),
+            _ => Err(corrupt(format!("row {row} does not begin where indptr.npy says"))),
+        })?;
+        Ok(Self { rows: Some(rows), ..self })
     }
 
     /// A graph in memory: a copy of `indptr` and `indices`.
@@ -98,17 +120,29 @@ impl Topology {
         self.scattered.get().map_or(&self.indptr, |scattered| &scattered.indptr)
     }
 
+    /// First edge of each row, and the number of edges at the end, where vertices have several types
+    /// ([`GraphTypes`]).
+    pub fn rows(&self) -> Option<&[u64]> {
+        match self.scattered.get() {
+            Some(scattered) => scattered.rows.as_deref(),
+            None => self.rows.as_deref(),
+        }
+    }
+
     /// A mapping of [`indices`](Self::indices) for draws, where the graph takes more than half of
     /// `memory` bytes, so that a part of it may have to be read again and again.
     /// [`indptr`](Self::indptr) is then copied to memory.
     pub fn indices_beyond(&self, memory: u64) -> Result<Option<&[u32]>> {
-        if (size_of_val(&self.indptr[..]) + size_of_val(&self.indices[..])) as u64 <= memory / 2 {
+        let rows = self.rows.as_deref().map_or(0, size_of_val);
+        let offsets = size_of_val(&self.indptr[..]) + rows;
+        if (offsets + size_of_val(&self.indices[..])) as u64 <= memory / 2 {
             return Ok(None);
         }
         if self.scattered.get().is_none() {
             let indices = Column::open(self.indices.path())?;
             // Another thread may have set the same already.
-            let _ = self.scattered.set(Scattered { indptr: self.indptr.to_vec(), indices });
+            let rows = self.rows.as_ref().map(|rows| rows.to_vec());
+            let _ = self.scattered.set(Scattered { indptr: self.indptr.to_vec(), rows, indices });
         }
         Ok(self.scattered.get().map(|scattered| &scattered.indices[..]))
     }
@@ -135,19 +169,22 @@ impl Topology {
         &self.indices[indptr[v] as usize..indptr[v + 1] as usize]
     }
 
-    /// Fails unless every index names a vertex and each vertex's indices ascend.
+    /// Fails unless every index names a vertex and the indices of each vertex, or row, ascend.
     pub fn check_indices(&self) -> Result<()> {
         let n = self.num_vertices() as u32;
-        let bad = (0..n).into_par_iter().find_first(|&v| {
-            let list = self.in_neighbours(v);
+        let offsets = self.rows().unwrap_or_else(|| self.indptr());
+        let bad = offsets.par_windows(2).position_first(|ends| {
+            let list = &self.indices[ends[0] as usize..ends[1] as usize];
             list.iter().any(|&u| u >= n) || list.windows(2).any(|pair| pair[0] > pair[1])
         });
         match bad {
             None => Ok(()),
-            Some(v) => Err(Error::corrupt(
-                self.indices.path(),
-                format!("the in-neighbours of vertex {v} do not ascend or are not below {n}"),
-            )),
+            Some(at) => {
+                let of = if self.rows.is_some() { "row" } else { "vertex" };
+                let problem =
+                    format!("the in-neighbours of {of} {at} do not ascend or are not below {n}");
+                Err(Error::corrupt(self.indices.path(), problem))
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ const AHEAD: usize = 16;
 pub struct Counters {
     /// `appear` and `input` of each vertex, which are counted together.
     reached: Vec<[AtomicU32; 2]>,
+    /// For each vertex, or each row in a graph with several types of vertices.
     work: Vec<AtomicU32>,
     /// The low byte of each edge's count.
     edge: Vec<AtomicU8>,
@@ -48,6 +49,11 @@ impl Counters {
             high: Mutex::default(),
             overflowed: AtomicBool::new(false),
         }
+    }
+
+    /// The counters for a graph with several types of vertices, which counts `work` by rows.
+    pub fn by_rows(self, num_rows: usize) -> Self {
+        Self { work: (0..num_rows).map(|_| AtomicU32::new(0)).collect(), ..self }
     }
 
     /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a
@@ -86,7 +92,7 @@ impl Counters {
 
     /// Counters of the edges of a layer drawn from `graph`.
     pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
-        check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
+        check_len("counters of vertices", graph.num_rows(), self.work.len())?;
         check_len("counters of edges", graph.num_edges(), self.edge.len())?;
         Ok(EdgeCounts {
             work: &self.work,

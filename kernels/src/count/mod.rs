@@ -40,7 +40,8 @@ pub struct CounterParts {
     pub input: Vec<u32>,
     /// Appearances of each vertex at any layer.
     pub appear: Vec<u32>,
-    /// Sampled in-edges of each vertex; their sum equals that of `edge`.
+    /// Sampled in-edges of each vertex, or each row ([`Counters::by_rows`]); their sum equals that
+    /// of `edge`.
     pub work: Vec<u32>,
     /// Times each edge was sampled, in the order of the graph's `indices`.
     pub edge: Vec<u32>,

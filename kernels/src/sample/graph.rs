@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
-use super::Fanout;
+use super::{Fanout, RowLayout};
 use crate::error::{KernelError, check_len};
 use crate::prefetch::{is_scattered, read_ahead};
 
@@ -30,6 +30,8 @@ pub struct Graph<'a> {
     /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of
     /// each vertex.
     pub(super) factors: Option<(&'a [f32], &'a [f32])>,
+    /// First in-edge of each row, and the layout of the rows, if vertices have several types.
+    pub(super) rows: Option<(&'a [u64], &'a RowLayout)>,
     /// The edges that draws read, if the system reads them ahead, and the flag that stops the
     /// reads.
     pub(super) read_ahead: Option<(&'a [u32], Option<&'static AtomicBool>)>,
@@ -54,6 +56,7 @@ impl<'a> Graph<'a> {
             drawable: None,
             corrects: false,
             factors: None,
+            rows: None,
             read_ahead: None,
         })
     }
@@ -69,6 +72,34 @@ impl<'a> Graph<'a> {
     pub fn with_drawable(self, drawable: &'a [u32]) -> Result<Self, KernelError> {
         check_len("drawable in-edges", self.num_vertices(), drawable.len())?;
         Ok(Self { drawable: Some(drawable), ..self })
+    }
+
+    /// The graph with vertices of several types: `rows` holds the first in-edge of each row of
+    /// `layout`, and the number of edges at the end. Samplers then draw for rows.
+    ///
+    /// # Errors
+    /// [`KernelError::Topology`] unless both ends of `rows` are those of the edges.
+    pub fn with_rows(self, rows: &'a [u64], layout: &'a RowLayout) -> Result<Self, KernelError> {
+        check_len("offsets of rows", layout.num_rows() + 1, rows.len())?;
+        let ends = rows.first().zip(rows.last()).map(|(&first, &last)| [first, last]);
+        check_ends(rows.len(), ends, self.num_edges())?;
+        Ok(Self { rows: Some((rows, layout)), ..self })
+    }
+
+    /// The layout of the rows, if vertices have several types.
+    pub fn layout(&self) -> Option<&'a RowLayout> {
+        self.rows.map(|(_, layout)| layout)
+    }
+
+    /// First in-edge of each thing that is drawn for, a vertex or a row, and the number of edges.
+    #[inline]
+    pub(super) fn offsets(&self) -> &'a [u64] {
+        self.rows.map_or(self.indptr, |(rows, _)| rows)
+    }
+
+    /// Number of things that are drawn for: rows, or vertices.
+    pub fn num_rows(&self) -> usize {
+        self.offsets().len().saturating_sub(1)
     }
 
     /// The graph with draws by weight that return the factors that correct sums

@@ -6,7 +6,7 @@
 //! the words of its own Philox sequence, one word per pick, and stored ascending. Draws by weight
 //! and by locality run only on the host (`weighted.rs`, `locality.rs`). The draws of a vertex are a
 //! function of (seed, epoch, step, layer, vertex), the graph and the preferred set, and of nothing
-//! else. The mixed frontier is the frontier, then every other source once, in order of first
+//! else. With several types of vertices ([`RowLayout`]), a row stands for the vertex. The mixed frontier is the frontier, then every other source once, in order of first
 //! occurrence.
 //!
 //! ```text
@@ -16,6 +16,7 @@
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
 //! expansion.rs    vertices that a server of several reads  preferred.rs    such sets for each layer
 //! cuda.rs       the sampler on a GPU                       device.rs     its inputs and outputs
+//! rows.rs       rows of in-edges, with types of vertices
 //! launch.rs       its launches                             subgraph.rs   in-edges that a GPU holds of a graph it does not
 //! numbers.rs      counts of several layers, read at once
 //! ```
@@ -33,6 +34,7 @@ mod numbering;
 mod numbers;
 mod preferred;
 mod record;
+mod rows;
 mod sampler;
 mod segment;
 mod subgraph;
@@ -51,6 +53,7 @@ pub use graph::Graph;
 pub use preferred::PreferredVertices;
 pub use record::EdgeIds;
 pub(crate) use record::Record;
+pub use rows::{RowLayout, TypeRows};
 pub use sampler::{SampledCsc, Sampler};
 pub use subgraph::DeviceSubgraph;
 pub use vertex_set::VertexSet;

@@ -22,7 +22,9 @@ use crate::philox::StreamKey;
 /// One layer of a mini-batch. Passing the same value again saves the allocations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledCsc {
-    /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
+    /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1. With
+    /// several types of vertices, position `i` is that of a row: of the vertices of the first type
+    /// in the order of the frontier, each with its rows, then of the next type.
     pub indptr: Vec<u32>,
     /// The source of each edge, as a position in the mixed frontier.
     pub local: Vec<u32>,
@@ -36,7 +38,7 @@ pub struct SampledCsc {
 }
 
 impl SampledCsc {
-    /// Number of vertices that this layer computes: the frontier's.
+    /// Number of vertices that this layer computes, the frontier's, or of their rows.
     pub fn num_vertices(&self) -> usize {
         self.indptr.len().saturating_sub(1)
     }
@@ -71,6 +73,8 @@ pub struct Sampler {
     tuning: Tuning,
     mixed_frontier: Vec<u32>,
     num_vertices: usize,
+    /// The rows of the frontier, in a graph with several types of vertices.
+    rows: Vec<u32>,
     segments: Vec<Segment>,
     bits: Bits,
     sparse: Sparse,
@@ -108,6 +112,7 @@ impl Sampler {
             tuning: Tuning::default(),
             mixed_frontier: Vec::new(),
             num_vertices: 0,
+            rows: Vec::new(),
             segments: Vec::new(),
             bits: Bits::default(),
             sparse: Sparse::default(),
@@ -191,14 +196,18 @@ impl Sampler {
             self.bits.restart(&self.mixed_frontier, 0);
             self.num_vertices = graph.num_vertices();
         }
-        let expected = expected_edges(graph, &self.mixed_frontier, fanout)?;
+        if let Some(layout) = graph.layout() {
+            layout.rows_of(&self.mixed_frontier, &mut self.rows)?;
+        }
+        let expected =
+            expected_edges(graph, to_draw(graph, &self.rows, &self.mixed_frontier), fanout)?;
         let num_segments =
             (expected / self.tuning.segment_edges).clamp(1, self.threads as u64) as usize;
         let dense = expected.saturating_mul(self.tuning.swept_per_edge) >= self.num_vertices as u64;
         while self.segments.len() < num_segments {
             self.segments.push(Segment::default());
         }
-        let Self { mixed_frontier, segments, bits, sparse, num_vertices, .. } = self;
+        let Self { mixed_frontier, rows, segments, bits, sparse, num_vertices, .. } = self;
         let segments = &mut segments[..num_segments];
         let sample = || {
             let members = match dense {
@@ -208,7 +217,8 @@ impl Sampler {
                     None
                 }
             };
-            let frontier = Frontier { graph, mixed_frontier, members, draw, key };
+            let to_draw = to_draw(graph, rows, mixed_frontier);
+            let frontier = Frontier { graph, to_draw, members, draw, key };
             let keep = matches!(edges, EdgeIds::Keep);
             match edges {
                 EdgeIds::Drop => frontier.draw(segments, || Nothing)?,
@@ -218,7 +228,7 @@ impl Sampler {
                     frontier.draw(segments, || counts)?;
                 }
             }
-            write_edges(segments, mixed_frontier.len(), keep, layer)?;
+            write_edges(segments, keep, layer)?;
             if dense {
                 bits.number(segments, mixed_frontier, &mut layer.local);
             } else {
@@ -232,6 +242,11 @@ impl Sampler {
     }
 }
 
+/// The vertices of the frontier, or their rows where there are several types of vertices.
+fn to_draw<'r>(graph: &Graph<'_>, rows: &'r [u32], frontier: &'r [u32]) -> &'r [u32] {
+    if graph.layout().is_some() { rows } else { frontier }
+}
+
 /// Estimates the number of edges of a layer, whatever the number of threads; returns an error if
 /// there are more edges than positions.
 fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result<u64, KernelError> {
@@ -240,7 +255,7 @@ fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result
         Fanout::All => u64::MAX,
     };
     if most <= u64::from(u32::MAX) {
-        let degree = (graph.num_edges() as u64).div_ceil(graph.num_vertices().max(1) as u64);
+        let degree = (graph.num_edges() as u64).div_ceil(graph.num_rows().max(1) as u64);
         return Ok(frontier.len() as u64 * fanout.kept(degree));
     }
     let mut edges = 0u64;
@@ -256,7 +271,8 @@ fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result
 /// State that all segments of a layer share.
 struct Frontier<'a, 'g, D> {
     graph: &'a Graph<'g>,
-    mixed_frontier: &'a [u32],
+    /// The vertices of the frontier, or their rows.
+    to_draw: &'a [u32],
     members: Option<&'a [u64]>,
     draw: &'a D,
     key: &'a StreamKey,
@@ -270,10 +286,10 @@ impl<D: DrawVertex> Frontier<'_, '_, D> {
         segments: &mut [Segment],
         record: impl Fn() -> R + Sync,
     ) -> Result<(), KernelError> {
-        let portion = self.mixed_frontier.len().div_ceil(segments.len()).max(1);
+        let portion = self.to_draw.len().div_ceil(segments.len()).max(1);
         let draw = |(i, segment): (usize, &mut Segment)| {
-            let from = (i * portion).min(self.mixed_frontier.len());
-            let part = &self.mixed_frontier[from..(from + portion).min(self.mixed_frontier.len())];
+            let from = (i * portion).min(self.to_draw.len());
+            let part = &self.to_draw[from..(from + portion).min(self.to_draw.len())];
             segment.draw(self.graph, part, self.members, self.draw, self.key, &mut record())
         };
         match segments {
@@ -289,14 +305,13 @@ impl<D: DrawVertex> Frontier<'_, '_, D> {
 /// Writes everything of `layer` except the positions, for which it makes room.
 fn write_edges(
     segments: &[Segment],
-    frontier: usize,
     keep: bool,
     layer: &mut SampledCsc,
 ) -> Result<(), KernelError> {
     let total: usize = segments.iter().map(|segment| segment.sources.len()).sum();
     u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;
     layer.indptr.clear();
-    layer.indptr.reserve(frontier + 1);
+    layer.indptr.reserve(segments.iter().map(|segment| segment.counts.len()).sum::<usize>() + 1);
     layer.indptr.push(0);
     let mut sum = 0;
     for segment in segments {

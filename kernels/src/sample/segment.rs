@@ -67,7 +67,7 @@ impl Segment {
         self.seen.clear();
         self.seen.extend_from_slice(members.unwrap_or_default());
         for vertex in frontier.iter().take(GROUP) {
-            prefetch(graph.indptr, *vertex as usize);
+            prefetch(graph.offsets(), *vertex as usize);
         }
         if graph.is_reading_ahead() {
             self.read_ahead(graph, &frontier[..WINDOW.min(frontier.len())], draw, key)?;
@@ -146,7 +146,7 @@ impl Segment {
             }
         }
         for &later in next.iter().take(GROUP) {
-            prefetch(graph.indptr, later as usize);
+            prefetch(graph.offsets(), later as usize);
             record.expect_vertex(later);
         }
         let mut drawn = [Kept::All; GROUP];
@@ -255,15 +255,12 @@ impl Segment {
     }
 }
 
-/// Looks a vertex up.
+/// Looks a vertex up, or a row.
 #[inline]
 pub(super) fn look_up(graph: &Graph<'_>, id: u32) -> Result<Vertex, KernelError> {
     let at = id as usize;
-    let Some(&[start, end]) = graph.indptr.get(at..at + 2) else {
-        return Err(KernelError::VertexOutOfRange {
-            vertex: id,
-            num_vertices: graph.num_vertices(),
-        });
+    let Some(&[start, end]) = graph.offsets().get(at..at + 2) else {
+        return Err(KernelError::VertexOutOfRange { vertex: id, num_vertices: graph.num_rows() });
     };
     // The whole degree must fit: it bounds the draws.
     let degree =

@@ -1,7 +1,7 @@
 //! The last stage: feature rows, from the input or generated.
 
 use gsplit_kernels::schedule::HeldOutLinks;
-use gsplit_store::{DatasetWriter, FeatureDtype, Progress, WITHOUT_LINKS};
+use gsplit_store::{DatasetWriter, FeatureDtype, FeatureWriter, Progress, WITHOUT_LINKS};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -24,6 +24,12 @@ pub fn write(
     progress: &dyn Progress,
 ) -> Result<()> {
     let dtype = options.feature_dtype;
+    for (at, column) in raw.types.iter().flat_map(|types| types.features.iter().enumerate()) {
+        let Some(column) = column else { continue };
+        let mut rows = writer.feature_writer_of(at, dtype, column.width())?;
+        column.read(progress, &mut pushed(column.as_ref(), dtype, &mut rows))?;
+        writer.add_features_of(at, rows)?;
+    }
     match (options.features, &raw.features) {
         (Some(generated), column) => {
             if column.is_some() {
@@ -49,18 +55,29 @@ pub fn write(
             let (n, scratch) = (writer.num_vertices(), writer.scratch());
             let order = RowOrder::of(raw, writer, &options.read.schema)?;
             let mut rows = writer.feature_writer(dtype, column.width())?;
-            let (mut values, mut row) = (Vec::new(), 0);
-            order.read(column.as_ref(), n, &scratch, progress, &mut |bytes| {
-                to_f32(column.descr(), bytes, &mut values);
-                check(column.as_ref(), row, &values, dtype)?;
-                row += (values.len() / column.width()) as u64;
-                Ok(rows.push_rows(&values)?)
-            })?;
+            let mut push = pushed(column.as_ref(), dtype, &mut rows);
+            order.read(column.as_ref(), n, &scratch, progress, &mut push)?;
+            drop(push);
             writer.add_features(rows, None)?;
         }
         (None, None) => {}
     }
     Ok(())
+}
+
+/// Pushes rows of `column` to `rows`, once they are checked.
+fn pushed<'a>(
+    column: &'a dyn Column,
+    dtype: FeatureDtype,
+    rows: &'a mut FeatureWriter,
+) -> impl FnMut(&[u8]) -> Result<()> + 'a {
+    let (mut values, mut row) = (Vec::new(), 0);
+    move |bytes| {
+        to_f32(column.descr(), bytes, &mut values);
+        check(column, row, &values, dtype)?;
+        row += (values.len() / column.width()) as u64;
+        Ok(rows.push_rows(&values)?)
+    }
 }
 
 /// Links that are left out of the graph when `generated` features are computed from its structure.

@@ -109,6 +109,8 @@ fn open_graph(
     if options.features.is_some() {
         read.schema = read.schema.beside_features();
     }
+    (read.adds_reverses, read.drops_loops) =
+        (options.build.symmetrise, options.build.drop_self_loops);
     read.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
     // gsplit's own exports record the labels that they were made from: those are restored.
     let Schema { label_column, label_kind, unlabelled, .. } = &read.schema;

@@ -317,8 +317,13 @@ fn write_graph(
     let build = Build {
         source: raw.edges.as_ref(),
         ids: raw.ids,
+        types: raw.types.as_ref().map(|raw| &raw.types),
         node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
-        options: options.build,
+        // The reader of a graph of several types adds reverses itself.
+        options: match raw.types {
+            Some(_) => BuildOptions { symmetrise: false, drop_self_loops: false, ..options.build },
+            None => options.build,
+        },
         are_costs: options.read.schema.edge_weights.is_some(),
         memory: options.budget(),
         scratch: writer.scratch().join("edges"),

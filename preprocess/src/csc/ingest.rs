@@ -130,7 +130,7 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
 /// a bitmap.
 pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Option<Ingested>> {
     let vertices = match build.ids {
-        Ids::Dense(Some(n)) | Ids::FromOne(n) => n,
+        Ids::Dense(Some(n)) | Ids::FromOne(n) | Ids::Rows { rows: n, .. } => n,
         _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
     };
     let value_bytes = row_bytes(build.source.columns());
@@ -148,7 +148,10 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
         presence_limit: (memory / 4).max(LEAST_PRESENCE),
         lost_count: AtomicBool::new(false),
         first: build.ids.first(),
-        limit: build.ids.num_vertices().map_or(1 << 32, |n| n.min(1 << 32) + build.ids.first()),
+        limit: match build.ids {
+            Ids::Rows { vertices, rows } => vertices.max(rows),
+            ids => ids.num_vertices().map_or(1 << 32, |n| n.min(1 << 32) + ids.first()),
+        },
         edges: AtomicU64::new(0),
         loops: AtomicU64::new(0),
         weights: WeightPlace::of(build.source.columns(), build.are_costs),

@@ -34,7 +34,7 @@ mod weights;
 
 use std::path::PathBuf;
 
-use gsplit_store::{DatasetWriter, Progress};
+use gsplit_store::{DatasetWriter, GraphTypes, Progress};
 use serde::{Deserialize, Serialize};
 
 use assemble::Sink;
@@ -77,6 +77,8 @@ pub struct Build<'a> {
     pub source: &'a dyn EdgeSource,
     /// Kind of their ids.
     pub ids: Ids,
+    /// Types of the vertices, where there are several: targets are rows.
+    pub types: Option<&'a GraphTypes>,
     /// Further ids that are vertices, with or without edges.
     pub node_ids: Option<&'a dyn EdgeSource>,
     /// Options of what happens to the edges.
@@ -149,6 +151,7 @@ impl Build<'_> {
         let dense = Build {
             source: &keys.ranked(self.source),
             ids: Ids::Dense(Some(keys.num_ids())),
+            types: None,
             node_ids: None,
             scratch: self.scratch.clone(),
             ..*self
@@ -181,7 +184,10 @@ impl Build<'_> {
         };
         let sink = assemble::assemble(&ingested, &rules, memory, sink, progress)?;
         let num_edges = sink.topology.num_edges();
-        dataset.add_topology(sink.topology)?;
+        match self.types {
+            Some(types) => dataset.add_typed_topology(sink.topology, types.clone())?,
+            None => dataset.add_topology(sink.topology)?,
+        }
         sink.columns.finish(dataset)?;
         match (keys, &ingested.ranks) {
             (Some(keys), _) => keys.write(dataset)?,

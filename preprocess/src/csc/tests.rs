@@ -45,7 +45,7 @@ fn build<'a>(
     scratch: PathBuf,
 ) -> Build<'a> {
     let memory = Memory::default();
-    Build { source, ids, node_ids: None, options, are_costs: false, memory, scratch }
+    Build { source, ids, types: None, node_ids: None, options, are_costs: false, memory, scratch }
 }
 
 impl EdgesInMemory {

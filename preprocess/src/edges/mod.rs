@@ -25,6 +25,8 @@ pub struct Piece {
     pub end: u64,
     /// Bytes that were read in sequence, if any.
     pub bytes: Vec<u8>,
+    /// Place of the source that it is of, among several that are read one after the other.
+    pub part: usize,
 }
 
 /// Edges in the order of the input, by the ids of the input.

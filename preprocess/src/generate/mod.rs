@@ -289,6 +289,7 @@ fn build(
     let build = Build {
         source: &ModelEdges { model, order, edges: graph.edges, next: AtomicU64::new(0) },
         ids: Ids::Dense(Some(order.len() as u64)),
+        types: None,
         node_ids: None,
         options,
         are_costs: false,

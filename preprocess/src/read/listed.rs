@@ -84,9 +84,6 @@ impl EdgeSource for Listed {
     }
 }
 
-/// Marks the start of a piece of the second of two sources.
-const OF_SECOND: u64 = 1 << 63;
-
 /// A source followed by another with the same columns.
 pub struct Chained {
     parts: [Box<dyn EdgeSource>; 2],
@@ -109,19 +106,17 @@ impl EdgeSource for Chained {
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
+        piece.part = 0;
         if !self.in_second.load(Relaxed) && self.parts[0].next(piece)? {
             return Ok(true);
         }
         self.in_second.store(true, Relaxed);
-        let more = self.parts[1].next(piece)?;
-        piece.start |= OF_SECOND;
-        Ok(more)
+        piece.part = 1;
+        self.parts[1].next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let of_second = piece.start & OF_SECOND != 0;
-        piece.start &= !OF_SECOND;
-        self.parts[usize::from(of_second)].parse(piece, batch)
+        self.parts[piece.part].parse(piece, batch)
     }
 
     fn columns(&self) -> &[EdgeColumn] {

@@ -51,6 +51,7 @@ pub mod scaled;
 pub mod schema;
 pub(crate) mod table;
 pub(crate) mod text;
+pub mod typed;
 pub mod weights;
 
 pub use table::nodes;
@@ -91,7 +92,7 @@ fn open_as(
     let (split, ignores_header) =
         (schema.split_name.as_deref(), schema.ignore_header == Some(Answer::Yes));
     match format {
-        Format::Ogb => ogb::open(path, schema, split, with_splits, progress),
+        Format::Ogb => ogb::open(path, options, with_splits, progress),
         Format::Snap => snap::open(path, options),
         Format::Adjlist => adjlist::open(path, options),
         Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), options, progress),

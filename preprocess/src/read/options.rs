@@ -47,6 +47,15 @@ pub struct ReadOptions {
     #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
     pub draws_splits: bool,
+    /// Whether the reverse of every edge is added. Only readers of several types of vertices do so
+    /// themselves.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    #[serde(skip)]
+    pub adds_reverses: bool,
+    /// Whether edges from a vertex to itself are left out, likewise.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    #[serde(skip)]
+    pub drops_loops: bool,
     /// Shape of the labels, if the record of an export has it.
     #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]

@@ -9,6 +9,7 @@ use super::arrays::folders::ogb::RawLinks;
 use super::bipartite::TwoKinds;
 use super::schema::Decided;
 use super::text::field::counted;
+use super::typed::RawTypes;
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
 
@@ -18,6 +19,8 @@ pub struct Raw {
     pub edges: Box<dyn EdgeSource>,
     /// Kind of the input's ids.
     pub ids: Ids,
+    /// Types of the vertices, where there are several: the targets of edges are then rows.
+    pub types: Option<RawTypes>,
     /// The id of every row of the node columns, where a table lists its vertices in an order of its
     /// own. Its batches have sources only. `None`: row v is vertex v, or the v-th smallest id where
     /// ids are compacted.
@@ -65,6 +68,13 @@ pub enum Ids {
     Dense(Option<u64>),
     /// Numbers from 1 to this number of vertices: vertex v has the id v + 1.
     FromOne(u64),
+    /// Vertices of several types from 0, as sources, and rows from 0, as targets.
+    Rows {
+        /// Number of vertices.
+        vertices: u64,
+        /// Number of rows.
+        rows: u64,
+    },
     /// Any numbers, or hashes of strings: compacted, numbers in ascending order and strings in
     /// theirs.
     Sparse,
@@ -76,9 +86,10 @@ impl Ids {
         u64::from(matches!(self, Self::FromOne(_)))
     }
 
-    /// The number of vertices, where the input states it.
+    /// The number of vertices, where the input states it; of rows, where there are several types.
     pub fn num_vertices(self) -> Option<u64> {
         match self {
+            Self::Rows { rows, .. } => Some(rows),
             Self::Dense(n) => n,
             Self::FromOne(n) => Some(n),
             Self::Sparse => None,
@@ -92,6 +103,7 @@ impl Raw {
         Self {
             edges: Box::new(edges),
             ids,
+            types: None,
             node_ids: None,
             alone: None,
             features: None,

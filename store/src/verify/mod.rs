@@ -8,8 +8,9 @@ use crate::artifact::{self, Artifact};
 use crate::dataset::manifest_of;
 use crate::staging::tree;
 use crate::{
-    Dataset, DatasetManifest, Error, Files, Names, PartitionMap, PartitionMeta, Placement,
-    PlacementMeta, Presample, PresampleMeta, Result, Split, check, checksum_file, document, tried,
+    Dataset, DatasetManifest, Error, Files, GraphTypes, Names, PartitionMap, PartitionMeta,
+    Placement, PlacementMeta, Presample, PresampleMeta, Result, Split, check, checksum_file,
+    document, tried,
 };
 
 pub(crate) mod strays;
@@ -98,6 +99,11 @@ impl Report {
         self.take(&path.join("topology"), dataset.topology().check_indices());
         if manifest.features.is_some() {
             self.take(&path.join("nodes/feat.arrow"), dataset.stored_features());
+        }
+        for (at, of) in manifest.types.iter().flat_map(|types| types.vertices.iter().enumerate()) {
+            if of.features.is_some() {
+                self.take(&path.join(GraphTypes::feature_file(&of.name)), dataset.features_of(at));
+            }
         }
         if manifest.num_classes.is_some() || manifest.numeric_label {
             let labels = match manifest.multi_label {

@@ -8,8 +8,8 @@ use crate::labels::KNOWN_LABELS;
 use crate::manifest::{Axis, ColumnInfo};
 use crate::{
     Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord,
-    LabelWriter, LinkInfo, MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe, Result,
-    write_npy,
+    GraphTypes, LabelWriter, LinkInfo, MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe,
+    Result, write_npy,
 };
 
 pub(super) const FEATURES: &str = "nodes/feat.arrow";
@@ -67,6 +67,47 @@ impl DatasetWriter {
         self.journal.staged.features =
             Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing, names });
         Ok(())
+    }
+
+    /// Opens the feature file of the vertices of type `at`; hand the writer back to
+    /// [`DatasetWriter::add_features_of`].
+    pub fn feature_writer_of(
+        &self,
+        at: usize,
+        dtype: FeatureDtype,
+        dim: usize,
+    ) -> Result<FeatureWriter> {
+        FeatureWriter::create(
+            self.place(&GraphTypes::feature_file(self.type_name(at)?))?,
+            dtype,
+            dim,
+        )
+    }
+
+    /// Closes the feature file of the vertices of type `at`, which must have a row for each.
+    pub fn add_features_of(&mut self, at: usize, writer: FeatureWriter) -> Result<()> {
+        let file = GraphTypes::feature_file(self.type_name(at)?);
+        let (dim, dtype) = (writer.dim() as u32, writer.dtype());
+        let written = writer.finish()?;
+        self.record(&file, written.record);
+        let Some(of) = self.journal.staged.types.as_mut().map(|types| &mut types.vertices[at])
+        else {
+            return Ok(());
+        };
+        if written.rows != of.count {
+            return Err(Error::Invalid(format!(
+                "{} feature rows for {} vertices of type `{}`: expected one each",
+                written.rows, of.count, of.name
+            )));
+        }
+        let narrowing = written.narrowing;
+        of.features = Some(FeatureInfo { dim, dtype, generated: None, narrowing, names: None });
+        Ok(())
+    }
+
+    fn type_name(&self, at: usize) -> Result<&str> {
+        let of = self.types().and_then(|types| types.vertices.get(at));
+        of.map(|of| &of.name[..]).ok_or_else(|| Error::Invalid(format!("there is no type {at}")))
     }
 
     /// Opens the node column `name` of elements of type `descr` (any little-endian number, e.g.

@@ -15,7 +15,8 @@ use crate::manifest::Split;
 use crate::staging::{DATASET, Mark, Staging, Target, tree};
 use crate::topology::check_indptr;
 use crate::{
-    Dataset, DatasetManifest, Error, Provenance, Result, Topology, TopologyWriter, document,
+    Column, Dataset, DatasetManifest, Error, GraphTypes, NpyWriter, Provenance, Result, Topology,
+    TopologyWriter, document,
 };
 
 mod columns;
@@ -192,6 +193,36 @@ impl DatasetWriter {
         staged.files.insert("topology/indptr.npy".into(), indptr);
         staged.files.insert("topology/indices.npy".into(), indices);
         Ok(())
+    }
+
+    /// Like [`DatasetWriter::add_topology`], for vertices of several types: the in-neighbours of
+    /// their rows were pushed, row after row.
+    pub fn add_typed_topology(&mut self, writer: TopologyWriter, types: GraphTypes) -> Result<()> {
+        let invalid = |problem| Error::Invalid(format!("{}: {problem}", self.name));
+        types.check().map_err(invalid)?;
+        if writer.num_vertices() != types.num_rows() {
+            let (found, expected) = (writer.num_vertices(), types.num_rows());
+            return Err(Error::Invalid(format!("{found} rows, expected {expected}")));
+        }
+        self.journal.staged.num_edges = writer.num_edges();
+        self.journal.staged.num_vertices = types.num_vertices();
+        let (rows, indices) = writer.finish()?;
+        let names = ["topology/indptr.npy", "topology/rows.npy"];
+        let [indptr, by_row] = names.map(|name| self.staging.path(name));
+        std::fs::rename(&indptr, &by_row).map_err(Error::io(&by_row))?;
+        let offsets = Column::<u64>::open(by_row)?;
+        let mut writer = NpyWriter::create(indptr)?;
+        types.for_each_first_row(|row| writer.push(&[offsets[row as usize]]))?;
+        self.record(names[0], writer.finish()?);
+        self.record(names[1], rows);
+        self.record("topology/indices.npy", indices);
+        self.journal.staged.types = Some(types);
+        Ok(())
+    }
+
+    /// Types of vertices and relations, where there are several.
+    pub fn types(&self) -> Option<&GraphTypes> {
+        self.journal.staged.types.as_ref()
     }
 
     /// Maps the topology that was added.

@@ -5,9 +5,11 @@ mod device;
 mod layers;
 mod locality;
 mod refused;
+mod rows;
 mod weights;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use super::*;
 use crate::count::Counters;

@@ -16,6 +16,7 @@ mod schema;
 mod silent;
 mod structure;
 mod tables;
+mod typed;
 mod values;
 mod whole_numbers;
 

@@ -356,7 +356,7 @@ impl Table {
         Some(Piece {
             start: group.start,
             end: group.start + group.rows.min(ROWS_PER_PIECE),
-            bytes: Vec::new(),
+            ..Piece::default()
         })
     }
 

@@ -41,7 +41,7 @@ pub fn open(raw: &Path, wanted: &Schema, progress: &dyn Progress) -> Result<Raw>
             (Some("feat" | "label"), _) => continue,
             (Some(name), _) => {
                 let column = CsvColumn::open(&path, NumberKind::Column, num_vertices)?;
-                columns.push(Box::new(CsvColumn { name: name.into(), ..column }));
+                columns.push(Box::new(column.named(name)));
             }
             (_, Some(name)) if wanted.keeps(name) => values.push((name.into(), path.clone())),
             _ => continue,
@@ -54,7 +54,7 @@ pub fn open(raw: &Path, wanted: &Schema, progress: &dyn Progress) -> Result<Raw>
 }
 
 /// The only count in a table of counts, which has one row per graph.
-fn count(path: &Path, at_most: u64, progress: &dyn Progress) -> Result<u64> {
+pub fn count(path: &Path, at_most: u64, progress: &dyn Progress) -> Result<u64> {
     /// Maximum number of counts that are read to say that there are several.
     const MANY: u64 = 1 << 20;
     match listed_numbers(path, MANY, progress)?[..] {
@@ -72,7 +72,7 @@ fn count(path: &Path, at_most: u64, progress: &dyn Progress) -> Result<u64> {
 
 /// Kind of numbers in a table of vertices.
 #[derive(Clone, Copy, PartialEq)]
-enum NumberKind {
+pub enum NumberKind {
     /// Empty lines are skipped.
     Features,
     /// Empty lines are vertices without a label.
@@ -82,7 +82,7 @@ enum NumberKind {
 }
 
 /// A table of vertices: numbers separated by commas, equally many in every line.
-struct CsvColumn {
+pub struct CsvColumn {
     path: PathBuf,
     name: String,
     kind: NumberKind,
@@ -92,7 +92,7 @@ struct CsvColumn {
 
 impl CsvColumn {
     /// Determines the width from the first line.
-    fn open(path: &Path, kind: NumberKind, num_vertices: u64) -> Result<Self> {
+    pub fn open(path: &Path, kind: NumberKind, num_vertices: u64) -> Result<Self> {
         let first = first_line(path)?;
         if kind == NumberKind::Features
             && first.as_deref().is_none_or(|line| line.trim_ascii().is_empty())
@@ -102,6 +102,11 @@ impl CsvColumn {
         let width = first.map_or(1, |line| line.split(|&byte| byte == b',').count());
         let name = if kind == NumberKind::Features { "feature rows" } else { "labels" }.into();
         Ok(Self { path: path.to_path_buf(), name, kind, width, num_vertices })
+    }
+
+    /// The column under this name.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.into(), ..self }
     }
 
     fn parse_row(&self, text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {

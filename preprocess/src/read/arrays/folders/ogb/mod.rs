@@ -10,14 +10,13 @@
 //! DIR/split/NAME/split_dict.pt                                  the same, of OGB's DatasetSaver
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
-//! Unpacked `.csv` files are read too. Graphs of several types of vertices or edges are refused.
-//! Anything else in the folder is ignored.
+//! Unpacked `.csv` files are read too. Graphs of several types: see [`typed`]. Anything else in the folder is ignored.
 
 use std::path::{Path, PathBuf};
 
 use gsplit_store::{LinkNegatives, Progress};
 
-use crate::read::options::Schema;
+use crate::read::options::ReadOptions;
 use crate::read::raw::Raw;
 use crate::read::text::{listed_numbers, name_of};
 use crate::{Error, Result};
@@ -27,6 +26,7 @@ mod csv;
 mod links;
 mod npz;
 mod splits;
+mod typed;
 
 /// Files in `raw` that only graphs of several types have.
 pub const HETEROGENEOUS: [&str; 3] =
@@ -45,30 +45,28 @@ pub fn recognises(path: &Path) -> bool {
 /// with negative pairs, and adds the reverses.
 const LISTED_ONCE: [&str; 4] = ["ogbn_products", "ogbn_proteins", "products", "proteins"];
 
-/// Opens the folder `dir`, with the split called `split`, or the only one, if `with_splits`.
+/// Opens the folder `dir`, with the split that the schema names, or the only one, if `with_splits`.
 pub fn open(
     dir: &Path,
-    wanted: &Schema,
-    split: Option<&str>,
+    options: &ReadOptions,
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
     std::fs::metadata(dir).map_err(Error::io(dir))?;
-    let raw = dir.join("raw");
+    let (wanted, raw) = (&options.schema, dir.join("raw"));
     let mut graph = if raw.join("data.npz").exists() {
         npz::open(&raw, wanted)?
     } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
         csv::open(&raw, wanted, progress)?
     } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
-        let problem = "a graph of several types of vertices or edges (e.g. ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
-        return Err(Error::input(dir, problem));
+        return typed::open(dir, options, with_splits, progress);
     } else {
         let problem = "expected raw/edge.csv.gz or raw/data.npz in it: pass the folder that OGB unpacks (ogbn_arxiv)";
         return Err(Error::input(dir, problem));
     };
     wanted.check_edge_columns(dir, graph.edges.columns())?;
     graph.lists_once = LISTED_ONCE.contains(&name_of(dir).as_str());
-    let folder = splits::choose(&dir.join("split"), split);
+    let folder = splits::choose(&dir.join("split"), wanted.split_name.as_deref());
     // With --random-split, several splits are not an error: none is read.
     let folder = if with_splits { folder? } else { folder.ok().flatten() };
     if let Some((splits, file)) = folder.as_deref().map_or(Ok(None), splits::in_dict)? {

@@ -1,0 +1,115 @@
+//! Rows of in-edges in a graph of several types of vertices.
+//!
+//! A vertex has one row for each relation into its type, and a sampler draws for rows where a graph
+//! of one type draws for vertices. Vertices of a type have consecutive ids, and so have their rows:
+//! vertex v of a type with R relations has the rows `first_row + (v - first) * R` and the R - 1
+//! that follow. A row is found by arithmetic, without a table.
+
+use std::ops::Range;
+
+use crate::error::KernelError;
+
+/// Shape of the rows of a graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowLayout {
+    /// In the order of their vertices.
+    types: Vec<TypeRows>,
+    num_rows: u64,
+}
+
+/// Rows of the vertices of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeRows {
+    /// The vertices of the type.
+    pub vertices: Range<u32>,
+    /// Row of the first vertex.
+    pub first_row: u32,
+    /// Number of rows of each vertex: the relations into the type.
+    pub relations: u32,
+}
+
+impl RowLayout {
+    /// The layout of types with these numbers of vertices and of relations into them.
+    ///
+    /// # Errors
+    /// [`KernelError::Topology`] if there are more vertices, or more rows, than `u32` counts.
+    pub fn new(types: impl IntoIterator<Item = (u64, u32)>) -> Result<Self, KernelError> {
+        let (mut layout, mut first) = (Self::default(), 0u64);
+        for (count, relations) in types {
+            let (end, first_row) = (first.saturating_add(count), layout.num_rows);
+            layout.num_rows = first_row.saturating_add(count.saturating_mul(relations.into()));
+            let most = end.max(layout.num_rows);
+            if most > u32::MAX.into() {
+                let got = format!("{most} vertices or rows");
+                return Err(KernelError::Topology { expected: "at most 2^32 - 1 of both", got });
+            }
+            layout.types.push(TypeRows {
+                vertices: first as u32..end as u32,
+                first_row: first_row as u32,
+                relations,
+            });
+            first = end;
+        }
+        Ok(layout)
+    }
+
+    /// The types, in the order of their vertices.
+    pub fn types(&self) -> &[TypeRows] {
+        &self.types
+    }
+
+    /// Number of rows of all vertices.
+    pub fn num_rows(&self) -> usize {
+        self.num_rows as usize
+    }
+
+    /// Place of the type of `v` among the types, if `v` is a vertex.
+    pub fn type_of(&self, v: u32) -> Option<usize> {
+        let after = self.types.partition_point(|of| of.vertices.end <= v);
+        (after < self.types.len()).then_some(after)
+    }
+
+    /// Positions in `frontier` of the vertices of each type, ascending.
+    ///
+    /// # Errors
+    /// [`KernelError::VertexOutOfRange`].
+    pub fn positions(&self, frontier: &[u32]) -> Result<Vec<Vec<u32>>, KernelError> {
+        let mut positions = vec![Vec::new(); self.types.len()];
+        for (at, &vertex) in frontier.iter().enumerate() {
+            let num_vertices = self.types.last().map_or(0, |of| of.vertices.end as usize);
+            let of = self.type_of(vertex);
+            let of = of.ok_or(KernelError::VertexOutOfRange { vertex, num_vertices })?;
+            positions[of].push(at as u32);
+        }
+        Ok(positions)
+    }
+
+    /// The sum of the values of the rows of each vertex.
+    pub fn sums(&self, of_rows: &[u32]) -> Vec<u32> {
+        let mut sums = Vec::new();
+        for of in &self.types {
+            let rows = &of_rows[of.first_row as usize..];
+            let relations = of.relations as usize;
+            sums.extend((0..of.vertices.len()).map(|v| {
+                rows[v * relations..][..relations]
+                    .iter()
+                    .fold(0u32, |sum, &n| sum.saturating_add(n))
+            }));
+        }
+        sums
+    }
+
+    /// Replaces `rows` by the rows of the vertices of `frontier`, type after type: those of a type
+    /// are a matrix of a line of rows for each vertex, in the order of the frontier.
+    pub(super) fn rows_of(&self, frontier: &[u32], rows: &mut Vec<u32>) -> Result<(), KernelError> {
+        rows.clear();
+        for (of, positions) in self.types.iter().zip(self.positions(frontier)?) {
+            for at in positions {
+                let first =
+                    of.first_row + (frontier[at as usize] - of.vertices.start) * of.relations;
+                rows.extend(first..first + of.relations);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,291 @@
+//! A raw graph of several types of vertices: the edges of all relations, as one list.
+//!
+//! The targets of the list are rows: a vertex has one for each relation into its type
+//! ([`gsplit_store::GraphTypes`]), so the CSC build groups in-edges by relation without knowing of
+//! them. Sources are vertices. `--symmetrise` adds the reverses of a relation between two types as
+//! a relation of its own, called `rev_NAME`; those of a relation within one type are edges of that
+//! relation.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use gsplit_store::{GraphTypes, Progress, Relation, VertexType};
+
+use super::options::ReadOptions;
+use super::raw::{Column, Ids, Raw, describe_column};
+use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::{Error, Result};
+
+/// A type of vertices in the input.
+pub struct RawType {
+    /// Its name.
+    pub name: String,
+    /// Number of vertices.
+    pub count: u64,
+    /// Feature rows.
+    pub features: Option<Box<dyn Column>>,
+}
+
+/// A relation in the input. Ids of its edges count the vertices of their types from 0.
+pub struct RawRelation {
+    /// Its types and its name.
+    pub relation: Relation,
+    /// The edges, without values.
+    pub edges: Box<dyn EdgeSource>,
+    /// The file, for messages.
+    pub path: PathBuf,
+}
+
+/// Types of vertices, and the feature rows of each.
+pub struct RawTypes {
+    /// Types and relations, those of reverses included.
+    pub types: GraphTypes,
+    /// In the order of the types.
+    pub features: Vec<Option<Box<dyn Column>>>,
+}
+
+/// The graph of these types and relations, read from `files`. `path` names it in messages.
+pub fn of(
+    path: &Path,
+    types: Vec<RawType>,
+    relations: Vec<RawRelation>,
+    options: &ReadOptions,
+    files: Vec<PathBuf>,
+) -> Result<Raw> {
+    let (mut vertices, mut features) = (Vec::new(), Vec::new());
+    for RawType { name, count, features: rows } in types {
+        vertices.push(VertexType { name, count, features: None });
+        features.push(rows);
+    }
+    let mut all: Vec<Relation> = relations.iter().map(|raw| raw.relation.clone()).collect();
+    if options.adds_reverses {
+        let is_between = |relation: &&Relation| relation.source != relation.target;
+        let reversed = relations.iter().map(|raw| &raw.relation).filter(is_between).map(reverse);
+        all.extend(reversed.collect::<Vec<_>>());
+    }
+    let types = GraphTypes { vertices, relations: all };
+    types.check().map_err(|problem| Error::input(path, problem))?;
+    let layout = Layout::of(&types);
+    let parts = relations.into_iter().map(|raw| {
+        let [sources, targets] = [&raw.relation.source, &raw.relation.target]
+            .map(|end| layout.vertices[types.position(end).unwrap_or_default()].clone());
+        let is_within = raw.relation.source == raw.relation.target;
+        let back = options.adds_reverses.then(|| match is_within {
+            true => layout.rows(&types, &raw.relation),
+            false => layout.rows(&types, &reverse(&raw.relation)),
+        });
+        Part {
+            forth: layout.rows(&types, &raw.relation),
+            back,
+            sources,
+            targets,
+            drops_loops: is_within && options.drops_loops,
+            edges: raw.edges,
+            path: raw.path,
+            relation: raw.relation,
+            seen: AtomicU64::new(0),
+        }
+    });
+    let edges = TypedEdges { parts: parts.collect(), current: AtomicUsize::new(0) };
+    let ids = Ids::Rows { vertices: types.num_vertices(), rows: types.num_rows() };
+    Ok(Raw { types: Some(RawTypes { types, features }), ..Raw::of(edges, ids, files) })
+}
+
+/// The relation of the reverses of the edges of `relation`.
+fn reverse(relation: &Relation) -> Relation {
+    Relation {
+        source: relation.target.clone(),
+        name: format!("rev_{}", relation.name),
+        target: relation.source.clone(),
+    }
+}
+
+/// Vertices and rows of each type.
+struct Layout {
+    vertices: Vec<Range<u64>>,
+    first_rows: Vec<u64>,
+}
+
+impl Layout {
+    fn of(types: &GraphTypes) -> Self {
+        let first_rows = types.shape().into_iter().scan(0, |end, (count, relations)| {
+            let first = *end;
+            *end += count * u64::from(relations);
+            Some(first)
+        });
+        Self { vertices: types.ranges(), first_rows: first_rows.collect() }
+    }
+
+    /// The rows of `relation`.
+    fn rows(&self, types: &GraphTypes, relation: &Relation) -> Rows {
+        let at = types.position(&relation.target).unwrap_or_default();
+        let into = types.into_type(at);
+        let place = into.iter().position(|&place| types.relations[place] == *relation);
+        Rows {
+            first: self.first_rows[at] + place.unwrap_or_default() as u64,
+            step: into.len() as u64,
+        }
+    }
+}
+
+/// Rows of one relation: those of two consecutive vertices are `step` apart.
+struct Rows {
+    first: u64,
+    step: u64,
+}
+
+/// The edges of a relation.
+struct Part {
+    relation: Relation,
+    edges: Box<dyn EdgeSource>,
+    path: PathBuf,
+    sources: Range<u64>,
+    targets: Range<u64>,
+    forth: Rows,
+    /// The rows of the reverses, if they are added.
+    back: Option<Rows>,
+    drops_loops: bool,
+    /// Edges read so far.
+    seen: AtomicU64,
+}
+
+impl Part {
+    /// Replaces the edges of the relation in `batch` by those of the graph.
+    fn place(&self, batch: &mut EdgeBatch) -> Result<()> {
+        let (sources, targets) =
+            (std::mem::take(&mut batch.sources), std::mem::take(&mut batch.targets));
+        self.seen.fetch_add(sources.len() as u64, Relaxed);
+        for (source, target) in sources.into_iter().zip(targets) {
+            for (id, of, name) in [
+                (source, &self.sources, &self.relation.source),
+                (target, &self.targets, &self.relation.target),
+            ] {
+                let count = of.end - of.start;
+                if id >= count {
+                    let relation = &self.relation;
+                    let problem = format!(
+                        "relation {relation}: an edge names {name} {id}, there are {count} \
+                         vertices of this type, from 0"
+                    );
+                    return Err(Error::input(&self.path, problem));
+                }
+            }
+            let is_loop = self.relation.source == self.relation.target && source == target;
+            if is_loop && self.drops_loops {
+                continue;
+            }
+            batch.push(self.sources.start + source, self.forth.first + target * self.forth.step);
+            if let Some(back) = self.back.as_ref().filter(|_| !is_loop) {
+                batch.push(self.targets.start + target, back.first + source * back.step);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The edges of all relations, one relation after the other.
+struct TypedEdges {
+    parts: Vec<Part>,
+    current: AtomicUsize,
+}
+
+impl EdgeSource for TypedEdges {
+    fn rewind(&self) -> Result<()> {
+        self.current.store(0, Relaxed);
+        self.parts.iter().try_for_each(|part| {
+            part.seen.store(0, Relaxed);
+            part.edges.rewind()
+        })
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        while let Some(part) = self.parts.get(self.current.load(Relaxed)) {
+            if part.edges.next(piece)? {
+                piece.part = self.current.load(Relaxed);
+                return Ok(true);
+            }
+            self.current.fetch_add(1, Relaxed);
+        }
+        Ok(false)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        let part = &self.parts[piece.part];
+        part.edges.parse(piece, batch)?;
+        part.place(batch)
+    }
+
+    fn finish(&self, _: &Seen) -> Result<Ending> {
+        let mut all = Ending::default();
+        for part in &self.parts {
+            let edges = part.seen.load(Relaxed);
+            let mut ending = part.edges.finish(&Seen { edges, ..Seen::default() })?;
+            part.place(&mut ending.first)?;
+            all.first.sources.extend(ending.first.sources);
+            all.first.targets.extend(ending.first.targets);
+            all.decisions.extend(ending.decisions);
+        }
+        Ok(all)
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        let mut all = Estimate::default();
+        for part in &self.parts {
+            let of = part.edges.estimate()?;
+            all.edges += of.edges * (1 + u64::from(part.back.is_some()));
+            all.bytes += of.bytes;
+            all.vertices = part.sources.end.max(part.targets.end).max(all.vertices);
+        }
+        Ok(all)
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.parts.iter().map(|part| part.edges.bytes_done()).sum()
+    }
+}
+
+/// A column of the vertices of one type among all: others have no value.
+pub struct OfType {
+    /// The column.
+    pub column: Box<dyn Column>,
+    /// The vertices of the type.
+    pub vertices: Range<u64>,
+    /// Number of all vertices.
+    pub num_vertices: u64,
+}
+
+impl Column for OfType {
+    describe_column!(self:
+        self.column.path(),
+        self.column.name(),
+        self.column.descr(),
+        self.column.width(),
+        Some(self.num_vertices)
+    );
+
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        const AT_A_TIME: u64 = 1 << 12;
+        let missing = self.column.missing_row()?;
+        let without = |count: u64, take: &mut dyn FnMut(&[u8]) -> Result<()>| {
+            (0..count)
+                .step_by(AT_A_TIME as usize)
+                .try_for_each(|from| take(&missing.repeat(AT_A_TIME.min(count - from) as usize)))
+        };
+        without(self.vertices.start, take)?;
+        self.column.read(progress, take)?;
+        without(self.num_vertices - self.vertices.end, take)
+    }
+
+    fn missing_row(&self) -> Result<Vec<u8>> {
+        self.column.missing_row()
+    }
+
+    fn error(&self, row: u64, column: usize, problem: &str) -> Error {
+        self.column.error(row.saturating_sub(self.vertices.start), column, problem)
+    }
+}
