@@ -47,6 +47,8 @@ pub struct Raw {
     pub splits: Option<[Vec<u64>; 3]>,
     /// A split of links.
     pub links: Option<RawLinks>,
+    /// The table of vertices in the folder of the edges, to be attached.
+    pub nodes: Option<PathBuf>,
     /// Every file that is read.
     pub files: Vec<PathBuf>,
     /// Counts so far.
@@ -102,6 +104,7 @@ impl Raw {
             vertex_weights: Vec::new(),
             splits: None,
             links: None,
+            nodes: None,
             files,
             facts: BTreeMap::new(),
             decided: Decided::default(),
@@ -117,7 +120,12 @@ impl Raw {
     /// than edges: rows of which kind would it be?
     pub fn in_two_kinds(self, path: &Path) -> Result<Self> {
         let has_rows = self.features.is_some() || self.labels.is_some() || !self.columns.is_empty();
-        if has_rows || self.splits.is_some() || self.node_ids.is_some() || self.links.is_some() {
+        if has_rows
+            || self.splits.is_some()
+            || self.node_ids.is_some()
+            || self.links.is_some()
+            || self.nodes.is_some()
+        {
             let problem =
                 "has data of its vertices, which are then of one kind: leave --bipartite out";
             return Err(Error::Option(format!("{} {problem}", path.display())));

@@ -7,10 +7,10 @@ use super::cells::{Cell, id_of};
 use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
 use super::rows::TableRows;
-use super::surveyed::Surveyed;
-use crate::Result;
+use super::statistics::Surveyed;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::read::text::field::{is_padded, shown};
+use crate::{Error, Result};
 
 /// Number of edge endpoints sampled to recognise the id column.
 const SAMPLE: usize = 256;
@@ -34,11 +34,11 @@ pub fn find_ids(
     (roles, given): (&Roles, Option<usize>),
     (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
 ) -> Result<IdColumn> {
-    let (path, fields, schema) = (on.path, on.fields, on.schema);
+    let (fields, schema) = (on.fields, on.schema);
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
     let own = |at: usize| {
-        Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? })
+        Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(&fields[at]), Ok)? })
     };
     if let Some(at) = given.filter(|at| id_type.is_some() || suits(at) || fields[*at].id.is_none())
     {
@@ -83,13 +83,12 @@ pub fn find_ids(
     }
     if let Some(at) = found.column(&labels)? {
         let name = &fields[at].name;
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{name}` holds the ids of the edges: name another with --label-column, or none"
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     let problem = found.one_end(&free).map_or_else(|| found.nothing(&free, roles.id), Ok)?;
-    Err(on.wrong(problem))
+    Err(Error::Graph(problem))
 }
 
 /// Some ids of the first edges.
@@ -202,11 +201,10 @@ impl<'a> FoundIds<'a> {
             columns.iter().filter(holds).partition(|at| self.on.fields[**at].is_index());
         if let Some(other) = holding.iter().find(|at| self.places[at] != self.places[&holding[0]]) {
             let [one, other] = [&holding[0], other].map(|at| &self.on.fields[*at].name);
-            let problem = format!(
+            return Err(Error::Graph(format!(
                 "`{one}` and `{other}` both hold the ids of the edges, in different rows: pass \
                  --id-column"
-            );
-            return Err(self.on.wrong(problem));
+            )));
         }
         // Some ids may have no row, or several: then the column that holds most of them is it.
         let most = || columns.iter().max_by_key(|at| (self.places[at].len(), Reverse(**at)));

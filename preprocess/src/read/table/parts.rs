@@ -8,7 +8,7 @@ use super::splits;
 use crate::read::pick::describes;
 use crate::read::text::{name_of, some, uncompressed};
 use crate::{Error, Result};
-use gsplit_store::{Progress, open_file};
+use gsplit_store::open_file;
 
 /// Format of a table's files. The format of a whole input is [`crate::read::detect::Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +88,12 @@ pub fn is_document(path: &Path) -> bool {
 
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all
 /// files below the folder, except documents and names that start with `_` or `.`. The files that
-/// are passed over are listed. A file whose content and name do not show its format is `unnamed`.
+/// are passed over go to `decisions`. A file whose content and name do not show its format is `unnamed`.
 /// Fails if the folder is empty, if its files differ in format, or if a log says which of them count.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,
-    progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<(Vec<PathBuf>, TableFormat)> {
     let mut files = Vec::new();
     if path.is_dir() {
@@ -103,7 +103,7 @@ pub fn parts(
         passed_over.extend(files.extract_if(.., |file| is_document(file)));
         if !passed_over.is_empty() {
             let names: Vec<String> = passed_over.iter().map(|file| name_of(file)).collect();
-            progress.decide(&format!(
+            decisions.push(format!(
                 "{}: passed over {} (not parts of the table, by their names)",
                 path.display(),
                 some(&names)
@@ -112,10 +112,8 @@ pub fn parts(
         if let [first, .., last] = &files[..] {
             let [first, last] = [first, last].map(|file| below(path, file));
             let count = files.len();
-            progress.decide(&format!(
-                "{}: one table of {count} files, {first} to {last}",
-                path.display()
-            ));
+            decisions
+                .push(format!("{}: one table of {count} files, {first} to {last}", path.display()));
         }
     } else {
         files.push(path.to_path_buf());
@@ -302,8 +300,6 @@ pub fn ask_for_one_table(path: &Path, files: &[PathBuf]) -> Result<()> {
 mod tests {
     use std::fs;
 
-    use gsplit_store::NoProgress;
-
     use super::*;
 
     #[test]
@@ -321,7 +317,7 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, b"PAR1").unwrap();
         }
-        let (files, format) = parts(&table, None, &NoProgress).unwrap();
+        let (files, format) = parts(&table, None, &mut Vec::new()).unwrap();
         let names: Vec<_> =
             files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
@@ -368,11 +364,11 @@ mod tests {
             ("x.feather", "version 2"),
             ("absent.parquet", "check the path"),
         ] {
-            let message = parts(&path(name), None, &NoProgress).unwrap_err().to_string();
+            let message = parts(&path(name), None, &mut Vec::new()).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains(expected), "{message}");
         }
         assert_eq!(
-            parts(&path("notes.md"), Some(TableFormat::Csv), &NoProgress).unwrap().1,
+            parts(&path("notes.md"), Some(TableFormat::Csv), &mut Vec::new()).unwrap().1,
             TableFormat::Csv
         );
     }

@@ -4,9 +4,8 @@
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Recipe};
 
 use super::cells::Cell;
-use super::choice::Field;
-use super::statistics::{ColumnStatistics, MOST_CODES, key};
-use super::surveyed::Surveyed;
+use super::choice::{self, Field};
+use super::statistics::{ColumnStatistics, MOST_CODES, Surveyed, key};
 use crate::read::options::{Categories, Fill, Scale};
 use crate::{Error, Result};
 
@@ -59,13 +58,10 @@ fn encoding(
 ) -> Result<FeatureEncoding> {
     let all = |most: usize, remedy: &str| match seen.many || seen.keys.len() > most {
         false => Ok(seen.categories()),
-        true => {
-            let problem = format!(
-                "--schema encode: column `{}` has more than {most} different values: {remedy}",
-                field.name
-            );
-            Err(on.wrong(problem))
-        }
+        true => Err(Error::Graph(format!(
+            "--schema encode: column `{}` has more than {most} different values: {remedy}",
+            field.name
+        ))),
     };
     Ok(match how {
         Some(Categories::Code) => {
@@ -114,12 +110,13 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
     let find = |feature: &FeatureRecipe| {
         let column = &feature.column;
         let Some(at) = on.fields.iter().position(|field| field.name == *column) else {
-            return Err(
-                on.lacks(&format!("has no column `{column}`, which is a feature of the recipe"))
-            );
+            return Err(choice::lacks(
+                on.fields,
+                &format!("has no column `{column}`, which is a feature of the recipe"),
+            ));
         };
         let (field, wrong) = (&on.fields[at], |expected: &str| {
-            on.wrong(format!(
+            Error::Graph(format!(
                 "column `{column}`: expected {expected}, as in the table of the recipe"
             ))
         });
@@ -167,13 +164,12 @@ pub fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
             && seen.numbers.count > 0
             && ((mean - shift) / scale).abs() > FAR
         {
-            on.progress.note(&format!(
-                "note: {}: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give \
+            on.progress.note(&on.table.with_path(&format!(
+                "note: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give \
                  or take {scale:.6}, in the table of \
                  the recipe: is it the same quantity, in the same unit?",
-                on.path.display(),
                 feature.column
-            ));
+            )));
         }
     }
 }

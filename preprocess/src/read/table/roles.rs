@@ -13,8 +13,7 @@ use super::choice::{self, Field, IdKind, NONE, matches};
 use super::left_out::why_left_out;
 use super::recipe;
 use super::rows::Table;
-use super::statistics::ColumnStatistics;
-use super::surveyed::Surveyed;
+use super::statistics::{ColumnStatistics, Surveyed};
 use crate::read::options::{Categories, Encode};
 use crate::read::text::field::shown;
 use crate::read::text::na;
@@ -90,7 +89,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
             .iter()
             .find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
-    let id = choice::named(on.path, on.fields, on.schema.id_column.as_deref(), "--id-column")?;
+    let id = choice::named(on.fields, on.schema.id_column.as_deref(), "--id-column")?;
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
@@ -103,7 +102,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     };
     let id = id.or_else(|| find(&ID_NAMES, &|at| on.fields[at].id.is_some() && !is_label(at)));
     if on.fields.iter().all(|field| field.id.is_none()) {
-        return Err(on.lacks("expected a column of ids, integers or strings"));
+        return Err(choice::lacks(on.fields, "expected a column of ids, integers or strings"));
     }
     let labels = match trained.filter(|_| on.schema.label_column.is_none()) {
         // New vertices may have no label, or not yet.
@@ -177,36 +176,28 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
         let like = |at: &usize| Some(*at) != id && matches(pattern, &on.fields[*at].name);
         let named: Vec<usize> = match (0..on.fields.len()).filter(like).collect::<Vec<_>>() {
             none if none.is_empty() => {
-                choice::named(on.path, on.fields, Some(pattern), "--label-column")?
-                    .into_iter()
-                    .collect()
+                choice::named(on.fields, Some(pattern), "--label-column")?.into_iter().collect()
             }
             some => some,
         };
         if let Some(at) = named.iter().find(|at| !can(at)) {
-            return Err(choice::unlike(
-                on.path,
-                &on.fields[*at],
-                "numbers or strings, for --label-column",
-            ));
+            return Err(choice::unlike(&on.fields[*at], "numbers or strings, for --label-column"));
         }
         found.extend(named);
     }
     if let Some(id) = id.filter(|id| found.contains(id)) {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{}` holds the ids: name another with --label-column, or none",
             on.fields[id].name
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     found.sort_unstable();
     found.dedup();
     if let Some(at) = found.iter().find(|&&at| found.len() > 1 && on.fields[at].value.is_none()) {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "--label-column: `{}` holds strings: several columns hold 0 and 1 each",
             on.fields[*at].name
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     Ok(Some(found))
 }
@@ -218,7 +209,7 @@ fn which_label(on: &Surveyed<'_>, candidates: &[usize]) -> Result<Error> {
     let mut found = candidates.iter().take(SHOWN).map(shown).collect::<Result<Vec<_>>>()?;
     let more = candidates.len().saturating_sub(SHOWN);
     found.extend((more > 0).then(|| format!("and {more} more")));
-    Ok(on.wrong(format!(
+    Ok(Error::Graph(format!(
         "which column is the label? {}: pass --label-column COLUMN, or --label-column none",
         found.join("; ")
     )))
@@ -258,10 +249,13 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         };
         let found: Vec<usize> = free.iter().filter(can).copied().collect();
         if found.is_empty() {
-            return Err(on.lacks(&format!(
-                "has no column `{pattern}` of strings or numbers for --schema encode, except ids, \
+            return Err(choice::lacks(
+                on.fields,
+                &format!(
+                    "has no column `{pattern}` of strings or numbers for --schema encode, except ids, \
                  labels and splits"
-            )));
+                ),
+            ));
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
     }
@@ -288,11 +282,7 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         if found.is_empty() {
             let problem = match named.first() {
                 Some(&at) if on.fields[at].is_empty => {
-                    return Err(choice::unlike(
-                        on.path,
-                        &on.fields[at],
-                        "numbers, for --feature-columns",
-                    ));
+                    return Err(choice::unlike(&on.fields[at], "numbers, for --feature-columns"));
                 }
                 Some(&at) => format!(
                     "--feature-columns: column `{0}` does not hold numbers: pass --schema \
@@ -305,7 +295,7 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
                     choice::names(on.fields)
                 ),
             };
-            return Err(on.wrong(problem));
+            return Err(Error::Graph(problem));
         }
         chosen.extend(found);
     }
@@ -340,17 +330,15 @@ impl Roles {
     /// Keeps the weights of vertices from being features.
     fn leave_out_weights(&mut self, on: &Surveyed<'_>) -> Result<()> {
         for name in on.schema.vertex_weights.iter().flatten() {
-            let Some(at) =
-                choice::named(on.path, on.fields, Some(name), "--schema vertex-weights")?
-            else {
+            let Some(at) = choice::named(on.fields, Some(name), "--schema vertex-weights")? else {
                 continue;
             };
-            choice::check_numbers(on.path, &on.fields[at], "--schema vertex-weights")?;
+            choice::check_numbers(&on.fields[at], "--schema vertex-weights")?;
             if self.taken().contains(&at) {
                 let problem = format!(
                     "`{name}` is an id, a label, a split or named twice: expected another column"
                 );
-                return Err(on.wrong(format!("--schema vertex-weights: {problem}")));
+                return Err(Error::Graph(format!("--schema vertex-weights: {problem}")));
             }
             self.left_out.push((at, "it is a weight of vertices".into()));
         }
@@ -365,9 +353,12 @@ impl Roles {
             let like = |at: &usize| matches(pattern, &on.fields[*at].name) && !taken.contains(at);
             let found: Vec<usize> = (0..on.fields.len()).filter(like).collect();
             if found.is_empty() {
-                return Err(on.lacks(&format!(
-                    "has no column `{pattern}` for --schema encode, except ids, labels and splits"
-                )));
+                return Err(choice::lacks(
+                    on.fields,
+                    &format!(
+                        "has no column `{pattern}` for --schema encode, except ids, labels and splits"
+                    ),
+                ));
             }
             self.dropped.extend(&found);
             self.left_out.extend(found.into_iter().map(|at| {
@@ -516,13 +507,13 @@ impl Roles {
             on.fields[at].name,
             shown(value[0].as_bytes())
         );
-        Err(on.lacks(&problem))
+        Err(choice::lacks(on.fields, &problem))
     }
 
     /// Chooses the label by the values: an outcome by its name, or, in a table named after its
     /// label, its only column of few strings.
     fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        let is_target = is_target(on.path);
+        let is_target = is_target(&on.table.path);
         let taken = self.taken();
         let seen = |at: &usize| on.seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
@@ -595,8 +586,8 @@ impl Roles {
         all.into_iter().map(|(at, why)| LeftOut { column: fields[at].name.clone(), why }).collect()
     }
 
-    /// Reports the roles of the columns in one line, and which columns are left out.
-    pub fn say(&self, on: &Surveyed<'_>, labels: Option<String>) {
+    /// A line on the roles of the columns, and lines on the columns that are left out.
+    pub fn said(&self, on: &Surveyed<'_>, labels: Option<String>) -> Vec<String> {
         let name = |at: usize| format!("`{}`", on.fields[at].name);
         let mut said = Vec::new();
         let how = if self.guessed { ", which holds those of the edges" } else { "" };
@@ -612,19 +603,20 @@ impl Roles {
         let splits: Vec<String> =
             self.split_names(on.fields).iter().map(|name| format!("`{name}`")).collect();
         said.extend((!splits.is_empty()).then(|| format!("splits from {}", splits.join(", "))));
-        on.say(&said.join("; "));
-        choice::note_index(on.path, on.fields, self.id, on.progress);
-        for (at, why) in &self.left_out {
+        let mut said = vec![said.join("; ")];
+        said.extend(choice::unused_index(on.fields, self.id));
+        said.extend(self.left_out.iter().map(|(at, why)| {
             let remedy =
                 if self.judged.contains(at) { ". Use it with --feature-columns" } else { "" };
-            on.say(&format!("`{}` is not used for training: {why}{remedy}", on.fields[*at].name));
-        }
+            format!("{} is not used for training: {why}{remedy}", name(*at))
+        }));
         let used = [self.taken(), self.feature_places()].concat();
         let encode = if self.are_chosen {
             ""
         } else {
             " (--schema encode=COLUMN=onehot makes features of strings)"
         };
-        choice::note_left_out(on.path, on.fields, &used, encode, on.progress);
+        said.extend(choice::unused(on.fields, &used, encode));
+        said
     }
 }

@@ -79,6 +79,7 @@ impl Sheet {
         options: TextOptions,
         missing: &[String],
         progress: &dyn Progress,
+        decisions: &mut Vec<String>,
     ) -> Result<Self> {
         let mut found: Option<Self> = None;
         for (part, file) in files.iter().enumerate() {
@@ -99,7 +100,7 @@ impl Sheet {
                 None => {
                     let sheet =
                         found.insert(Self::of_sketch(file, &sketch, options, files, missing)?);
-                    sheet.note_titles(file, progress);
+                    decisions.extend(sheet.skipped(file));
                     parts::check_one_table(path, files, |at| sheet.names_of(&files[at]))?;
                     sheet
                 }
@@ -273,14 +274,13 @@ impl Sheet {
         Ok(())
     }
 
-    /// Prints which lines above the header are skipped.
-    fn note_titles(&self, file: &Path, progress: &dyn Progress) {
-        if let (Some((_, first)), Some(header)) = (self.titles.first(), &self.header) {
-            let (file, first, line) = (file.display(), shown(first.trim_ascii()), header.line);
-            progress.decide(&format!(
-                "{file}: the header is line {line}: skipped the lines above it, such as {first}"
-            ));
-        }
+    /// A line on the lines above the header that are skipped.
+    fn skipped(&self, file: &Path) -> Option<String> {
+        let ((_, first), header) = (self.titles.first()?, self.header.as_ref()?);
+        let (file, first, line) = (file.display(), shown(first.trim_ascii()), header.line);
+        Some(format!(
+            "{file}: the header is line {line}: skipped the lines above it, such as {first}"
+        ))
     }
 
     /// Names of the columns in the header of `file`, where this table has one.

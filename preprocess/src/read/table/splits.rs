@@ -2,7 +2,6 @@
 //! for each split.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use gsplit_store::Progress;
 
@@ -44,7 +43,7 @@ pub fn is_named(name: &str) -> bool {
 
 /// The vertices of each split by their ids, under collection within the budget.
 pub struct SplitIds<'a> {
-    path: &'a Path,
+    table: &'a Table,
     budget: Memory,
     on_duplicate: Option<OnDuplicate>,
     ids: [Vec<u64>; 3],
@@ -54,8 +53,8 @@ pub struct SplitIds<'a> {
 
 impl<'a> SplitIds<'a> {
     /// No vertex so far; `budget` is for their ids.
-    pub fn new(path: &'a Path, budget: Memory, on_duplicate: Option<OnDuplicate>) -> Self {
-        Self { path, budget, on_duplicate, ids: Default::default(), seen: HashMap::new() }
+    pub fn new(table: &'a Table, budget: Memory, on_duplicate: Option<OnDuplicate>) -> Self {
+        Self { table, budget, on_duplicate, ids: Default::default(), seen: HashMap::new() }
     }
 
     /// Fails if `more` ids do not fit in memory with the splits, which double as they grow.
@@ -64,7 +63,7 @@ impl<'a> SplitIds<'a> {
         let bytes: u64 = full.map(|split| 16 * (split.len() + more) as u64).sum();
         let seen =
             if self.on_duplicate.is_some() { 32 * (self.seen.len() + more) as u64 } else { 0 };
-        self.budget.check(self.path, "its splits", bytes + seen)
+        self.budget.check(&self.table.path, "its splits", bytes + seen)
     }
 
     /// Adds a row of `id`, whose splits are the bits of `splits`.

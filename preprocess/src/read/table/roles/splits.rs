@@ -1,11 +1,10 @@
 //! Columns of splits: one of words, or one of flags for each split.
 
 use super::{Roles, is_text};
-use crate::Result;
 use crate::read::table::choice::{self, Field, NONE, matches};
 use crate::read::table::splits::{is_named, is_split};
-use crate::read::table::statistics::ColumnStatistics;
-use crate::read::table::surveyed::Surveyed;
+use crate::read::table::statistics::{ColumnStatistics, Surveyed};
+use crate::{Error, Result};
 
 /// Names of the flags of each split.
 pub const MASK_NAMES: [&[&str]; 3] =
@@ -30,7 +29,7 @@ pub fn named(
         return Ok((None, masks));
     }
     for name in names {
-        let Some(at) = choice::named(on.path, on.fields, Some(name), "--split-column")? else {
+        let Some(at) = choice::named(on.fields, Some(name), "--split-column")? else {
             continue;
         };
         if names.len() == 1 && is_text(&on.fields[at]) {
@@ -42,12 +41,11 @@ pub fn named(
         match of_split.filter(|&split| masks[split].is_none() && !on.fields[at].list) {
             Some(split) => masks[split] = Some(at),
             None => {
-                let problem = format!(
+                return Err(Error::Graph(format!(
                     "column `{name}`: expected the strings train, valid and test, or a column of 0 \
                      and 1 for each split, called train, \
                      valid or test, for --split-column"
-                );
-                return Err(on.wrong(problem));
+                )));
             }
         }
     }
@@ -144,11 +142,10 @@ impl Roles {
             }
             _ => {
                 let found: Vec<Field> = found.iter().map(|&at| on.fields[at].clone()).collect();
-                let problem = format!(
+                return Err(Error::Graph(format!(
                     "{} hold the names of splits: pass --split-column COLUMN, or none",
                     choice::names(&found)
-                );
-                return Err(on.wrong(problem));
+                )));
             }
         }
         Ok(())
@@ -175,14 +172,13 @@ impl Roles {
                 && numbers.least >= 0.0
                 && (1.0..=2.0).contains(&(numbers.most - numbers.least))
             {
-                let problem = format!(
+                return Err(Error::Graph(format!(
                     "column `{name}` holds the numbers {} to {}, and its name looks like a split: \
                      write train, valid and test in it, or pass \
                      --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a \
                      feature",
                     numbers.least, numbers.most
-                );
-                return Err(on.wrong(problem));
+                )));
             }
         }
         Ok(())
@@ -195,12 +191,11 @@ impl Roles {
             |at: usize| on.seen.get(&at).is_some_and(|seen| seen.are_flags() && seen.values > 0);
         let is_wrong = |at: &&usize| !on.seen.get(at).is_some_and(ColumnStatistics::are_flags);
         if let Some(&at) = self.masks.iter().flatten().find(is_wrong) {
-            let problem = format!(
+            return Err(Error::Graph(format!(
                 "column `{}`: expected 0 and 1, or true and false, for a split: fix it, or pass \
                  --split-column none if it is not a split",
                 on.fields[at].name
-            );
-            return Err(on.wrong(problem));
+            )));
         }
         let has_splits = self.split.is_some() || self.masks != [None; 3];
         let flags: Vec<(usize, usize)> =
@@ -209,12 +204,11 @@ impl Roles {
         match flags[..] {
             [(at, _), ..] if splits == 1 && !has_splits && on.options.recipe.is_none() => {
                 let name = &on.fields[at].name;
-                let problem = format!(
+                return Err(Error::Graph(format!(
                     "column `{name}` holds 0 and 1, and its name looks like a split: pass \
                      --split-column {name} if it is one, or --split-column \
                      none if it is a feature"
-                );
-                return Err(on.wrong(problem));
+                )));
             }
             _ => {}
         }
@@ -247,15 +241,12 @@ impl Roles {
             .collect()
     }
 
-    /// Tells the user of flags without a value.
-    pub fn say_blank_flags(&self, on: &Surveyed<'_>) {
-        for at in self.masks.into_iter().flatten() {
-            if let Some(missing) =
-                on.seen.get(&at).map(|seen| seen.missing).filter(|&missing| missing > 0)
-            {
-                let name = &on.fields[at].name;
-                on.say(&format!("splits: {missing} rows of `{name}` have no value: read as 0"));
-            }
-        }
+    /// Lines on flags without a value.
+    pub fn blank_flags(&self, on: &Surveyed<'_>) -> impl Iterator<Item = String> {
+        self.masks.into_iter().flatten().filter_map(|at| {
+            let missing = on.seen.get(&at).map(|seen| seen.missing).filter(|&rows| rows > 0)?;
+            let name = &on.fields[at].name;
+            Some(format!("splits: {missing} rows of `{name}` have no value: read as 0"))
+        })
     }
 }
