@@ -117,8 +117,11 @@ pub fn choose(
     schema: &Schema,
     examples: &dyn Fn(usize) -> Result<String>,
 ) -> Result<Choice> {
-    let source = named(fields, schema.source_column.as_deref(), "--source-column")?;
-    let target = named(fields, schema.target_column.as_deref(), "--target-column")?;
+    let find = |name: &Option<String>, option| {
+        name.as_ref().map(|name| named(fields, name, option)).transpose()
+    };
+    let source = find(&schema.source_column, "--source-column")?;
+    let target = find(&schema.target_column, "--target-column")?;
     for at in [source, target].into_iter().flatten() {
         id_kind(&fields[at])?;
     }
@@ -167,7 +170,7 @@ pub fn choose(
         true => unnamed_values(path, fields, [source, target], schema)?,
         false => values(fields, [source, target], schema)?,
     };
-    if let Some(at) = named(fields, schema.edge_weights.as_deref(), "--schema edge-weights")? {
+    if let Some(at) = find(&schema.edge_weights, "--schema edge-weights")? {
         if [source, target].contains(&at) {
             return Err(Error::Option(format!(
                 "--schema edge-weights: `{}` is an end of the edges: expected another",
@@ -219,15 +222,14 @@ pub fn check_names(names: &[String]) -> Result<(), String> {
 }
 
 /// The column that `option` names.
-pub fn named(fields: &[Field], name: Option<&str>, option: &str) -> Result<Option<usize>> {
-    let Some(name) = name else { return Ok(None) };
+pub fn named(fields: &[Field], name: &str, option: &str) -> Result<usize> {
     if let Some(exact) = fields.iter().position(|field| field.name == name) {
-        return Ok(Some(exact));
+        return Ok(exact);
     }
     let alike: Vec<usize> =
         (0..fields.len()).filter(|&at| fields[at].name.eq_ignore_ascii_case(name)).collect();
     let problem = match alike[..] {
-        [found] => return Ok(Some(found)),
+        [found] => return Ok(found),
         [] => format!("has no column `{name}` for {option}. There are {}", names(fields)),
         [one, other, ..] => {
             format!(
@@ -258,7 +260,7 @@ fn values(fields: &[Field], ids: [usize; 2], schema: &Schema) -> Result<Vec<(usi
         let is_name = fields.iter().any(|field| field.name == *wanted);
         let (name, renamed) =
             wanted.split_once('=').filter(|_| !is_name).unwrap_or((wanted, wanted));
-        let Some(at) = named(fields, Some(name), "--edge-columns")? else { continue };
+        let at = named(fields, name, "--edge-columns")?;
         if ids.contains(&at) || values.iter().any(|(taken, _)| *taken == at) {
             return Err(Error::Option(format!(
                 "--edge-columns: `{name}` is taken already: expected further columns"

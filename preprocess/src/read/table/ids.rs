@@ -227,10 +227,8 @@ impl<'a> FoundIds<'a> {
                     continue;
                 }
                 let name = &self.on.fields[at].name;
-                let missing = self.sample.ends[other]
-                    .iter()
-                    .min()
-                    .map_or(String::new(), |&id| self.sample.text(id));
+                let missing = self.sample.ends[other].iter().min();
+                let missing = missing.map(|&id| self.sample.text(id)).unwrap_or_default();
                 return Some(format!(
                     "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: \
                      these are two kinds of vertices, and \
@@ -248,16 +246,9 @@ impl<'a> FoundIds<'a> {
     /// The problem that none of `columns` holds most ids, with examples of both.
     fn nothing(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
-        let examples = |texts: Vec<String>| {
-            texts
-                .iter()
-                .take(2)
-                .map(|text| shown(text.as_bytes()))
-                .collect::<Vec<_>>()
-                .join(" and ")
-        };
-        let of_edges =
-            examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
+        let example = |&id: &u64| shown(self.sample.text(id).as_bytes());
+        let of_edges: Vec<String> = self.sample.ids.iter().take(2).map(example).collect();
+        let of_edges = of_edges.join(" and ");
         let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.on.fields[**at]);
         let of_table = match columns.iter().find(likely).or(columns.first()) {
             Some(&at) => {

@@ -79,8 +79,9 @@ pub fn open(
     decisions: &mut Vec<String>,
 ) -> Result<Raw> {
     let open_edges = |path: &Path, decisions: &mut Vec<String>| {
-        let table = Table::of(path, unnamed, options.text(), options, progress, decisions)?;
-        edges(table, options, decisions).map_err(|error| error.at(path))
+        Table::of(path, unnamed, options.text(), options, progress, decisions)
+            .and_then(|table| edges(table, options, decisions))
+            .map_err(|error| error.at(path))
     };
     let Some(edges) = member(path, &["edges"])? else { return open_edges(path, decisions) };
     let raw = open_edges(&edges, decisions)?;
@@ -211,24 +212,20 @@ fn decided(table: &Table, fields: &[Field], choice: &Choice, given: &Schema) -> 
 /// string with its line.
 fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
     let mut fields = table.fields.clone();
-    fields
-        .iter_mut()
-        .filter(|field| field.is_index())
-        .for_each(|field| (field.id, field.value) = (None, None));
-    fields[table.num_own()..].iter_mut().for_each(|field| field.id = None);
-    for (at, field) in fields.iter_mut().enumerate().take(table.num_own()) {
-        let Some(numbers) = table.sheet().and_then(|sheet| sheet.numbers_with_strays(at)) else {
-            continue;
-        };
-        field.value = Some((numbers, 1));
-        if table.sheet().is_some_and(|sheet| sheet.are_mostly_whole(at)) {
-            field.id = Some(IdKind::Number);
+    for (at, field) in fields.iter_mut().enumerate() {
+        if field.is_index() {
+            (field.id, field.value) = (None, None);
         }
+        if at >= table.num_own() {
+            field.id = None;
+        } else if let Some(sheet) = table.sheet()
+            && let Some(numbers) = sheet.numbers_with_strays(at)
+        {
+            field.value = Some((numbers, 1));
+            field.id = if sheet.are_mostly_whole(at) { Some(IdKind::Number) } else { field.id };
+        }
+        field.id = field.id.map(|id| id_type.unwrap_or(id));
     }
-    fields
-        .iter_mut()
-        .filter(|field| field.id.is_some())
-        .for_each(|field| field.id = id_type.or(field.id));
     fields
 }
 

@@ -126,13 +126,16 @@ pub fn nodes(
         seen: HashMap::new(),
         progress,
     };
-    let (nodes, said) = read(on, edges).map_err(|error| error.at(path))?;
+    let (nodes, said) = vertices(on, edges).map_err(|error| error.at(path))?;
     decisions.extend(said.iter().map(|text| table.with_path(text)));
     Ok(nodes)
 }
 
 /// The vertices of the table, and lines on the decisions on them.
-fn read(mut on: Surveyed<'_>, edges: Option<&dyn EdgeSource>) -> Result<(NodeTable, Vec<String>)> {
+fn vertices(
+    mut on: Surveyed<'_>,
+    edges: Option<&dyn EdgeSource>,
+) -> Result<(NodeTable, Vec<String>)> {
     let Surveyed { table, fields, options, schema, trained, progress, .. } = on;
     let (text, memory) = (options.text(), options.budget());
     if table.is_empty() {

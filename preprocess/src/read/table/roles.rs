@@ -1,11 +1,10 @@
 //! Roles of the columns of a table of vertices: ids, labels, splits, features, or left out.
 //!
 //! Names and options decide first ([`of`]); the rest is decided by the values seen in a survey
-//! ([`Roles::decide`]), or by asking. The columns of splits have a [file of their own](splits). The
+//! ([`Roles::decide`]), or by asking. The columns of splits are decided in [`splits`]. The
 //! rest is one file, because each role depends on which columns the others leave.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut};
 
@@ -13,13 +12,12 @@ use super::choice::{self, Field, IdKind, NONE, matches};
 use super::left_out::why_left_out;
 use super::recipe;
 use super::rows::Table;
+use super::splits;
 use super::statistics::{ColumnStatistics, Surveyed};
 use crate::read::options::{Categories, Encode};
 use crate::read::text::field::shown;
-use crate::read::text::na;
+use crate::read::text::{na, name_of};
 use crate::{Error, Result};
-
-mod splits;
 
 const ID_NAMES: [&str; 8] =
     ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
@@ -34,7 +32,7 @@ const FEW: usize = 256;
 const SHOWN: usize = 12;
 
 /// Roles of the columns, by their places.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Roles {
     /// Ids; found by [`super::ids::find_ids`] where no name says which.
     pub id: Option<usize>,
@@ -43,13 +41,13 @@ pub struct Roles {
     /// Flags of the three splits.
     pub masks: [Option<usize>; 3],
     /// Columns that are called by a split, and the split; flags of it if their values are.
-    flags: Vec<(usize, usize)>,
+    pub flags: Vec<(usize, usize)>,
     /// Names of the splits.
     pub split: Option<usize>,
     /// Features.
     pub features: Features,
     /// Columns that might have had one of these roles but do not, and the reason as a clause.
-    left_out: Vec<(usize, String)>,
+    pub left_out: Vec<(usize, String)>,
     /// Columns among them that are left out for their values or names: `--feature-columns` takes
     /// them.
     judged: Vec<usize>,
@@ -62,7 +60,7 @@ pub struct Roles {
     /// Whether the user named the features.
     are_chosen: bool,
     /// Whether the split is the one that the user named.
-    split_is_named: bool,
+    pub split_is_named: bool,
 }
 
 /// Columns of features in ascending order, with the encoding if they have a fixed one.
@@ -89,7 +87,8 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
             .iter()
             .find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
-    let id = choice::named(on.fields, on.schema.id_column.as_deref(), "--id-column")?;
+    let id = on.schema.id_column.as_ref();
+    let id = id.map(|name| choice::named(on.fields, name, "--id-column")).transpose()?;
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
@@ -121,7 +120,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let kept = trained.map(|trained| &trained.splits[..]).filter(|names| has_all(names));
     let said = on.schema.split_column.as_deref().or(kept);
     let (split, masks) = match said {
-        Some(names) => splits::named(on, &plain, names)?,
+        Some(names) => splits::columns_named(on, &plain, names)?,
         None => (None, splits::MASK_NAMES.map(|names| find(names, &|at| !on.fields[at].list))),
     };
     let is_other = |at: &usize| id == Some(*at) || labels.iter().flatten().any(|label| label == at);
@@ -131,15 +130,10 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         asks_label: labels.is_none(),
         labels: labels.unwrap_or_default(),
         masks,
-        flags: Vec::new(),
         split,
-        features: Features::new(),
-        left_out: Vec::new(),
-        judged: Vec::new(),
-        dropped: Vec::new(),
-        guessed: false,
         split_is_named: on.schema.split_column.is_some(),
         are_chosen: on.schema.feature_columns.is_some() || trained.is_some(),
+        ..Roles::default()
     };
     roles.leave_out_weights(on)?;
     roles.leave_out_encoded(on)?;
@@ -175,9 +169,7 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
     for pattern in patterns {
         let like = |at: &usize| Some(*at) != id && matches(pattern, &on.fields[*at].name);
         let named: Vec<usize> = match (0..on.fields.len()).filter(like).collect::<Vec<_>>() {
-            none if none.is_empty() => {
-                choice::named(on.fields, Some(pattern), "--label-column")?.into_iter().collect()
-            }
+            none if none.is_empty() => vec![choice::named(on.fields, pattern, "--label-column")?],
             some => some,
         };
         if let Some(at) = named.iter().find(|at| !can(at)) {
@@ -231,16 +223,9 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         .filter(|at| !taken.contains(at) && !on.fields[*at].is_index())
         .collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
-    let mut is_auto = true;
+    let is_auto = !on.schema.encode.iter().flatten().any(|encode| *encode == Encode::Never);
     for encode in on.schema.encode.iter().flatten() {
-        let (pattern, how) = match encode {
-            Encode::Auto | Encode::LeftOut { .. } => continue,
-            Encode::Never => {
-                is_auto = false;
-                continue;
-            }
-            Encode::Column { pattern, how } => (pattern, *how),
-        };
+        let &Encode::Column { ref pattern, how } = encode else { continue };
         let can = |at: &&usize| {
             let field = &on.fields[**at];
             matches(pattern, &field.name)
@@ -304,13 +289,6 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
     Ok(chosen.into_iter().map(with_encoding).collect())
 }
 
-/// Whether the table is called by its label, as MUSAE's are.
-fn is_target(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| {
-        stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target"))
-    })
-}
-
 impl Roles {
     /// Columns that are ids, labels and splits.
     pub fn taken(&self) -> Vec<usize> {
@@ -330,9 +308,7 @@ impl Roles {
     /// Keeps the weights of vertices from being features.
     fn leave_out_weights(&mut self, on: &Surveyed<'_>) -> Result<()> {
         for name in on.schema.vertex_weights.iter().flatten() {
-            let Some(at) = choice::named(on.fields, Some(name), "--schema vertex-weights")? else {
-                continue;
-            };
+            let at = choice::named(on.fields, name, "--schema vertex-weights")?;
             choice::check_numbers(&on.fields[at], "--schema vertex-weights")?;
             if self.taken().contains(&at) {
                 let problem = format!(
@@ -381,7 +357,7 @@ impl Roles {
         self.drop_feature(id);
     }
 
-    fn drop_feature(&mut self, dropped: usize) {
+    pub fn drop_feature(&mut self, dropped: usize) {
         self.features.retain(|&(at, _)| at != dropped);
     }
 
@@ -513,7 +489,9 @@ impl Roles {
     /// Chooses the label by the values: an outcome by its name, or, in a table named after its
     /// label, its only column of few strings.
     fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        let is_target = is_target(&on.table.path);
+        // As MUSAE's tables are called.
+        let is_target =
+            name_of(&on.table.path).split('.').next().is_some_and(|stem| stem.ends_with("target"));
         let taken = self.taken();
         let seen = |at: &usize| on.seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
@@ -539,10 +517,9 @@ impl Roles {
             (_, [at], _) | (_, _, [at]) if is_target => self.labels = vec![*at],
             (_, _, []) => {}
             _ => {
-                let labels: Vec<&str> = Vec::new();
                 let is_number = |at: &usize| {
                     let is_open = |seen: &ColumnStatistics| {
-                        why_left_out(&on.fields[*at], seen, &labels).is_none()
+                        why_left_out(&on.fields[*at], seen, &[]).is_none()
                     };
                     on.fields[*at].value.is_some() && !binary(at) && seen(at).is_some_and(is_open)
                 };
