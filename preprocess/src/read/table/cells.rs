@@ -419,13 +419,11 @@ pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
             format!("is {number}: expected ids from 0")
         }
         Cell::Number(number) => format!("is {number}: expected a whole number from 0 to 2^53"),
-        Cell::Text(text) => {
-            format!(
-                "is {}: expected a whole number below 2^64, for --schema id-type=number or as in \
+        Cell::Text(text) => format!(
+            "is {}: expected a whole number below 2^64, for --schema id-type=number or as in \
                  the first file",
-                shown(text.as_bytes())
-            )
-        }
+            shown(text.as_bytes())
+        ),
         Cell::List(..) => "is a list: expected an id".into(),
     }
 }

@@ -231,12 +231,10 @@ pub fn named(fields: &[Field], name: &str, option: &str) -> Result<usize> {
     let problem = match alike[..] {
         [found] => return Ok(found),
         [] => format!("has no column `{name}` for {option}. There are {}", names(fields)),
-        [one, other, ..] => {
-            format!(
-                "has `{}` and `{}`: which of them is {option} {name}?",
-                fields[one].name, fields[other].name
-            )
-        }
+        [one, other, ..] => format!(
+            "has `{}` and `{}`: which of them is {option} {name}?",
+            fields[one].name, fields[other].name
+        ),
     };
     Err(Error::Graph(problem))
 }
@@ -267,10 +265,8 @@ fn values(fields: &[Field], ids: [usize; 2], schema: &Schema) -> Result<Vec<(usi
             )));
         }
         check_numbers(&fields[at], "--edge-columns")?;
-        values.push((
-            at,
-            if renamed == name { fields[at].name.clone() } else { renamed.to_string() },
-        ));
+        let own = if renamed == name { &fields[at].name } else { renamed };
+        values.push((at, own.to_string()));
     }
     Ok(values)
 }
@@ -309,11 +305,8 @@ pub fn check_numbers(field: &Field, option: &str) -> Result<()> {
 /// precision.
 pub fn edge_column(field: &Field) -> Option<EdgeColumn> {
     let (value, width) = field.value?;
-    let name = if field.name.eq_ignore_ascii_case(WEIGHT) {
-        WEIGHT.into()
-    } else {
-        file_name(&field.name)
-    };
+    let is_weight = field.name.eq_ignore_ascii_case(WEIGHT);
+    let name = if is_weight { WEIGHT.into() } else { file_name(&field.name) };
     Some(EdgeColumn::of(name, value, width))
 }
 
@@ -350,11 +343,6 @@ pub fn names(fields: &[Field]) -> String {
         fields.iter().take(SHOWN).map(|field| format!("`{}`", field.name)).collect();
     let more = if fields.len() > SHOWN { ", ..." } else { "" };
     if names.is_empty() { "none".into() } else { format!("{}{more}", names.join(", ")) }
-}
-
-/// The error for a missing column, with the names of those that there are.
-pub fn lacks(fields: &[Field], problem: &str) -> Error {
-    Error::Graph(format!("{problem}. There are {}", names(fields)))
 }
 
 /// Refuses two values of one name: both would become the same file.

@@ -56,6 +56,7 @@ impl TableLabels {
 
 /// The labels, from their columns.
 pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
+    ask_for_commas(on, roles)?;
     let trained = on.trained.filter(|_| on.schema.label_column.is_none());
     let shape = trained.map_or(on.options.label_shape, |trained| trained.label_shape);
     let encoded =
@@ -90,12 +91,9 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     let field = &on.fields[at];
     let Some(seen) = on.seen.get(&at) else {
         no_classes("the label is a list")?;
-        return Ok(TableLabels {
-            class_names: trained
-                .map(|trained| trained.classes.clone())
-                .filter(|names| !names.is_empty()),
-            ..as_classes(None)?
-        });
+        let class_names = trained.map(|trained| trained.classes.clone());
+        let class_names = class_names.filter(|names| !names.is_empty());
+        return Ok(TableLabels { class_names, ..as_classes(None)? });
     };
     let (is_number, kind) = (field.value.is_some(), on.schema.label_kind);
     let numeric = match (kind, shape) {
@@ -118,19 +116,16 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     }
     if numeric {
         no_classes("the label is a number to learn")?;
-        let column = encoded(vec![number(at, f32::NAN)]);
-        return Ok(TableLabels {
-            column,
-            shape: Some(LabelShape::Number),
-            ..TableLabels::default()
-        });
+        let (column, shape) = (encoded(vec![number(at, f32::NAN)]), Some(LabelShape::Number));
+        return Ok(TableLabels { column, shape, ..TableLabels::default() });
     }
     let mut names = seen.categories();
-    if is_number && trained.is_none() && kind.is_none() {
+    let is_open = trained.is_none() && kind.is_none();
+    let shown_count = |count: usize| if seen.many { "many".into() } else { count.to_string() };
+    if is_number && is_open {
         let count = names.iter().filter(|name| *name != UNLABELLED).count();
         if seen.many || (count > MANY_CLASSES && 10 * count as u64 > seen.values) {
-            let (count, values) =
-                (if seen.many { "many".into() } else { count.to_string() }, seen.values);
+            let (count, values) = (shown_count(count), seen.values);
             return Err(Error::Graph(format!(
                 "column `{}` holds {count} different numbers in {values} rows: pass --schema \
                  label-kind=class, or number for a quantity to learn",
@@ -138,7 +133,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
             )));
         }
     }
-    if !is_number && trained.is_none() && kind.is_none() {
+    if !is_number && is_open {
         let is_number = |name: &&String| real::<f64>(name.as_bytes()).is_some();
         let are_most = 2 * names.iter().filter(is_number).count() > names.len();
         let is_stray =
@@ -153,8 +148,7 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         }
         let alone = seen.keys.values().filter(|&&rows| rows == 1).count();
         if seen.many || (names.len() > MANY_NAMES && 2 * alone > names.len()) {
-            let (count, values) =
-                (if seen.many { "many".into() } else { names.len().to_string() }, seen.values);
+            let (count, values) = (shown_count(names.len()), seen.values);
             return Err(Error::Graph(format!(
                 "column `{}` has {count} different strings in {values} rows: a name and not a \
                  class? Pass another column with \
@@ -204,10 +198,11 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
 }
 
 /// Asks what a comma in the label means, if no other column settles it.
-pub fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
+fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     let [at] = roles.labels[..] else { return Ok(()) };
     let commas = on.table.sheet().map(Sheet::decimal_commas).unwrap_or_default();
-    if commas != [at] {
+    let is_said = on.schema.label_kind.is_some() || on.schema.decimal.is_some();
+    if is_said || on.trained.is_some() || commas != [at] {
         return Ok(());
     }
     let Some(number) =

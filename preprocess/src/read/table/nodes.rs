@@ -27,14 +27,14 @@ use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe}
 use super::choice::{self, IdKind};
 use super::features::{Encoded, EncodedColumn, TableColumn};
 use super::giveaway;
-use super::ids::{IdColumn, find_ids};
-use super::labels::{TableLabels, ask_for_commas, labels};
+use super::ids::find_ids;
+use super::labels::{TableLabels, labels};
 use super::recipe;
 use super::roles::{self, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
 use super::source::TableSource;
-use super::splits::{SplitIds, splits};
+use super::splits::splits;
 use super::statistics::{RepeatedRows, Surveyed, survey};
 use crate::edges::{EdgeSource, ValueType};
 use crate::read::options::{
@@ -78,10 +78,9 @@ impl NodeTable {
             let kind = |strings| if strings { "strings" } else { "integers" };
             let (of, edges) = (kind(self.ids.has_string_ids()), kind(raw.edges.has_string_ids()));
             let path = self.files.first().cloned().unwrap_or_default();
-            return Err(Error::input(
-                path,
-                format!("ids are {of}, the ids of the edges {edges}: pass --schema id-type=text"),
-            ));
+            let problem =
+                format!("ids are {of}, the ids of the edges {edges}: pass --schema id-type=text");
+            return Err(Error::input(path, problem));
         }
         if raw.features.is_some() || raw.labels.is_some() || !raw.columns.is_empty() {
             // Its rows are in the order of the ids, these in one of their own.
@@ -137,32 +136,17 @@ fn vertices(
     edges: Option<&dyn EdgeSource>,
 ) -> Result<(NodeTable, Vec<String>)> {
     let Surveyed { table, fields, options, schema, trained, progress, .. } = on;
-    let (text, memory) = (options.text(), options.budget());
     if table.is_empty() {
         let problem = "has columns and no rows: expected a row for each vertex";
         return Err(Error::Graph(problem.into()));
     }
     let na = schema.na.as_deref().unwrap_or_default();
-    edges.map_or(Ok(()), |edges| check_na(&on, na, edges))?;
+    check_na(&on, na, edges)?;
     let mut roles = roles::of(&on)?;
-    let is_trained = |id: &usize| trained.is_some_and(|trained| trained.id == fields[*id].name);
-    let given = roles.id.filter(|id| schema.id_column.is_some() || is_trained(id));
-    let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
-        (Some(edges), _) => find_ids(&on, (&roles, given), (edges, text.id_type))?,
-        (None, Some(at)) => {
-            IdColumn { at, kind: text.id_type.map_or_else(|| choice::id_kind(&fields[at]), Ok)? }
-        }
-        (None, None) => {
-            let name = trained.map_or("id", |trained| &trained.id);
-            return Err(choice::lacks(
-                on.fields,
-                &format!("has no column `{name}` of ids: rename its column of ids"),
-            ));
-        }
-    };
+    let (id, kind) = find_ids(&on, &roles, edges)?;
     roles.take_id(id);
     let ids = || TableSource::ids(table, id, kind);
-    let repeated = |keep| RepeatedRows::of(table, &ids(), id, keep, memory);
+    let repeated = |keep| RepeatedRows::of(table, &ids(), id, keep, options.budget());
     let repeated = schema.on_duplicate.map(repeated).transpose()?;
     on.seen = survey(table, &roles.to_survey(table), repeated.as_ref(), progress)?;
     roles.decide(&on)?;
@@ -174,19 +158,9 @@ fn vertices(
     } else if schema.case.is_none() && trained.is_none() {
         ask_for_case(&on, &roles)?;
     }
-    let split_ids = SplitIds::new(table, memory, schema.on_duplicate);
-    let splits = splits(split_ids, table, &roles, (id, kind), progress)?;
-    if schema.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
-        ask_for_commas(&on, &roles)?;
-    }
+    let splits = splits(&on, &roles, (id, kind))?;
     let labels = labels(&on, &roles)?;
-    let recipes = match (&roles.features, trained) {
-        (_, Some(trained)) => recipe::by(&on, trained)?,
-        (features, None) => recipe::of(&on, features)?,
-    };
-    if trained.is_some() {
-        recipe::note_far(&on, &recipes);
-    }
+    let recipes = recipe::of(&on, &roles.features)?;
     let unseen = trained.map(|_| schema.unseen.unwrap_or(Unseen::Refuse));
     let features: Option<Box<dyn Column>> = match &roles.features[..] {
         [] => None,
@@ -235,6 +209,7 @@ fn vertices(
     let trained = trained.filter(|_| schema.label_column.is_none()).cloned().unwrap_or_default();
     let or_trained =
         |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
+    let dates = table.sheet().and_then(Sheet::date_order).or(schema.date_order);
     let recipe = Recipe {
         id: fields[id].name.clone(),
         label: or_trained(
@@ -244,11 +219,7 @@ fn vertices(
         classes: or_trained(labels.class_names.clone().unwrap_or_default(), trained.classes),
         label_shape: labels.shape.or(trained.label_shape),
         unlabelled: labels.unlabelled.clone().or(trained.unlabelled),
-        dates: table
-            .sheet()
-            .and_then(Sheet::date_order)
-            .or(text.date_order)
-            .map(|order| order.name().to_string()),
+        dates: dates.map(|order| order.name().into()),
         na: na.to_vec(),
         folds_case: on.folds,
         splits: or_trained(roles.split_names(fields), trained.splits),
@@ -317,16 +288,15 @@ fn decided(
 }
 
 /// Refuses a missing value of a column that neither the table nor its edges have.
-fn check_na(on: &Surveyed<'_>, na: &[String], edges: &dyn EdgeSource) -> Result<()> {
+fn check_na(on: &Surveyed<'_>, na: &[String], edges: Option<&dyn EdgeSource>) -> Result<()> {
     let has = |column: &str| {
         on.fields.iter().any(|field| field.name == column)
-            || edges.columns().iter().any(|edge| edge.name == column)
+            || edges.is_none_or(|edges| edges.columns().iter().any(|edge| edge.name == column))
     };
     match na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column)) {
-        Some((column, word)) => Err(choice::lacks(
-            on.fields,
-            &format!("--schema na={column}={word}: there is no column `{column}`"),
-        )),
+        Some((column, word)) => {
+            Err(on.lacks(&format!("--schema na={column}={word}: there is no column `{column}`")))
+        }
         None => Ok(()),
     }
 }

@@ -21,16 +21,6 @@ pub enum TableFormat {
     Csv,
 }
 
-impl std::fmt::Display for TableFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Parquet => "Parquet",
-            Self::Arrow => "Arrow",
-            Self::Csv => "CSV",
-        })
-    }
-}
-
 /// Maximum depth of nested folders that are searched.
 const MAX_DEPTH: usize = 16;
 
@@ -48,10 +38,8 @@ pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
     }
     let head = &head[..filled];
     if head.starts_with(b"FEA1") {
-        return Err(Error::input(
-            path,
-            "Feather version 1: write it as version 2, Arrow or Parquet",
-        ));
+        let problem = "Feather version 1: write it as version 2, Arrow or Parquet";
+        return Err(Error::input(path, problem));
     }
     let by_name = by_name(path);
     match (head, by_name) {
@@ -122,10 +110,8 @@ pub fn parts(
     for file in &files {
         let found = format_of(file)?.or(unnamed).ok_or_else(|| no_table(file))?;
         if *format.get_or_insert(found) != found {
-            return Err(Error::input(
-                path,
-                "holds parts of several formats: expected one, Parquet, Arrow or CSV",
-            ));
+            let problem = "holds parts of several formats: expected one, Parquet, Arrow or CSV";
+            return Err(Error::input(path, problem));
         }
     }
     match format {
@@ -158,10 +144,8 @@ fn files_below(
     passed_over: &mut Vec<PathBuf>,
 ) -> Result<()> {
     if depth > MAX_DEPTH {
-        return Err(Error::input(
-            folder,
-            format!("more than {MAX_DEPTH} folders below one another: expected a table"),
-        ));
+        let problem = format!("more than {MAX_DEPTH} folders below one another: expected a table");
+        return Err(Error::input(folder, problem));
     }
     let entries = gsplit_store::entries(folder).map_err(Error::io(folder))?;
     refuse_lake(folder, &entries)?;

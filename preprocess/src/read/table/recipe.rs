@@ -4,7 +4,7 @@
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Recipe};
 
 use super::cells::Cell;
-use super::choice::{self, Field};
+use super::choice::Field;
 use super::statistics::{ColumnStatistics, MOST_CODES, Surveyed, key};
 use crate::read::options::{Categories, Fill, Scale};
 use crate::{Error, Result};
@@ -18,11 +18,17 @@ const MOST_AUTO: usize = 64;
 /// printed.
 const FAR: f64 = 5.0;
 
-/// Recipe of `columns`, which are in the order of the feature row, according to their statistics.
+/// Recipe of `columns`, which are in the order of the feature row, according to their statistics; or
+/// that of an earlier table.
 pub fn of(
     on: &Surveyed<'_>,
     columns: &[(usize, Option<Categories>)],
 ) -> Result<Vec<(usize, FeatureRecipe)>> {
+    if let Some(trained) = on.trained {
+        let recipes = by(on, trained)?;
+        note_far(on, &recipes);
+        return Ok(recipes);
+    }
     let recipe = |&(at, how): &(usize, Option<Categories>)| {
         let nothing = ColumnStatistics::default();
         let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
@@ -110,10 +116,9 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
     let find = |feature: &FeatureRecipe| {
         let column = &feature.column;
         let Some(at) = on.fields.iter().position(|field| field.name == *column) else {
-            return Err(choice::lacks(
-                on.fields,
-                &format!("has no column `{column}`, which is a feature of the recipe"),
-            ));
+            return Err(
+                on.lacks(&format!("has no column `{column}`, which is a feature of the recipe"))
+            );
         };
         let (field, wrong) = (&on.fields[at], |expected: &str| {
             Error::Graph(format!(
@@ -152,7 +157,7 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
 }
 
 /// Notes the numbers of a new table that are far from the numbers of the recipe's table.
-pub fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
+fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
     for (at, feature) in features {
         let (FeatureEncoding::Number { shift, scale }, Some(seen)) =
             (&feature.encoding, on.seen.get(at))

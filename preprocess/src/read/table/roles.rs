@@ -92,26 +92,19 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
-    let is_label = |at: usize| {
-        on.schema
-            .label_column
-            .iter()
-            .flatten()
-            .any(|name| on.fields[at].name.eq_ignore_ascii_case(name))
-    };
+    let label_names = || on.schema.label_column.iter().flatten();
+    let is_label =
+        |at: usize| label_names().any(|name| on.fields[at].name.eq_ignore_ascii_case(name));
     let id = id.or_else(|| find(&ID_NAMES, &|at| on.fields[at].id.is_some() && !is_label(at)));
     if on.fields.iter().all(|field| field.id.is_none()) {
-        return Err(choice::lacks(on.fields, "expected a column of ids, integers or strings"));
+        return Err(on.lacks("expected a column of ids, integers or strings"));
     }
     let labels = match trained.filter(|_| on.schema.label_column.is_none()) {
         // New vertices may have no label, or not yet.
         Some(trained) => {
             let found: Option<Vec<usize>> = trained.label.iter().map(in_recipe).collect();
-            Some(
-                found
-                    .filter(|found| !found.iter().all(|&at| on.fields[at].is_empty))
-                    .unwrap_or_default(),
-            )
+            let are_empty = |found: &Vec<usize>| found.iter().all(|&at| on.fields[at].is_empty);
+            Some(found.filter(|found| !are_empty(found)).unwrap_or_default())
         }
         None => labels(on, &plain, id)?,
     };
@@ -234,13 +227,10 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         };
         let found: Vec<usize> = free.iter().filter(can).copied().collect();
         if found.is_empty() {
-            return Err(choice::lacks(
-                on.fields,
-                &format!(
-                    "has no column `{pattern}` of strings or numbers for --schema encode, except ids, \
+            return Err(on.lacks(&format!(
+                "has no column `{pattern}` of strings or numbers for --schema encode, except ids, \
                  labels and splits"
-                ),
-            ));
+            )));
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
     }
@@ -311,10 +301,10 @@ impl Roles {
             let at = choice::named(on.fields, name, "--schema vertex-weights")?;
             choice::check_numbers(&on.fields[at], "--schema vertex-weights")?;
             if self.taken().contains(&at) {
-                let problem = format!(
-                    "`{name}` is an id, a label, a split or named twice: expected another column"
-                );
-                return Err(Error::Graph(format!("--schema vertex-weights: {problem}")));
+                return Err(Error::Graph(format!(
+                    "--schema vertex-weights: `{name}` is an id, a label, a split or named twice: \
+                     expected another column"
+                )));
             }
             self.left_out.push((at, "it is a weight of vertices".into()));
         }
@@ -329,23 +319,13 @@ impl Roles {
             let like = |at: &usize| matches(pattern, &on.fields[*at].name) && !taken.contains(at);
             let found: Vec<usize> = (0..on.fields.len()).filter(like).collect();
             if found.is_empty() {
-                return Err(choice::lacks(
-                    on.fields,
-                    &format!(
-                        "has no column `{pattern}` for --schema encode, except ids, labels and splits"
-                    ),
-                ));
+                return Err(on.lacks(&format!(
+                    "has no column `{pattern}` for --schema encode, except ids, labels and splits"
+                )));
             }
             self.dropped.extend(&found);
-            self.left_out.extend(found.into_iter().map(|at| {
-                (
-                    at,
-                    format!(
-                        "--schema encode={pattern}=none leaves it \
-                                                         out"
-                    ),
-                )
-            }));
+            let why = format!("--schema encode={pattern}=none leaves it out");
+            self.left_out.extend(found.into_iter().map(|at| (at, why.clone())));
         }
         Ok(())
     }
@@ -483,7 +463,7 @@ impl Roles {
             on.fields[at].name,
             shown(value[0].as_bytes())
         );
-        Err(choice::lacks(on.fields, &problem))
+        Err(on.lacks(&problem))
     }
 
     /// Chooses the label by the values: an outcome by its name, or, in a table named after its

@@ -107,11 +107,9 @@ impl Sheet {
             };
             // Lines after one that cannot be cut belong to it.
             let end = sketch.problem.as_ref().map_or(u64::MAX, |(number, _)| *number);
-            let rows: Vec<&(u64, Fields<'_>)> = sketch
-                .rows
-                .iter()
-                .filter(|(number, _)| (sheet.first_row()..end).contains(number))
-                .collect();
+            let lines = sheet.first_row()..end;
+            let rows: Vec<&(u64, Fields<'_>)> =
+                sketch.rows.iter().filter(|(number, _)| lines.contains(number)).collect();
             for (number, row) in &rows {
                 let checked = sheet.check_repeated(row).and_then(|()| sheet.check_count(row.len()));
                 checked.map_err(|problem| Error::line(file, *number, problem))?;
@@ -120,10 +118,8 @@ impl Sheet {
                 let missing = &sheet.missing[at];
                 let cells = rows.iter().map(|(number, row)| {
                     let cell = row[at].trim_ascii();
-                    (
-                        (part, *number),
-                        Cow::Borrowed(if missing.has(cell) { &b""[..] } else { cell }),
-                    )
+                    let cell = if missing.has(cell) { &b""[..] } else { cell };
+                    ((part, *number), Cow::Borrowed(cell))
                 });
                 cells.collect()
             };
@@ -357,12 +353,10 @@ impl Sheet {
                         continue;
                     }
                     if left == 0 {
-                        let of = if self.files.len() > 1 {
-                            format!("{}, ", name_of(file))
-                        } else {
-                            String::new()
+                        return match self.files.len() {
+                            1 => format!("line {number}"),
+                            _ => format!("{}, line {number}", name_of(file)),
                         };
-                        return format!("{of}line {number}");
                     }
                     left -= 1;
                 }
@@ -459,14 +453,12 @@ impl Sheet {
     /// Says that a row has another number of fields than the header.
     pub fn check_count(&self, found: usize) -> Result<(), String> {
         let expected = self.columns.len();
-        match found == expected {
-            true => Ok(()),
-            false => {
-                let as_in = if self.header.is_some() { "the header" } else { "the first line" };
-                let fields = if found == 1 { "field" } else { "fields" };
-                Err(format!("{found} {fields}: expected {expected}, as in {as_in}"))
-            }
+        if found == expected {
+            return Ok(());
         }
+        let as_in = if self.header.is_some() { "the header" } else { "the first line" };
+        let fields = if found == 1 { "field" } else { "fields" };
+        Err(format!("{found} {fields}: expected {expected}, as in {as_in}"))
     }
 
     /// The fields that the columns make for edges.

@@ -3,14 +3,11 @@
 
 use std::collections::HashMap;
 
-use gsplit_store::Progress;
-
 use super::cells::{Cell, id_of, no_id};
 use super::choice::{self, Field, IdKind, NONE, matches};
 use super::roles::{Roles, is_text};
-use super::rows::{Table, TableRows};
+use super::rows::TableRows;
 use super::statistics::{ColumnStatistics, Surveyed, as_f64};
-use crate::memory::Memory;
 use crate::read::options::OnDuplicate;
 use crate::read::text::field::shown;
 use crate::read::text::value::is_missing;
@@ -76,8 +73,7 @@ pub fn columns_named(
             None => {
                 return Err(Error::Graph(format!(
                     "column `{name}`: expected the strings train, valid and test, or a column of 0 \
-                     and 1 for each split, called train, \
-                     valid or test, for --split-column"
+                     and 1 for each split, called train, valid or test, for --split-column"
                 )));
             }
         }
@@ -205,9 +201,8 @@ impl Roles {
             {
                 return Err(Error::Graph(format!(
                     "column `{name}` holds the numbers {} to {}, and its name looks like a split: \
-                     write train, valid and test in it, or pass \
-                     --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a \
-                     feature",
+                     write train, valid and test in it, or pass --random-split 0.6,0.2,0.2 to draw \
+                     splits, or --split-column none if it is a feature",
                     numbers.least, numbers.most
                 )));
             }
@@ -237,8 +232,7 @@ impl Roles {
                 let name = &on.fields[at].name;
                 return Err(Error::Graph(format!(
                     "column `{name}` holds 0 and 1, and its name looks like a split: pass \
-                     --split-column {name} if it is one, or --split-column \
-                     none if it is a feature"
+                     --split-column {name} if it is one, or --split-column none if it is a feature"
                 )));
             }
             _ => {}
@@ -283,33 +277,26 @@ impl Roles {
 }
 
 /// The vertices of each split by their ids, under collection within the budget.
-pub struct SplitIds<'a> {
-    table: &'a Table,
-    budget: Memory,
-    on_duplicate: Option<OnDuplicate>,
+struct SplitIds<'a> {
+    on: &'a Surveyed<'a>,
     ids: [Vec<u64>; 3],
     /// Splits of every vertex so far, a bit each, where one may have several rows.
     seen: HashMap<u64, u8>,
 }
 
-impl<'a> SplitIds<'a> {
-    /// No vertex so far; `budget` is for their ids.
-    pub fn new(table: &'a Table, budget: Memory, on_duplicate: Option<OnDuplicate>) -> Self {
-        Self { table, budget, on_duplicate, ids: Default::default(), seen: HashMap::new() }
-    }
-
+impl SplitIds<'_> {
     /// Fails if `more` ids do not fit in memory with the splits, which double as they grow.
     fn check(&self, more: usize) -> Result<()> {
         let full = self.ids.iter().filter(|split| split.capacity() - split.len() < more);
         let bytes: u64 = full.map(|split| 16 * (split.len() + more) as u64).sum();
-        let seen =
-            if self.on_duplicate.is_some() { 32 * (self.seen.len() + more) as u64 } else { 0 };
-        self.budget.check(&self.table.path, "its splits", bytes + seen)
+        let repeats = self.on.schema.on_duplicate.is_some();
+        let seen = if repeats { 32 * (self.seen.len() + more) as u64 } else { 0 };
+        self.on.options.budget().check(&self.on.table.path, "its splits", bytes + seen)
     }
 
     /// Adds a row of `id`, whose splits are the bits of `splits`.
     fn add(&mut self, id: u64, splits: u8) {
-        match self.on_duplicate {
+        match self.on.schema.on_duplicate {
             Some(OnDuplicate::First) => drop(self.seen.entry(id).or_insert(splits)),
             Some(OnDuplicate::Last) => drop(self.seen.insert(id, splits)),
             None => (0..3)
@@ -333,11 +320,9 @@ type SplitRows = Vec<(u64, u8)>;
 
 /// The vertices of each split, by the columns that the roles name and the ids in `id`.
 pub fn splits(
-    mut ids: SplitIds<'_>,
-    table: &Table,
+    on: &Surveyed<'_>,
     roles: &Roles,
     (id, kind): (usize, IdKind),
-    progress: &dyn Progress,
 ) -> Result<Option<[Vec<u64>; 3]>> {
     let mut columns: Vec<usize> = roles.masks.into_iter().flatten().chain(roles.split).collect();
     if columns.is_empty() {
@@ -346,7 +331,7 @@ pub fn splits(
     columns.push(id);
     columns.sort_unstable();
     columns.dedup();
-    let names = || roles.split_names(&table.fields).join("`, `");
+    let names = || roles.split_names(on.fields).join("`, `");
     let read = |rows: &TableRows<'_, '_>| {
         let mut found: SplitRows = vec![(0, 0); rows.len];
         for (slot, &at) in columns.iter().enumerate() {
@@ -385,7 +370,8 @@ pub fn splits(
         }
         Ok(found)
     };
-    table.for_rows(&columns, progress, read, &mut |rows: SplitRows| {
+    let mut ids = SplitIds { on, ids: Default::default(), seen: HashMap::new() };
+    on.table.for_rows(&columns, on.progress, read, &mut |rows: SplitRows| {
         ids.check(rows.len())?;
         rows.into_iter().for_each(|(id, splits)| ids.add(id, splits));
         Ok(())

@@ -12,14 +12,14 @@ use gsplit_store::{Progress, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::{Cell, Number, id_of};
-use super::choice::{Field, IdKind};
+use super::choice::{Field, IdKind, names};
 use super::rows::{Table, TableRows};
-use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
 use crate::read::options::{OnDuplicate, ReadOptions, Schema};
 use crate::read::text::field::{double, real};
 use crate::read::text::value::{flag, integer};
+use crate::{Error, Result};
 
 /// Most categories of a column.
 pub const MOST_CODES: usize = 1 << 16;
@@ -364,6 +364,13 @@ pub struct Surveyed<'a> {
     pub seen: HashMap<usize, ColumnStatistics>,
     /// Takes the progress of passes over the table.
     pub progress: &'a dyn Progress,
+}
+
+impl Surveyed<'_> {
+    /// The error for a missing column, with the names of those that there are.
+    pub fn lacks(&self, problem: &str) -> Error {
+        Error::Graph(format!("{problem}. There are {}", names(self.fields)))
+    }
 }
 
 /// Surveys every value of `columns`, which ascend, and the categories of columns of strings and of
