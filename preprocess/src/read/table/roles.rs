@@ -23,9 +23,6 @@ const ID_NAMES: [&str; 8] =
     ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
 /// Names of labels.
 pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
-/// Beginnings of names of labels, of columns of zeros and ones.
-const OUTCOMES: [&str; 8] =
-    ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
 /// Most values of a column of strings that may be the label; each is in two rows on average.
 const FEW: usize = 256;
 /// Candidates for the label that are named.
@@ -466,10 +463,10 @@ impl Roles {
         Err(on.lacks(&problem))
     }
 
-    /// Chooses the label by the values: an outcome by its name, or, in a table named after its
-    /// label, its only column of few strings.
+    /// Chooses the label by the values in a table named after its label: its only column of few
+    /// strings. Asks where there are candidates in another.
     fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        // As MUSAE's tables are called.
+        // The tables of MUSAE have such names.
         let is_target =
             name_of(&on.table.path).split('.').next().is_some_and(|stem| stem.ends_with("target"));
         let taken = self.taken();
@@ -481,21 +478,11 @@ impl Roles {
         };
         let binary = |at: &usize| seen(at).is_some_and(ColumnStatistics::is_binary);
         let strings = |at: &usize| is_text(&on.fields[*at]) && seen(at).is_some_and(is_few);
-        let two = |at: &usize| {
-            binary(at) || (strings(at) && seen(at).is_some_and(|seen| seen.keys.len() == 2))
-        };
-        let is_outcome = |at: &usize| {
-            let name = choice::plain(&on.fields[*at].name);
-            OUTCOMES.iter().any(|outcome| name.starts_with(outcome))
-        };
         let all: Vec<usize> = (0..on.fields.len()).filter(|at| binary(at) || strings(at)).collect();
-        let outcomes: Vec<usize> =
-            all.iter().copied().filter(|at| is_outcome(at) && two(at)).collect();
         let few: Vec<usize> = all.iter().copied().filter(strings).collect();
-        match (&outcomes[..], &few[..], &all[..]) {
-            ([at], _, _) => self.labels = vec![*at],
-            (_, [at], _) | (_, _, [at]) if is_target => self.labels = vec![*at],
-            (_, _, []) => {}
+        match (&few[..], &all[..]) {
+            ([at], _) | (_, [at]) if is_target => self.labels = vec![*at],
+            (_, []) => {}
             _ => {
                 let is_number = |at: &usize| {
                     let is_open = |seen: &ColumnStatistics| {
