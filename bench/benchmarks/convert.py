@@ -25,7 +25,7 @@ GRAPHS = {
 }
 TITLES = {
     **{"pyarrow": "pyarrow + SciPy", "polars": "polars + SciPy", "dgl": "DGL (pandas)"},
-    **{"polars_table": "polars, the columns alone", "pyarrow_table": "pyarrow, the columns alone"},
+    **{"polars_table": "polars: columns, no graph", "pyarrow_table": "pyarrow: columns, no graph"},
     **{"floor": "floor: read the text, write and sync the dataset's bytes", "zlib_ng": "floor: inflate with zlib-ng"},
 }
 

@@ -55,7 +55,7 @@ pub enum Error {
     /// A cell that is unlike the first rows of its column, by which the column's type was decided.
     #[error("{0}")]
     FirstRows(Box<Error>),
-    /// Edges that make no graph.
+    /// A problem with the input as a whole, such as edges that make no graph.
     #[error("{0}")]
     Graph(String),
     /// An option, or two of them together, make no sense.
@@ -73,6 +73,14 @@ impl Error {
     /// A problem with the file at `path` as a whole.
     pub fn input(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
         Error::Input { path: path.as_ref().to_path_buf(), line: None, problem: problem.into() }
+    }
+
+    /// The error as a problem with the file at `path`, if it is one with the input as a whole.
+    pub fn at(self, path: impl AsRef<Path>) -> Error {
+        match self {
+            Error::Graph(problem) => Error::input(path, problem),
+            error => error,
+        }
     }
 
     /// A problem with one line of the file at `path`.

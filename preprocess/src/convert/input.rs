@@ -60,8 +60,15 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         None if options.directed && !(is_table && has_rows) => "--directed".into(),
         None => return Ok(()),
     };
-    let problem = format!("{option} has no effect on this input ({format}): leave it out");
-    Err(Error::Option(problem))
+    Err(Error::Option(format!("{option} has no effect on this input ({format}): leave it out")))
+}
+
+/// Reads by `read`, and reports the decisions that it appends to a list, also if it fails.
+fn reported<T>(progress: &dyn Progress, read: impl FnOnce(&mut Vec<String>) -> T) -> T {
+    let mut decisions = Vec::new();
+    let found = read(&mut decisions);
+    decisions.iter().for_each(|decision| progress.decide(decision));
+    found
 }
 
 /// Opens the graph at `path`: a file, a folder of a known format, or the one file in a folder that
@@ -90,12 +97,8 @@ fn open_graph(
     };
     let path = &path;
     if options.format.is_none() {
-        progress.decide(&format!(
-            "{}: found {} ({})",
-            path.display(),
-            format.what(),
-            format.name()
-        ));
+        let (what, name) = (format.what(), format.name());
+        progress.decide(&format!("{}: found {what} ({name})", path.display()));
     }
     let beside = if options.read.nodes.is_none() { beside(path, is_picked)? } else { Vec::new() };
     if !beside.is_empty() {
@@ -121,9 +124,13 @@ fn open_graph(
         None
     };
     read.label_shape = exported.as_ref().map(|labels| labels.label_shape);
-    let mut raw = read::open(path, format, &read, !read.draws_splits, progress)?;
-    if let Some(nodes) = &read.nodes {
-        read::attach_nodes(nodes, &mut raw, &read, progress)?;
+    let mut raw = reported(progress, |decisions| {
+        read::open(path, format, &read, !read.draws_splits, progress, decisions)
+    })?;
+    if let Some(nodes) = read.nodes.clone().or(raw.nodes.take()) {
+        reported(progress, |decisions| {
+            read::attach_nodes(&nodes, &mut raw, &read, progress, decisions)
+        })?;
     }
     if raw.recipe.is_none() {
         let (scale, fill) = (read.schema.scale.unwrap_or(Scale::None), read.schema.fill);
@@ -287,7 +294,9 @@ impl Input {
             Some(edges) => Self::open(edges, &options, progress)?,
             None => {
                 let options = as_trained(None, &options)?;
-                let table = read::nodes(nodes, None, &options.read, progress)?;
+                let table = reported(progress, |decisions| {
+                    read::nodes(nodes, None, &options.read, progress, decisions)
+                })?;
                 let edges = Listed::none(table.ids.has_string_ids(), new.edge_columns);
                 let mut raw = Raw::of(edges, Ids::Sparse, Vec::new());
                 table.attach(&mut raw)?;
@@ -346,10 +355,7 @@ impl Input {
 
     /// Adds the path of the input to an error that concerns the graph as a whole.
     pub fn name(&self, error: Error) -> Error {
-        match error {
-            Error::Graph(problem) => Error::input(&self.path, problem),
-            error => error,
-        }
+        error.at(&self.path)
     }
 
     /// Provenance of the dataset, without the checksums, which are computed during the conversion.

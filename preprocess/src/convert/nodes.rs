@@ -105,9 +105,9 @@ pub fn write(
         (None, Some(splits)) => {
             let found = vertices(splits, &IdMap::of(writer)?, n);
             // Splits come with the vertices, where these are from elsewhere.
-            Some(found.map_err(|error| match (error, &options.read.nodes) {
-                (Error::Graph(problem), Some(path)) => Error::input(path, problem),
-                (error, _) => error,
+            Some(found.map_err(|error| match &options.read.nodes {
+                Some(path) => error.at(path),
+                None => error,
             })?)
         }
         (None, None) => None,

@@ -127,8 +127,7 @@ impl Options {
             ((needed + resident()).div_ceil(1 << 20), [needed, memory.total()].map(shown));
         Err(Error::Option(format!(
             "--memory: counters of {vertices} vertices and {edges} edges take {needed}, and \
-             {budget} are the budget: pass --memory {least}MiB \
-             or more"
+             {budget} are the budget: pass --memory {least}MiB or more"
         )))
     }
 

@@ -61,17 +61,19 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::golden;
 
-/// Opens the graph at `path`, which is of `format`; its splits only if they are wanted.
+/// Opens the graph at `path`, which is of `format`; its splits only if they are wanted. Appends
+/// lines for the user to `decisions`, as all readers do.
 pub fn open(
     path: &Path,
     format: Format,
     options: &ReadOptions,
     with_splits: bool,
     progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<Raw> {
-    let raw = open_as(path, format, options, with_splits, progress)?;
+    let raw = open_as(path, format, options, with_splits, progress, decisions)?;
     if options.schema.bipartite == Some(Answer::Yes) {
-        progress.decide(&format!(
+        decisions.push(format!(
             "{}: two kinds of vertices: the sources come first; the column `kind` distinguishes \
              them",
             path.display()
@@ -87,6 +89,7 @@ fn open_as(
     options: &ReadOptions,
     with_splits: bool,
     progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<Raw> {
     let schema = &options.schema;
     let (split, ignores_header) =
@@ -95,8 +98,10 @@ fn open_as(
         Format::Ogb => ogb::open(path, options, with_splits, progress),
         Format::Snap => snap::open(path, options),
         Format::Adjlist => adjlist::open(path, options),
-        Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), options, progress),
-        Format::Parquet | Format::Arrow => table::open(path, options, progress),
+        Format::Csv => {
+            table::open(path, Some(table::TableFormat::Csv), options, progress, decisions)
+        }
+        Format::Parquet | Format::Arrow => table::open(path, None, options, progress, decisions),
         Format::Npy => npy::open(path, schema, progress),
         Format::Npz => npz::open(path, schema, progress),
         Format::Pt => pt::open(path, schema, progress),
@@ -113,13 +118,14 @@ fn open_as(
     }
 }
 
-/// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of
+/// Adds what `--nodes`, or the folder of the graph, names to the edges of `raw`: a table of vertices, or a folder or archive of
 /// arrays.
 pub fn attach_nodes(
     path: &Path,
     raw: &mut Raw,
     options: &ReadOptions,
     progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<()> {
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
@@ -132,6 +138,9 @@ pub fn attach_nodes(
     let catalog = Catalog::at(path, progress)?;
     match catalog.has_rows() {
         true => catalog.attach(raw, options.schema.split_name.as_deref(), progress),
-        false => table::nodes(path, Some(raw.edges.as_ref()), options, progress)?.attach(raw),
+        false => {
+            let edges = Some(raw.edges.as_ref());
+            table::nodes(path, edges, options, progress, decisions)?.attach(raw)
+        }
     }
 }

@@ -52,6 +52,8 @@ pub struct Raw {
     pub links: Option<RawLinks>,
     /// Whether edges without a direction are listed once each, without their reverses.
     pub lists_once: bool,
+    /// The table of vertices in the folder of the edges, to be attached.
+    pub nodes: Option<PathBuf>,
     /// Every file that is read.
     pub files: Vec<PathBuf>,
     /// Counts so far.
@@ -117,6 +119,7 @@ impl Raw {
             splits: None,
             links: None,
             lists_once: false,
+            nodes: None,
             files,
             facts: BTreeMap::new(),
             decided: Decided::default(),
@@ -132,7 +135,12 @@ impl Raw {
     /// than edges: rows of which kind would it be?
     pub fn in_two_kinds(self, path: &Path) -> Result<Self> {
         let has_rows = self.features.is_some() || self.labels.is_some() || !self.columns.is_empty();
-        if has_rows || self.splits.is_some() || self.node_ids.is_some() || self.links.is_some() {
+        if has_rows
+            || self.splits.is_some()
+            || self.node_ids.is_some()
+            || self.links.is_some()
+            || self.nodes.is_some()
+        {
             let problem =
                 "has data of its vertices, which are then of one kind: leave --bipartite out";
             return Err(Error::Option(format!("{} {problem}", path.display())));

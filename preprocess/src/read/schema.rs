@@ -258,11 +258,10 @@ impl Schema {
             Some(name) => {
                 let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
                 let found = if names.is_empty() { "none".to_string() } else { names.join(", ") };
-                let problem = format!(
+                Err(Error::Option(format!(
                     "--edge-columns {name}: {} has no such column of edges, found {found}",
                     path.display()
-                );
-                Err(Error::Option(problem))
+                )))
             }
             None => Ok(()),
         }

@@ -452,12 +452,12 @@ impl<'a> Output<'a> {
     fn embed_rows(&mut self, vertices: &[u32], rows: &[f32], wanted: Option<&[u32]>) -> Result<()> {
         let Some(table) = &mut self.embeddings else { return Ok(()) };
         let Some(wanted) = wanted else {
-            return table.push(vertices, &[Cells::Real(rows.to_vec())]);
+            return table.add_rows(vertices, &[Cells::Real(rows.to_vec())]);
         };
         let rows = vertices.iter().zip(rows.chunks_exact(self.embedded.len()));
         let rows = rows.filter(|(v, _)| wanted.binary_search(v).is_ok());
         let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
-        table.push(&vertices, &[Cells::Real(rows.concat())])
+        table.add_rows(&vertices, &[Cells::Real(rows.concat())])
     }
 
     /// Writes the embeddings of the `wanted` vertices; `rows` of all vertices have the given width.
@@ -493,7 +493,7 @@ impl<'a> Output<'a> {
                 Cells::Real(rows().flat_map(softmax).collect())
             }
         };
-        table.push(chunk.vertices, &self.forms.iter().map(cells).collect::<Vec<_>>())
+        table.add_rows(chunk.vertices, &self.forms.iter().map(cells).collect::<Vec<_>>())
     }
 
     /// Makes all files visible, together with `file`, in one step.

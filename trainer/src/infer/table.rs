@@ -272,7 +272,7 @@ impl<'a> Table<'a> {
     }
 
     /// Appends the rows of `vertices`, with the cells of each kind of values.
-    pub fn push(&mut self, vertices: &[u32], cells: &[Cells]) -> Result<()> {
+    pub fn add_rows(&mut self, vertices: &[u32], cells: &[Cells]) -> Result<()> {
         match &mut self.writer {
             Writer::Npy(npy) => {
                 let (column, ids) = npy.as_mut();

@@ -104,10 +104,9 @@ impl Older<'_> {
         let manifest = self.dataset.manifest();
         let width = raw.features.as_ref().map_or(0, |features| features.width());
         if manifest.features.as_ref().is_none_or(|features| features.dim as usize != width) {
-            let problem = format!(
+            return Err(Error::Option(format!(
                 "--with {name}: expected features of {width} values, as those of the recipe"
-            );
-            return Err(Error::Option(problem));
+            )));
         }
         if self.dataset.kinds()?.are_two() || manifest.shard.is_some() {
             let problem =

@@ -69,11 +69,8 @@ impl NewEdges {
         let places = ColumnMapping::of(source.columns(), columns);
         let mut take = |batch: &EdgeBatch| {
             edges.names.extend_from_slice(&batch.names);
-            let rows = batch
-                .values
-                .chunks_exact(places.row_bytes.max(1))
-                .map(Some)
-                .chain(std::iter::repeat(None));
+            let rows = batch.values.chunks_exact(places.row_bytes.max(1));
+            let rows = rows.map(Some).chain(std::iter::repeat(None));
             for ((&source, &target), row) in batch.sources.iter().zip(&batch.targets).zip(rows) {
                 let again = symmetrise && source != target;
                 for (source, target) in
@@ -134,14 +131,10 @@ impl NewEdges {
                 if let Some(id) = ends.find(|&id| !is_known(id)) {
                     let name = names.iter().find(|(hash, _)| *hash == id);
                     let name = name.map_or(id.to_string(), |(_, name)| format!("`{name}`"));
-                    let mut row = None;
-                    let mut before = 0;
+                    let (mut row, mut before) = (None, 0);
                     for_each_batch(source, |batch| {
-                        let at = batch
-                            .sources
-                            .iter()
-                            .zip(&batch.targets)
-                            .position(|(&u, &v)| u == id || v == id);
+                        let mut ends = batch.sources.iter().zip(&batch.targets);
+                        let at = ends.position(|(&u, &v)| u == id || v == id);
                         row = row.or(at.map(|at| before + at as u64));
                         before += batch.len() as u64;
                         Ok(())

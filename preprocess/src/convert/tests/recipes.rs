@@ -62,11 +62,12 @@ fn customer(v: u64) -> String {
 }
 
 const COLUMNS: &str = "account_no,zip,age,income,plan,city,churned";
+const LABEL: &str = "--label-column churned";
 
 #[test]
-fn a_table_of_customers_needs_no_option() {
+fn a_table_of_customers_needs_no_option_but_the_label() {
     let folder = customers(COLUMNS, customer);
-    let (dataset, said) = made(folder.path(), "");
+    let (dataset, said) = made(folder.path(), LABEL);
     let dataset = dataset.unwrap();
     let recipe = recipe(&dataset);
     let names = [
@@ -115,16 +116,22 @@ fn a_table_of_customers_needs_no_option() {
         .unwrap_err()
         .to_string();
     assert!(alone.contains("--directed has no effect"), "{alone}");
-    assert_eq!(made(folder.path(), "--directed").0.unwrap().topology().num_edges(), 900);
+    let directed = format!("--directed {LABEL}");
+    assert_eq!(made(folder.path(), &directed).0.unwrap().topology().num_edges(), 900);
 }
 
 #[test]
 fn scales_and_encodings_are_a_choice() {
     let folder = customers(COLUMNS, customer);
-    let plain = made(folder.path(), "--schema scale=none --schema encode=none").0.unwrap();
+    let plain = made(folder.path(), &format!("--schema scale=none --schema encode=none {LABEL}"))
+        .0
+        .unwrap();
     assert_eq!(recipe(&plain).feature_names(), ["age", "income"]);
     assert_eq!(column(&plain, 0)[..2], [18.0, 19.0]);
-    let ranged = made(folder.path(), "--schema scale=minmax --feature-columns age,plan").0.unwrap();
+    let ranged =
+        made(folder.path(), &format!("--schema scale=minmax --feature-columns age,plan {LABEL}"))
+            .0
+            .unwrap();
     assert_eq!(recipe(&ranged).feature_names(), ["age", "plan=basic", "plan=free", "plan=pro"]);
     let ages = column(&ranged, 0);
     assert!(
@@ -132,7 +139,7 @@ fn scales_and_encodings_are_a_choice() {
             && ages.contains(&0.0)
             && ages.contains(&1.0)
     );
-    let (dataset, _) = made(folder.path(), "--feature-columns account_no,age");
+    let (dataset, _) = made(folder.path(), &format!("--feature-columns account_no,age {LABEL}"));
     assert_eq!(
         recipe(&dataset.unwrap()).feature_names(),
         ["account_no", "age"],
@@ -236,7 +243,7 @@ fn splits_have_several_names() {
 #[test]
 fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     let folder = customers(COLUMNS, customer);
-    let trained = made(folder.path(), "--schema fill=mean").0.unwrap();
+    let trained = made(folder.path(), &format!("--schema fill=mean {LABEL}")).0.unwrap();
     let by = format!("--recipe {}", trained.path().display());
     // Columns in another order, one more, no label: the rows mean the same.
     let moved = customers("city,income,plan,age,shoe", |v| {
@@ -288,7 +295,7 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     );
     let renamed = customers(COLUMNS, |v| customer(v).replace("pro", "gold"));
     let difference =
-        recipe(&made(renamed.path(), "").0.unwrap()).difference(&recipe(&trained)).unwrap();
+        recipe(&made(renamed.path(), LABEL).0.unwrap()).difference(&recipe(&trained)).unwrap();
     assert!(difference.contains("`plan` has other categories, or another scale"), "{difference}");
 }
 

@@ -87,14 +87,6 @@ fn labels_are_found_by_name_or_asked_for() {
         &["? `job` has `x`, `y`; `town` has `a`, `b`; `member` has `0`, `1`: pass"],
     );
     assert_eq!(converted(&input, "--label-column none").0.manifest().num_classes, None);
-    // An outcome is known by its name.
-    fs::write(input.path().join("nodes.csv"), nodes.replace("member", "churned")).unwrap();
-    let (dataset, notes) = converted(&input, "");
-    assert_eq!(
-        (labels(&dataset), dataset.manifest().class_names.clone()),
-        (vec![0, 1, 1, 0], None)
-    );
-    assert!(notes.contains("labels from `churned`"), "{notes}");
 }
 
 #[test]

@@ -358,8 +358,7 @@ impl Catalog {
             Some(_) if !found.is_empty() => {
                 let split = split.unwrap_or_default();
                 let problem = format!(
-                    "--schema split-name={split}: expected the number of a mask, below \
-                             {most}"
+                    "--schema split-name={split}: expected the number of a mask, below {most}"
                 );
                 return Err(Error::input(self.path(), problem));
             }

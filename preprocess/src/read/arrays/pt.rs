@@ -149,7 +149,8 @@ mod tests {
         let edges = folder.path().join("edges.txt");
         std::fs::write(&edges, EDGES.map(|(u, v)| format!("{u} {v}\n")).concat()).unwrap();
         let mut raw = crate::read::text::snap::open(&edges, &options).unwrap();
-        crate::read::attach_nodes(&data("pt/data.pt"), &mut raw, &options, &NoProgress).unwrap();
+        let (nodes, none) = (data("pt/data.pt"), &mut Vec::new());
+        crate::read::attach_nodes(&nodes, &mut raw, &options, &NoProgress, none).unwrap();
         assert_eq!((raw.features.unwrap().width(), raw.splits.unwrap()[0].len()), (3, 2));
     }
 

@@ -207,35 +207,24 @@ impl<'a> Cells<'a> {
         rows: usize,
         mut take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
     ) -> Result<(), (usize, String)> {
+        let mut each =
+            move |row: usize, cell: Cell<'a>| take(row, cell).map_err(|problem| (row, problem));
         match self {
             Self::Written(cells) => {
-                for row in 0..rows {
-                    take(row, Cell::Written(cells.get(row))).map_err(|problem| (row, problem))?;
-                }
+                (0..rows).try_for_each(|row| each(row, Cell::Written(cells.get(row))))
             }
-            Self::Integers(numbers) => {
-                for (row, &number) in numbers.iter().enumerate() {
-                    take(row, Cell::Number(Number::Signed(number)))
-                        .map_err(|problem| (row, problem))?;
-                }
-            }
-            Self::Doubles(numbers) => {
-                for (row, &number) in numbers.iter().enumerate() {
-                    take(row, Cell::Number(Number::Double(number)))
-                        .map_err(|problem| (row, problem))?;
-                }
-            }
+            Self::Integers(numbers) => (0..)
+                .zip(*numbers)
+                .try_for_each(|(row, &number)| each(row, Cell::Number(Number::Signed(number)))),
+            Self::Doubles(numbers) => (0..)
+                .zip(*numbers)
+                .try_for_each(|(row, &number)| each(row, Cell::Number(Number::Double(number)))),
             Self::Same(_) | Self::Others(_) => {
-                for row in 0..rows {
-                    take(row, self.get(row)).map_err(|problem| (row, problem))?;
-                }
+                (0..rows).try_for_each(|row| each(row, self.get(row)))
             }
         }
-        Ok(())
     }
-}
 
-impl<'a> Cells<'a> {
     /// The cells, where the values that the user takes for `missing` are.
     pub fn without(self, missing: &'a MissingValues) -> Self {
         if missing.is_empty() {
@@ -430,13 +419,11 @@ pub fn no_id(cell: Cell<'_>, kind: IdKind) -> String {
             format!("is {number}: expected ids from 0")
         }
         Cell::Number(number) => format!("is {number}: expected a whole number from 0 to 2^53"),
-        Cell::Text(text) => {
-            format!(
-                "is {}: expected a whole number below 2^64, for --schema id-type=number or as in \
+        Cell::Text(text) => format!(
+            "is {}: expected a whole number below 2^64, for --schema id-type=number or as in \
                  the first file",
-                shown(text.as_bytes())
-            )
-        }
+            shown(text.as_bytes())
+        ),
         Cell::List(..) => "is a list: expected an id".into(),
     }
 }

@@ -6,8 +6,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gsplit_store::Progress;
-
 use super::ends::{self, Ends, Question};
 use crate::edges::{EdgeColumn, ValueType, WEIGHT};
 use crate::read::options::{Fill, Schema};
@@ -60,16 +58,12 @@ impl Field {
     }
 }
 
-/// Reports that the index that pandas writes is left out, unless it is `used`.
-pub fn note_index(path: &Path, fields: &[Field], used: Option<usize>, progress: &dyn Progress) {
-    let index = fields.iter().enumerate().find(|(at, field)| field.is_index() && Some(*at) != used);
-    if let Some((_, field)) = index {
-        let name = if field.name.is_empty() { "without a name" } else { &field.name };
-        progress.decide(&format!(
-            "{}: left out the column {name}: the index that pandas writes",
-            path.display()
-        ));
-    }
+/// A line on the index that pandas writes, which is left out unless it is `used`.
+pub fn unused_index(fields: &[Field], used: Option<usize>) -> Option<String> {
+    let is_unused = |(at, field): &(usize, &Field)| field.is_index() && Some(*at) != used;
+    let (_, field) = fields.iter().enumerate().find(is_unused)?;
+    let name = if field.name.is_empty() { "without a name" } else { &field.name };
+    Some(format!("left out the column {name}: the index that pandas writes"))
 }
 
 /// Whether `name` matches `pattern`, in which `*` is any text and `?` any character.
@@ -123,10 +117,13 @@ pub fn choose(
     schema: &Schema,
     examples: &dyn Fn(usize) -> Result<String>,
 ) -> Result<Choice> {
-    let source = named(path, fields, schema.source_column.as_deref(), "--source-column")?;
-    let target = named(path, fields, schema.target_column.as_deref(), "--target-column")?;
+    let find = |name: &Option<String>, option| {
+        name.as_ref().map(|name| named(fields, name, option)).transpose()
+    };
+    let source = find(&schema.source_column, "--source-column")?;
+    let target = find(&schema.target_column, "--target-column")?;
     for at in [source, target].into_iter().flatten() {
-        id_kind(path, &fields[at])?;
+        id_kind(&fields[at])?;
     }
     let is_open = source.is_none() && target.is_none();
     let convention = ends::first_two(fields).filter(|_| unnamed && is_open);
@@ -145,7 +142,7 @@ pub fn choose(
                 };
                 let text = text + between + &shown.join("; ");
                 let remedy = "name them with --source-column and --target-column";
-                return Err(Error::input(path, format!("{text}: {remedy}")));
+                return Err(Error::Graph(format!("{text}: {remedy}")));
             }
         },
     };
@@ -155,7 +152,7 @@ pub fn choose(
             "--source-column and --target-column are both `{name}`: expected two"
         )));
     }
-    let kinds = [source, target].map(|at| id_kind(path, &fields[at]));
+    let kinds = [source, target].map(|at| id_kind(&fields[at]));
     let [kind, other] = kinds;
     let (mut kind, other) = (kind?, other?);
     // Ids with too many digits for a number are strings, and so are the ids of the other end.
@@ -164,31 +161,23 @@ pub fn choose(
         kind = IdKind::Text;
     } else if kind != other {
         let (source, target) = (&fields[source].name, &fields[target].name);
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "`{source}` and `{target}`: one holds integers, the other strings: pass --schema \
              id-type=text if both are ids"
-        );
-        return Err(Error::input(path, problem));
+        )));
     }
     let mut values = match unnamed {
         true => unnamed_values(path, fields, [source, target], schema)?,
-        false => values(path, fields, [source, target], schema)?,
+        false => values(fields, [source, target], schema)?,
     };
-    if let Some(at) = named(
-        path,
-        fields,
-        schema.edge_weights.as_deref(),
-        "--schema \
-                                                                           edge-weights",
-    )? {
+    if let Some(at) = find(&schema.edge_weights, "--schema edge-weights")? {
         if [source, target].contains(&at) {
-            let problem = format!(
+            return Err(Error::Option(format!(
                 "--schema edge-weights: `{}` is an end of the edges: expected another",
                 fields[at].name
-            );
-            return Err(Error::Option(problem));
+            )));
         }
-        check_numbers(path, &fields[at], "--schema edge-weights")?;
+        check_numbers(&fields[at], "--schema edge-weights")?;
         values.retain(|&(taken, _)| taken != at);
         values.push((at, WEIGHT.into()));
     }
@@ -197,7 +186,7 @@ pub fn choose(
     };
     let columns: Vec<EdgeColumn> = values.iter().filter_map(column).collect();
     let values = values.into_iter().map(|(at, _)| at).collect();
-    check_distinct(path, columns.iter().map(|column| column.name.as_str()))?;
+    check_distinct(columns.iter().map(|column| column.name.as_str()))?;
     let fill = match schema.fill {
         Some(Fill::Value(value)) => Some(value.into()),
         Some(Fill::Mean) | None => None,
@@ -207,14 +196,14 @@ pub fn choose(
 }
 
 /// Kind of the ids in `field`; fails if it cannot hold ids.
-pub fn id_kind(path: &Path, field: &Field) -> Result<IdKind> {
-    field.id.ok_or_else(|| unlike(path, field, "integers or strings, for ids"))
+pub fn id_kind(field: &Field) -> Result<IdKind> {
+    field.id.ok_or_else(|| unlike(field, "integers or strings, for ids"))
 }
 
 /// An error for a `field` whose values are not as `expected`.
-pub fn unlike(path: &Path, field: &Field, expected: &str) -> Error {
+pub fn unlike(field: &Field, expected: &str) -> Error {
     let empty = if field.is_empty { " is empty in every row" } else { "" };
-    Error::input(path, format!("column `{}`{empty}: expected {expected}", field.name))
+    Error::Graph(format!("column `{}`{empty}: expected {expected}", field.name))
 }
 
 /// Refuses two columns of one name, except columns without a name, which nothing reads.
@@ -233,29 +222,21 @@ pub fn check_names(names: &[String]) -> Result<(), String> {
 }
 
 /// The column that `option` names.
-pub fn named(
-    path: &Path,
-    fields: &[Field],
-    name: Option<&str>,
-    option: &str,
-) -> Result<Option<usize>> {
-    let Some(name) = name else { return Ok(None) };
+pub fn named(fields: &[Field], name: &str, option: &str) -> Result<usize> {
     if let Some(exact) = fields.iter().position(|field| field.name == name) {
-        return Ok(Some(exact));
+        return Ok(exact);
     }
     let alike: Vec<usize> =
         (0..fields.len()).filter(|&at| fields[at].name.eq_ignore_ascii_case(name)).collect();
     let problem = match alike[..] {
-        [found] => return Ok(Some(found)),
+        [found] => return Ok(found),
         [] => format!("has no column `{name}` for {option}. There are {}", names(fields)),
-        [one, other, ..] => {
-            format!(
-                "has `{}` and `{}`: which of them is {option} {name}?",
-                fields[one].name, fields[other].name
-            )
-        }
+        [one, other, ..] => format!(
+            "has `{}` and `{}`: which of them is {option} {name}?",
+            fields[one].name, fields[other].name
+        ),
     };
-    Err(Error::input(path, problem))
+    Err(Error::Graph(problem))
 }
 
 /// The name in lower case and without punctuation.
@@ -264,12 +245,7 @@ pub fn plain(name: &str) -> String {
 }
 
 /// The columns of values, with the names that they get: `--edge-columns amount=weight` renames one.
-fn values(
-    path: &Path,
-    fields: &[Field],
-    ids: [usize; 2],
-    schema: &Schema,
-) -> Result<Vec<(usize, String)>> {
+fn values(fields: &[Field], ids: [usize; 2], schema: &Schema) -> Result<Vec<(usize, String)>> {
     let Some(wanted) = schema.edge_columns() else {
         let numeric = |at: &usize| fields[*at].value.is_some() && !ids.contains(at);
         return Ok((0..fields.len())
@@ -282,17 +258,15 @@ fn values(
         let is_name = fields.iter().any(|field| field.name == *wanted);
         let (name, renamed) =
             wanted.split_once('=').filter(|_| !is_name).unwrap_or((wanted, wanted));
-        let Some(at) = named(path, fields, Some(name), "--edge-columns")? else { continue };
+        let at = named(fields, name, "--edge-columns")?;
         if ids.contains(&at) || values.iter().any(|(taken, _)| *taken == at) {
             return Err(Error::Option(format!(
                 "--edge-columns: `{name}` is taken already: expected further columns"
             )));
         }
-        check_numbers(path, &fields[at], "--edge-columns")?;
-        values.push((
-            at,
-            if renamed == name { fields[at].name.clone() } else { renamed.to_string() },
-        ));
+        check_numbers(&fields[at], "--edge-columns")?;
+        let own = if renamed == name { &fields[at].name } else { renamed };
+        values.push((at, own.to_string()));
     }
     Ok(values)
 }
@@ -307,24 +281,23 @@ fn unnamed_values(
     let names = schema.edge_columns().unwrap_or_default();
     let others: Vec<usize> = (0..fields.len()).filter(|at| !ids.contains(at)).collect();
     if names.len() > others.len() {
-        let problem = format!(
+        return Err(Error::Option(format!(
             "--edge-columns names {}, {} has {} beside the ids",
             names.len(),
             path.display(),
             others.len()
-        );
-        return Err(Error::Option(problem));
+        )));
     }
     let values: Vec<(usize, String)> = others.into_iter().zip(names.iter().cloned()).collect();
-    values.iter().try_for_each(|&(at, _)| check_numbers(path, &fields[at], "--edge-columns"))?;
+    values.iter().try_for_each(|&(at, _)| check_numbers(&fields[at], "--edge-columns"))?;
     Ok(values)
 }
 
 /// Fails unless `field`, which `option` names, holds numbers.
-pub fn check_numbers(path: &Path, field: &Field, option: &str) -> Result<()> {
+pub fn check_numbers(field: &Field, option: &str) -> Result<()> {
     match field.value {
         Some(_) => Ok(()),
-        None => Err(unlike(path, field, &format!("numbers, for {option}"))),
+        None => Err(unlike(field, &format!("numbers, for {option}"))),
     }
 }
 
@@ -332,11 +305,8 @@ pub fn check_numbers(path: &Path, field: &Field, option: &str) -> Result<()> {
 /// precision.
 pub fn edge_column(field: &Field) -> Option<EdgeColumn> {
     let (value, width) = field.value?;
-    let name = if field.name.eq_ignore_ascii_case(WEIGHT) {
-        WEIGHT.into()
-    } else {
-        file_name(&field.name)
-    };
+    let is_weight = field.name.eq_ignore_ascii_case(WEIGHT);
+    let name = if is_weight { WEIGHT.into() } else { file_name(&field.name) };
     Some(EdgeColumn::of(name, value, width))
 }
 
@@ -350,25 +320,21 @@ pub fn file_name(name: &str) -> String {
     }
 }
 
-/// Prints the columns that are neither ids nor kept: columns without numbers, with the hint
+/// Lines on the columns that are neither ids nor kept: columns without numbers, with the hint
 /// `encode`, and empty ones.
-pub fn note_left_out(
-    path: &Path,
-    fields: &[Field],
-    used: &[usize],
-    encode: &str,
-    progress: &dyn Progress,
-) {
+pub fn unused(fields: &[Field], used: &[usize], encode: &str) -> Vec<String> {
     let unused = fields.iter().enumerate();
     let unused = unused
         .filter(|(at, field)| !used.contains(at) && field.value.is_none() && !field.is_index());
     let (empty, others): (Vec<&Field>, Vec<&Field>) =
         unused.map(|(_, field)| field).partition(|field| field.is_empty);
-    let names = |fields: Vec<&Field>| {
-        fields.into_iter().map(|field| field.name.clone()).collect::<Vec<_>>()
+    let why = format!("which hold no numbers{encode}");
+    let all = [(others, &*why), (empty, "which are empty in every row")];
+    let line = |(fields, why): (Vec<&Field>, &str)| {
+        let names: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
+        format!("left out the columns {}, {why}", names.join(", "))
     };
-    super::note_left_out(path, &names(others), &format!("which hold no numbers{encode}"), progress);
-    super::note_left_out(path, &names(empty), "which are empty in every row", progress);
+    all.into_iter().filter(|(fields, _)| !fields.is_empty()).map(line).collect()
 }
 
 /// Names of columns for messages, the first of them where there are many.
@@ -380,14 +346,13 @@ pub fn names(fields: &[Field]) -> String {
 }
 
 /// Refuses two values of one name: both would become the same file.
-pub fn check_distinct<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> Result<()> {
+pub fn check_distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen: Vec<&str> = Vec::new();
     for name in names {
         if seen.contains(&name) {
-            return Err(Error::input(
-                path,
-                format!("two columns become `{name}`: rename one of them, or leave one out"),
-            ));
+            return Err(Error::Graph(format!(
+                "two columns become `{name}`: rename one of them, or leave one out"
+            )));
         }
         seen.push(name);
     }

@@ -67,48 +67,40 @@ fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
     }
 }
 
-/// Two columns named like ends, and the words that the names share.
-struct EndPair {
-    ends: [usize; 2],
-    rest: String,
-}
-
 /// Pairs of the columns at `places` whose names make them the ends of an edge. If one pair is
 /// likeliest, only that one.
 fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
     let words: Vec<Vec<String>> = names.iter().map(|name| words(name)).collect();
-    let mut found = Vec::new();
+    // Two columns named like ends, and the words that the names share.
+    let mut found: Vec<([usize; 2], String)> = Vec::new();
     for &source in places {
         for &target in places.iter().filter(|&&target| target != source) {
             let rest = rest_of_pair(&words[source], &words[target]);
-            found.extend(rest.map(|rest| EndPair { ends: [source, target], rest }));
+            found.extend(rest.map(|rest| ([source, target], rest)));
         }
     }
     // Of `a1`, `b1` and `c1` no two are the ends.
-    let goes_on = |pair: &EndPair| {
-        let [source, target] = pair.ends.map(|at| &words[at]);
+    let goes_on = |ends: [usize; 2]| {
+        let [source, target] = ends.map(|at| &words[at]);
         if source.len() != target.len() {
             return false;
         }
         let next = |(one, other): (&String, &String)| {
-            Some(other)
-                .filter(|_| one != other && other.len() == 1)
-                .and_then(|word| successor(word))
+            let next = if one != other && other.len() == 1 { successor(other) } else { None };
+            next.unwrap_or(other.clone())
         };
-        let next: Vec<String> =
-            source.iter().zip(target).map(|pair| next(pair).unwrap_or(pair.1.clone())).collect();
+        let next: Vec<String> = source.iter().zip(target).map(next).collect();
         next != *target && words.contains(&next)
     };
-    found.retain(|pair| !goes_on(pair));
-    // Two times are an interval.
-    found.retain(|pair| !pair.rest.split(' ').any(|word| has(TIMES, word)));
-    // So are `start` and `end`, unless they are of vertices.
-    found.retain(|pair| words[pair.ends[0]] != ["start"]);
-    let is_plain = |pair: &&EndPair| {
-        let rest = pair.rest.as_str();
-        rest.is_empty() || GLUED.contains(&rest) || rest == "node id" || rest == "vertex id"
+    // Two times are an interval, and so are `start` and `end`, unless they are of vertices.
+    let is_interval = |ends: [usize; 2], rest: &str| {
+        rest.split(' ').any(|word| has(TIMES, word)) || words[ends[0]] == ["start"]
     };
-    let plain: Vec<[usize; 2]> = found.iter().filter(is_plain).map(|pair| pair.ends).collect();
+    found.retain(|(ends, rest)| !goes_on(*ends) && !is_interval(*ends, rest));
+    let is_plain = |(_, rest): &&([usize; 2], String)| {
+        rest.is_empty() || GLUED.contains(&&**rest) || rest == "node id" || rest == "vertex id"
+    };
+    let plain: Vec<[usize; 2]> = found.iter().filter(is_plain).map(|(ends, _)| *ends).collect();
     if plain.len() == 1 {
         return plain;
     }
@@ -122,7 +114,7 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
             _ => Vec::new(),
         };
     }
-    found.into_iter().map(|pair| pair.ends).collect()
+    found.into_iter().map(|(ends, _)| ends).collect()
 }
 
 /// The letter or digit that follows `word`.

@@ -1,21 +1,20 @@
-//! Columns of a table as feature rows and as labels: numbers scaled, categories as codes or
-//! one-hot, by a recipe.
+//! Columns of a table as the dataset has them: several side by side as feature rows or labels, their
+//! numbers scaled and their categories as codes or one-hot, by a recipe; or one column as it is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
-use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
+use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress, Unit};
 
-use super::cells::Cell;
+use super::cells::{Cell, descr, list_of};
 use super::choice::Field;
 use super::numbers::{NumberCells, StoredType};
-use super::rows::{Table, TableRows};
+use super::rows::{Table, TableCursor, TableRows};
 use super::statistics::{as_f64, folded, is_moderate, key};
-use crate::edges::ValueType;
+use crate::edges::{Piece, ValueType};
 use crate::read::options::Unseen;
-use crate::read::raw::Column;
+use crate::read::raw::{Column, describe_column};
 use crate::read::text::field::shown;
 use crate::{Error, Result};
 
@@ -284,7 +283,6 @@ impl Encoded {
 /// Several columns of a table, side by side as one row of `f32` per vertex.
 pub struct EncodedColumn {
     table: Table,
-    path: PathBuf,
     name: &'static str,
     /// In the order of the row.
     columns: Vec<Encoded>,
@@ -297,8 +295,8 @@ pub struct EncodedColumn {
 }
 
 impl EncodedColumn {
-    /// `columns` of the table at `path`, in the order of the row.
-    pub fn new(table: &Table, path: &Path, name: &'static str, columns: Vec<Encoded>) -> Self {
+    /// `columns` of `table`, in the order of the row.
+    pub fn new(table: &Table, name: &'static str, columns: Vec<Encoded>) -> Self {
         let width = columns.iter().map(Encoded::width).sum();
         let mut slots: Vec<usize> = (0..columns.len()).collect();
         slots.sort_by_key(|&slot| columns[slot].at);
@@ -310,31 +308,12 @@ impl EncodedColumn {
             start..end
         });
         let codes = codes.collect();
-        let (table, path) = (table.clone(), path.to_path_buf());
-        Self { table, path, name, columns, places, slots, codes, width }
+        Self { table: table.clone(), name, columns, places, slots, codes, width }
     }
 }
 
 impl Column for EncodedColumn {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn descr(&self) -> &'static str {
-        "<f4"
-    }
-
-    fn width(&self) -> usize {
-        self.width
-    }
-
-    fn num_rows(&self) -> Option<u64> {
-        self.table.num_rows()
-    }
+    describe_column!(self: &self.table.path, self.name, "<f4", self.width, self.table.num_rows());
 
     fn read(
         &self,
@@ -376,7 +355,7 @@ impl Column for EncodedColumn {
         for column in &self.columns {
             let code = column.code(Cell::Missing).map_err(|problem| {
                 Error::input(
-                    &self.path,
+                    self.path(),
                     format!("--schema missing-rows=fill: column `{}`: {problem}", column.name),
                 )
             })?;
@@ -392,6 +371,78 @@ impl Column for EncodedColumn {
             column < before
         });
         let name = found.map_or(self.name, |found| &found.name);
-        Error::input(&self.path, format!("{}, column `{name}`: {problem}", self.table.place(row)))
+        Error::input(self.path(), format!("{}, column `{name}`: {problem}", self.table.place(row)))
+    }
+}
+
+/// A column of numbers.
+pub struct TableColumn {
+    table: Table,
+    at: usize,
+    name: String,
+    width: usize,
+    numbers: NumberCells,
+}
+
+impl TableColumn {
+    /// Column `at` of `table` in its own type. A label of one class is a 64-bit integer, -1 where
+    /// it is missing; one of several is a list of floats, NaN where they are missing.
+    pub fn new(table: &Table, at: usize, name: &str, is_label: bool) -> Self {
+        let field = &table.fields[at];
+        let (value, width) = field.value.unwrap_or((ValueType::F32, 1));
+        let own =
+            table.data_type(at).and_then(|own| descr(list_of(own).map_or(own, |(item, _)| item)));
+        let is_class = is_label && !field.list && value == ValueType::I64;
+        let is_set = is_label && field.list;
+        let stored = match own.filter(|_| !is_class) {
+            _ if is_set => StoredType::Value(ValueType::F32),
+            own => own.map_or(StoredType::Value(value), StoredType::of),
+        };
+        let numbers = NumberCells { stored, fill: is_class.then_some(-1.0), rounds: is_set };
+        Self { table: table.clone(), at, name: name.into(), width, numbers }
+    }
+
+    /// Column `at` of `table`, one number per row, as doubles.
+    pub fn doubles(table: &Table, at: usize, name: &str) -> Self {
+        let numbers =
+            NumberCells { stored: StoredType::Value(ValueType::F64), fill: None, rounds: false };
+        Self { width: 1, numbers, ..Self::new(table, at, name, false) }
+    }
+}
+
+impl Column for TableColumn {
+    describe_column!(self:
+        self.table.first_file(),
+        &self.name,
+        self.numbers.stored.descr(),
+        self.width,
+        self.table.num_rows()
+    );
+
+    fn read(
+        &self,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let stage =
+            progress.stage(&format!("reading {}", self.name), Some(self.table.bytes), Unit::Bytes);
+        let row_bytes = self.width * self.numbers.stored.bytes();
+        let (mut cursor, mut piece, mut out) =
+            (TableCursor::default(), Piece::default(), Vec::new());
+        loop {
+            let before = cursor.done;
+            if !self.table.next(&mut cursor, &mut piece)? {
+                return Ok(());
+            }
+            self.table.read(&piece, &[self.at], &mut |rows| {
+                out.clear();
+                out.resize(rows.len * row_bytes, 0);
+                rows.each(0, |row, cell| {
+                    self.numbers.write(cell, &mut out[row * row_bytes..][..row_bytes])
+                })?;
+                take(&out)
+            })?;
+            stage.advance(cursor.done - before);
+        }
     }
 }

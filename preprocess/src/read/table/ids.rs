@@ -7,10 +7,10 @@ use super::cells::{Cell, id_of};
 use super::choice::{self, IdKind};
 use super::roles::{self, Roles};
 use super::rows::TableRows;
-use super::surveyed::Surveyed;
-use crate::Result;
+use super::statistics::Surveyed;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::read::text::field::{is_padded, shown};
+use crate::{Error, Result};
 
 /// Number of edge endpoints sampled to recognise the id column.
 const SAMPLE: usize = 256;
@@ -18,28 +18,26 @@ const SAMPLE: usize = 256;
 /// Rows of the ids of the first edges in one column: the number of their batch, and the row in it.
 type IdPlaces = HashMap<u64, Vec<(usize, usize)>>;
 
-/// The ids of a table of vertices.
-pub struct IdColumn {
-    /// Its place.
-    pub at: usize,
-    /// Kind that its ids are read as.
-    pub kind: IdKind,
-}
-
-/// The column that holds the ids of the first `edges`, each in one row: a column with a known name
-/// if it does, or if no other does; or the `given` one. Ids are of the kind `id_type`, if it is
-/// given; otherwise of the kind of the edges, if a column holds their ids as numbers or as strings.
+/// The column that holds the ids of the first `edges`, each in one row, and the kind that they are
+/// read as: a column with a known name if it does, or if no other does; or the one that an option or
+/// the recipe names. Ids are of the kind that an option says; otherwise of the kind of the edges, if
+/// a column holds their ids as numbers or as strings.
 pub fn find_ids(
     on: &Surveyed<'_>,
-    (roles, given): (&Roles, Option<usize>),
-    (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
-) -> Result<IdColumn> {
-    let (path, fields, schema) = (on.path, on.fields, on.schema);
+    roles: &Roles,
+    edges: Option<&dyn EdgeSource>,
+) -> Result<(usize, IdKind)> {
+    let (fields, schema, id_type) = (on.fields, on.schema, on.schema.id_type);
+    let own = |at: usize| Ok((at, id_type.map_or_else(|| choice::id_kind(&fields[at]), Ok)?));
+    let Some(edges) = edges else {
+        let name = on.trained.map_or("id", |trained| &trained.id);
+        let problem = format!("has no column `{name}` of ids: rename its column of ids");
+        return roles.id.map_or_else(|| Err(on.lacks(&problem)), own);
+    };
+    let is_trained = |id: &usize| on.trained.is_some_and(|trained| trained.id == fields[*id].name);
+    let given = roles.id.filter(|id| schema.id_column.is_some() || is_trained(id));
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
-    let own = |at: usize| {
-        Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? })
-    };
     if let Some(at) = given.filter(|at| id_type.is_some() || suits(at) || fields[*at].id.is_none())
     {
         return own(at);
@@ -64,7 +62,7 @@ pub fn find_ids(
     let sample = IdSample::of(edges)?;
     let found = FoundIds::of(on, &sample, kind, &named, suits)?;
     match (found.column(&named)?, given) {
-        (Some(at), _) => return Ok(IdColumn { at, kind }),
+        (Some(at), _) => return Ok((at, kind)),
         (None, Some(at)) => return own(at),
         (None, None) => {}
     }
@@ -72,7 +70,7 @@ pub fn find_ids(
     let same_type: Vec<usize> = free.iter().copied().filter(suits).collect();
     for columns in [&same_type, &free] {
         if let Some(at) = found.column(columns)? {
-            return Ok(IdColumn { at, kind });
+            return Ok((at, kind));
         }
     }
     // A column of a known name may hold few of the ids: the rows that are missing are counted
@@ -83,13 +81,12 @@ pub fn find_ids(
     }
     if let Some(at) = found.column(&labels)? {
         let name = &fields[at].name;
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{name}` holds the ids of the edges: name another with --label-column, or none"
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     let problem = found.one_end(&free).map_or_else(|| found.nothing(&free, roles.id), Ok)?;
-    Err(on.wrong(problem))
+    Err(Error::Graph(problem))
 }
 
 /// Some ids of the first edges.
@@ -202,11 +199,10 @@ impl<'a> FoundIds<'a> {
             columns.iter().filter(holds).partition(|at| self.on.fields[**at].is_index());
         if let Some(other) = holding.iter().find(|at| self.places[at] != self.places[&holding[0]]) {
             let [one, other] = [&holding[0], other].map(|at| &self.on.fields[*at].name);
-            let problem = format!(
+            return Err(Error::Graph(format!(
                 "`{one}` and `{other}` both hold the ids of the edges, in different rows: pass \
                  --id-column"
-            );
-            return Err(self.on.wrong(problem));
+            )));
         }
         // Some ids may have no row, or several: then the column that holds most of them is it.
         let most = || columns.iter().max_by_key(|at| (self.places[at].len(), Reverse(**at)));
@@ -229,15 +225,12 @@ impl<'a> FoundIds<'a> {
                     continue;
                 }
                 let name = &self.on.fields[at].name;
-                let missing = self.sample.ends[other]
-                    .iter()
-                    .min()
-                    .map_or(String::new(), |&id| self.sample.text(id));
+                let missing = self.sample.ends[other].iter().min();
+                let missing = missing.map(|&id| self.sample.text(id)).unwrap_or_default();
                 return Some(format!(
                     "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: \
-                     these are two kinds of vertices, and \
-                     gsplit reads one table of one kind: add their rows to it, or pass --id-column \
-                     {name} --schema missing-rows=fill",
+                     these are two kinds of vertices, and gsplit reads one table of one kind: add \
+                     their rows to it, or pass --id-column {name} --schema missing-rows=fill",
                     names[0],
                     names[1],
                     shown(missing.as_bytes())
@@ -250,16 +243,9 @@ impl<'a> FoundIds<'a> {
     /// The problem that none of `columns` holds most ids, with examples of both.
     fn nothing(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
-        let examples = |texts: Vec<String>| {
-            texts
-                .iter()
-                .take(2)
-                .map(|text| shown(text.as_bytes()))
-                .collect::<Vec<_>>()
-                .join(" and ")
-        };
-        let of_edges =
-            examples(self.sample.ids.iter().take(2).map(|&id| self.sample.text(id)).collect());
+        let example = |&id: &u64| shown(self.sample.text(id).as_bytes());
+        let of_edges: Vec<String> = self.sample.ids.iter().take(2).map(example).collect();
+        let of_edges = of_edges.join(" and ");
         let likely = |at: &&usize| Some(**at) == named || roles::is_id(&self.on.fields[**at]);
         let of_table = match columns.iter().find(likely).or(columns.first()) {
             Some(&at) => {

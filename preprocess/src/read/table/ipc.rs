@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
@@ -19,6 +19,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use gsplit_store::MappedFile;
 
 use super::frames::{Frames, Take, damaged, guard};
+use crate::edges::lock;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -152,7 +153,7 @@ impl IpcFile {
         group: usize,
         columns: &[usize],
     ) -> Arc<OnceLock<Result<RecordBatch, String>>> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         if let Some(found) =
             recent.iter().find(|entry| entry.group == group && entry.columns == columns)
         {

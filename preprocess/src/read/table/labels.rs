@@ -5,11 +5,10 @@ use gsplit_store::{LabelShape, Recipe};
 
 use super::cells::Cell;
 use super::choice::{Field, NONE};
-use super::features::{Encoded, EncodedColumn, Encoding};
+use super::features::{Encoded, EncodedColumn, Encoding, TableColumn};
 use super::roles::Roles;
 use super::sheet::Sheet;
-use super::statistics::{ColumnStatistics, MOST_CODES, key};
-use super::surveyed::Surveyed;
+use super::statistics::{ColumnStatistics, MOST_CODES, Surveyed, key};
 use crate::read::options::{LabelKind, Unseen};
 use crate::read::raw::Column;
 use crate::read::text::field::{real, shown};
@@ -57,11 +56,11 @@ impl TableLabels {
 
 /// The labels, from their columns.
 pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
+    ask_for_commas(on, roles)?;
     let trained = on.trained.filter(|_| on.schema.label_column.is_none());
     let shape = trained.map_or(on.options.label_shape, |trained| trained.label_shape);
-    let encoded = |columns| {
-        Some(Box::new(EncodedColumn::new(on.table, on.path, "label", columns)) as Box<dyn Column>)
-    };
+    let encoded =
+        |columns| Some(Box::new(EncodedColumn::new(on.table, "label", columns)) as Box<dyn Column>);
     let number = |at: usize, missing: f32| {
         Encoded::label(at, &on.fields[at], Encoding::Number(0.0, 1.0), missing)
     };
@@ -86,18 +85,15 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
         }
     };
     let as_classes = |unlabelled| {
-        let column = Some(on.table.column(at, "label", true));
+        let column = Some(Box::new(TableColumn::new(on.table, at, "label", true)) as _);
         Ok(TableLabels { column, shape, unlabelled, ..TableLabels::default() })
     };
     let field = &on.fields[at];
     let Some(seen) = on.seen.get(&at) else {
         no_classes("the label is a list")?;
-        return Ok(TableLabels {
-            class_names: trained
-                .map(|trained| trained.classes.clone())
-                .filter(|names| !names.is_empty()),
-            ..as_classes(None)?
-        });
+        let class_names = trained.map(|trained| trained.classes.clone());
+        let class_names = class_names.filter(|names| !names.is_empty());
+        return Ok(TableLabels { class_names, ..as_classes(None)? });
     };
     let (is_number, kind) = (field.value.is_some(), on.schema.label_kind);
     let numeric = match (kind, shape) {
@@ -107,65 +103,58 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
     };
     let names_of_recipe = trained.is_some_and(|trained| !trained.classes.is_empty());
     if shape.is_some() && kind.is_none() && !is_number && !names_of_recipe {
-        let problem =
-            format!("column `{}`: expected numbers, as in the table of the recipe", field.name);
-        return Err(on.wrong(problem));
+        return Err(Error::Graph(format!(
+            "column `{}`: expected numbers, as in the table of the recipe",
+            field.name
+        )));
     }
     if numeric && !is_number {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "--schema label-kind=number: column `{}` holds strings: expected numbers",
             field.name
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     if numeric {
         no_classes("the label is a number to learn")?;
-        let column = encoded(vec![number(at, f32::NAN)]);
-        return Ok(TableLabels {
-            column,
-            shape: Some(LabelShape::Number),
-            ..TableLabels::default()
-        });
+        let (column, shape) = (encoded(vec![number(at, f32::NAN)]), Some(LabelShape::Number));
+        return Ok(TableLabels { column, shape, ..TableLabels::default() });
     }
     let mut names = seen.categories();
-    if is_number && trained.is_none() && kind.is_none() {
+    let is_open = trained.is_none() && kind.is_none();
+    let shown_count = |count: usize| if seen.many { "many".into() } else { count.to_string() };
+    if is_number && is_open {
         let count = names.iter().filter(|name| *name != UNLABELLED).count();
         if seen.many || (count > MANY_CLASSES && 10 * count as u64 > seen.values) {
-            let (count, values) =
-                (if seen.many { "many".into() } else { count.to_string() }, seen.values);
-            let problem = format!(
+            let (count, values) = (shown_count(count), seen.values);
+            return Err(Error::Graph(format!(
                 "column `{}` holds {count} different numbers in {values} rows: pass --schema \
                  label-kind=class, or number for a quantity to learn",
                 field.name
-            );
-            return Err(on.wrong(problem));
+            )));
         }
     }
-    if !is_number && trained.is_none() && kind.is_none() {
+    if !is_number && is_open {
         let is_number = |name: &&String| real::<f64>(name.as_bytes()).is_some();
         let are_most = 2 * names.iter().filter(is_number).count() > names.len();
         let is_stray =
             |name: &&String| !is_number(name) && on.schema.unlabelled.as_ref() != Some(name);
         if let Some(stray) = names.iter().find(is_stray).filter(|_| are_most) {
             let (column, stray) = (&field.name, shown(stray.as_bytes()));
-            let problem = format!(
+            return Err(Error::Graph(format!(
                 "column `{column}` holds numbers for the most part, and {stray}: fix it, pass \
                  --schema unlabelled=VALUE if it stands for no label, \
                  or --schema label-kind=class for classes by name"
-            );
-            return Err(on.wrong(problem));
+            )));
         }
         let alone = seen.keys.values().filter(|&&rows| rows == 1).count();
         if seen.many || (names.len() > MANY_NAMES && 2 * alone > names.len()) {
-            let (count, values) =
-                (if seen.many { "many".into() } else { names.len().to_string() }, seen.values);
-            let problem = format!(
+            let (count, values) = (shown_count(names.len()), seen.values);
+            return Err(Error::Graph(format!(
                 "column `{}` has {count} different strings in {values} rows: a name and not a \
                  class? Pass another column with \
                  --label-column, or --schema label-kind=class if each is a class",
                 field.name
-            );
-            return Err(on.wrong(problem));
+            )));
         }
     }
     let unlabelled = unlabelled(on, field, seen, trained)?;
@@ -194,27 +183,26 @@ pub fn labels(on: &Surveyed<'_>, roles: &Roles) -> Result<TableLabels> {
             _ => return as_classes(unlabelled),
         };
     } else if seen.many {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{}` has more than {MOST_CODES} different strings: expected names of classes; \
              pass --label-column",
             field.name
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     let places =
         Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
-    let folds = on.options.folds_case(on.trained);
-    let mut label = Encoded::label(at, field, places, -1.0).folding(folds);
+    let mut label = Encoded::label(at, field, places, -1.0).folding(on.folds);
     label.takes_unseen = trained.is_some() && on.schema.unseen == Some(Unseen::Other);
     let class_names = are_names.then_some(names);
     Ok(TableLabels { column: encoded(vec![label]), class_names, shape, unlabelled, notes })
 }
 
 /// Asks what a comma in the label means, if no other column settles it.
-pub fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
+fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
     let [at] = roles.labels[..] else { return Ok(()) };
     let commas = on.table.sheet().map(Sheet::decimal_commas).unwrap_or_default();
-    if commas != [at] {
+    let is_said = on.schema.label_kind.is_some() || on.schema.decimal.is_some();
+    if is_said || on.trained.is_some() || commas != [at] {
         return Ok(());
     }
     let Some(number) =
@@ -223,12 +211,11 @@ pub fn ask_for_commas(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
         return Ok(());
     };
     let (column, cell) = (&on.fields[at].name, number.replace('.', ","));
-    let problem = format!(
+    Err(Error::Graph(format!(
         "column `{column}`: `{cell}` may be a number or two classes: pass --schema \
          label-kind=number if it is {number}; several classes of a vertex are columns of 0 and 1, \
          for --label-column"
-    );
-    Err(on.wrong(problem))
+    )))
 }
 
 /// Labels from several columns of zeros and ones, read as `column`.
@@ -240,9 +227,10 @@ fn several(
 ) -> Result<TableLabels> {
     let is_wrong = |at: &&usize| !on.seen.get(at).is_some_and(ColumnStatistics::are_flags);
     if let Some(&at) = roles.labels.iter().find(is_wrong) {
-        let problem =
-            format!("--label-column: `{}` of several: expected zeros and ones", on.fields[at].name);
-        return Err(on.wrong(problem));
+        return Err(Error::Graph(format!(
+            "--label-column: `{}` of several: expected zeros and ones",
+            on.fields[at].name
+        )));
     }
     let seen = || roles.labels.iter().filter_map(|at| on.seen.get(at));
     let has_zero = seen().any(|seen| seen.numbers.count > 0 && seen.numbers.least == 0.0);
@@ -250,7 +238,7 @@ fn several(
     if !has_zero && lacks && on.trained.is_none() && on.schema.unlabelled.is_none() {
         let problem = "--label-column: the columns hold ones and empty cells, and no zero: pass \
                        --schema unlabelled=none if an empty cell is a zero, or write the zeros";
-        return Err(on.wrong(problem));
+        return Err(Error::Graph(problem.into()));
     }
     let class_names = Some(roles.labels.iter().map(|&at| on.fields[at].name.clone()).collect());
     Ok(TableLabels { column, class_names, shape, ..TableLabels::default() })
@@ -271,13 +259,10 @@ fn unlabelled(
             let value = key(Cell::Text(value), is_number).into_owned();
             return match seen.keys.contains_key(&value) || trained.is_some() || seen.many {
                 true => Ok(Some(value)),
-                false => {
-                    let problem = format!(
-                        "--schema unlabelled: column `{name}` has no value {}",
-                        shown(value.as_bytes())
-                    );
-                    Err(on.wrong(problem))
-                }
+                false => Err(Error::Graph(format!(
+                    "--schema unlabelled: column `{name}` has no value {}",
+                    shown(value.as_bytes())
+                ))),
             };
         }
         (None, Some(trained)) if trained.unlabelled.is_some() => {
@@ -290,7 +275,7 @@ fn unlabelled(
     }
     let others = || seen.keys.keys().filter(|name| *name != UNLABELLED);
     let Some(count) = seen.keys.get(UNLABELLED).filter(|_| is_number) else {
-        return negative(on, field, seen)
+        return negative(field, seen)
             .filter(|_| trained.is_none() && on.schema.label_kind.is_none())
             .map_or(Ok(None), Err);
     };
@@ -299,18 +284,17 @@ fn unlabelled(
         || others().any(|name| name.starts_with('-'));
     if trained.is_none() && may_be_class && others().count() > 0 {
         let found: Vec<&str> = others().take(5).map(String::as_str).collect();
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{name}` holds -1 in {count} rows, beside {}: pass --schema unlabelled=none if \
              -1 is a class, or --schema unlabelled=-1 if it stands for no label",
             found.join(", ")
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     Ok(Some(UNLABELLED.into()))
 }
 
 /// The question for the only negative number among class numbers from 0, which may mean unlabelled.
-fn negative(on: &Surveyed<'_>, field: &Field, seen: &ColumnStatistics) -> Option<Error> {
+fn negative(field: &Field, seen: &ColumnStatistics) -> Option<Error> {
     let mut negative =
         seen.keys.iter().filter(|(name, _)| name.starts_with('-') && field.value.is_some());
     let (value, rows) = negative.next().filter(|_| seen.keys.len() > 2)?;
@@ -329,7 +313,7 @@ fn negative(on: &Surveyed<'_>, field: &Field, seen: &ColumnStatistics) -> Option
          class",
         field.name
     );
-    Some(on.wrong(problem))
+    Some(Error::Graph(problem))
 }
 
 /// A line on the classes among `names` that the recipe does not have, where they count as
@@ -345,16 +329,14 @@ fn new_classes(
     let Some(first) = new.first() else { return Ok(None) };
     let (column, first) = (&field.name, shown(first.as_bytes()));
     if on.schema.unseen != Some(Unseen::Other) {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{column}`: {first} is not a class of the recipe: pass --schema unseen=other \
              to count it as unlabelled, or leave the column out of the table"
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     let rows: u64 = new.iter().filter_map(|&name| seen.keys.get(name)).sum();
     Ok(Some(format!(
-        "note: {}: column `{column}`: {rows} rows are of classes that the recipe does not have, as \
-         {first}: they count as unlabelled",
-        on.path.display()
+        "note: column `{column}`: {rows} rows are of classes that the recipe does not have, as \
+         {first}: they count as unlabelled"
     )))
 }

@@ -9,7 +9,7 @@
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
 //!          labels (classes, or numbers to learn)      splits (words, or flags)
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
-//!          ──▶ features (the numbers), column (one column as it is)
+//!          ──▶ features (the numbers)
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and
@@ -33,7 +33,6 @@ use crate::{Error, Result};
 
 mod cells;
 pub mod choice;
-mod column;
 mod contents;
 mod cut;
 mod ends;
@@ -58,7 +57,6 @@ mod sheet;
 mod source;
 mod splits;
 mod statistics;
-mod surveyed;
 
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name, is_document};
@@ -71,41 +69,38 @@ use source::TableSource;
 
 /// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables,
 /// `edges` and, where there is one, `nodes`, each a file or a folder; or `NAME_edges.csv` and
-/// `NAME_nodes.csv`. `--nodes` is for the caller, and wins over the table in the folder.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-    open_as(path, None, options, progress)
-}
-
-/// Like [`open`]; files whose content and name do not show their format are `unnamed`.
-pub fn open_as(
+/// `NAME_nodes.csv`. The table of vertices is for the caller to attach, and `--nodes` wins over it.
+/// Files whose content and name do not show their format are `unnamed`.
+pub fn open(
     path: &Path,
     unnamed: Option<TableFormat>,
     options: &ReadOptions,
     progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<Raw> {
-    let Some(edges) = member(path, &["edges"])? else {
-        return open_edges(path, unnamed, options, progress);
+    let open_edges = |path: &Path, decisions: &mut Vec<String>| {
+        Table::of(path, unnamed, options.text(), options, progress, decisions)
+            .and_then(|table| edges(table, options, decisions))
+            .map_err(|error| error.at(path))
     };
-    let mut raw = open_edges(&edges, unnamed, options, progress)?;
-    let table = member(path, &["nodes", "target"])?.filter(|_| options.nodes.is_none());
-    if let Some(table) = &table {
-        nodes(table, Some(raw.edges.as_ref()), options, progress)?.attach(&mut raw)?;
-    }
+    let Some(edges) = member(path, &["edges"])? else { return open_edges(path, decisions) };
+    let raw = open_edges(&edges, decisions)?;
+    let nodes = member(path, &["nodes", "target"])?.filter(|_| options.nodes.is_none());
     let is_other = |entry: &&PathBuf| {
         **entry != edges
-            && Some(*entry) != table.as_ref()
+            && Some(*entry) != nodes.as_ref()
             && !name_of(entry).starts_with(['.', '_'])
     };
     let entries = gsplit_store::entries(path).map_err(Error::io(path))?;
     let others: Vec<String> = entries.iter().filter(is_other).map(|entry| name_of(entry)).collect();
     if !others.is_empty() {
-        progress.decide(&format!(
+        decisions.push(format!(
             "note: {}: not read: {}. --nodes names a table of vertices",
             path.display(),
             some(&others)
         ));
     }
-    Ok(raw)
+    Ok(Raw { nodes, ..raw })
 }
 
 /// The table in the folder at `path` with one of these `names`: `edges`, or `edges.parquet`,
@@ -138,38 +133,29 @@ fn member(path: &Path, names: &[&str]) -> Result<Option<PathBuf>> {
     }
 }
 
-fn open_edges(
-    path: &Path,
-    unnamed: Option<TableFormat>,
-    options: &ReadOptions,
-    progress: &dyn Progress,
-) -> Result<Raw> {
-    let (files, format) = parts::parts(path, unnamed, progress)?;
+/// The graph of the edges in `table`.
+fn edges(table: Table, options: &ReadOptions, decisions: &mut Vec<String>) -> Result<Raw> {
     let schema = &options.schema;
-    let na = schema.na.as_deref().unwrap_or_default();
-    let table = Table::of(path, &files, format, options.text(), options.budget(), na, progress)?;
     let fields = with_ids_of(&table, schema.id_type);
-    ask_for_splits(path, &table, schema)?;
-    let examples = |at: usize| table.examples(at);
-    let choice = choose(path, &fields, table.is_unnamed(), schema, &examples);
+    ask_for_splits(&table, schema)?;
+    let (is_unnamed, examples) = (table.is_unnamed(), |at: usize| table.examples(at));
+    let choice = choose(&table.path, &fields, is_unnamed, schema, &examples);
     let choice = choice.map_err(|error| match error {
-        Error::Input { path, line, problem } if problem.contains("integers or strings") => {
-            let fraction = table.sheet().and_then(Sheet::fraction).unwrap_or_default();
-            Error::Input { path, line, problem: problem + &fraction }
+        Error::Graph(problem) if problem.contains("integers or strings") => {
+            Error::Graph(problem + &table.sheet().and_then(Sheet::fraction).unwrap_or_default())
         }
         error => error,
     })?;
-    match table.is_unnamed() {
-        true => say_unnamed(path, &fields, &choice, progress),
-        false => say_choice(path, &fields, &choice, schema, progress),
-    }
-    note_readings(path, &table.readings(), progress);
-    let ids = ids_of(path, choice.kind, options)?;
-    let decided = decided(&table, &fields, &choice, schema);
-    let is_unnamed = table.is_unnamed();
+    let chosen = match is_unnamed {
+        true => lines_unnamed(&fields, &choice),
+        false => lines_named(&fields, &choice, schema),
+    };
+    decisions.extend(chosen.into_iter().chain(table.readings()).map(|text| table.with_path(&text)));
+    let ids = ids_of(&table, choice.kind, options)?;
+    let (decided, files) = (decided(&table, &fields, &choice, schema), table.files());
     let source = TableSource::new(table, &choice.ids, &choice);
     if !is_unnamed {
-        ask_for_meaning(path, &fields, &choice, &source, schema)?;
+        ask_for_meaning(&fields, &choice, &source, schema)?;
     }
     Ok(Raw { decided, ..Raw::of(source, ids, files) })
 }
@@ -226,51 +212,46 @@ fn decided(table: &Table, fields: &[Field], choice: &Choice, given: &Schema) -> 
 /// string with its line.
 fn with_ids_of(table: &Table, id_type: Option<IdKind>) -> Vec<Field> {
     let mut fields = table.fields.clone();
-    fields
-        .iter_mut()
-        .filter(|field| field.is_index())
-        .for_each(|field| (field.id, field.value) = (None, None));
-    fields[table.num_own()..].iter_mut().for_each(|field| field.id = None);
-    for (at, field) in fields.iter_mut().enumerate().take(table.num_own()) {
-        let Some(numbers) = table.sheet().and_then(|sheet| sheet.numbers_with_strays(at)) else {
-            continue;
-        };
-        field.value = Some((numbers, 1));
-        if table.sheet().is_some_and(|sheet| sheet.are_mostly_whole(at)) {
-            field.id = Some(IdKind::Number);
+    for (at, field) in fields.iter_mut().enumerate() {
+        if field.is_index() {
+            (field.id, field.value) = (None, None);
         }
+        if at >= table.num_own() {
+            field.id = None;
+        } else if let Some(sheet) = table.sheet()
+            && let Some(numbers) = sheet.numbers_with_strays(at)
+        {
+            field.value = Some((numbers, 1));
+            field.id = if sheet.are_mostly_whole(at) { Some(IdKind::Number) } else { field.id };
+        }
+        field.id = field.id.map(|id| id_type.unwrap_or(id));
     }
-    fields
-        .iter_mut()
-        .filter(|field| field.id.is_some())
-        .for_each(|field| field.id = id_type.or(field.id));
     fields
 }
 
 /// Asks about folders that are called by the splits, e.g. `split=train`.
-fn ask_for_splits(path: &Path, table: &Table, schema: &Schema) -> Result<()> {
+fn ask_for_splits(table: &Table, schema: &Schema) -> Result<()> {
     let of_folders = (0..table.fields.len()).filter_map(|at| table.folder(at));
     for folder in of_folders.filter(|_| schema.one_table != Some(Answer::Yes)) {
         let names: HashSet<&str> = folder.values().filter(|name| splits::is_named(name)).collect();
         if names.len() >= 2 {
-            let problem = format!(
+            return Err(Error::Graph(format!(
                 "its folders name splits in `{}`: pass --schema one-table=yes to make one graph of \
                  all edges, which the model is then trained on, or name the folder of those for \
                  training",
                 folder.field.name
-            );
-            return Err(Error::input(path, problem));
+            )));
         }
     }
     Ok(())
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
-fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
+fn ids_of(table: &Table, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
     match (kind, options.keep_ids) {
         (IdKind::Text, true) => {
             let problem = "the ids are strings, which --keep-ids cannot keep: they become numbers, and nodes/original_id keeps the strings";
-            Err(Error::Option(format!("{}: {problem}", path.display())))
+            Err(Error::Option(table.with_path(problem)))
         }
         (_, true) => Ok(Ids::Dense(None)),
         (_, false) => Ok(Ids::Sparse),
@@ -280,7 +261,6 @@ fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
 /// Asks whether ids are of two kinds, where the names of their columns have different nouns; and
 /// whether the rows are edges, where they may be vertices with their classes.
 fn ask_for_meaning(
-    path: &Path,
     fields: &[Field],
     choice: &Choice,
     source: &TableSource,
@@ -304,73 +284,47 @@ fn ask_for_meaning(
     let is_once = sources.len() == batch.sources.len();
     if !choice.are_named && is_once && sources.len() >= FEW_ROWS.max(4 * targets.len()) {
         let [one, other] = names;
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "`{one}` has another value in each row, and `{other}` only {}: are these vertices and \
              their classes? They come with --nodes. If they are edges, pass --source-column {one} \
              --target-column {other}",
             targets.len()
-        );
-        return Err(Error::input(path, problem));
+        )));
     }
     // Equal strings are one vertex, and so are equal numbers; only some pairs of kinds share them.
     if may_be_two_kinds && (choice.kind == IdKind::Number || !sources.is_disjoint(&targets)) {
         let [one, other] = names;
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "`{one}` and `{other}` name two kinds of vertices, whose ids may be the same: pass \
              --bipartite to keep them apart, or --bipartite=no if they are of one kind"
-        );
-        return Err(Error::input(path, problem));
+        )));
     }
     Ok(())
 }
 
-/// Reports which columns are the edges, and which were left out because of their values.
-fn say_choice(
-    path: &Path,
-    fields: &[Field],
-    choice: &Choice,
-    schema: &Schema,
-    progress: &dyn Progress,
-) {
+/// Lines on which columns are the edges, and which were left out because of their values.
+fn lines_named(fields: &[Field], choice: &Choice, schema: &Schema) -> Vec<String> {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
-    progress.decide(&format!("{}: edges from `{source}` to `{target}`", path.display()));
-    choice::note_index(path, fields, None, progress);
+    let mut said = vec![format!("edges from `{source}` to `{target}`")];
+    said.extend(choice::unused_index(fields, None));
     if schema.edge_columns.is_none() {
-        choice::note_left_out(path, fields, &choice.ids, "", progress);
+        said.extend(choice::unused(fields, &choice.ids, ""));
     }
+    said
 }
 
-/// Like [`say_choice`], for a list without a header.
-fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Progress) {
+/// Like [`lines_named`], for a list without a header.
+fn lines_unnamed(fields: &[Field], choice: &Choice) -> Vec<String> {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
-    progress.decide(&format!(
-        "{}: no header; edges from column {source} to column {target}",
-        path.display()
-    ));
+    let mut said = vec![format!("no header; edges from column {source} to column {target}")];
     if fields.len() > 2 + choice.values.len() {
-        progress.decide(&format!(
-            "note: {}: more than two columns; the others are ignored: name them with \
-             --edge-columns to keep them",
-            path.display()
-        ));
+        said.push(
+            "note: more than two columns; the others are ignored: name them with --edge-columns \
+             to keep them"
+                .into(),
+        );
     }
-}
-
-/// Reports columns whose cells are not plain numbers.
-fn note_readings(path: &Path, readings: &[(&'static str, Vec<String>)], progress: &dyn Progress) {
-    for (reading, columns) in readings.iter().filter(|(_, columns)| !columns.is_empty()) {
-        progress.decide(&format!("{}: {reading}: {}", path.display(), columns.join(", ")));
-    }
-}
-
-fn note_left_out(path: &Path, columns: &[String], why: &str, progress: &dyn Progress) {
-    if !columns.is_empty() {
-        progress.decide(&format!(
-            "{}: left out the columns {}, {why}",
-            path.display(),
-            columns.join(", ")
-        ));
-    }
+    said
 }
 
 #[cfg(test)]

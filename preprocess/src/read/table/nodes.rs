@@ -25,19 +25,18 @@ use std::path::{Path, PathBuf};
 use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe};
 
 use super::choice::{self, IdKind};
-use super::features::{Encoded, EncodedColumn};
+use super::features::{Encoded, EncodedColumn, TableColumn};
 use super::giveaway;
-use super::ids::{IdColumn, find_ids};
-use super::labels::{TableLabels, ask_for_commas, labels};
-use super::parts::{self, TableFormat};
+use super::ids::find_ids;
+use super::labels::{TableLabels, labels};
+use super::parts::TableFormat;
 use super::recipe;
 use super::roles::{self, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
 use super::source::TableSource;
-use super::splits::{SplitIds, splits};
-use super::statistics::{RepeatedRows, survey};
-use super::surveyed::Surveyed;
+use super::splits::splits;
+use super::statistics::{RepeatedRows, Surveyed, survey};
 use crate::edges::{EdgeSource, ValueType};
 use crate::read::options::{
     CaseRule, Categories, Encode, LabelKind, ReadOptions, Scale, Schema, TextOptions, Unseen,
@@ -80,10 +79,9 @@ impl NodeTable {
             let kind = |strings| if strings { "strings" } else { "integers" };
             let (of, edges) = (kind(self.ids.has_string_ids()), kind(raw.edges.has_string_ids()));
             let path = self.files.first().cloned().unwrap_or_default();
-            return Err(Error::input(
-                path,
-                format!("ids are {of}, the ids of the edges {edges}: pass --schema id-type=text"),
-            ));
+            let problem =
+                format!("ids are {of}, the ids of the edges {edges}: pass --schema id-type=text");
+            return Err(Error::input(path, problem));
         }
         if raw.features.is_some() || raw.labels.is_some() || !raw.columns.is_empty() {
             // Its rows are in the order of the ids, these in one of their own.
@@ -111,56 +109,51 @@ pub fn nodes(
     edges: Option<&dyn EdgeSource>,
     options: &ReadOptions,
     progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<NodeTable> {
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
-    let (schema, text, memory) = (&options.schema, options.text(), options.budget());
     // Any other file is a table in text, whatever its name.
     let unnamed = path.is_file().then_some(TableFormat::Csv);
-    let (files, format) = parts::parts(path, unnamed, progress)?;
-    let of_text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
-    let na = schema.na.as_deref().unwrap_or_default();
-    let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
+    let text = options.text();
+    let text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
+    let mut table = Table::of(path, unnamed, text, options, progress, decisions)?;
     table.take_as_strings(trained.iter().flat_map(recipe::strings));
-    if table.is_empty() {
-        return Err(Error::input(path, "has columns and no rows: expected a row for each vertex"));
-    }
-    let fields = &table.fields[..];
-    let trained = trained.as_ref();
-    let mut on = Surveyed {
-        path,
+    let on = Surveyed {
         table: &table,
-        fields,
+        fields: &table.fields,
         options,
-        schema,
-        trained,
+        schema: &options.schema,
+        trained: trained.as_ref(),
+        folds: options.folds_case(trained.as_ref()),
         seen: HashMap::new(),
         progress,
     };
-    edges.map_or(Ok(()), |edges| check_na(&on, na, edges))?;
+    let (nodes, said) = vertices(on, edges).map_err(|error| error.at(path))?;
+    decisions.extend(said.iter().map(|text| table.with_path(text)));
+    Ok(nodes)
+}
+
+/// The vertices of the table, and lines on the decisions on them.
+fn vertices(
+    mut on: Surveyed<'_>,
+    edges: Option<&dyn EdgeSource>,
+) -> Result<(NodeTable, Vec<String>)> {
+    let Surveyed { table, fields, options, schema, trained, progress, .. } = on;
+    if table.is_empty() {
+        let problem = "has columns and no rows: expected a row for each vertex";
+        return Err(Error::Graph(problem.into()));
+    }
+    let na = schema.na.as_deref().unwrap_or_default();
+    check_na(&on, na, edges)?;
     let mut roles = roles::of(&on)?;
-    let is_trained = |id: &usize| trained.is_some_and(|trained| trained.id == fields[*id].name);
-    let given = roles.id.filter(|id| schema.id_column.is_some() || is_trained(id));
-    let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
-        (Some(edges), _) => find_ids(&on, (&roles, given), (edges, text.id_type))?,
-        (None, Some(at)) => IdColumn {
-            at,
-            kind: text.id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)?,
-        },
-        (None, None) => {
-            let name = trained.map_or("id", |trained| &trained.id);
-            return Err(
-                on.lacks(&format!("has no column `{name}` of ids: rename its column of ids"))
-            );
-        }
-    };
+    let (id, kind) = find_ids(&on, &roles, edges)?;
     roles.take_id(id);
-    let ids = || TableSource::ids(&table, id, kind);
-    let repeated = |keep| RepeatedRows::of(path, &ids(), id, keep, memory);
+    let ids = || TableSource::ids(table, id, kind);
+    let repeated = |keep| RepeatedRows::of(table, &ids(), id, keep, options.budget());
     let repeated = schema.on_duplicate.map(repeated).transpose()?;
-    on.seen = survey(&table, &roles.to_survey(&table), repeated.as_ref(), progress)?;
+    on.seen = survey(table, &roles.to_survey(table), repeated.as_ref(), progress)?;
     roles.decide(&on)?;
-    let folds = options.folds_case(trained);
-    if folds {
+    if on.folds {
         let known = trained.map_or(&[][..], |trained| &trained.classes);
         let is_label = |at: &usize| roles.labels.contains(at);
         let texts = on.seen.iter_mut().filter(|(at, _)| roles::is_text(&fields[**at]));
@@ -168,61 +161,49 @@ pub fn nodes(
     } else if schema.case.is_none() && trained.is_none() {
         ask_for_case(&on, &roles)?;
     }
-    let split_ids = SplitIds::new(path, memory, schema.on_duplicate);
-    let splits = splits(split_ids, &table, &roles, (id, kind), progress)?;
-    if schema.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
-        ask_for_commas(&on, &roles)?;
-    }
+    let splits = splits(&on, &roles, (id, kind))?;
     let labels = labels(&on, &roles)?;
-    let recipes = match (&roles.features, trained) {
-        (_, Some(trained)) => recipe::by(&on, trained)?,
-        (features, None) => recipe::of(&on, features)?,
-    };
-    if trained.is_some() {
-        recipe::note_far(&on, &recipes);
-    }
+    let recipes = recipe::of(&on, &roles.features)?;
     let unseen = trained.map(|_| schema.unseen.unwrap_or(Unseen::Refuse));
     let features: Option<Box<dyn Column>> = match &roles.features[..] {
         [] => None,
         // A list by itself keeps its type.
         [(at, _)] if fields[*at].list => {
-            let rows = table.column(*at, "feat", false);
+            let rows = Box::new(TableColumn::new(table, *at, "feat", false));
             Some(Scaled::of(rows, schema.scale.unwrap_or(Scale::None), schema.fill, progress)?)
         }
         _ => {
             let encode = |(at, recipe): &(usize, FeatureRecipe)| {
-                Encoded::feature(*at, &fields[*at], recipe, unseen).folding(folds)
+                Encoded::feature(*at, &fields[*at], recipe, unseen).folding(on.folds)
             };
-            Some(Box::new(EncodedColumn::new(
-                &table,
-                path,
-                "feat",
-                recipes.iter().map(encode).collect(),
-            )))
+            let columns = recipes.iter().map(encode).collect();
+            Some(Box::new(EncodedColumn::new(table, "feat", columns)))
         }
     };
     let columns = roles.columns(fields);
     let columns: Vec<_> =
         columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
-    choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
+    choice::check_distinct(columns.iter().map(|(_, name)| name.as_str()))?;
     // Whole numbers have no way to say that one is missing: of a column that nobody asked for they
     // become doubles.
     let lacks = |at: &usize| on.seen.get(at).is_some_and(|seen| seen.missing > 0);
     let is_whole = |at: usize| fields[at].value == Some((ValueType::I64, 1));
-    let column = |(at, name): &(usize, String)| match is_whole(*at) && lacks(at) {
-        true => table.doubles(*at, name),
-        false => table.column(*at, name, false),
+    let column = |(at, name): &(usize, String)| -> Box<dyn Column> {
+        Box::new(match is_whole(*at) && lacks(at) {
+            true => TableColumn::doubles(table, *at, name),
+            false => TableColumn::new(table, *at, name, false),
+        })
     };
-    roles.say(&on, labels.words());
-    roles.say_blank_flags(&on);
-    labels.notes.iter().for_each(|note| progress.decide(note));
+    let mut said = roles.said(&on, labels.words());
+    said.extend(roles.blank_flags(&on));
+    said.extend(labels.notes.iter().cloned());
     if trained.is_none() {
-        note_lists(&on, &roles)?;
-        note_sentinels(&on, &roles, &labels);
-        note_giveaways(&on, &roles, &labels)?;
+        said.extend(lists(&on, &roles)?);
+        said.extend(sentinels(&on, &roles, &labels));
+        said.extend(giveaways(&on, &roles, &labels)?);
     }
-    say_others(&on, &recipes);
-    super::note_readings(path, &table.readings(), progress);
+    said.extend(recipes.iter().filter_map(|(_, feature)| combined(feature)));
+    said.extend(table.readings());
     let decided = match trained {
         // The recipe decides.
         Some(_) => Decided::default(),
@@ -232,6 +213,7 @@ pub fn nodes(
     let trained = trained.filter(|_| schema.label_column.is_none()).cloned().unwrap_or_default();
     let or_trained =
         |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
+    let dates = table.sheet().and_then(Sheet::date_order).or(schema.date_order);
     let recipe = Recipe {
         id: fields[id].name.clone(),
         label: or_trained(
@@ -241,28 +223,25 @@ pub fn nodes(
         classes: or_trained(labels.class_names.clone().unwrap_or_default(), trained.classes),
         label_shape: labels.shape.or(trained.label_shape),
         unlabelled: labels.unlabelled.clone().or(trained.unlabelled),
-        dates: table
-            .sheet()
-            .and_then(Sheet::date_order)
-            .or(text.date_order)
-            .map(|order| order.name().to_string()),
+        dates: dates.map(|order| order.name().into()),
         na: na.to_vec(),
-        folds_case: folds,
+        folds_case: on.folds,
         splits: or_trained(roles.split_names(fields), trained.splits),
         features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
         left_out: roles.left_out(fields),
         edges: EdgeRecipe::default(),
     };
-    Ok(NodeTable {
+    let nodes = NodeTable {
         ids: Box::new(ids()),
         features,
         labels,
         recipe,
         columns: columns.iter().map(column).collect(),
         splits,
-        files,
+        files: table.files(),
         decided,
-    })
+    };
+    Ok((nodes, said))
 }
 
 /// The decisions on a table of vertices whose ids are of `kind`.
@@ -291,7 +270,7 @@ fn decided(
     let is_list = matches!(features, [(at, _)] if on.fields[*at].list);
     let usual = if is_list { Scale::None } else { Scale::Standard };
     let mut texts = roles.classes_and_categories().into_iter();
-    let case = if on.options.folds_case(on.trained) { CaseRule::Fold } else { CaseRule::Keep };
+    let case = if on.folds { CaseRule::Fold } else { CaseRule::Keep };
     let label_kind = |is_number| if is_number { LabelKind::Number } else { LabelKind::Class };
     let unlabelled = || labels.unlabelled.clone().unwrap_or_else(|| choice::NONE.into());
     let splits = || choice::or_none(roles.split_names(on.fields));
@@ -313,10 +292,10 @@ fn decided(
 }
 
 /// Refuses a missing value of a column that neither the table nor its edges have.
-fn check_na(on: &Surveyed<'_>, na: &[String], edges: &dyn EdgeSource) -> Result<()> {
+fn check_na(on: &Surveyed<'_>, na: &[String], edges: Option<&dyn EdgeSource>) -> Result<()> {
     let has = |column: &str| {
         on.fields.iter().any(|field| field.name == column)
-            || edges.columns().iter().any(|edge| edge.name == column)
+            || edges.is_none_or(|edges| edges.columns().iter().any(|edge| edge.name == column))
     };
     match na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column)) {
         Some((column, word)) => {
@@ -338,21 +317,19 @@ fn ask_for_case(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
         roles.classes_and_categories().into_iter().filter_map(alike).take(4).collect();
     match found.is_empty() {
         true => Ok(()),
-        false => {
-            let problem = format!(
-                "{}, which differ only in case or blanks: pass --schema case=fold to take such \
+        false => Err(Error::Graph(format!(
+            "{}, which differ only in case or blanks: pass --schema case=fold to take such \
                  strings for one, or --schema case=keep for several",
-                found.join(", ")
-            );
-            Err(on.wrong(problem))
-        }
+            found.join(", ")
+        ))),
     }
 }
 
-/// Notes strings that are lists of numbers.
-fn note_lists(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
+/// Notes on strings that are lists of numbers.
+fn lists(on: &Surveyed<'_>, roles: &Roles) -> Result<Vec<String>> {
     let is_open = |at: &usize| roles.id != Some(*at) && !roles.labels.contains(at);
     let texts = (0..on.fields.len()).filter(|&at| roles::is_text(&on.fields[at]));
+    let mut notes = Vec::new();
     for at in texts.filter(is_open) {
         let examples = on.table.examples(at)?;
         let list = examples.split('`').nth(1).unwrap_or_default();
@@ -361,18 +338,19 @@ fn note_lists(on: &Surveyed<'_>, roles: &Roles) -> Result<()> {
         parts.retain(|part| !part.is_empty() && !part.ends_with("..."));
         let are_numbers = parts.iter().all(|part| real::<f64>(part.as_bytes()).is_some());
         if are_numbers && parts.len() > 1 {
-            on.note(&format!(
-                "`{}` holds lists of numbers in text, e.g. `{list}`, which are not read as \
+            notes.push(format!(
+                "note: `{}` holds lists of numbers in text, e.g. `{list}`, which are not read as \
                  numbers: write a column for each number, or Parquet with a column of lists",
                 on.fields[at].name
             ));
         }
     }
-    Ok(())
+    Ok(notes)
 }
 
-/// Notes numbers that look like missing values, and a label whose largest numbers dominate.
-fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
+/// Notes on numbers that look like missing values, and on a label whose largest numbers dominate.
+fn sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Vec<String> {
+    let mut notes = Vec::new();
     let labels = roles.labels.iter().filter(|_| labels.are_numbers()).copied();
     let numbers =
         roles.classes_and_categories().into_iter().filter(|at| !roles.labels.contains(at));
@@ -388,8 +366,8 @@ fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
             } else {
                 ""
             };
-            on.note(&format!(
-                "column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} \
+            notes.push(format!(
+                "note: column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} \
                  in the others: if {number} means that the value is missing, pass {}{fill}",
                 na::remedy(given.chain([word.as_str()]))
             ));
@@ -398,21 +376,22 @@ fn note_sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) {
     for at in labels {
         let Some(numbers) = on.seen.get(&at).map(|seen| &seen.numbers) else { continue };
         if numbers.least > 0.0 && numbers.skewness() > SKEWED {
-            on.note(&format!(
-                "the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large \
+            notes.push(format!(
+                "note: the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large \
                  numbers dominate the loss: consider a column of its logarithm as the label",
                 on.fields[at].name, numbers.mean, numbers.most
             ));
         }
     }
+    notes
 }
 
-/// Notes columns that give the label away.
-fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Result<()> {
-    let &[label] = &roles.labels[..] else { return Ok(()) };
-    if on.fields[label].list {
-        return Ok(());
-    }
+/// Notes on columns that give the label away.
+fn giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Result<Vec<String>> {
+    let label = match roles.labels[..] {
+        [label] if !on.fields[label].list => label,
+        _ => return Ok(Vec::new()),
+    };
     let columns = roles.features.iter().map(|&(at, _)| at);
     let columns: Vec<usize> = columns.filter(|&at| !on.fields[at].list).collect();
     let label_of = giveaway::Label {
@@ -420,26 +399,26 @@ fn note_giveaways(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Res
         is_class: !labels.are_numbers(),
         unlabelled: labels.unlabelled.as_deref(),
     };
-    for (at, how) in giveaway::find(on.table, label_of, &columns, on.progress)? {
+    let note = |(at, how): (usize, String)| {
         let name = &on.fields[at].name;
-        on.note(&format!(
-            "column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, \
-             leave it out with --schema encode={name}=none",
+        format!(
+            "note: column `{name}` gives the label `{}` away: {how}. If new vertices do not have \
+             it, leave it out with --schema encode={name}=none",
             on.fields[label].name
-        ));
-    }
-    Ok(())
+        )
+    };
+    let found = giveaway::find(on.table, label_of, &columns, on.progress)?;
+    Ok(found.into_iter().map(note).collect())
 }
 
-/// Reports columns whose less frequent categories are combined.
-fn say_others(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
-    for (_, feature) in features {
-        if let FeatureEncoding::OneHot { categories, other: true } = &feature.encoding {
-            let (column, most) = (&feature.column, categories.len());
-            on.say(&format!(
-                "`{column}` is one-hot by its {most} most frequent values, the rest is one more \
-                 (--schema encode={column}=onehot, or code, has them all)"
-            ));
-        }
-    }
+/// A line on a column whose less frequent categories are combined.
+fn combined(feature: &FeatureRecipe) -> Option<String> {
+    let FeatureEncoding::OneHot { categories, other: true } = &feature.encoding else {
+        return None;
+    };
+    let (column, most) = (&feature.column, categories.len());
+    Some(format!(
+        "`{column}` is one-hot by its {most} most frequent values, the rest is one more (--schema \
+         encode={column}=onehot, or code, has them all)"
+    ))
 }

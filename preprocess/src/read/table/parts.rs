@@ -8,7 +8,7 @@ use super::splits;
 use crate::read::pick::describes;
 use crate::read::text::{name_of, some, uncompressed};
 use crate::{Error, Result};
-use gsplit_store::{Progress, open_file};
+use gsplit_store::open_file;
 
 /// Format of a table's files. The format of a whole input is [`crate::read::detect::Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +19,6 @@ pub enum TableFormat {
     Arrow,
     /// Text with a header line, plain or compressed.
     Csv,
-}
-
-impl std::fmt::Display for TableFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Parquet => "Parquet",
-            Self::Arrow => "Arrow",
-            Self::Csv => "CSV",
-        })
-    }
 }
 
 /// Maximum depth of nested folders that are searched.
@@ -48,10 +38,8 @@ pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
     }
     let head = &head[..filled];
     if head.starts_with(b"FEA1") {
-        return Err(Error::input(
-            path,
-            "Feather version 1: write it as version 2, Arrow or Parquet",
-        ));
+        let problem = "Feather version 1: write it as version 2, Arrow or Parquet";
+        return Err(Error::input(path, problem));
     }
     let by_name = by_name(path);
     match (head, by_name) {
@@ -88,12 +76,12 @@ pub fn is_document(path: &Path) -> bool {
 
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all
 /// files below the folder, except documents and names that start with `_` or `.`. The files that
-/// are passed over are listed. A file whose content and name do not show its format is `unnamed`.
+/// are passed over go to `decisions`. A file whose content and name do not show its format is `unnamed`.
 /// Fails if the folder is empty, if its files differ in format, or if a log says which of them count.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,
-    progress: &dyn Progress,
+    decisions: &mut Vec<String>,
 ) -> Result<(Vec<PathBuf>, TableFormat)> {
     let mut files = Vec::new();
     if path.is_dir() {
@@ -103,7 +91,7 @@ pub fn parts(
         passed_over.extend(files.extract_if(.., |file| is_document(file)));
         if !passed_over.is_empty() {
             let names: Vec<String> = passed_over.iter().map(|file| name_of(file)).collect();
-            progress.decide(&format!(
+            decisions.push(format!(
                 "{}: passed over {} (not parts of the table, by their names)",
                 path.display(),
                 some(&names)
@@ -112,10 +100,8 @@ pub fn parts(
         if let [first, .., last] = &files[..] {
             let [first, last] = [first, last].map(|file| below(path, file));
             let count = files.len();
-            progress.decide(&format!(
-                "{}: one table of {count} files, {first} to {last}",
-                path.display()
-            ));
+            decisions
+                .push(format!("{}: one table of {count} files, {first} to {last}", path.display()));
         }
     } else {
         files.push(path.to_path_buf());
@@ -124,10 +110,8 @@ pub fn parts(
     for file in &files {
         let found = format_of(file)?.or(unnamed).ok_or_else(|| no_table(file))?;
         if *format.get_or_insert(found) != found {
-            return Err(Error::input(
-                path,
-                "holds parts of several formats: expected one, Parquet, Arrow or CSV",
-            ));
+            let problem = "holds parts of several formats: expected one, Parquet, Arrow or CSV";
+            return Err(Error::input(path, problem));
         }
     }
     match format {
@@ -160,10 +144,8 @@ fn files_below(
     passed_over: &mut Vec<PathBuf>,
 ) -> Result<()> {
     if depth > MAX_DEPTH {
-        return Err(Error::input(
-            folder,
-            format!("more than {MAX_DEPTH} folders below one another: expected a table"),
-        ));
+        let problem = format!("more than {MAX_DEPTH} folders below one another: expected a table");
+        return Err(Error::input(folder, problem));
     }
     let entries = gsplit_store::entries(folder).map_err(Error::io(folder))?;
     refuse_lake(folder, &entries)?;
@@ -302,8 +284,6 @@ pub fn ask_for_one_table(path: &Path, files: &[PathBuf]) -> Result<()> {
 mod tests {
     use std::fs;
 
-    use gsplit_store::NoProgress;
-
     use super::*;
 
     #[test]
@@ -321,7 +301,7 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, b"PAR1").unwrap();
         }
-        let (files, format) = parts(&table, None, &NoProgress).unwrap();
+        let (files, format) = parts(&table, None, &mut Vec::new()).unwrap();
         let names: Vec<_> =
             files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
@@ -368,11 +348,11 @@ mod tests {
             ("x.feather", "version 2"),
             ("absent.parquet", "check the path"),
         ] {
-            let message = parts(&path(name), None, &NoProgress).unwrap_err().to_string();
+            let message = parts(&path(name), None, &mut Vec::new()).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains(expected), "{message}");
         }
         assert_eq!(
-            parts(&path("notes.md"), Some(TableFormat::Csv), &NoProgress).unwrap().1,
+            parts(&path("notes.md"), Some(TableFormat::Csv), &mut Vec::new()).unwrap().1,
             TableFormat::Csv
         );
     }

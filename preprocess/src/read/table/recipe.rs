@@ -5,8 +5,7 @@ use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Recipe};
 
 use super::cells::Cell;
 use super::choice::Field;
-use super::statistics::{ColumnStatistics, MOST_CODES, key};
-use super::surveyed::Surveyed;
+use super::statistics::{ColumnStatistics, MOST_CODES, Surveyed, key};
 use crate::read::options::{Categories, Fill, Scale};
 use crate::{Error, Result};
 
@@ -19,11 +18,17 @@ const MOST_AUTO: usize = 64;
 /// printed.
 const FAR: f64 = 5.0;
 
-/// Recipe of `columns`, which are in the order of the feature row, according to their statistics.
+/// Recipe of `columns`, which are in the order of the feature row, according to their statistics; or
+/// that of an earlier table.
 pub fn of(
     on: &Surveyed<'_>,
     columns: &[(usize, Option<Categories>)],
 ) -> Result<Vec<(usize, FeatureRecipe)>> {
+    if let Some(trained) = on.trained {
+        let recipes = by(on, trained)?;
+        note_far(on, &recipes);
+        return Ok(recipes);
+    }
     let recipe = |&(at, how): &(usize, Option<Categories>)| {
         let nothing = ColumnStatistics::default();
         let (field, seen) = (&on.fields[at], on.seen.get(&at).unwrap_or(&nothing));
@@ -59,13 +64,10 @@ fn encoding(
 ) -> Result<FeatureEncoding> {
     let all = |most: usize, remedy: &str| match seen.many || seen.keys.len() > most {
         false => Ok(seen.categories()),
-        true => {
-            let problem = format!(
-                "--schema encode: column `{}` has more than {most} different values: {remedy}",
-                field.name
-            );
-            Err(on.wrong(problem))
-        }
+        true => Err(Error::Graph(format!(
+            "--schema encode: column `{}` has more than {most} different values: {remedy}",
+            field.name
+        ))),
     };
     Ok(match how {
         Some(Categories::Code) => {
@@ -119,7 +121,7 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
             );
         };
         let (field, wrong) = (&on.fields[at], |expected: &str| {
-            on.wrong(format!(
+            Error::Graph(format!(
                 "column `{column}`: expected {expected}, as in the table of the recipe"
             ))
         });
@@ -155,7 +157,7 @@ pub fn by(on: &Surveyed<'_>, trained: &Recipe) -> Result<Vec<(usize, FeatureReci
 }
 
 /// Notes the numbers of a new table that are far from the numbers of the recipe's table.
-pub fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
+fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
     for (at, feature) in features {
         let (FeatureEncoding::Number { shift, scale }, Some(seen)) =
             (&feature.encoding, on.seen.get(at))
@@ -167,13 +169,12 @@ pub fn note_far(on: &Surveyed<'_>, features: &[(usize, FeatureRecipe)]) {
             && seen.numbers.count > 0
             && ((mean - shift) / scale).abs() > FAR
         {
-            on.progress.note(&format!(
-                "note: {}: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give \
+            on.progress.note(&on.table.with_path(&format!(
+                "note: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give \
                  or take {scale:.6}, in the table of \
                  the recipe: is it the same quantity, in the same unit?",
-                on.path.display(),
                 feature.column
-            ));
+            )));
         }
     }
 }

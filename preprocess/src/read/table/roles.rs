@@ -1,11 +1,10 @@
 //! Roles of the columns of a table of vertices: ids, labels, splits, features, or left out.
 //!
 //! Names and options decide first ([`of`]); the rest is decided by the values seen in a survey
-//! ([`Roles::decide`]), or by asking. The columns of splits have a [file of their own](splits). The
+//! ([`Roles::decide`]), or by asking. The columns of splits are decided in [`splits`]. The
 //! rest is one file, because each role depends on which columns the others leave.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut};
 
@@ -13,29 +12,24 @@ use super::choice::{self, Field, IdKind, NONE, matches};
 use super::left_out::why_left_out;
 use super::recipe;
 use super::rows::Table;
-use super::statistics::ColumnStatistics;
-use super::surveyed::Surveyed;
+use super::splits;
+use super::statistics::{ColumnStatistics, Surveyed};
 use crate::read::options::{Categories, Encode};
 use crate::read::text::field::shown;
-use crate::read::text::na;
+use crate::read::text::{na, name_of};
 use crate::{Error, Result};
-
-mod splits;
 
 const ID_NAMES: [&str; 8] =
     ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
 /// Names of labels.
 pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
-/// Beginnings of names of labels, of columns of zeros and ones.
-const OUTCOMES: [&str; 8] =
-    ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
 /// Most values of a column of strings that may be the label; each is in two rows on average.
 const FEW: usize = 256;
 /// Candidates for the label that are named.
 const SHOWN: usize = 12;
 
 /// Roles of the columns, by their places.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Roles {
     /// Ids; found by [`super::ids::find_ids`] where no name says which.
     pub id: Option<usize>,
@@ -44,13 +38,13 @@ pub struct Roles {
     /// Flags of the three splits.
     pub masks: [Option<usize>; 3],
     /// Columns that are called by a split, and the split; flags of it if their values are.
-    flags: Vec<(usize, usize)>,
+    pub flags: Vec<(usize, usize)>,
     /// Names of the splits.
     pub split: Option<usize>,
     /// Features.
     pub features: Features,
     /// Columns that might have had one of these roles but do not, and the reason as a clause.
-    left_out: Vec<(usize, String)>,
+    pub left_out: Vec<(usize, String)>,
     /// Columns among them that are left out for their values or names: `--feature-columns` takes
     /// them.
     judged: Vec<usize>,
@@ -63,7 +57,7 @@ pub struct Roles {
     /// Whether the user named the features.
     are_chosen: bool,
     /// Whether the split is the one that the user named.
-    split_is_named: bool,
+    pub split_is_named: bool,
 }
 
 /// Columns of features in ascending order, with the encoding if they have a fixed one.
@@ -90,17 +84,14 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
             .iter()
             .find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
-    let id = choice::named(on.path, on.fields, on.schema.id_column.as_deref(), "--id-column")?;
+    let id = on.schema.id_column.as_ref();
+    let id = id.map(|name| choice::named(on.fields, name, "--id-column")).transpose()?;
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| on.fields[at].id.is_some()));
     // A column that is named as the label holds the ids of no vertex.
-    let is_label = |at: usize| {
-        on.schema
-            .label_column
-            .iter()
-            .flatten()
-            .any(|name| on.fields[at].name.eq_ignore_ascii_case(name))
-    };
+    let label_names = || on.schema.label_column.iter().flatten();
+    let is_label =
+        |at: usize| label_names().any(|name| on.fields[at].name.eq_ignore_ascii_case(name));
     let id = id.or_else(|| find(&ID_NAMES, &|at| on.fields[at].id.is_some() && !is_label(at)));
     if on.fields.iter().all(|field| field.id.is_none()) {
         return Err(on.lacks("expected a column of ids, integers or strings"));
@@ -109,11 +100,8 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         // New vertices may have no label, or not yet.
         Some(trained) => {
             let found: Option<Vec<usize>> = trained.label.iter().map(in_recipe).collect();
-            Some(
-                found
-                    .filter(|found| !found.iter().all(|&at| on.fields[at].is_empty))
-                    .unwrap_or_default(),
-            )
+            let are_empty = |found: &Vec<usize>| found.iter().all(|&at| on.fields[at].is_empty);
+            Some(found.filter(|found| !are_empty(found)).unwrap_or_default())
         }
         None => labels(on, &plain, id)?,
     };
@@ -122,7 +110,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let kept = trained.map(|trained| &trained.splits[..]).filter(|names| has_all(names));
     let said = on.schema.split_column.as_deref().or(kept);
     let (split, masks) = match said {
-        Some(names) => splits::named(on, &plain, names)?,
+        Some(names) => splits::columns_named(on, &plain, names)?,
         None => (None, splits::MASK_NAMES.map(|names| find(names, &|at| !on.fields[at].list))),
     };
     let is_other = |at: &usize| id == Some(*at) || labels.iter().flatten().any(|label| label == at);
@@ -132,15 +120,10 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
         asks_label: labels.is_none(),
         labels: labels.unwrap_or_default(),
         masks,
-        flags: Vec::new(),
         split,
-        features: Features::new(),
-        left_out: Vec::new(),
-        judged: Vec::new(),
-        dropped: Vec::new(),
-        guessed: false,
         split_is_named: on.schema.split_column.is_some(),
         are_chosen: on.schema.feature_columns.is_some() || trained.is_some(),
+        ..Roles::default()
     };
     roles.leave_out_weights(on)?;
     roles.leave_out_encoded(on)?;
@@ -176,37 +159,27 @@ fn labels(on: &Surveyed<'_>, plain: &[String], id: Option<usize>) -> Result<Opti
     for pattern in patterns {
         let like = |at: &usize| Some(*at) != id && matches(pattern, &on.fields[*at].name);
         let named: Vec<usize> = match (0..on.fields.len()).filter(like).collect::<Vec<_>>() {
-            none if none.is_empty() => {
-                choice::named(on.path, on.fields, Some(pattern), "--label-column")?
-                    .into_iter()
-                    .collect()
-            }
+            none if none.is_empty() => vec![choice::named(on.fields, pattern, "--label-column")?],
             some => some,
         };
         if let Some(at) = named.iter().find(|at| !can(at)) {
-            return Err(choice::unlike(
-                on.path,
-                &on.fields[*at],
-                "numbers or strings, for --label-column",
-            ));
+            return Err(choice::unlike(&on.fields[*at], "numbers or strings, for --label-column"));
         }
         found.extend(named);
     }
     if let Some(id) = id.filter(|id| found.contains(id)) {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "column `{}` holds the ids: name another with --label-column, or none",
             on.fields[id].name
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     found.sort_unstable();
     found.dedup();
     if let Some(at) = found.iter().find(|&&at| found.len() > 1 && on.fields[at].value.is_none()) {
-        let problem = format!(
+        return Err(Error::Graph(format!(
             "--label-column: `{}` holds strings: several columns hold 0 and 1 each",
             on.fields[*at].name
-        );
-        return Err(on.wrong(problem));
+        )));
     }
     Ok(Some(found))
 }
@@ -218,7 +191,7 @@ fn which_label(on: &Surveyed<'_>, candidates: &[usize]) -> Result<Error> {
     let mut found = candidates.iter().take(SHOWN).map(shown).collect::<Result<Vec<_>>>()?;
     let more = candidates.len().saturating_sub(SHOWN);
     found.extend((more > 0).then(|| format!("and {more} more")));
-    Ok(on.wrong(format!(
+    Ok(Error::Graph(format!(
         "which column is the label? {}: pass --label-column COLUMN, or --label-column none",
         found.join("; ")
     )))
@@ -240,16 +213,9 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         .filter(|at| !taken.contains(at) && !on.fields[*at].is_index())
         .collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
-    let mut is_auto = true;
+    let is_auto = !on.schema.encode.iter().flatten().any(|encode| *encode == Encode::Never);
     for encode in on.schema.encode.iter().flatten() {
-        let (pattern, how) = match encode {
-            Encode::Auto | Encode::LeftOut { .. } => continue,
-            Encode::Never => {
-                is_auto = false;
-                continue;
-            }
-            Encode::Column { pattern, how } => (pattern, *how),
-        };
+        let &Encode::Column { ref pattern, how } = encode else { continue };
         let can = |at: &&usize| {
             let field = &on.fields[**at];
             matches(pattern, &field.name)
@@ -288,11 +254,7 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
         if found.is_empty() {
             let problem = match named.first() {
                 Some(&at) if on.fields[at].is_empty => {
-                    return Err(choice::unlike(
-                        on.path,
-                        &on.fields[at],
-                        "numbers, for --feature-columns",
-                    ));
+                    return Err(choice::unlike(&on.fields[at], "numbers, for --feature-columns"));
                 }
                 Some(&at) => format!(
                     "--feature-columns: column `{0}` does not hold numbers: pass --schema \
@@ -305,20 +267,13 @@ fn features(on: &Surveyed<'_>, roles: &Roles) -> Result<Features> {
                     choice::names(on.fields)
                 ),
             };
-            return Err(on.wrong(problem));
+            return Err(Error::Graph(problem));
         }
         chosen.extend(found);
     }
     chosen.sort_unstable();
     chosen.dedup();
     Ok(chosen.into_iter().map(with_encoding).collect())
-}
-
-/// Whether the table is called by its label, as MUSAE's are.
-fn is_target(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| {
-        stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target"))
-    })
 }
 
 impl Roles {
@@ -340,17 +295,13 @@ impl Roles {
     /// Keeps the weights of vertices from being features.
     fn leave_out_weights(&mut self, on: &Surveyed<'_>) -> Result<()> {
         for name in on.schema.vertex_weights.iter().flatten() {
-            let Some(at) =
-                choice::named(on.path, on.fields, Some(name), "--schema vertex-weights")?
-            else {
-                continue;
-            };
-            choice::check_numbers(on.path, &on.fields[at], "--schema vertex-weights")?;
+            let at = choice::named(on.fields, name, "--schema vertex-weights")?;
+            choice::check_numbers(&on.fields[at], "--schema vertex-weights")?;
             if self.taken().contains(&at) {
-                let problem = format!(
-                    "`{name}` is an id, a label, a split or named twice: expected another column"
-                );
-                return Err(on.wrong(format!("--schema vertex-weights: {problem}")));
+                return Err(Error::Graph(format!(
+                    "--schema vertex-weights: `{name}` is an id, a label, a split or named twice: \
+                     expected another column"
+                )));
             }
             self.left_out.push((at, "it is a weight of vertices".into()));
         }
@@ -370,15 +321,8 @@ impl Roles {
                 )));
             }
             self.dropped.extend(&found);
-            self.left_out.extend(found.into_iter().map(|at| {
-                (
-                    at,
-                    format!(
-                        "--schema encode={pattern}=none leaves it \
-                                                         out"
-                    ),
-                )
-            }));
+            let why = format!("--schema encode={pattern}=none leaves it out");
+            self.left_out.extend(found.into_iter().map(|at| (at, why.clone())));
         }
         Ok(())
     }
@@ -390,7 +334,7 @@ impl Roles {
         self.drop_feature(id);
     }
 
-    fn drop_feature(&mut self, dropped: usize) {
+    pub fn drop_feature(&mut self, dropped: usize) {
         self.features.retain(|&(at, _)| at != dropped);
     }
 
@@ -519,10 +463,12 @@ impl Roles {
         Err(on.lacks(&problem))
     }
 
-    /// Chooses the label by the values: an outcome by its name, or, in a table named after its
-    /// label, its only column of few strings.
+    /// Chooses the label by the values in a table named after its label: its only column of few
+    /// strings. Asks where there are candidates in another.
     fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        let is_target = is_target(on.path);
+        // The tables of MUSAE have such names.
+        let is_target =
+            name_of(&on.table.path).split('.').next().is_some_and(|stem| stem.ends_with("target"));
         let taken = self.taken();
         let seen = |at: &usize| on.seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
@@ -532,26 +478,15 @@ impl Roles {
         };
         let binary = |at: &usize| seen(at).is_some_and(ColumnStatistics::is_binary);
         let strings = |at: &usize| is_text(&on.fields[*at]) && seen(at).is_some_and(is_few);
-        let two = |at: &usize| {
-            binary(at) || (strings(at) && seen(at).is_some_and(|seen| seen.keys.len() == 2))
-        };
-        let is_outcome = |at: &usize| {
-            let name = choice::plain(&on.fields[*at].name);
-            OUTCOMES.iter().any(|outcome| name.starts_with(outcome))
-        };
         let all: Vec<usize> = (0..on.fields.len()).filter(|at| binary(at) || strings(at)).collect();
-        let outcomes: Vec<usize> =
-            all.iter().copied().filter(|at| is_outcome(at) && two(at)).collect();
         let few: Vec<usize> = all.iter().copied().filter(strings).collect();
-        match (&outcomes[..], &few[..], &all[..]) {
-            ([at], _, _) => self.labels = vec![*at],
-            (_, [at], _) | (_, _, [at]) if is_target => self.labels = vec![*at],
-            (_, _, []) => {}
+        match (&few[..], &all[..]) {
+            ([at], _) | (_, [at]) if is_target => self.labels = vec![*at],
+            (_, []) => {}
             _ => {
-                let labels: Vec<&str> = Vec::new();
                 let is_number = |at: &usize| {
                     let is_open = |seen: &ColumnStatistics| {
-                        why_left_out(&on.fields[*at], seen, &labels).is_none()
+                        why_left_out(&on.fields[*at], seen, &[]).is_none()
                     };
                     on.fields[*at].value.is_some() && !binary(at) && seen(at).is_some_and(is_open)
                 };
@@ -595,8 +530,8 @@ impl Roles {
         all.into_iter().map(|(at, why)| LeftOut { column: fields[at].name.clone(), why }).collect()
     }
 
-    /// Reports the roles of the columns in one line, and which columns are left out.
-    pub fn say(&self, on: &Surveyed<'_>, labels: Option<String>) {
+    /// A line on the roles of the columns, and lines on the columns that are left out.
+    pub fn said(&self, on: &Surveyed<'_>, labels: Option<String>) -> Vec<String> {
         let name = |at: usize| format!("`{}`", on.fields[at].name);
         let mut said = Vec::new();
         let how = if self.guessed { ", which holds those of the edges" } else { "" };
@@ -612,19 +547,20 @@ impl Roles {
         let splits: Vec<String> =
             self.split_names(on.fields).iter().map(|name| format!("`{name}`")).collect();
         said.extend((!splits.is_empty()).then(|| format!("splits from {}", splits.join(", "))));
-        on.say(&said.join("; "));
-        choice::note_index(on.path, on.fields, self.id, on.progress);
-        for (at, why) in &self.left_out {
+        let mut said = vec![said.join("; ")];
+        said.extend(choice::unused_index(on.fields, self.id));
+        said.extend(self.left_out.iter().map(|(at, why)| {
             let remedy =
                 if self.judged.contains(at) { ". Use it with --feature-columns" } else { "" };
-            on.say(&format!("`{}` is not used for training: {why}{remedy}", on.fields[*at].name));
-        }
+            format!("{} is not used for training: {why}{remedy}", name(*at))
+        }));
         let used = [self.taken(), self.feature_places()].concat();
         let encode = if self.are_chosen {
             ""
         } else {
             " (--schema encode=COLUMN=onehot makes features of strings)"
         };
-        choice::note_left_out(on.path, on.fields, &used, encode, on.progress);
+        said.extend(choice::unused(on.fields, &used, encode));
+        said
     }
 }

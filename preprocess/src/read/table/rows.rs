@@ -13,7 +13,6 @@ use gsplit_store::{Progress, Unit};
 
 use super::cells::{Cell, Cells, cells};
 use super::choice::{Field, check_names};
-use super::column::TableColumn;
 use super::cut::LINES_PER_FILE;
 use super::folders::{self, FolderColumn};
 use super::frames::{self, Frames};
@@ -23,8 +22,7 @@ use super::sheet::{DATES, Sheet};
 use super::statistics::key;
 use crate::edges::Piece;
 use crate::memory::Memory;
-use crate::read::options::TextOptions;
-use crate::read::raw::Column;
+use crate::read::options::{ReadOptions, TextOptions};
 use crate::read::text::field::shown;
 use crate::read::text::na::MissingValues;
 use crate::read::text::{TextStream, parse_pieces};
@@ -36,6 +34,8 @@ pub const ROWS_PER_PIECE: u64 = 1 << 17;
 /// A table, opened.
 #[derive(Clone)]
 pub struct Table {
+    /// Its file, or the folder of its parts.
+    pub path: PathBuf,
     content: Content,
     /// Its columns.
     pub fields: Vec<Field>,
@@ -133,7 +133,7 @@ impl Typed {
             .collect()
     }
 
-    /// Names of the columns that hold dates, with how they are read.
+    /// How columns of dates are read, and their names.
     fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
         let fields = self.schema().into_iter().flat_map(|schema| schema.fields().iter());
         let dates = fields.filter(|field| plain::is_date(field.data_type()));
@@ -142,34 +142,44 @@ impl Typed {
 }
 
 impl Table {
-    /// Opens the table at `path`, whose parts are `files` in `format` and are inflated within
-    /// `memory`; `missing` are words for missing values.
+    /// Opens the table at `path`, a file or a folder of parts, whose text is cut by `text`. A file
+    /// whose content and name do not show its format is `unnamed`.
     pub fn of(
         path: &Path,
-        files: &[PathBuf],
-        format: TableFormat,
+        unnamed: Option<TableFormat>,
         text: TextOptions,
-        memory: Memory,
-        missing: &[String],
+        options: &ReadOptions,
         progress: &dyn Progress,
+        decisions: &mut Vec<String>,
     ) -> Result<Self> {
+        let (files, format) = parts::parts(path, unnamed, decisions)?;
         let length = |path: &PathBuf| Ok(std::fs::metadata(path).map_err(Error::io(path))?.len());
         let bytes = files.iter().map(length).sum::<Result<u64>>()?;
+        let missing = options.schema.na.as_deref().unwrap_or_default();
         let (mut fields, content) = if format == TableFormat::Csv {
-            let sheet = Sheet::open(path, files, bytes, text, missing, progress)?;
+            let sheet = Sheet::open(path, &files, bytes, text, missing, progress, decisions)?;
             (sheet.fields(), Content::Text(sheet))
         } else {
-            let typed = Typed::open(path, files, format, memory, missing)?;
-            parts::check_one_table(path, files, |at| Ok(frames::names(typed.parts[at].as_ref())))?;
+            let typed = Typed::open(path, &files, format, options.budget(), missing)?;
+            parts::check_one_table(path, &files, |at| Ok(frames::names(typed.parts[at].as_ref())))?;
             (typed.fields()?, Content::Typed(Arc::new(typed)))
         };
         if !text.one_table {
-            parts::ask_for_one_table(path, files)?;
+            parts::ask_for_one_table(path, &files)?;
         }
-        let mut folders = folders::columns(path, files);
+        let mut folders = folders::columns(path, &files);
         folders.retain(|folder| fields.iter().all(|field| field.name != folder.field.name));
         fields.extend(folders.iter().map(|folder| folder.field.clone()));
-        Ok(Self { fields, content, folders: Arc::new(folders), bytes })
+        let path = path.to_path_buf();
+        Ok(Self { path, fields, content, folders: Arc::new(folders), bytes })
+    }
+
+    /// `text` on the table, as a line for the user. One that begins with `note: ` still does.
+    pub fn with_path(&self, text: &str) -> String {
+        match text.strip_prefix("note: ") {
+            Some(text) => format!("note: {}: {text}", self.path.display()),
+            None => format!("{}: {text}", self.path.display()),
+        }
     }
 
     /// Number of the columns that the files have; the columns of folder names come after them.
@@ -216,12 +226,15 @@ impl Table {
         }
     }
 
-    /// How columns whose cells are not plain numbers are read, and their names.
-    pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
-        match &self.content {
+    /// Lines on how columns whose cells are not plain numbers are read.
+    pub fn readings(&self) -> Vec<String> {
+        let mut readings = match &self.content {
             Content::Typed(typed) => typed.readings(),
             Content::Text(sheet) => sheet.readings(),
-        }
+        };
+        readings.retain(|(_, columns)| !columns.is_empty());
+        let line = |(reading, columns): (_, Vec<_>)| format!("{reading}: {}", columns.join(", "));
+        readings.into_iter().map(line).collect()
     }
 
     /// Reads the cells of the columns called `names` as they are written, if the table is text: as
@@ -262,16 +275,6 @@ impl Table {
         self.sheet().map_or_else(|| format!("row {row}"), |sheet| sheet.place(row))
     }
 
-    /// Column `at` as it is stored.
-    pub fn column(&self, at: usize, name: &str, is_label: bool) -> Box<dyn Column> {
-        Box::new(TableColumn::new(self, at, name, is_label))
-    }
-
-    /// Column `at`, one number a row, in doubles: NaN where one is missing.
-    pub fn doubles(&self, at: usize, name: &str) -> Box<dyn Column> {
-        Box::new(TableColumn::doubles(self, at, name))
-    }
-
     /// Type of column `at`, if the table is not text.
     pub fn data_type(&self, at: usize) -> Option<&DataType> {
         match &self.content {
@@ -280,8 +283,18 @@ impl Table {
         }
     }
 
+    /// Its files.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match &self.content {
+            Content::Typed(typed) => {
+                typed.parts.iter().map(|part| part.path().to_path_buf()).collect()
+            }
+            Content::Text(sheet) => sheet.files.clone(),
+        }
+    }
+
     /// The first file.
-    pub fn path(&self) -> &Path {
+    pub fn first_file(&self) -> &Path {
         match &self.content {
             Content::Typed(typed) => typed.parts.first().map_or(Path::new(""), |part| part.path()),
             Content::Text(sheet) => sheet.files.first().map_or(Path::new(""), |file| file),
@@ -486,10 +499,5 @@ impl<'a> TableRows<'_, 'a> {
         mut take: impl FnMut(usize, Cell<'a>) -> Result<(), String>,
     ) -> Result<()> {
         self.each(slot, |row, cell| take(row, cell.scalar()?))
-    }
-
-    /// The cell in `row` of the column in `slot`: a number, a string or a missing value.
-    pub fn scalar(&self, row: usize, slot: usize) -> Result<Cell<'a>> {
-        self.cells[slot].get(row).scalar().map_err(|problem| self.wrong(row, slot, problem))
     }
 }

@@ -79,6 +79,7 @@ impl Sheet {
         options: TextOptions,
         missing: &[String],
         progress: &dyn Progress,
+        decisions: &mut Vec<String>,
     ) -> Result<Self> {
         let mut found: Option<Self> = None;
         for (part, file) in files.iter().enumerate() {
@@ -99,18 +100,16 @@ impl Sheet {
                 None => {
                     let sheet =
                         found.insert(Self::of_sketch(file, &sketch, options, files, missing)?);
-                    sheet.note_titles(file, progress);
+                    decisions.extend(sheet.skipped(file));
                     parts::check_one_table(path, files, |at| sheet.names_of(&files[at]))?;
                     sheet
                 }
             };
             // Lines after one that cannot be cut belong to it.
             let end = sketch.problem.as_ref().map_or(u64::MAX, |(number, _)| *number);
-            let rows: Vec<&(u64, Fields<'_>)> = sketch
-                .rows
-                .iter()
-                .filter(|(number, _)| (sheet.first_row()..end).contains(number))
-                .collect();
+            let lines = sheet.first_row()..end;
+            let rows: Vec<&(u64, Fields<'_>)> =
+                sketch.rows.iter().filter(|(number, _)| lines.contains(number)).collect();
             for (number, row) in &rows {
                 let checked = sheet.check_repeated(row).and_then(|()| sheet.check_count(row.len()));
                 checked.map_err(|problem| Error::line(file, *number, problem))?;
@@ -119,10 +118,8 @@ impl Sheet {
                 let missing = &sheet.missing[at];
                 let cells = rows.iter().map(|(number, row)| {
                     let cell = row[at].trim_ascii();
-                    (
-                        (part, *number),
-                        Cow::Borrowed(if missing.has(cell) { &b""[..] } else { cell }),
-                    )
+                    let cell = if missing.has(cell) { &b""[..] } else { cell };
+                    ((part, *number), Cow::Borrowed(cell))
                 });
                 cells.collect()
             };
@@ -277,14 +274,13 @@ impl Sheet {
         Ok(())
     }
 
-    /// Prints which lines above the header are skipped.
-    fn note_titles(&self, file: &Path, progress: &dyn Progress) {
-        if let (Some((_, first)), Some(header)) = (self.titles.first(), &self.header) {
-            let (file, first, line) = (file.display(), shown(first.trim_ascii()), header.line);
-            progress.decide(&format!(
-                "{file}: the header is line {line}: skipped the lines above it, such as {first}"
-            ));
-        }
+    /// A line on the lines above the header that are skipped.
+    fn skipped(&self, file: &Path) -> Option<String> {
+        let ((_, first), header) = (self.titles.first()?, self.header.as_ref()?);
+        let (file, first, line) = (file.display(), shown(first.trim_ascii()), header.line);
+        Some(format!(
+            "{file}: the header is line {line}: skipped the lines above it, such as {first}"
+        ))
     }
 
     /// Names of the columns in the header of `file`, where this table has one.
@@ -361,12 +357,10 @@ impl Sheet {
                         continue;
                     }
                     if left == 0 {
-                        let of = if self.files.len() > 1 {
-                            format!("{}, ", name_of(file))
-                        } else {
-                            String::new()
+                        return match self.files.len() {
+                            1 => format!("line {number}"),
+                            _ => format!("{}, line {number}", name_of(file)),
                         };
-                        return format!("{of}line {number}");
                     }
                     left -= 1;
                 }
@@ -463,14 +457,12 @@ impl Sheet {
     /// Says that a row has another number of fields than the header.
     pub fn check_count(&self, found: usize) -> Result<(), String> {
         let expected = self.columns.len();
-        match found == expected {
-            true => Ok(()),
-            false => {
-                let as_in = if self.header.is_some() { "the header" } else { "the first line" };
-                let fields = if found == 1 { "field" } else { "fields" };
-                Err(format!("{found} {fields}: expected {expected}, as in {as_in}"))
-            }
+        if found == expected {
+            return Ok(());
         }
+        let as_in = if self.header.is_some() { "the header" } else { "the first line" };
+        let fields = if found == 1 { "field" } else { "fields" };
+        Err(format!("{found} {fields}: expected {expected}, as in {as_in}"))
     }
 
     /// The fields that the columns make for edges.

@@ -1,7 +1,7 @@
 //! Ids and values of a table, piece by piece.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -11,7 +11,7 @@ use super::header;
 use super::numbers::{NumberCells, StoredType};
 use super::rows::{Table, TableCursor, TableRows};
 use crate::edges::{
-    EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes,
+    EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, lock, row_bytes,
 };
 use crate::read::text::field::{is_padded, shown};
 use crate::read::text::na;
@@ -152,11 +152,8 @@ impl TableSource {
         for mut piece in has_first.then_some(first).into_iter().chain(self.table.last_piece()) {
             let mut batch = EdgeBatch::default();
             self.parse(&mut piece, &mut batch)?;
-            largest = batch
-                .sources
-                .iter()
-                .chain(&batch.targets)
-                .fold(largest, |largest, &id| largest.max(id));
+            let ids = batch.sources.iter().chain(&batch.targets);
+            largest = ids.fold(largest, |largest, &id| largest.max(id));
         }
         Ok(largest)
     }
@@ -210,13 +207,13 @@ fn with_remedy(problem: String, cell: Cell<'_>) -> String {
 
 impl EdgeSource for TableSource {
     fn rewind(&self) -> Result<()> {
-        *self.cursor.lock().unwrap_or_else(PoisonError::into_inner) = TableCursor::default();
+        *lock(&self.cursor) = TableCursor::default();
         self.done.store(0, Relaxed);
         Ok(())
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursor = lock(&self.cursor);
         let more = self.table.next(&mut cursor, piece)?;
         self.done.store(cursor.done, Relaxed);
         Ok(more)
@@ -238,11 +235,9 @@ impl EdgeSource for TableSource {
             batch.values.resize((before + rows.len) * row_bytes, 0);
             for (slot, role) in self.roles.iter().enumerate() {
                 let read = match role {
-                    Role::Id(0) => {
-                        self.read_ids(rows, slot, &mut batch.sources[before..], &mut names)
-                    }
-                    Role::Id(_) => {
-                        self.read_ids(rows, slot, &mut batch.targets[before..], &mut names)
+                    Role::Id(end) => {
+                        let ids = if *end == 0 { &mut batch.sources } else { &mut batch.targets };
+                        self.read_ids(rows, slot, &mut ids[before..], &mut names)
                     }
                     &Role::Value(start, end, numbers) => {
                         let values = batch.values[before * row_bytes..].chunks_exact_mut(row_bytes);

@@ -7,20 +7,19 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 
-use gsplit_store::Progress;
+use gsplit_store::{Progress, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::{Cell, Number, id_of};
-use super::choice::IdKind;
+use super::choice::{Field, IdKind, names};
 use super::rows::{Table, TableRows};
-use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
-use crate::read::options::OnDuplicate;
+use crate::read::options::{OnDuplicate, ReadOptions, Schema};
 use crate::read::text::field::{double, real};
 use crate::read::text::value::{flag, integer};
+use crate::{Error, Result};
 
 /// Most categories of a column.
 pub const MOST_CODES: usize = 1 << 16;
@@ -347,6 +346,33 @@ impl DistinctCount {
     }
 }
 
+/// A table of vertices with the options of the user and the statistics of its values.
+pub struct Surveyed<'a> {
+    /// The table.
+    pub table: &'a Table,
+    /// Its columns.
+    pub fields: &'a [Field],
+    /// Options of the user.
+    pub options: &'a ReadOptions,
+    /// Keys that the user gave.
+    pub schema: &'a Schema,
+    /// The recipe of an earlier table that this one is to be read by.
+    pub trained: Option<&'a Recipe>,
+    /// Whether strings that differ only in case or blanks are one.
+    pub folds: bool,
+    /// Statistics of the columns that were surveyed, by their places.
+    pub seen: HashMap<usize, ColumnStatistics>,
+    /// Takes the progress of passes over the table.
+    pub progress: &'a dyn Progress,
+}
+
+impl Surveyed<'_> {
+    /// The error for a missing column, with the names of the others.
+    pub fn lacks(&self, problem: &str) -> Error {
+        Error::Graph(format!("{problem}. There are {}", names(self.fields)))
+    }
+}
+
 /// Surveys every value of `columns`, which ascend, and the categories of columns of strings and of
 /// columns whose flag is set. Only one row counts among rows that are `repeated`.
 pub fn survey(
@@ -355,52 +381,41 @@ pub fn survey(
     repeated: Option<&RepeatedRows>,
     progress: &dyn Progress,
 ) -> Result<HashMap<usize, ColumnStatistics>> {
-    let mut all = vec![ColumnStatistics::default(); columns.len()];
     if columns.is_empty() {
         return Ok(HashMap::new());
     }
+    let all = vec![ColumnStatistics::default(); columns.len()];
     let look = |seen: &mut ColumnStatistics, slot: usize, cell: Cell<'_>| {
         let (at, with_keys) = columns[slot];
         let is_number = table.fields[at].value.is_some();
         seen.look(cell, is_number, with_keys || !is_number);
     };
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
-    let Some(repeated) = repeated else {
-        let survey = |rows: &TableRows<'_, '_>| {
-            let mut all = vec![ColumnStatistics::default(); columns.len()];
-            for (slot, seen) in all.iter_mut().enumerate() {
-                rows.each_scalar(slot, |_, cell| {
-                    look(seen, slot, cell);
-                    Ok(())
-                })?;
-            }
-            Ok(all)
-        };
-        table.for_rows(&places, progress, survey, &mut |seen: Vec<ColumnStatistics>| {
-            all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
-            Ok(())
-        })?;
-        return Ok(places.into_iter().zip(all).collect());
-    };
-    let mut read = places.clone();
-    read.push(repeated.id);
+    let mut read: Vec<usize> =
+        places.iter().copied().chain(repeated.map(|repeated| repeated.id)).collect();
     read.sort_unstable();
     read.dedup();
     let slot_of = |at: usize| read.partition_point(|&other| other < at);
     let survey = |rows: &TableRows<'_, '_>| {
         let mut found = SurveyedRows { seen: all.clone(), repeated: Vec::new() };
-        for row in 0..rows.len {
-            let id = id_of(rows.scalar(row, slot_of(repeated.id))?, repeated.kind);
-            let id = id.filter(|id| repeated.ids.contains(id));
-            let mut kept = Vec::new();
-            for (slot, &at) in places.iter().enumerate() {
-                let cell = rows.scalar(row, slot_of(at))?;
-                match id {
-                    Some(_) => kept.push(KeptCell::of(cell)),
+        // The place of each row among the repeated ones.
+        let mut kept = vec![None; if repeated.is_some() { rows.len } else { 0 }];
+        if let Some(repeated) = repeated {
+            rows.each_scalar(slot_of(repeated.id), |row, cell| {
+                let id = id_of(cell, repeated.kind).filter(|id| repeated.ids.contains(id));
+                kept[row] = id.map(|_| found.repeated.len());
+                found.repeated.extend(id.map(|id| (id, Vec::new())));
+                Ok(())
+            })?;
+        }
+        for (slot, &at) in places.iter().enumerate() {
+            rows.each_scalar(slot_of(at), |row, cell| {
+                match kept.get(row).copied().flatten() {
+                    Some(kept) => found.repeated[kept].1.push(KeptCell::of(cell)),
                     None => look(&mut found.seen[slot], slot, cell),
                 }
-            }
-            found.repeated.extend(id.map(|id| (id, kept)));
+                Ok(())
+            })?;
         }
         Ok(found)
     };
@@ -410,9 +425,9 @@ pub fn survey(
     table.for_rows(&read, progress, survey, &mut |rows: SurveyedRows| {
         seen.iter_mut().zip(rows.seen).for_each(|(all, seen)| all.merge(seen));
         for (id, row) in rows.repeated {
-            match repeated.keep {
-                OnDuplicate::First => drop(kept.entry(id).or_insert(row)),
-                OnDuplicate::Last => drop(kept.insert(id, row)),
+            match repeated.map(|repeated| repeated.keep) {
+                Some(OnDuplicate::Last) => drop(kept.insert(id, row)),
+                _ => drop(kept.entry(id).or_insert(row)),
             }
         }
         Ok(())
@@ -438,7 +453,7 @@ impl RepeatedRows {
     /// The vertices that `source` lists several times, by the column of ids at `id`. In memory are
     /// all ids meanwhile, 16 bytes each.
     pub fn of(
-        path: &Path,
+        table: &Table,
         source: &dyn EdgeSource,
         id: usize,
         keep: OnDuplicate,
@@ -446,7 +461,7 @@ impl RepeatedRows {
     ) -> Result<Self> {
         let (mut seen, mut ids) = (HashSet::new(), HashSet::new());
         for_each_batch(source, |batch| {
-            memory.check(path, "its ids", 16 * (seen.len() + batch.sources.len()) as u64)?;
+            memory.check(&table.path, "its ids", 16 * (seen.len() + batch.sources.len()) as u64)?;
             ids.extend(batch.sources.iter().filter(|&&id| !seen.insert(id)));
             Ok(())
         })?;

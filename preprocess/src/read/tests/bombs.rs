@@ -21,9 +21,9 @@ use crate::read::{arrays, attach_nodes, open};
 fn refusal(path: &Path, format: Format, nodes: Option<PathBuf>) -> String {
     let options = ReadOptions { memory: Some(Memory::bytes(1)), nodes, ..Default::default() };
     let read = || -> Result<()> {
-        let mut raw = open(path, format, &options, true, &NoProgress)?;
+        let mut raw = open(path, format, &options, true, &NoProgress, &mut Vec::new())?;
         if let Some(nodes) = &options.nodes {
-            attach_nodes(nodes, &mut raw, &options, &NoProgress)?;
+            attach_nodes(nodes, &mut raw, &options, &NoProgress, &mut Vec::new())?;
         }
         read_edges(&*raw.edges)?;
         raw.features
@@ -125,7 +125,10 @@ fn dicts_with_one_key_again_and_again() {
     let path = folder.path().join("x.pt");
     fs::write(&path, pickle).unwrap();
     let read = |options: &ReadOptions| {
-        open(&path, Format::Pt, options, true, &NoProgress).err().unwrap().to_string()
+        open(&path, Format::Pt, options, true, &NoProgress, &mut Vec::new())
+            .err()
+            .unwrap()
+            .to_string()
     };
     assert!(read(&ReadOptions::default()).contains("x.pt: expected edges in it"));
     let links = folder.path().join("split");

@@ -53,8 +53,7 @@ pub fn open(path: &Path, schema: &Schema, two_kinds: bool, ignore_header: bool) 
     if rows != columns && !two_kinds {
         let problem = format!(
             "a matrix of {rows} rows and {columns} columns: expected a square one, of a graph's \
-             edges; if rows and columns are two kinds of \
-             vertices, pass --bipartite"
+             edges; if rows and columns are two kinds of vertices, pass --bipartite"
         );
         return Err(Error::line(path, header, problem));
     }

@@ -167,8 +167,7 @@ impl<'a> Sketch<'a> {
             false if two_or_three => Ok(Some(Shape::EdgeList)),
             _ => Err(format!(
                 "lines of {least} to {most} numbers: pass --format adjlist if a line is a vertex \
-                 and its neighbours, or --format snap if \
-                 it is an edge and further numbers"
+                 and its neighbours, or --format snap if it is an edge and further numbers"
             )),
         }
     }
@@ -218,8 +217,7 @@ impl<'a> Sketch<'a> {
         if fields == 2 && are_ids && self.is_numbered() {
             return Err(
                 "the first column counts the lines, the second has few values: labels of vertices? \
-                 they come with --nodes; pass \
-                 --format snap if the lines are edges"
+                 they come with --nodes; pass --format snap if the lines are edges"
                     .into(),
             );
         }
@@ -263,41 +261,25 @@ fn suiting(lines: &[(u64, &[u8])]) -> Delimiter {
 /// lines from the header on have. The header has words in all of its fields.
 fn titles(lines: &[(u64, &[u8])], delimiter: Delimiter) -> usize {
     const MAX_TITLES: usize = 10;
-    let cut = |(_, line): &(u64, &'_ [u8])| -> Option<Vec<String>> {
-        let cells = cells(line, delimiter).ok()?;
-        Some(
-            cells
-                .iter()
-                .map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned())
-                .collect(),
-        )
-    };
-    let filled = |cells: &[String]| {
-        cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1)
-    };
-    let Some(fields) =
-        lines.last().and_then(cut).map(|cells| cells.len()).filter(|&fields| fields >= 2)
-    else {
+    let cut = |at: usize| cells(lines.get(at)?.1, delimiter).ok();
+    let is_blank = |cell: &Cow<'_, [u8]>| cell.trim_ascii().is_empty();
+    let is_word =
+        |cell: &Cow<'_, [u8]>| !is_blank(cell) && real::<f64>(cell.trim_ascii()).is_none();
+    let filled =
+        |cells: &Fields<'_>| cells.iter().rposition(|cell| !is_blank(cell)).map_or(0, |at| at + 1);
+    let last = lines.len().checked_sub(1).and_then(cut);
+    let Some(fields) = last.map(|cells| cells.len()).filter(|&fields| fields >= 2) else {
         return 0;
     };
-    let is_title =
-        |line: &&(u64, &[u8])| cut(line).is_some_and(|cells| 2 * filled(&cells) <= fields);
-    let count = lines.iter().take(MAX_TITLES + 1).take_while(is_title).count();
-    let is_number = |cell: &String| real::<f64>(cell.as_bytes()).is_some();
-    let has_title = || {
-        lines
-            .first()
-            .and_then(cut)
-            .is_some_and(|cells| !cells[0].is_empty() && !is_number(&cells[0]))
-    };
+    let is_title = |&at: &usize| cut(at).is_some_and(|cells| 2 * filled(&cells) <= fields);
+    let count = (0..=MAX_TITLES).take_while(is_title).count();
+    let has_title = || cut(0).is_some_and(|cells| is_word(&cells[0]));
     if count == 0 || count > MAX_TITLES || count + 1 >= lines.len() || !has_title() {
         return 0;
     }
     let is_even =
-        || lines[count..].iter().all(|line| cut(line).is_some_and(|cells| cells.len() == fields));
-    let is_header = cut(&lines[count]).is_some_and(|cells| {
-        cells[..filled(&cells)].iter().all(|cell| !cell.is_empty() && !is_number(cell))
-    });
+        || (count..lines.len()).all(|at| cut(at).is_some_and(|cells| cells.len() == fields));
+    let is_header = cut(count).is_some_and(|cells| cells[..filled(&cells)].iter().all(is_word));
     if is_header && is_even() { count } else { 0 }
 }
 

@@ -268,7 +268,6 @@ impl Style {
             // With commas a point may be either mark; without, it is plain, unless commas are known
             // to precede fractions.
             Self::Marks(decimal) => are_numbers(cells, *decimal),
-            Self::Percent => special.iter().all(|cell| percent(cell).is_some()),
             style => special.iter().all(|cell| matches!(style.plain(cell), Ok(Cow::Owned(_)))),
         };
         match special.is_empty() {

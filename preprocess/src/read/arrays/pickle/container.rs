@@ -62,10 +62,8 @@ fn bare(path: &Path, pickle: Packed) -> Result<Pickled> {
 fn zip(path: &Path) -> Result<Pickled> {
     let mut archive = Npz::open(path)?;
     let Some(name) = archive.ending("/data.pkl") else {
-        return Err(Error::input(
-            path,
-            "a zip archive without data.pkl: expected one that torch.save wrote",
-        ));
+        let problem = "a zip archive without data.pkl: expected one that torch.save wrote";
+        return Err(Error::input(path, problem));
     };
     let folder = name.trim_end_matches("data.pkl");
     if let Some(order) =

@@ -172,8 +172,7 @@ fn refused(path: &Path, problem: impl std::fmt::Display) -> Error {
         path,
         format!(
             "{problem}; if it is not damaged, write its arrays as .npz where it was made, as \
-             numpy.savez('graph.npz', edge_index=..., \
-             x=..., y=...)"
+             numpy.savez('graph.npz', edge_index=..., x=..., y=...)"
         ),
     )
 }

@@ -77,9 +77,8 @@ fn options_choose_columns() {
 
 #[test]
 fn what_is_left_out_is_said_once() {
-    let notes = Notes::default();
-    open(&fixture("spark.parquet"), &ReadOptions::default(), &notes).unwrap();
-    let notes = notes.lines();
+    let (path, mut notes) = (fixture("spark.parquet"), Vec::new());
+    open(&path, None, &ReadOptions::default(), &NoProgress, &mut notes).unwrap();
     let endings = [
         "year=2022/part-00002-c000.snappy.parquet",
         "edges from `src` to `dst`",

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{NoProgress, Notes};
+use gsplit_store::NoProgress;
 
 use super::*;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
@@ -24,9 +24,14 @@ fn fixture(name: &str) -> PathBuf {
 const SOURCES: [u64; 10] = [0, 0, 1, 2, 2, 3, 3, 4, 5, 0];
 const TARGETS: [u64; 10] = [1, 2, 2, 0, 3, 3, 4, 5, 4, 1];
 
-/// The table of edges at `path`, read by `options`.
+/// The graph of the table of edges at `path`, with the vertices of its folder, read by `options`.
 fn opened(path: &Path, options: &ReadOptions) -> Result<Raw> {
-    open(path, options, &NoProgress)
+    let mut raw = open(path, None, options, &NoProgress, &mut Vec::new())?;
+    if let Some(path) = raw.nodes.take() {
+        let edges = Some(raw.edges.as_ref());
+        super::nodes(&path, edges, options, &NoProgress, &mut Vec::new())?.attach(&mut raw)?;
+    }
+    Ok(raw)
 }
 
 /// Opens the table without options.

@@ -11,7 +11,7 @@ use crate::read::raw::Column;
 fn nodes(path: &Path, schema: Schema) -> Result<crate::read::table::nodes::NodeTable> {
     let edges = if path.ends_with("nodes.arrow") { "names.parquet" } else { "edges.csv" };
     let edges = by_default(&fixture(edges))?.edges;
-    super::nodes(path, Some(edges.as_ref()), &schema.into(), &NoProgress)
+    super::nodes(path, Some(edges.as_ref()), &schema.into(), &NoProgress, &mut Vec::new())
 }
 
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];
