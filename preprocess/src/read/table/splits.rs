@@ -271,7 +271,9 @@ impl Roles {
         self.masks.into_iter().flatten().filter_map(|at| {
             let missing = on.seen.get(&at).map(|seen| seen.missing).filter(|&rows| rows > 0)?;
             let name = &on.fields[at].name;
-            Some(format!("splits: {missing} rows of `{name}` have no value, which is read as 0"))
+            Some(format!(
+                "splits: {missing} rows of `{name}` have no value: they are not in that split"
+            ))
         })
     }
 }
