@@ -90,8 +90,7 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let sampled = positions.len();
     let reciprocal = |&at: &usize| {
         let target = indptr.partition_point(|&start| start <= at as u64) - 1;
-        // Neighbour lists are sorted.
-        topology.in_neighbours(indices[at]).binary_search(&(target as u32)).is_ok()
+        topology.has_edge(target as u32, indices[at])
     };
     let found = positions.iter().filter(|at| reciprocal(at)).count();
     (found * 100 < sampled * FEW_RECIPROCAL).then(|| {

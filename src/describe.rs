@@ -1,7 +1,8 @@
 //! Contents of a dataset, as `convert`, `generate` and `inspect` print them.
 
 use gsplit_store::{
-    Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, LinkNegatives, Recipe, Split,
+    Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, GraphTypes, LinkNegatives, Recipe,
+    Split,
 };
 use serde_json::{Map, Value, json};
 
@@ -78,7 +79,19 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         ui.say(format!("  shard     {}", shard.to_string().trim_start_matches("the shard ")));
         ui.say(format!("            {held}; the whole dataset is {origin}"));
     }
+    if let Some(types) = dataset.types() {
+        for of in &types.vertices {
+            let features =
+                of.features.as_ref().map_or("no features".to_string(), describe_features);
+            let count = number_of(of.count, "vertex", "vertices");
+            ui.say(format_args!("  type      {}: {count}, {features}", of.name));
+        }
+        for (relation, edges) in types.relations.iter().zip(relation_sizes(dataset, types)) {
+            ui.say(format_args!("  relation  {relation}: {}", number_of(edges, "edge", "edges")));
+        }
+    }
     ui.say(match &manifest.features {
+        _ if dataset.types().is_some() => "  features  by type".into(),
         Some(features) => format!("  features  {}", describe_features(features)),
         None => "  features  none".into(),
     });
@@ -122,6 +135,20 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
             links.metric
         ));
     }
+}
+
+/// Number of edges of each relation.
+fn relation_sizes(dataset: &Dataset, types: &GraphTypes) -> Vec<u64> {
+    let mut sizes = vec![0; types.relations.len()];
+    let mut lengths =
+        dataset.topology().rows().unwrap_or_default().windows(2).map(|ends| ends[1] - ends[0]);
+    for (at, of) in types.vertices.iter().enumerate() {
+        let relations = types.into_type(at);
+        for _ in 0..of.count {
+            relations.iter().zip(&mut lengths).for_each(|(&place, length)| sizes[place] += length);
+        }
+    }
+    sizes
 }
 
 /// Columns of the vertex table: name, use, and how they were converted.

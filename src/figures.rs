@@ -166,7 +166,7 @@ impl EdgeFigures {
                         continue;
                     }
                     *others += 1;
-                    *reciprocal += u64::from(topology.in_neighbours(u).binary_search(&v).is_ok());
+                    *reciprocal += u64::from(topology.has_edge(v, u));
                     *labelled += u64::from(class(u) >= 0 && class(v) >= 0);
                     *alike += u64::from(class(u) >= 0 && class(u) == class(v));
                 }

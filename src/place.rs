@@ -62,6 +62,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
     args.options.check()?;
     let dataset = Dataset::open(&args.dataset)?;
+    dataset.expect_one_type("place")?;
     let row_bytes = row_bytes(&dataset)?;
     let map = choose_partition(&args, &dataset)?;
     let presample = choose_presample(&args, &dataset, &map)?;

@@ -106,7 +106,7 @@ impl EdgeTotals {
                 totals.total += count;
                 totals.cross += if cross { count } else { 0 };
                 let mentioned = previous == Some(u)
-                    || u > v && (both_ways || topology.in_neighbours(u).binary_search(&v).is_ok());
+                    || u > v && (both_ways || topology.has_edge(v, u));
                 if u != v && !mentioned {
                     totals.pairs += 1;
                     totals.cut += u64::from(cross);

@@ -85,6 +85,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let question = args.question.on(&profile);
     question.check().map_err(as_usage)?;
     let dataset = Dataset::open(&args.dataset)?;
+    dataset.expect_one_type("plan")?;
     let candidates = question.candidates(&dataset, ui)?;
     if args.profile.is_none() {
         profile = with_disk(profile, &candidates, &dataset, ui);

@@ -138,6 +138,17 @@ impl Dataset {
         self.manifest.types.as_ref()
     }
 
+    /// Refuses vertices of several types, for `work` that does not know them.
+    pub fn expect_one_type(&self, work: &str) -> Result<()> {
+        let Some(types) = self.types() else { return Ok(()) };
+        let names: Vec<&str> = types.vertices.iter().map(|of| &of.name[..]).collect();
+        Err(Error::Invalid(format!(
+            "{}: {work} knows vertices of one type only, and the dataset has {}",
+            self.path.display(),
+            names.join(", ")
+        )))
+    }
+
     /// The feature rows of the vertices of type `at`, mapped, if it has any: row i is that of the
     /// type's vertex i.
     pub fn features_of(&self, at: usize) -> Result<Option<FeatureTable>> {

@@ -1,5 +1,6 @@
 //! The graph: compressed sparse columns, mapped.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -19,6 +20,8 @@ pub struct Topology {
     indptr: Column<u64>,
     indices: Column<u32>,
     rows: Option<Column<u64>>,
+    /// Each type of vertices: these, the first row of the first of them, and the rows of each.
+    types: Vec<(Range<u64>, u64, u64)>,
     /// Arrays for draws, if the graph is larger than memory.
     scattered: OnceLock<Scattered>,
 }
@@ -44,7 +47,7 @@ impl Topology {
     fn of(indptr: Column<u64>, indices: Column<u32>) -> Result<Self> {
         check_indptr(&indptr, indices.len() as u64)
             .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
-        Ok(Self { indptr, indices, rows: None, scattered: OnceLock::new() })
+        Ok(Self { indptr, indices, rows: None, types: Vec::new(), scattered: OnceLock::new() })
     }
 
     /// The graph with the rows of its `types`, mapped from `rows.npy` in `folder`.
@@ -62,7 +65,14 @@ impl Topology {
             Some(start) if *start == rows[row as usize] => Ok(()),
             _ => Err(corrupt(format!("row {row} does not begin where indptr.npy says"))),
         })?;
-        Ok(Self { rows: Some(rows), ..self })
+        let mut first_row = 0;
+        let of = |(vertices, (count, relations)): (Range<u64>, (u64, u32))| {
+            let first = first_row;
+            first_row += count * u64::from(relations);
+            (vertices, first, relations.into())
+        };
+        let types = types.ranges().into_iter().zip(types.shape()).map(of).collect();
+        Ok(Self { rows: Some(rows), types, ..self })
     }
 
     /// A graph in memory: a copy of `indptr` and `indices`.
@@ -167,6 +177,18 @@ impl Topology {
         let v = v as usize;
         let indptr = self.indptr();
         &self.indices[indptr[v] as usize..indptr[v + 1] as usize]
+    }
+
+    /// Whether there is an edge from `u` to `v`.
+    pub fn has_edge(&self, u: u32, v: u32) -> bool {
+        let of = self.types.iter().find(|(vertices, ..)| vertices.contains(&v.into()));
+        let Some((rows, (vertices, first, relations))) = self.rows().zip(of) else {
+            return self.in_neighbours(v).binary_search(&u).is_ok();
+        };
+        let first = first + (u64::from(v) - vertices.start) * relations;
+        rows[first as usize..=(first + relations) as usize].windows(2).any(|ends| {
+            self.indices[ends[0] as usize..ends[1] as usize].binary_search(&u).is_ok()
+        })
     }
 
     /// Fails unless every index names a vertex and the indices of each vertex, or row, ascend.

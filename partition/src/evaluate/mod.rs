@@ -70,6 +70,7 @@ pub fn evaluate(
     progress: &dyn Progress,
 ) -> Result<Evaluation> {
     setting.check()?;
+    dataset.expect_one_type("evaluate")?;
     let train = dataset.split(Split::Train)?;
     if train.is_empty() {
         let remedy =

@@ -129,6 +129,7 @@ pub fn export(
             format!("--original-ids is for --format snap or parquet, not {format}: leave it out");
         return Err(Error::Option(problem));
     }
+    dataset.expect_one_type("export")?;
     let source = Source::open(dataset)?;
     let record = Record::new(dataset, format, options);
     if let Some(finished) = record.finished(out).filter(|_| !options.force) {

@@ -19,7 +19,8 @@ use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{
-    CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler,
+    CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, RowLayout, SampledCsc,
+    Sampler,
 };
 use gsplit_store::memory::resident;
 use gsplit_store::staging::{self, Staging};
@@ -163,6 +164,9 @@ pub fn presample(
     options.check()?;
     let on_host =
         [("--draw-by", options.draw_by.is_some()), ("--task link", options.task == Task::Link)];
+    if options.task == Task::Link || gpu.is_some() {
+        dataset.expect_one_type("presample with --task link or on a GPU")?;
+    }
     if let (Some((option, _)), Some(_)) = (on_host.into_iter().find(|(_, given)| *given), gpu) {
         return Err(Error::Option(format!("{option} is for --device cpu: leave one of them out")));
     }
@@ -215,9 +219,13 @@ fn count(
     let weights =
         options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
     let drawn = topology.indices_beyond(left)?;
+    let layout = dataset.types().map(|types| RowLayout::new(types.shape())).transpose()?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;
+    }
+    if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
+        graph = graph.with_rows(rows, layout)?;
     }
     if let Some(drawn) = drawn {
         graph = graph.reading_ahead(drawn, None)?;
@@ -249,6 +257,10 @@ fn count(
         })?,
     };
     let CounterParts { input, appear, work, edge } = counts;
+    let work = match &layout {
+        Some(layout) => layout.sums(&work),
+        None => work,
+    };
     Ok((gsplit_store::Counters { input, appear, work, edge }, num_batches))
 }
 
@@ -263,6 +275,9 @@ fn count_on_host<'a>(
     batches: impl Fn(u32) -> Result<Batches<'a>>,
 ) -> Result<CounterParts> {
     let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
+    if graph.layout().is_some() {
+        counters = counters.by_rows(graph.num_rows());
+    }
     let (mut sampler, mut layer) = (Sampler::default(), SampledCsc::default());
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
         for (step, (seeds, excluded)) in (0..).zip(batches(epoch)?) {

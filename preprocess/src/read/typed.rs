@@ -64,6 +64,8 @@ pub fn of(
         let reversed = relations.iter().map(|raw| &raw.relation).filter(is_between).map(reverse);
         all.extend(reversed.collect::<Vec<_>>());
     }
+    // The in-neighbours of a vertex then ascend, as far as relations have other sources.
+    all.sort_by_key(|relation| vertices.iter().position(|of| of.name == relation.source));
     let types = GraphTypes { vertices, relations: all };
     types.check().map_err(|problem| Error::input(path, problem))?;
     let layout = Layout::of(&types);

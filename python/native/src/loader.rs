@@ -125,6 +125,7 @@ impl Loader {
             // Not on rayon's shared threads, as in an epoch.
             pool_of(Some(threads))?.install(|| {
                 let dataset = Dataset::open_unchecked(&path)?;
+                dataset.expect_one_type("the loader")?;
                 dataset.topology().check_indices()?;
                 let mut weights =
                     draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;

@@ -35,6 +35,7 @@ pub fn finished_shards(
     hosts: u32,
     out: &Path,
 ) -> Result<Option<Vec<Dataset>>> {
+    dataset.expect_one_type("shard")?;
     let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     let found = places(hosts, out).zip(&infos).map(|(place, info)| {

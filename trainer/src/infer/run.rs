@@ -80,6 +80,7 @@ pub fn infer(
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
     config.check_names()?;
+    dataset.expect_one_type("infer")?;
     let trained = Trained::open(&config.checkpoint, config.epoch)?;
     let ids = OutputIds::open(dataset)?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;

@@ -86,6 +86,7 @@ impl Artifacts {
             .needs_map()
             .then(|| partition::find(dataset, config))
             .transpose()?;
+        dataset.expect_one_type("train")?;
         let topology = dataset.topology();
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
