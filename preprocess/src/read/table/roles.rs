@@ -469,7 +469,7 @@ impl Roles {
     /// Chooses the label by the values: an outcome by its name, or, in a table named after its
     /// label, its only column of few strings.
     fn find_label(&mut self, on: &Surveyed<'_>) -> Result<()> {
-        // As MUSAE's tables are called.
+        // MUSAE calls its tables by their labels.
         let is_target =
             name_of(&on.table.path).split('.').next().is_some_and(|stem| stem.ends_with("target"));
         let taken = self.taken();

@@ -367,7 +367,7 @@ pub struct Surveyed<'a> {
 }
 
 impl Surveyed<'_> {
-    /// The error for a missing column, with the names of those that there are.
+    /// The error for a missing column, with the names of the existing columns.
     pub fn lacks(&self, problem: &str) -> Error {
         Error::Graph(format!("{problem}. There are {}", names(self.fields)))
     }
