@@ -1,8 +1,8 @@
 //! Contents of a dataset, as `convert`, `generate` and `inspect` print them.
 
 use gsplit_store::{
-    Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, GraphTypes, LinkNegatives, Recipe,
-    Split,
+    Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, GraphTypes, LinkNegatives,
+    Recipe, Split,
 };
 use serde_json::{Map, Value, json};
 

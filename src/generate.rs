@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use gsplit_preprocess::generate::{Generator, community, generate, rmat};
+use gsplit_preprocess::generate::{Generator, community, generate, rmat, typed};
+use gsplit_store::Dataset;
 
 use crate::describe::report;
 use crate::outputs::Outputs;
@@ -27,6 +28,8 @@ enum Kind {
     /// Communities with power-law degrees: labels, and features that predict little without the
     /// neighbours' features
     Community(Target<community::CommunityOptions>),
+    /// Papers, authors, institutions and fields of study, with the relations between them
+    Typed(Target<typed::TypedOptions>),
 }
 
 #[derive(clap::Args)]
@@ -41,14 +44,23 @@ struct Target<O: clap::Args> {
     force: bool,
 }
 
+fn of(generator: Generator, out: PathBuf, force: bool, ui: &Ui) -> Result<(Dataset, bool)> {
+    Outputs::new(force).artifact("--out", &out)?;
+    Ok(generate(&generator, &out, force, ui)?)
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
-    let (generator, out, force) = match args.kind {
-        Kind::Rmat(target) => (Generator::Rmat(target.options), target.out, target.force),
-        Kind::Community(target) => (Generator::Community(target.options), target.out, target.force),
-    };
     let started = Instant::now();
-    Outputs::new(force).artifact("--out", &out)?;
-    let (dataset, reused) = generate(&generator, &out, force, ui)?;
+    let (dataset, reused) = match args.kind {
+        Kind::Rmat(target) => of(Generator::Rmat(target.options), target.out, target.force, ui)?,
+        Kind::Community(target) => {
+            of(Generator::Community(target.options), target.out, target.force, ui)?
+        }
+        Kind::Typed(Target { options, out, force }) => {
+            Outputs::new(force).artifact("--out", &out)?;
+            typed::generate(&options, &out, force, ui)?
+        }
+    };
     report(&dataset, reused, started.elapsed().as_secs_f64(), ui)
 }

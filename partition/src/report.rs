@@ -105,8 +105,8 @@ impl EdgeTotals {
                 let cross = assignment[u as usize] != assignment[v as usize];
                 totals.total += count;
                 totals.cross += if cross { count } else { 0 };
-                let mentioned = previous == Some(u)
-                    || u > v && (both_ways || topology.has_edge(v, u));
+                let mentioned =
+                    previous == Some(u) || u > v && (both_ways || topology.has_edge(v, u));
                 if u != v && !mentioned {
                     totals.pairs += 1;
                     totals.cut += u64::from(cross);

@@ -186,9 +186,9 @@ impl Topology {
             return self.in_neighbours(v).binary_search(&u).is_ok();
         };
         let first = first + (u64::from(v) - vertices.start) * relations;
-        rows[first as usize..=(first + relations) as usize].windows(2).any(|ends| {
-            self.indices[ends[0] as usize..ends[1] as usize].binary_search(&u).is_ok()
-        })
+        rows[first as usize..=(first + relations) as usize]
+            .windows(2)
+            .any(|ends| self.indices[ends[0] as usize..ends[1] as usize].binary_search(&u).is_ok())
     }
 
     /// Fails unless every index names a vertex and the indices of each vertex, or row, ascend.

@@ -6,6 +6,7 @@
 
 pub mod community;
 pub mod rmat;
+pub mod typed;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -109,7 +109,14 @@ fn ogbn_mag_keeps_its_types_and_relations() {
     let (_kept, dataset) = convert_new(folder.path(), &both).unwrap();
     let names: Vec<String> =
         dataset.types().unwrap().relations.iter().map(Relation::to_string).collect();
-    assert_eq!(names[..3], ["author/affiliated_with/institution", "author/writes/paper", "institution/rev_affiliated_with/author"]);
+    assert_eq!(
+        names[..3],
+        [
+            "author/affiliated_with/institution",
+            "author/writes/paper",
+            "institution/rev_affiliated_with/author"
+        ]
+    );
     assert_eq!(names[3..], ["paper/cites/paper", "paper/rev_writes/author"]);
     let mut expected: Vec<_> = expected.into_iter().filter(|(_, of)| *of != [1]).collect();
     expected.extend([

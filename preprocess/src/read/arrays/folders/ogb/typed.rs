@@ -108,7 +108,8 @@ pub fn open(
     let split = options.schema.split_name.as_deref();
     let folder = splits::choose(&dir.join("split"), split);
     let folder = if with_splits { folder? } else { None };
-    if let Some(links) = folder.as_ref().map(|folder| folder.join("train.pt")).filter(|of| of.exists())
+    if let Some(links) =
+        folder.as_ref().map(|folder| folder.join("train.pt")).filter(|of| of.exists())
     {
         let problem = "a split of the links of a graph of several types, which gsplit does not read \
                        yet: pass --random-split to convert the graph without it";
