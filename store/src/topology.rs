@@ -19,11 +19,17 @@ use crate::{Column, Error, FileRecord, GraphTypes, NpyWriter, Result};
 pub struct Topology {
     indptr: Column<u64>,
     indices: Column<u32>,
-    rows: Option<Column<u64>>,
-    /// Each type of vertices: these, the first row of the first of them, and the rows of each.
-    types: Vec<(Range<u64>, u64, u64)>,
+    rows: Option<Box<Rows>>,
     /// Arrays for draws, if the graph is larger than memory.
     scattered: OnceLock<Scattered>,
+}
+
+/// Rows of vertices of several types.
+#[derive(Clone, Debug)]
+struct Rows {
+    offsets: Column<u64>,
+    /// Each type: its vertices, the first row of the first of them, and the rows of each.
+    types: Vec<(Range<u64>, u64, u64)>,
 }
 
 /// A copy of `indptr`, which every draw reads (the system evicts mapped pages when others are
@@ -47,22 +53,22 @@ impl Topology {
     fn of(indptr: Column<u64>, indices: Column<u32>) -> Result<Self> {
         check_indptr(&indptr, indices.len() as u64)
             .map_err(|problem| Error::corrupt(indptr.path(), problem))?;
-        Ok(Self { indptr, indices, rows: None, types: Vec::new(), scattered: OnceLock::new() })
+        Ok(Self { indptr, indices, rows: None, scattered: OnceLock::new() })
     }
 
     /// The graph with the rows of its `types`, mapped from `rows.npy` in `folder`.
     pub(crate) fn with_rows(self, folder: &Path, types: &GraphTypes) -> Result<Self> {
-        let rows = Column::<u64>::open(folder.join("rows.npy"))?;
-        let corrupt = |problem| Error::corrupt(rows.path(), problem);
-        check_indptr(&rows, self.num_edges() as u64).map_err(corrupt)?;
-        if rows.len() as u64 != types.num_rows() + 1 {
+        let offsets = Column::<u64>::open(folder.join("rows.npy"))?;
+        let corrupt = |problem| Error::corrupt(offsets.path(), problem);
+        check_indptr(&offsets, self.num_edges() as u64).map_err(corrupt)?;
+        if offsets.len() as u64 != types.num_rows() + 1 {
             let expected = types.num_rows() + 1;
-            let found = rows.len();
+            let found = offsets.len();
             return Err(corrupt(format!("expected {expected} offsets, found {found}")));
         }
         let mut starts = self.indptr.iter();
         types.for_each_first_row(|row| match starts.next() {
-            Some(start) if *start == rows[row as usize] => Ok(()),
+            Some(start) if *start == offsets[row as usize] => Ok(()),
             _ => Err(corrupt(format!("row {row} does not begin where indptr.npy says"))),
         })?;
         let mut first_row = 0;
@@ -72,7 +78,7 @@ impl Topology {
             (vertices, first, relations.into())
         };
         let types = types.ranges().into_iter().zip(types.shape()).map(of).collect();
-        Ok(Self { rows: Some(rows), types, ..self })
+        Ok(Self { rows: Some(Box::new(Rows { offsets, types })), ..self })
     }
 
     /// A graph in memory: a copy of `indptr` and `indices`.
@@ -130,12 +136,12 @@ impl Topology {
         self.scattered.get().map_or(&self.indptr, |scattered| &scattered.indptr)
     }
 
-    /// First edge of each row, and the number of edges at the end, where vertices have several types
-    /// ([`GraphTypes`]).
+    /// First edge of each row, and the number of edges at the end, where vertices have several
+    /// types ([`GraphTypes`]).
     pub fn rows(&self) -> Option<&[u64]> {
         match self.scattered.get() {
             Some(scattered) => scattered.rows.as_deref(),
-            None => self.rows.as_deref(),
+            None => self.rows.as_ref().map(|rows| &rows.offsets[..]),
         }
     }
 
@@ -143,7 +149,7 @@ impl Topology {
     /// `memory` bytes, so that a part of it may have to be read again and again.
     /// [`indptr`](Self::indptr) is then copied to memory.
     pub fn indices_beyond(&self, memory: u64) -> Result<Option<&[u32]>> {
-        let rows = self.rows.as_deref().map_or(0, size_of_val);
+        let rows = self.rows.as_ref().map_or(0, |rows| size_of_val(&rows.offsets[..]));
         let offsets = size_of_val(&self.indptr[..]) + rows;
         if (offsets + size_of_val(&self.indices[..])) as u64 <= memory / 2 {
             return Ok(None);
@@ -151,7 +157,7 @@ impl Topology {
         if self.scattered.get().is_none() {
             let indices = Column::open(self.indices.path())?;
             // Another thread may have set the same already.
-            let rows = self.rows.as_ref().map(|rows| rows.to_vec());
+            let rows = self.rows.as_ref().map(|rows| rows.offsets.to_vec());
             let _ = self.scattered.set(Scattered { indptr: self.indptr.to_vec(), rows, indices });
         }
         Ok(self.scattered.get().map(|scattered| &scattered.indices[..]))
@@ -181,7 +187,8 @@ impl Topology {
 
     /// Whether there is an edge from `u` to `v`.
     pub fn has_edge(&self, u: u32, v: u32) -> bool {
-        let of = self.types.iter().find(|(vertices, ..)| vertices.contains(&v.into()));
+        let of = self.rows.iter().flat_map(|rows| &rows.types);
+        let of = of.into_iter().find(|(vertices, ..)| vertices.contains(&v.into()));
         let Some((rows, (vertices, first, relations))) = self.rows().zip(of) else {
             return self.in_neighbours(v).binary_search(&u).is_ok();
         };

@@ -1,6 +1,6 @@
 //! Types of vertices, and the relations between them.
 //!
-//! Vertices of a type have consecutive ids: those of the first type from 0, then those of the next.
+//! Vertices of a type have consecutive ids: the first type from 0, then the next type.
 //! A relation is a kind of edges from vertices of one type to vertices of another or the same type.
 //! The in-edges of a vertex are grouped by relation: it has one row for each relation into its
 //! type, in the order of [`GraphTypes::relations`]. `topology/rows.npy` holds the first edge of
@@ -59,7 +59,7 @@ impl GraphTypes {
     const MOST_TYPES: usize = 255;
     const MOST_RELATIONS: usize = 1000;
 
-    /// Describes what is wrong with names and counts, if anything is.
+    /// Describes the first wrong name or count, if there is one.
     pub fn check(&self) -> Result<(), String> {
         let (types, relations) = (self.vertices.len(), self.relations.len());
         if types == 0 || types > Self::MOST_TYPES || relations > Self::MOST_RELATIONS {
@@ -90,7 +90,7 @@ impl GraphTypes {
                 let names: Vec<&str> = names.map(String::as_str).collect();
                 let names = names.join(", ");
                 return Err(format!(
-                    "relation {relation}: there is no type `{end}`, found {names}"
+                    "relation {relation}: the type `{end}` is unknown, expected one of {names}"
                 ));
             }
             if !seen.insert(relation) {
@@ -181,7 +181,10 @@ mod tests {
             (types(&[], vec![]), "0 types"),
             (types(&["a", "a"], vec![]), "two types of vertices are called `a`"),
             (types(&["a/b"], vec![]), "`a/b` names a type"),
-            (types(&["author"], vec![writes.clone()]), "there is no type `paper`, found author"),
+            (
+                types(&["author"], vec![writes.clone()]),
+                "the type `paper` is unknown, expected one of author",
+            ),
             (
                 types(&["author", "paper"], vec![writes.clone(), writes.clone()]),
                 "two relations are author/writes/paper",

@@ -78,7 +78,7 @@ impl<'a> Graph<'a> {
     /// `layout`, and the number of edges at the end. Samplers then draw for rows.
     ///
     /// # Errors
-    /// [`KernelError::Topology`] unless both ends of `rows` are those of the edges.
+    /// [`KernelError::Topology`] unless `rows` begin at 0 and end at the number of edges.
     pub fn with_rows(self, rows: &'a [u64], layout: &'a RowLayout) -> Result<Self, KernelError> {
         check_len("offsets of rows", layout.num_rows() + 1, rows.len())?;
         let ends = rows.first().zip(rows.last()).map(|(&first, &last)| [first, last]);

@@ -6,8 +6,8 @@
 //! the words of its own Philox sequence, one word per pick, and stored ascending. Draws by weight
 //! and by locality run only on the host (`weighted.rs`, `locality.rs`). The draws of a vertex are a
 //! function of (seed, epoch, step, layer, vertex), the graph and the preferred set, and of nothing
-//! else. With several types of vertices ([`RowLayout`]), a row stands for the vertex. The mixed frontier is the frontier, then every other source once, in order of first
-//! occurrence.
+//! else. With several types of vertices ([`RowLayout`]), a row takes the place of the vertex. The
+//! mixed frontier is the frontier, then every other source once, in order of first occurrence.
 //!
 //! ```text
 //! sampler.rs    a mini-batch: layer after layer            uniform.rs    all edges alike

@@ -99,8 +99,8 @@ impl RowLayout {
         sums
     }
 
-    /// Replaces `rows` by the rows of the vertices of `frontier`, type after type: those of a type
-    /// are a matrix of a line of rows for each vertex, in the order of the frontier.
+    /// Replaces `rows` by the rows of the vertices of `frontier`, type after type: the rows of a
+    /// type are a matrix of a line of rows for each vertex, in the order of the frontier.
     pub(super) fn rows_of(&self, frontier: &[u32], rows: &mut Vec<u32>) -> Result<(), KernelError> {
         rows.clear();
         for (of, positions) in self.types.iter().zip(self.positions(frontier)?) {

@@ -2,11 +2,11 @@
 //!
 //! Returns: papers with features and classes, and authors, institutions and fields of study with
 //! neither. Idea: vertex v of a type with enough vertices belongs to class v mod C; an edge joins
-//! vertices of one class with probability [`WITHIN`], and its source is drawn by the square of a
+//! vertices of one class with probability 0.6, and its source is drawn by the square of a
 //! random number, so a few vertices have most edges. Reverses are relations of their own, except
-//! those of citations. Numbers of vertices and edges: Hu et al., "Open Graph Benchmark", NeurIPS
-//! 2020, section 5.1 (ogbn-mag), and "OGB-LSC", 2021, section 3.1 (MAG240M). Cost: O(1) an edge,
-//! O(feature dimension) a paper.
+//! the reverses of citations. Numbers of vertices and edges: Hu et al., "Open Graph Benchmark",
+//! NeurIPS 2020, section 5.1 (ogbn-mag), and "OGB-LSC", 2021, section 3.1 (MAG240M). Cost: O(1) an
+//! edge, O(feature dimension) a paper.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

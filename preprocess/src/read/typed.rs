@@ -3,8 +3,8 @@
 //! The targets of the list are rows: a vertex has one for each relation into its type
 //! ([`gsplit_store::GraphTypes`]), so the CSC build groups in-edges by relation without knowing of
 //! them. Sources are vertices. `--symmetrise` adds the reverses of a relation between two types as
-//! a relation of its own, called `rev_NAME`; those of a relation within one type are edges of that
-//! relation.
+//! a relation of its own, called `rev_NAME`; the reverses of a relation within one type are edges
+//! of that relation.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct RawRelation {
 
 /// Types of vertices, and the feature rows of each.
 pub struct RawTypes {
-    /// Types and relations, those of reverses included.
+    /// Types and relations, with the relations of reverses.
     pub types: GraphTypes,
     /// In the order of the types.
     pub features: Vec<Option<Box<dyn Column>>>,
@@ -131,7 +131,7 @@ impl Layout {
     }
 }
 
-/// Rows of one relation: those of two consecutive vertices are `step` apart.
+/// Rows of one relation: the rows of two consecutive vertices are `step` apart.
 struct Rows {
     first: u64,
     step: u64,
@@ -153,7 +153,7 @@ struct Part {
 }
 
 impl Part {
-    /// Replaces the edges of the relation in `batch` by those of the graph.
+    /// Replaces the ids of the relation in `batch` by vertices and rows of the graph.
     fn place(&self, batch: &mut EdgeBatch) -> Result<()> {
         let (sources, targets) =
             (std::mem::take(&mut batch.sources), std::mem::take(&mut batch.targets));

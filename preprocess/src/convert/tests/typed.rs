@@ -140,7 +140,11 @@ fn typed_inputs_that_are_wrong_are_refused_by_file() {
         ("num-node-dict.csv.gz", "author,author,paper\n3,2,4\n", "are called `author`"),
         ("triplet-type-list.csv.gz", "author,writes\n", "line 1: expected a relation"),
         ("triplet-type-list.csv.gz", "author,writes,paper\nauthor,writes,paper\n", "two relations"),
-        ("num-node-dict.csv.gz", "author,institute,paper\n3,2,4\n", "no type `institution`, found"),
+        (
+            "num-node-dict.csv.gz",
+            "author,institute,paper\n3,2,4\n",
+            "the type `institution` is unknown",
+        ),
         (
             "writes___paper/edge.csv.gz",
             "2,0\n0,0\n3,3\n2,3\n2,3\n",

@@ -10,7 +10,8 @@
 //! DIR/split/NAME/split_dict.pt                                  the same, of OGB's DatasetSaver
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
-//! Unpacked `.csv` files are read too. Graphs of several types: see [`typed`]. Anything else in the folder is ignored.
+//! Unpacked `.csv` files are read too. Graphs of several types: see [`typed`]. Anything else in the
+//! folder is ignored.
 
 use std::path::{Path, PathBuf};
 

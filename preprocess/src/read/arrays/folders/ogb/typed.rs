@@ -1,8 +1,8 @@
 //! OGB's folders of graphs of several types: ogbn-mag, ogbl-biokg.
 //!
 //! ```text
-//! DIR/raw/num-node-dict.csv.gz                          names of the types, then their counts
-//! DIR/raw/triplet-type-list.csv.gz                      a relation in each line: source,name,target
+//! DIR/raw/num-node-dict.csv.gz                 names of the types, then their counts
+//! DIR/raw/triplet-type-list.csv.gz             a relation in each line: source,name,target
 //! DIR/raw/relations/SOURCE___NAME___TARGET/edge.csv.gz, num-edge-list.csv.gz
 //! DIR/raw/node-feat/TYPE/node-feat.csv.gz, node_year.csv.gz ...     where a type has them
 //! DIR/raw/node-label/TYPE/node-label.csv.gz
@@ -111,8 +111,8 @@ pub fn open(
     if let Some(links) =
         folder.as_ref().map(|folder| folder.join("train.pt")).filter(|of| of.exists())
     {
-        let problem = "a split of the links of a graph of several types, which gsplit does not read \
-                       yet: pass --random-split to convert the graph without it";
+        let problem = "a split of the links of a graph of several types, which gsplit does not \
+                       read yet: pass --random-split to convert the graph without it";
         return Err(Error::input(&links, problem));
     }
     let types = graph.types.iter().flat_map(|raw| &raw.types.vertices);
