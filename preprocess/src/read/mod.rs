@@ -117,8 +117,8 @@ fn open_as(
     }
 }
 
-/// Adds what `--nodes`, or the folder of the graph, names to the edges of `raw`: a table of vertices, or a folder or archive of
-/// arrays.
+/// Adds what `--nodes`, or the folder of the graph, names to the edges of `raw`: a table of
+/// vertices, or a folder or archive of arrays.
 pub fn attach_nodes(
     path: &Path,
     raw: &mut Raw,

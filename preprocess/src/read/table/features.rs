@@ -1,5 +1,6 @@
-//! Columns of a table as the dataset has them: several side by side as feature rows or labels, their
-//! numbers scaled and their categories as codes or one-hot, by a recipe; or one column as it is.
+//! Columns of a table as the dataset has them: several side by side as feature rows or labels,
+//! their numbers scaled and their categories as codes or one-hot, by a recipe; or one column as it
+//! is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -19,9 +19,9 @@ const SAMPLE: usize = 256;
 type IdPlaces = HashMap<u64, Vec<(usize, usize)>>;
 
 /// The column that holds the ids of the first `edges`, each in one row, and the kind that they are
-/// read as: a column with a known name if it does, or if no other does; or the one that an option or
-/// the recipe names. Ids are of the kind that an option says; otherwise of the kind of the edges, if
-/// a column holds their ids as numbers or as strings.
+/// read as: a column with a known name if it does, or if no other does; or the one that an option
+/// or the recipe names. Ids are of the kind that an option says; otherwise of the kind of the
+/// edges, if a column holds their ids as numbers or as strings.
 pub fn find_ids(
     on: &Surveyed<'_>,
     roles: &Roles,

@@ -367,8 +367,8 @@ fn sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Vec<Stri
                 ""
             };
             notes.push(format!(
-                "note: column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} \
-                 in the others: if {number} means that the value is missing, pass {}{fill}",
+                "note: column `{name}` is {number} in {rows} of {all} rows, and from {least} to \
+                 {most} in the others: if {number} means that the value is missing, pass {}{fill}",
                 na::remedy(given.chain([word.as_str()]))
             ));
         }
@@ -377,8 +377,8 @@ fn sentinels(on: &Surveyed<'_>, roles: &Roles, labels: &TableLabels) -> Vec<Stri
         let Some(numbers) = on.seen.get(&at).map(|seen| &seen.numbers) else { continue };
         if numbers.least > 0.0 && numbers.skewness() > SKEWED {
             notes.push(format!(
-                "note: the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large \
-                 numbers dominate the loss: consider a column of its logarithm as the label",
+                "note: the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few \
+                 large numbers dominate the loss: consider a column of its logarithm as the label",
                 on.fields[at].name, numbers.mean, numbers.most
             ));
         }

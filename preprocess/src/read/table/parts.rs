@@ -76,8 +76,9 @@ pub fn is_document(path: &Path) -> bool {
 
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all
 /// files below the folder, except documents and names that start with `_` or `.`. The files that
-/// are passed over go to `decisions`. A file whose content and name do not show its format is `unnamed`.
-/// Fails if the folder is empty, if its files differ in format, or if a log says which of them count.
+/// are passed over go to `decisions`. A file whose content and name do not show its format is
+/// `unnamed`. Fails if the folder is empty, if its files differ in format, or if a log says which
+/// of them count.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,

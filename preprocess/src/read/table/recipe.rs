@@ -18,8 +18,8 @@ const MOST_AUTO: usize = 64;
 /// printed.
 const FAR: f64 = 5.0;
 
-/// Recipe of `columns`, which are in the order of the feature row, according to their statistics; or
-/// that of an earlier table.
+/// Recipe of `columns`, which are in the order of the feature row, according to their statistics;
+/// or that of an earlier table.
 pub fn of(
     on: &Surveyed<'_>,
     columns: &[(usize, Option<Categories>)],
