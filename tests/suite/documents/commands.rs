@@ -281,6 +281,7 @@ sections! {
     p3: "train", "P3";
     granndis: "train", "GraNNDis";
     song_and_jiang: "train", "Song and Jiang";
+    typed: "typed", "Commands";
 }
 
 #[test]
