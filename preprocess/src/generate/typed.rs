@@ -126,7 +126,8 @@ pub fn generate(
 ) -> Result<(Dataset, bool)> {
     let TypedOptions { scale, seed, .. } = *options;
     if !(scale > 0.0 && scale <= 1.0) {
-        return Err(Error::Option(format!("--scale {scale}: expected a number above 0, up to 1")));
+        let option = "--scale";
+        return Err(Error::Option(format!("{option} {scale}: expected a number above 0, up to 1")));
     }
     let command = "generate typed";
     let recorded = serde_json::to_value(options)

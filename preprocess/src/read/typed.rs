@@ -68,7 +68,7 @@ pub fn of(
     all.sort_by_key(|relation| vertices.iter().position(|of| of.name == relation.source));
     let types = GraphTypes { vertices, relations: all };
     types.check().map_err(|problem| Error::input(path, problem))?;
-    let layout = Layout::of(&types);
+    let layout = RelationRows::of(&types);
     let parts = relations.into_iter().map(|raw| {
         let [sources, targets] = [&raw.relation.source, &raw.relation.target]
             .map(|end| layout.vertices[types.position(end).unwrap_or_default()].clone());
@@ -104,12 +104,12 @@ fn reverse(relation: &Relation) -> Relation {
 }
 
 /// Vertices and rows of each type.
-struct Layout {
+struct RelationRows {
     vertices: Vec<Range<u64>>,
     first_rows: Vec<u64>,
 }
 
-impl Layout {
+impl RelationRows {
     fn of(types: &GraphTypes) -> Self {
         let first_rows = types.shape().into_iter().scan(0, |end, (count, relations)| {
             let first = *end;
