@@ -77,7 +77,7 @@ pub enum TypedShape {
 }
 
 /// A shape: the first type has features and labels.
-struct Shape {
+struct MagShape {
     types: &'static [(&'static str, u64)],
     relations: &'static [(&'static str, &'static str, &'static str, u64)],
     dim: usize,
@@ -85,9 +85,9 @@ struct Shape {
 }
 
 impl TypedShape {
-    fn shape(self) -> Shape {
+    fn shape(self) -> MagShape {
         match self {
-            Self::OgbnMag => Shape {
+            Self::OgbnMag => MagShape {
                 types: &[
                     ("paper", 736_389),
                     ("author", 1_134_649),
@@ -103,7 +103,7 @@ impl TypedShape {
                 dim: 128,
                 classes: 349,
             },
-            Self::Mag240m => Shape {
+            Self::Mag240m => MagShape {
                 types: &[("paper", 121_751_666), ("author", 122_383_112), ("institution", 25_721)],
                 relations: &[
                     ("author", "affiliated_with", "institution", 44_592_586),
@@ -136,7 +136,7 @@ pub fn generate(
         staging::tidy(&dataset_target(out));
         return Ok((dataset, true));
     }
-    let Shape { types, relations, dim, classes } = options.shape.shape();
+    let MagShape { types, relations, dim, classes } = options.shape.shape();
     let scaled = |count: u64| ((count as f64 * scale) as u64).max(1);
     let count_of = |name: &str| {
         types.iter().find(|(of, _)| *of == name).map_or(0, |&(_, count)| scaled(count))

@@ -77,7 +77,7 @@ pub fn of(
             true => layout.rows(&types, &raw.relation),
             false => layout.rows(&types, &reverse(&raw.relation)),
         });
-        Part {
+        RelationEdges {
             forth: layout.rows(&types, &raw.relation),
             back,
             sources,
@@ -120,11 +120,11 @@ impl RelationRows {
     }
 
     /// The rows of `relation`.
-    fn rows(&self, types: &GraphTypes, relation: &Relation) -> Rows {
+    fn rows(&self, types: &GraphTypes, relation: &Relation) -> RowStride {
         let at = types.position(&relation.target).unwrap_or_default();
         let into = types.into_type(at);
         let place = into.iter().position(|&place| types.relations[place] == *relation);
-        Rows {
+        RowStride {
             first: self.first_rows[at] + place.unwrap_or_default() as u64,
             step: into.len() as u64,
         }
@@ -132,27 +132,27 @@ impl RelationRows {
 }
 
 /// Rows of one relation: the rows of two consecutive vertices are `step` apart.
-struct Rows {
+struct RowStride {
     first: u64,
     step: u64,
 }
 
 /// The edges of a relation.
-struct Part {
+struct RelationEdges {
     relation: Relation,
     edges: Box<dyn EdgeSource>,
     path: PathBuf,
     sources: Range<u64>,
     targets: Range<u64>,
-    forth: Rows,
+    forth: RowStride,
     /// The rows of the reverses, if they are added.
-    back: Option<Rows>,
+    back: Option<RowStride>,
     drops_loops: bool,
     /// Edges read so far.
     seen: AtomicU64,
 }
 
-impl Part {
+impl RelationEdges {
     /// Replaces the ids of the relation in `batch` by vertices and rows of the graph.
     fn place(&self, batch: &mut EdgeBatch) -> Result<()> {
         let (sources, targets) =
@@ -188,7 +188,7 @@ impl Part {
 
 /// The edges of all relations, one relation after the other.
 struct TypedEdges {
-    parts: Vec<Part>,
+    parts: Vec<RelationEdges>,
     current: AtomicUsize,
 }
 
