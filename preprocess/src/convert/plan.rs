@@ -101,7 +101,8 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     // Headers may claim anything; larger graphs are refused when the edges are read.
     estimate.vertices = estimate.vertices.min(1 << 33);
     estimate.edges = estimate.edges.min(1 << 48);
-    let n = estimate.vertices;
+    let types = raw.types.as_ref();
+    let n = types.map_or(estimate.vertices, |raw| raw.types.num_vertices());
     let copies = if options.build.symmetrise { 2 } else { 1 };
     let edges = estimate.edges * copies;
     let mut columns: Vec<_> = raw.columns.iter().collect();
@@ -185,7 +186,13 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         }
         (None, None) => (0, 0),
     };
-    let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
+    let of_types =
+        input.raw.types.iter().flat_map(|raw| raw.types.vertices.iter().zip(&raw.features));
+    let of_types: u64 = of_types
+        .map(|(of, rows)| rows.as_ref().map_or(0, |rows| of.count * rows.width() as u64))
+        .sum();
+    let values = n.saturating_mul(dim).saturating_add(of_types);
+    let output = values.saturating_mul(options.feature_dtype.bytes() as u64);
     // A batch of rows as stored, and as written.
     let batch = 3 * n.clamp(4, ROWS_PER_BATCH as u64) * dim * 4;
     let held = match options.features {

@@ -207,10 +207,11 @@ impl Build<'_> {
         let dropped = if self.options.drop_self_loops { ingested.self_loops } else { 0 };
         let reverses =
             if self.options.symmetrise { ingested.edges - ingested.self_loops } else { 0 };
+        let [added, left_out] = self.source.added_and_dropped();
         Ok(Built {
             num_vertices: ingested.num_vertices,
-            edges_read: ingested.edges,
-            self_loops_dropped: dropped,
+            edges_read: ingested.edges + left_out - added,
+            self_loops_dropped: dropped + left_out,
             duplicates_merged: ingested.edges - dropped + reverses - num_edges,
             weights_missing: ingested.weights_missing,
         })

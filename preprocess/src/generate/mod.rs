@@ -234,16 +234,17 @@ fn edge_key(seed: u64, i: u64) -> (StreamKey, u32) {
     (StreamKey { epoch: (i >> 32) as u32, ..Purpose::Edges.key(seed) }, i as u32)
 }
 
-/// The edges of a model: position `p` is vertex `order[p]`.
-struct ModelEdges<'a, M> {
-    model: M,
-    order: &'a [u32],
+/// Edges that are drawn by their numbers.
+struct DrawnEdges<D> {
+    /// Returns the source and the target of the edge of a number.
+    draw: D,
+    vertices: u64,
     edges: u64,
     /// Edges handed out.
     next: AtomicU64,
 }
 
-impl<M: Model + Send> EdgeSource for ModelEdges<'_, M> {
+impl<D: Fn(u64) -> (u64, u64) + Send + Sync> EdgeSource for DrawnEdges<D> {
     fn rewind(&self) -> Result<()> {
         self.next.store(0, Relaxed);
         Ok(())
@@ -257,15 +258,14 @@ impl<M: Model + Send> EdgeSource for ModelEdges<'_, M> {
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        for i in piece.start..piece.end {
-            let (from, to) = self.model.edge(i);
-            batch.push(self.order[from as usize].into(), self.order[to as usize].into());
+        for (source, target) in (piece.start..piece.end).map(&self.draw) {
+            batch.push(source, target);
         }
         Ok(())
     }
 
     fn estimate(&self) -> Result<Estimate> {
-        Ok(Estimate { edges: self.edges, vertices: self.order.len() as u64, bytes: self.edges })
+        Ok(Estimate { edges: self.edges, vertices: self.vertices, bytes: self.edges })
     }
 
     fn bytes_done(&self) -> u64 {
@@ -288,7 +288,15 @@ fn build(
         sum_weights: false,
     };
     let build = Build {
-        source: &ModelEdges { model, order, edges: graph.edges, next: AtomicU64::new(0) },
+        source: &DrawnEdges {
+            draw: |i| {
+                let (from, to) = model.edge(i);
+                (order[from as usize].into(), order[to as usize].into())
+            },
+            vertices: order.len() as u64,
+            edges: graph.edges,
+            next: AtomicU64::new(0),
+        },
         ids: Ids::Dense(Some(order.len() as u64)),
         types: None,
         node_ids: None,

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use gsplit_kernels::Draws;
 use gsplit_store::{
@@ -19,10 +19,9 @@ use gsplit_store::{
 };
 use serde::Serialize;
 
-use super::{Purpose, edge_key, finished};
+use super::{DrawnEdges, Purpose, edge_key, finished};
 use crate::convert::RandomSplit;
 use crate::csc::{Build, BuildOptions};
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
 use crate::embed::{fill_normal, write_rows};
 use crate::memory::Memory;
 use crate::read::options::ReadOptions;
@@ -148,12 +147,16 @@ pub fn generate(
     });
     let raw_relations =
         relations.iter().zip(1..).map(|(&(source, name, target, edges), number)| {
-            let edges = TopicEdges {
-                edges: scaled(edges),
+            let topics = TopicEdges {
                 sources: count_of(source),
                 targets: count_of(target),
                 classes: classes.into(),
                 seed: seed.wrapping_add(number << 32),
+            };
+            let edges = DrawnEdges {
+                vertices: topics.sources.max(topics.targets),
+                draw: move |i| topics.edge(i),
+                edges: scaled(edges),
                 next: AtomicU64::new(0),
             };
             let relation =
@@ -207,18 +210,16 @@ pub fn generate(
     Ok((writer.finish(provenance)?, false))
 }
 
-/// The edges of a relation, drawn by their numbers.
+/// The edges of a relation.
 struct TopicEdges {
-    edges: u64,
     sources: u64,
     targets: u64,
     classes: u64,
     seed: u64,
-    /// Edges handed out.
-    next: AtomicU64,
 }
 
 impl TopicEdges {
+    /// Edge number `i`.
     fn edge(&self, i: u64) -> (u64, u64) {
         let (key, item) = edge_key(self.seed, i);
         let mut draws = Draws::new(&key, item);
@@ -228,35 +229,6 @@ impl TopicEdges {
         let target = u64::from(draws.below(self.targets as u32));
         let of_class = target - target % self.classes + source % self.classes;
         (source, if is_within && of_class < self.targets { of_class } else { target })
-    }
-}
-
-impl EdgeSource for TopicEdges {
-    fn rewind(&self) -> Result<()> {
-        self.next.store(0, Relaxed);
-        Ok(())
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        piece.start = self.next.load(Relaxed);
-        piece.end = self.edges.min(piece.start + EDGES_PER_PIECE as u64);
-        self.next.store(piece.end, Relaxed);
-        Ok(piece.start < piece.end)
-    }
-
-    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        for (source, target) in (piece.start..piece.end).map(|i| self.edge(i)) {
-            batch.push(source, target);
-        }
-        Ok(())
-    }
-
-    fn estimate(&self) -> Result<Estimate> {
-        Ok(Estimate { edges: self.edges, vertices: self.sources, bytes: self.edges })
-    }
-
-    fn bytes_done(&self) -> u64 {
-        self.next.load(Relaxed)
     }
 }
 

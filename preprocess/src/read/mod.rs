@@ -127,6 +127,10 @@ pub fn attach_nodes(
     progress: &dyn Progress,
     decisions: &mut Vec<String>,
 ) -> Result<()> {
+    if raw.types.is_some() {
+        let problem = "--nodes names vertices of one type, and the graph has several: leave it out";
+        return Err(Error::Option(problem.into()));
+    }
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
             "--nodes names vertices of one kind, and with --bipartite there are two: leave one of \

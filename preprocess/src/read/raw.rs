@@ -136,6 +136,7 @@ impl Raw {
     pub fn in_two_kinds(self, path: &Path) -> Result<Self> {
         let has_rows = self.features.is_some() || self.labels.is_some() || !self.columns.is_empty();
         if has_rows
+            || self.types.is_some()
             || self.splits.is_some()
             || self.node_ids.is_some()
             || self.links.is_some()

@@ -87,6 +87,7 @@ pub fn of(
             path: raw.path,
             relation: raw.relation,
             seen: AtomicU64::new(0),
+            changed: Default::default(),
         }
     });
     let edges = TypedEdges { parts: parts.collect(), current: AtomicUsize::new(0) };
@@ -150,6 +151,8 @@ struct RelationEdges {
     drops_loops: bool,
     /// Edges read so far.
     seen: AtomicU64,
+    /// Reverses added and self-loops dropped so far.
+    changed: [AtomicU64; 2],
 }
 
 impl RelationEdges {
@@ -158,6 +161,7 @@ impl RelationEdges {
         let (sources, targets) =
             (std::mem::take(&mut batch.sources), std::mem::take(&mut batch.targets));
         self.seen.fetch_add(sources.len() as u64, Relaxed);
+        let mut changed = [0; 2];
         for (source, target) in sources.into_iter().zip(targets) {
             for (id, of, name) in [
                 (source, &self.sources, &self.relation.source),
@@ -175,13 +179,17 @@ impl RelationEdges {
             }
             let is_loop = self.relation.source == self.relation.target && source == target;
             if is_loop && self.drops_loops {
+                changed[1] += 1;
                 continue;
             }
             batch.push(self.sources.start + source, self.forth.first + target * self.forth.step);
             if let Some(back) = self.back.as_ref().filter(|_| !is_loop) {
                 batch.push(self.targets.start + target, back.first + source * back.step);
+                changed[0] += 1;
             }
         }
+        let counts = self.changed.iter().zip(changed);
+        counts.for_each(|(count, more)| _ = count.fetch_add(more, Relaxed));
         Ok(())
     }
 }
@@ -196,7 +204,7 @@ impl EdgeSource for TypedEdges {
     fn rewind(&self) -> Result<()> {
         self.current.store(0, Relaxed);
         self.parts.iter().try_for_each(|part| {
-            part.seen.store(0, Relaxed);
+            part.changed.iter().chain([&part.seen]).for_each(|count| count.store(0, Relaxed));
             part.edges.rewind()
         })
     }
@@ -229,6 +237,10 @@ impl EdgeSource for TypedEdges {
             all.decisions.extend(ending.decisions);
         }
         Ok(all)
+    }
+
+    fn added_and_dropped(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.parts.iter().map(|part| part.changed[at].load(Relaxed)).sum())
     }
 
     fn estimate(&self) -> Result<Estimate> {

@@ -9,7 +9,7 @@ use crate::manifest::{Axis, ColumnInfo};
 use crate::{
     Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord,
     GraphTypes, LabelWriter, LinkInfo, MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe,
-    Result, write_npy,
+    Result, VertexType, write_npy,
 };
 
 pub(super) const FEATURES: &str = "nodes/feat.arrow";
@@ -77,37 +77,33 @@ impl DatasetWriter {
         dtype: FeatureDtype,
         dim: usize,
     ) -> Result<FeatureWriter> {
-        FeatureWriter::create(
-            self.place(&GraphTypes::feature_file(self.type_name(at)?))?,
-            dtype,
-            dim,
-        )
+        let file = GraphTypes::feature_file(&self.type_at(at)?.name);
+        FeatureWriter::create(self.place(&file)?, dtype, dim)
     }
 
     /// Closes the feature file of the vertices of type `at`, which must have a row for each.
     pub fn add_features_of(&mut self, at: usize, writer: FeatureWriter) -> Result<()> {
-        let file = GraphTypes::feature_file(self.type_name(at)?);
+        let VertexType { name, count, .. } = self.type_at(at)?.clone();
         let (dim, dtype) = (writer.dim() as u32, writer.dtype());
         let written = writer.finish()?;
-        self.record(&file, written.record);
-        let Some(of) = self.journal.staged.types.as_mut().map(|types| &mut types.vertices[at])
-        else {
-            return Ok(());
-        };
-        if written.rows != of.count {
+        if written.rows != count {
             return Err(Error::Invalid(format!(
-                "{} feature rows for {} vertices of type `{}`: expected one each",
-                written.rows, of.count, of.name
+                "{} feature rows for {count} vertices of type `{name}`: expected one each",
+                written.rows
             )));
         }
+        self.record(&GraphTypes::feature_file(&name), written.record);
         let narrowing = written.narrowing;
-        of.features = Some(FeatureInfo { dim, dtype, generated: None, narrowing, names: None });
+        let info = FeatureInfo { dim, dtype, generated: None, narrowing, names: None };
+        self.journal.staged.types.iter_mut().for_each(|types| {
+            types.vertices[at].features = Some(info.clone());
+        });
         Ok(())
     }
 
-    fn type_name(&self, at: usize) -> Result<&str> {
+    fn type_at(&self, at: usize) -> Result<&VertexType> {
         let of = self.types().and_then(|types| types.vertices.get(at));
-        of.map(|of| &of.name[..]).ok_or_else(|| Error::Invalid(format!("there is no type {at}")))
+        of.ok_or_else(|| Error::Invalid(format!("there are no vertices of type {at}")))
     }
 
     /// Opens the node column `name` of elements of type `descr` (any little-endian number, e.g.

@@ -35,7 +35,6 @@ pub fn finished_shards(
     hosts: u32,
     out: &Path,
 ) -> Result<Option<Vec<Dataset>>> {
-    dataset.expect_one_type("shard")?;
     let infos = infos(dataset, map, hosts)?;
     recover(&targets(hosts, out))?;
     let found = places(hosts, out).zip(&infos).map(|(place, info)| {
@@ -93,6 +92,7 @@ fn targets(hosts: u32, out: &Path) -> Vec<Target> {
 /// Description of each shard.
 fn infos(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> Result<Vec<ShardInfo>> {
     dataset.expect_whole("rows")?;
+    dataset.expect_one_type("shard")?;
     let by = match map {
         Some(map) => by_partition(map, hosts)?,
         None => by_columns(dataset, hosts)?,

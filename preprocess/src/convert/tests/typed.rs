@@ -130,6 +130,27 @@ fn ogbn_mag_keeps_its_types_and_relations() {
         ("paper 3 paper/cites/paper", vec![0]),
     ]);
     assert_eq!(rows(&dataset), as_map(&expected));
+    let facts = &dataset.manifest().provenance.facts;
+    let count = |fact: &str| facts[fact];
+    // 3, 5 and 3 edges, of which one is a loop and one is there twice, as is its reverse.
+    let found = ["edges_read", "self_loops_dropped", "duplicates_merged"].map(count);
+    assert_eq!(found, [11, 1, 2]);
+    for (words, says) in [
+        ("--edge-columns weight", "no such column"),
+        ("--nodes x.csv", "the graph has several"),
+        ("--bipartite", "leave --bipartite out"),
+    ] {
+        let error = convert_new(folder.path(), &options(words)).unwrap_err().to_string();
+        assert!(error.contains(says), "{words}: {error}");
+    }
+    // Damaged offsets of rows are found when the dataset is opened.
+    let path = dataset.path().join("topology/rows.npy");
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.len() - 16;
+    bytes[at..at + 8].copy_from_slice(&0u64.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    let error = Dataset::open_unchecked(dataset.path()).unwrap_err().to_string();
+    assert!(error.contains("rows.npy"), "{error}");
 }
 
 #[test]
@@ -198,5 +219,9 @@ fn oracle_random_relations_equal_a_list_of_their_edges() {
         }
         let (_kept, dataset) = convert_new(folder.path(), &ConvertOptions::default()).unwrap();
         assert_eq!(rows(&dataset), expected, "case {case}");
+        for (u, v) in (0..a + b).flat_map(|u| (0..a + b).step_by(7).map(move |v| (u, v))) {
+            let has = dataset.topology().in_neighbours(v).contains(&u);
+            assert_eq!(dataset.topology().has_edge(u, v), has, "case {case}: {u} to {v}");
+        }
     }
 }

@@ -31,6 +31,7 @@ pub fn open(
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
+    options.schema.check_edge_columns(dir, &[])?;
     let raw = dir.join("raw");
     let [counts, triplets] = ["num-node-dict", "triplet-type-list"].map(|stem| find(&raw, stem));
     let (counts, triplets) = (counts?, triplets?);
