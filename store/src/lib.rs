@@ -145,7 +145,7 @@ pub use size::Size;
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use tried::{Cleaned, bare_key, stored_key, tried};
-pub use types::{GraphTypes, Relation, VertexType};
+pub use types::{GraphTypes, Relation, RowsOfType, VertexType};
 pub use verify::{Finding, verify};
 pub use weights::{EdgeWeights, VertexLoads, vertex_weight};
 pub use writer::{DatasetWriter, dataset_target, finished_shards, write_shards};

@@ -1,12 +1,11 @@
 //! The graph: compressed sparse columns, mapped.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
-use crate::{Column, Error, FileRecord, GraphTypes, NpyWriter, Result};
+use crate::{Column, Error, FileRecord, GraphTypes, NpyWriter, Result, RowsOfType};
 
 /// In-neighbours of every vertex: `v` has `indices[indptr[v]..indptr[v + 1]]`, ascending.
 ///
@@ -28,8 +27,7 @@ pub struct Topology {
 #[derive(Clone, Debug)]
 struct Rows {
     offsets: Column<u64>,
-    /// Each type: its vertices, the first row of the first of them, and the rows of each.
-    types: Vec<(Range<u64>, u64, u64)>,
+    types: Vec<RowsOfType>,
 }
 
 /// A copy of `indptr`, which every draw reads (the system evicts mapped pages when others are
@@ -71,14 +69,7 @@ impl Topology {
             Some(start) if *start == offsets[row as usize] => Ok(()),
             _ => Err(corrupt(format!("row {row} does not begin where indptr.npy says"))),
         })?;
-        let mut first_row = 0;
-        let of = |(vertices, (count, relations)): (Range<u64>, (u64, u32))| {
-            let first = first_row;
-            first_row += count * u64::from(relations);
-            (vertices, first, relations.into())
-        };
-        let types = types.ranges().into_iter().zip(types.shape()).map(of).collect();
-        Ok(Self { rows: Some(Box::new(Rows { offsets, types })), ..self })
+        Ok(Self { rows: Some(Box::new(Rows { offsets, types: types.rows() })), ..self })
     }
 
     /// A graph in memory: a copy of `indptr` and `indices`.
@@ -187,13 +178,13 @@ impl Topology {
 
     /// Whether there is an edge from `u` to `v`.
     pub fn has_edge(&self, u: u32, v: u32) -> bool {
-        let of = self.rows.iter().flat_map(|rows| &rows.types);
-        let of = of.into_iter().find(|(vertices, ..)| vertices.contains(&v.into()));
-        let Some((rows, (vertices, first, relations))) = self.rows().zip(of) else {
+        let mut types = self.rows.iter().flat_map(|rows| &rows.types);
+        let of = types.find(|of| of.vertices.contains(&v.into()));
+        let Some((rows, of)) = self.rows().zip(of) else {
             return self.in_neighbours(v).binary_search(&u).is_ok();
         };
-        let first = first + (u64::from(v) - vertices.start) * relations;
-        rows[first as usize..=(first + relations) as usize]
+        let first = of.row(v.into());
+        rows[first as usize..=(first + of.relations) as usize]
             .windows(2)
             .any(|ends| self.indices[ends[0] as usize..ends[1] as usize].binary_search(&u).is_ok())
     }

@@ -105,13 +105,17 @@ impl GraphTypes {
         self.vertices.iter().map(|of| of.count).sum()
     }
 
-    /// The vertices of each type.
-    pub fn ranges(&self) -> Vec<Range<u64>> {
-        let ranges = self.vertices.iter().scan(0, |end, of| {
-            *end += of.count;
-            Some(*end - of.count..*end)
-        });
-        ranges.collect()
+    /// The vertices of each type and their rows.
+    pub fn rows(&self) -> Vec<RowsOfType> {
+        let (mut start, mut first) = (0, 0);
+        let mut rows = Vec::with_capacity(self.vertices.len());
+        for (at, of) in self.vertices.iter().enumerate() {
+            let relations = self.into_type(at).len() as u64;
+            rows.push(RowsOfType { vertices: start..start + of.count, first, relations });
+            start += of.count;
+            first += of.count * relations;
+        }
+        rows
     }
 
     /// The relations into type `at`, by their places, in the order of the rows of a vertex.
@@ -120,15 +124,9 @@ impl GraphTypes {
         (0..self.relations.len()).filter(is_into).collect()
     }
 
-    /// For each type, its number of vertices and of relations into it.
-    pub fn shape(&self) -> Vec<(u64, u32)> {
-        let of = |at: usize| (self.vertices[at].count, self.into_type(at).len() as u32);
-        (0..self.vertices.len()).map(of).collect()
-    }
-
     /// Number of rows of all vertices.
     pub fn num_rows(&self) -> u64 {
-        self.shape().into_iter().map(|(count, relations)| count * u64::from(relations)).sum()
+        self.rows().last().map_or(0, |of| of.row(of.vertices.end))
     }
 
     /// Place of the type called `name`.
@@ -147,14 +145,28 @@ impl GraphTypes {
         &self,
         mut take: impl FnMut(u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut row = 0;
-        for (count, relations) in self.shape() {
-            for _ in 0..count {
-                take(row)?;
-                row += u64::from(relations);
-            }
+        for of in self.rows() {
+            of.vertices.clone().try_for_each(|v| take(of.row(v)))?;
         }
-        take(row)
+        take(self.num_rows())
+    }
+}
+
+/// Vertices of a type and their rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsOfType {
+    /// The vertices.
+    pub vertices: Range<u64>,
+    /// First row of the first vertex.
+    pub first: u64,
+    /// Number of rows of each vertex: the relations into the type.
+    pub relations: u64,
+}
+
+impl RowsOfType {
+    /// First row of vertex `v`.
+    pub fn row(&self, v: u64) -> u64 {
+        self.first + (v - self.vertices.start) * self.relations
     }
 }
 
@@ -176,7 +188,10 @@ mod tests {
         };
         let writes = relation("author", "writes", "paper");
         let fine = types(&["author", "paper"], vec![writes.clone()]);
-        assert_eq!((fine.check(), fine.ranges(), fine.num_rows()), (Ok(()), vec![0..2, 2..4], 2));
+        assert_eq!(
+            (fine.check(), fine.rows()[1].vertices.clone(), fine.num_rows()),
+            (Ok(()), 2..4, 2)
+        );
         for (wrong, says) in [
             (types(&[], vec![]), "0 types"),
             (types(&["a", "a"], vec![]), "two types of vertices are called `a`"),

@@ -15,10 +15,10 @@ use crate::support::{gsplit, root};
 const SOURCES: [&str; 5] = ["rs", "cu", "cuh", "cpp", "h"];
 /// Most lines below each folder.
 const LINES: [(&str, usize); 9] = [
-    ("store/src", 11048),
+    ("store/src", 11051),
     ("kernels/src", 18732),
     ("sample/src", 916),
-    ("preprocess/src", 28502),
+    ("preprocess/src", 28492),
     ("partition/src", 8359),
     ("trainer/src", 25504),
     ("gpu-sim/src", 3892),

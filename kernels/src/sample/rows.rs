@@ -33,11 +33,11 @@ impl RowLayout {
     ///
     /// # Errors
     /// [`KernelError::Topology`] if there are more vertices, or more rows, than `u32` counts.
-    pub fn new(types: impl IntoIterator<Item = (u64, u32)>) -> Result<Self, KernelError> {
+    pub fn new(types: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, KernelError> {
         let (mut layout, mut first) = (Self::default(), 0u64);
         for (count, relations) in types {
             let (end, first_row) = (first.saturating_add(count), layout.num_rows);
-            layout.num_rows = first_row.saturating_add(count.saturating_mul(relations.into()));
+            layout.num_rows = first_row.saturating_add(count.saturating_mul(relations));
             let most = end.max(layout.num_rows);
             if most > u32::MAX.into() {
                 let got = format!("{most} vertices or rows");
@@ -46,7 +46,7 @@ impl RowLayout {
             layout.types.push(TypeRows {
                 vertices: first as u32..end as u32,
                 first_row: first_row as u32,
-                relations,
+                relations: relations as u32,
             });
             first = end;
         }

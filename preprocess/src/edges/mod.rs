@@ -215,8 +215,8 @@ pub trait EdgeSource: Send + Sync {
         false
     }
 
-    /// The reverses that were added to the edges of the input, and the self-loops that were left out
-    /// of them, where [`parse`](Self::parse) does so itself.
+    /// The reverses that were added to the edges of the input, and the self-loops that were left
+    /// out of them, where [`parse`](Self::parse) does so itself.
     fn added_and_dropped(&self) -> [u64; 2] {
         [0; 2]
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use gsplit_store::{GraphTypes, Progress, Relation, VertexType};
+use gsplit_store::{GraphTypes, Progress, Relation, RowsOfType, VertexType};
 
 use super::options::ReadOptions;
 use super::raw::{Column, Ids, Raw, describe_column};
@@ -68,17 +68,17 @@ pub fn of(
     all.sort_by_key(|relation| vertices.iter().position(|of| of.name == relation.source));
     let types = GraphTypes { vertices, relations: all };
     types.check().map_err(|problem| Error::input(path, problem))?;
-    let layout = RelationRows::of(&types);
+    let rows = types.rows();
     let parts = relations.into_iter().map(|raw| {
         let [sources, targets] = [&raw.relation.source, &raw.relation.target]
-            .map(|end| layout.vertices[types.position(end).unwrap_or_default()].clone());
+            .map(|end| rows[types.position(end).unwrap_or_default()].vertices.clone());
         let is_within = raw.relation.source == raw.relation.target;
         let back = options.adds_reverses.then(|| match is_within {
-            true => layout.rows(&types, &raw.relation),
-            false => layout.rows(&types, &reverse(&raw.relation)),
+            true => rows_of(&types, &rows, &raw.relation),
+            false => rows_of(&types, &rows, &reverse(&raw.relation)),
         });
         RelationEdges {
-            forth: layout.rows(&types, &raw.relation),
+            forth: rows_of(&types, &rows, &raw.relation),
             back,
             sources,
             targets,
@@ -104,32 +104,11 @@ fn reverse(relation: &Relation) -> Relation {
     }
 }
 
-/// Vertices and rows of each type.
-struct RelationRows {
-    vertices: Vec<Range<u64>>,
-    first_rows: Vec<u64>,
-}
-
-impl RelationRows {
-    fn of(types: &GraphTypes) -> Self {
-        let first_rows = types.shape().into_iter().scan(0, |end, (count, relations)| {
-            let first = *end;
-            *end += count * u64::from(relations);
-            Some(first)
-        });
-        Self { vertices: types.ranges(), first_rows: first_rows.collect() }
-    }
-
-    /// The rows of `relation`.
-    fn rows(&self, types: &GraphTypes, relation: &Relation) -> RowStride {
-        let at = types.position(&relation.target).unwrap_or_default();
-        let into = types.into_type(at);
-        let place = into.iter().position(|&place| types.relations[place] == *relation);
-        RowStride {
-            first: self.first_rows[at] + place.unwrap_or_default() as u64,
-            step: into.len() as u64,
-        }
-    }
+/// The rows of `relation`, of `types` with these `rows`.
+fn rows_of(types: &GraphTypes, rows: &[RowsOfType], relation: &Relation) -> RowStride {
+    let at = types.position(&relation.target).unwrap_or_default();
+    let place = types.into_type(at).iter().position(|&at| types.relations[at] == *relation);
+    RowStride { first: rows[at].first + place.unwrap_or_default() as u64, step: rows[at].relations }
 }
 
 /// Rows of one relation: the rows of two consecutive vertices are `step` apart.

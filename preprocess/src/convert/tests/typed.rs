@@ -53,12 +53,12 @@ fn mag(change: &[(&str, &str)]) -> TempDir {
 /// authors 0 and 2.
 fn rows(dataset: &Dataset) -> BTreeMap<String, Vec<u64>> {
     let (types, topology) = (dataset.types().unwrap(), dataset.topology());
-    let (ranges, mut row, mut found) = (types.ranges(), 0, BTreeMap::new());
+    let (starts, mut row, mut found) = (types.rows(), 0, BTreeMap::new());
     for (at, of) in types.vertices.iter().enumerate() {
         for v in 0..of.count {
             for place in types.into_type(at) {
                 let relation = &types.relations[place];
-                let first = ranges[types.position(&relation.source).unwrap()].start;
+                let first = starts[types.position(&relation.source).unwrap()].vertices.start;
                 let ends = &topology.rows().unwrap()[row..row + 2];
                 let sources = topology.indices()[ends[0] as usize..ends[1] as usize].iter();
                 let sources: Vec<u64> = sources.map(|&u| u64::from(u) - first).collect();

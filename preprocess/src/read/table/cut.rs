@@ -1,5 +1,5 @@
-//! Cuts lines of text into the places of their cells, once for a piece. Each column is then read in a
-//! loop of its own, like a column of Parquet.
+//! Cuts lines of text into the places of their cells, once for a piece. Each column is then read in
+//! a loop of its own, like a column of Parquet.
 
 use std::borrow::Cow;
 

@@ -70,8 +70,8 @@ impl Sheet {
     /// Reads the header and the first rows of the table whose parts are `files`. Columns without
     /// names are called 1, 2, 3 ...; `missing` are words for missing values.
     ///
-    /// All cells decide the style and the type of a column if `options.scans`, or if some column has
-    /// no value in the first rows; otherwise the first rows do.
+    /// All cells decide the style and the type of a column if `options.scans`, or if some column
+    /// has no value in the first rows; otherwise the first rows do.
     pub fn open(
         path: &Path,
         files: &[PathBuf],

@@ -1,6 +1,6 @@
 //! Statistics of the columns of a table, from one pass over their values: they distinguish numbers
-//! from categories, labels and identifiers, and scale numbers. All are counted in that pass, which is
-//! why they are in one file, with the table that they describe ([`Surveyed`]).
+//! from categories, labels and identifiers, and scale numbers. All are counted in that pass, which
+//! is why they are in one file, with the table that they describe ([`Surveyed`]).
 //!
 //! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB per
 //! column of whole numbers; with `--schema on-duplicate` also the rows of vertices that have several.

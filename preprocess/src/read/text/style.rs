@@ -1,9 +1,10 @@
 //! Numbers as spreadsheets write them: decimal commas, thousands, percents, amounts of money, and
 //! dates.
 //!
-//! A column is written in one style, decided by its cells, which are then read as plain numbers. Cells of no style, such as `#N/A`, do not hide the style of most others: the caller
-//! refuses them. If a comma may be either mark, the user is asked, unless another column of the
-//! table answers it.
+//! A column is written in one style, decided by its cells, which are then read as plain numbers.
+//! Cells of no style, such as `#N/A`, do not hide the style of most others: the caller refuses
+//! them. If a comma may be either mark, the user is asked, unless another column of the table
+//! answers it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -192,7 +192,7 @@ impl Column for CsvColumn {
                 return Err(Error::line(
                     &self.path,
                     line,
-                    format!("more {name} than the {n} vertices of num-node-list"),
+                    format!("more {name} than the {n} vertices that the counts promise"),
                 ));
             }
             found += rows.len() as u64;
@@ -203,8 +203,8 @@ impl Column for CsvColumn {
             false => Err(Error::input(
                 &self.path,
                 format!(
-                    "{found} {} for the {} vertices of num-node-list: the file is truncated or \
-                     damaged, download it again",
+                    "{found} {} for the {} vertices that the counts promise: the file is truncated \
+                     or damaged, download it again",
                     self.name(),
                     self.num_vertices
                 ),

@@ -17,7 +17,7 @@ use super::csv::{CsvColumn, NumberKind, count};
 use super::{find, find_optional, short_name, splits};
 use crate::read::options::ReadOptions;
 use crate::read::raw::{Column, Raw};
-use crate::read::text::{TextStream, listed_numbers, name_of, snap};
+use crate::read::text::{TextStream, listed_numbers, name_of, snap, some};
 use crate::read::typed::{self, OfType, RawRelation, RawType};
 use crate::{Error, Result};
 
@@ -89,7 +89,7 @@ pub fn open(
             }
         }
     }
-    let mut relations = Vec::new();
+    let (mut relations, mut left_out) = (Vec::new(), Vec::new());
     for (line, row) in rows(&triplets)?.into_iter().enumerate() {
         let [source, name, target] = &row[..] else {
             let problem = "expected a relation: SOURCE,NAME,TARGET";
@@ -98,10 +98,17 @@ pub fn open(
         let folder = raw.join("relations").join(row.join("___"));
         let (path, number) = (find(&folder, "edge")?, find(&folder, "num-edge-list")?);
         let edges = snap::open_counted(&path, count(&number, u64::MAX, progress)?, &[])?;
+        let tables = gsplit_store::entries(&folder).map_err(Error::io(&folder))?;
+        let others = tables.into_iter().filter(|table| *table != path && *table != number);
+        left_out.extend(others.map(|table| table.display().to_string()));
         files.extend([path.clone(), number]);
         let [source, name, target] = [source, name, target].map(String::clone);
         let relation = Relation { source, name, target };
         relations.push(RawRelation { relation, edges: Box::new(edges), path });
+    }
+    if !left_out.is_empty() {
+        left_out.sort();
+        progress.note(&format!("note: numbers of edges are not read: {}", some(&left_out)));
     }
     let mut graph = typed::of(dir, types, relations, options, files)?;
     graph.labels = labels.map(|labels| Box::new(labels) as Box<dyn Column>);
