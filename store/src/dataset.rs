@@ -163,6 +163,16 @@ impl Dataset {
         Ok(Some(table))
     }
 
+    /// The feature rows of all types of vertices that have any.
+    pub(crate) fn features_by_type(&self, types: &GraphTypes) -> Result<FeatureTable> {
+        let rows = types.rows().into_iter().enumerate();
+        let tables = rows.filter_map(|(at, of)| {
+            let start = of.vertices.start as u32;
+            self.features_of(at).transpose().map(|table| Ok((start, table?)))
+        });
+        Ok(FeatureTable::of_types(tables.collect::<Result<_>>()?))
+    }
+
     /// The feature rows, mapped. Refuses a shard: see [`Dataset::held_features`].
     pub fn features(&self) -> Result<FeatureTable> {
         self.expect_whole("features")?;

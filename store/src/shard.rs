@@ -140,8 +140,12 @@ impl Dataset {
     }
 
     /// Like [`Dataset::features`], but works for a shard: the rows of its own vertices, or rows
-    /// with some of the columns ([`FeatureTable::columns`]).
+    /// with some of the columns ([`FeatureTable::columns`]). With several types of vertices, those
+    /// of the types that have features ([`FeatureTable::by_type`]).
     pub fn held_features(&self) -> Result<FeatureTable> {
+        if let Some(types) = self.types() {
+            return self.features_by_type(types);
+        }
         let stored = self.stored_features()?;
         match self.shard().and_then(ShardInfo::columns) {
             Some((held, dim)) => Ok(stored.within(held, dim)),

@@ -180,7 +180,7 @@ fn epochs(
         let below = scores.as_ref().and_then(|scores| scores.below_baseline(&reports));
         note(below.map(|line| format!("note: {line}")));
     }
-    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
+    Ok(Epochs { reports, num_parameters: model.parameters().num_learnt(), baseline, scores })
 }
 
 /// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`.

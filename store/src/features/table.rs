@@ -20,7 +20,8 @@ use crate::{Error, Result, RowIndex};
 const ALIGN: usize = 64;
 
 /// Mapped feature rows of all vertices, or of a shard's own vertices; or some of their columns
-/// ([`FeatureTable::columns`]).
+/// ([`FeatureTable::columns`]). With several types of vertices it is a table for each type that has
+/// features ([`FeatureTable::by_type`]).
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
     dtype: FeatureDtype,
@@ -36,6 +37,10 @@ pub struct FeatureTable {
     whole: Option<[Buffer; 3]>,
     /// Row of each vertex, if not all vertices have one.
     index: Option<RowIndex>,
+    /// The first vertex with a row, where the vertices of one type have rows.
+    start: u32,
+    /// The tables of the types that have features, where there are several types.
+    types: Option<Vec<FeatureTable>>,
     /// Columns that are stored, if not all are.
     held: Option<Range<usize>>,
     /// The mapped file, and its state when it was opened; every write changes the state.
@@ -68,20 +73,7 @@ impl FeatureTable {
                 file.schema
             )
         })?;
-        let mut table = Self {
-            dtype,
-            dim,
-            stride: dim,
-            first: 0,
-            rows: 0,
-            batches: Vec::new(),
-            scales: Vec::new(),
-            whole: None,
-            index: None,
-            held: None,
-            file: None,
-            reads: None,
-        };
+        let mut table = Self::empty(dtype, dim);
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!(
@@ -104,10 +96,68 @@ impl FeatureTable {
         Self { dim, held: Some(held), index: Some(RowIndex::none()), ..self }
     }
 
+    /// The rows of several types of vertices: the first vertex and the table of each type that has
+    /// features. Rows are read from the tables of [`FeatureTable::by_type`].
+    pub(crate) fn of_types(types: Vec<(u32, Self)>) -> Self {
+        let types: Vec<Self> =
+            types.into_iter().map(|(start, table)| Self { start, ..table }).collect();
+        let dtype = types.first().map_or_else(FeatureDtype::default, |of| of.dtype);
+        let dim = types.iter().map(|of| of.dim).max().unwrap_or(0);
+        let rows = types.iter().map(|of| of.rows).sum();
+        Self { rows, types: Some(types), ..Self::empty(dtype, dim) }
+    }
+
+    /// A table without rows.
+    fn empty(dtype: FeatureDtype, dim: usize) -> Self {
+        Self {
+            dtype,
+            dim,
+            stride: dim,
+            first: 0,
+            rows: 0,
+            batches: Vec::new(),
+            scales: Vec::new(),
+            whole: None,
+            index: None,
+            start: 0,
+            types: None,
+            held: None,
+            file: None,
+            reads: None,
+        }
+    }
+
+    /// The tables of the types of vertices that have features; only this one where there is one
+    /// type.
+    pub fn by_type(&self) -> &[Self] {
+        self.types.as_deref().unwrap_or(std::slice::from_ref(self))
+    }
+
+    /// Whether there are several types of vertices.
+    pub fn is_by_type(&self) -> bool {
+        self.types.is_some()
+    }
+
+    /// The vertices that have rows, where the vertices of one type have.
+    pub fn vertices(&self) -> Range<u32> {
+        self.start..self.start + self.rows as u32
+    }
+
+    /// This table with those of `types`, which `make` makes other tables of.
+    fn remade<E>(&self, types: &[Self], make: impl FnMut(&Self) -> Result<Self, E>) -> Result<Self, E> {
+        let types = types.iter().map(make).collect::<Result<Vec<_>, E>>()?;
+        let whole = types.first().and_then(|of| of.whole.clone());
+        let reads = types.first().and_then(|of| of.reads.clone());
+        Ok(Self { whole, reads, types: Some(types), ..self.clone() })
+    }
+
     /// Position at which the row of vertex `v` is stored.
     #[inline]
     fn position(&self, v: u32) -> Option<usize> {
-        self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v))
+        match &self.index {
+            None => v.checked_sub(self.start).map(|at| at as usize),
+            Some(index) => index.row_of(v),
+        }
     }
 
     fn push(&mut self, batch: &Batch) -> Option<()> {
@@ -145,6 +195,9 @@ impl FeatureTable {
 
     /// Bytes of all rows.
     pub fn num_bytes(&self) -> usize {
+        if let Some(types) = &self.types {
+            return types.iter().map(Self::num_bytes).sum();
+        }
         let scales: usize = self.scales.iter().map(Buffer::len).sum();
         self.rows * self.dim * self.dtype.bytes() + scales
     }
@@ -164,6 +217,9 @@ impl FeatureTable {
     /// # Errors
     /// If there is not enough memory, or it holds other rows.
     pub fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
+        if let Some(types) = &self.types {
+            return self.remade(types, |of| of.copied(None));
+        }
         if let Some(held) = &self.held {
             return Ok(self.columns(held.clone()).copied(host)?.within(held.clone(), self.dim));
         }
@@ -211,10 +267,10 @@ impl FeatureTable {
             memory.slice_with_length(start, end - start)
         };
         let whole = Some([memory.clone(), piece(&batches), piece(&scales)]);
-        let index = self.index.clone();
+        let (index, types) = (self.index.clone(), None);
         let (batches, scales) = (parts(&batches), parts(&scales));
         let (stride, first, held, file, reads) = (self.dim, 0, None, None, None);
-        Ok(Self { stride, first, batches, scales, whole, index, held, file, reads, ..*self })
+        Ok(Self { stride, first, batches, scales, whole, index, types, held, file, reads, ..*self })
     }
 
     /// Identity of the mapped file when it was opened; every write changes it.
@@ -237,6 +293,9 @@ impl FeatureTable {
         memory: Option<&HostMemory>,
         how: &Reading,
     ) -> Result<Self> {
+        if let Some(types) = &self.types {
+            return self.remade(types, |of| of.on_disk(kept, None, how));
+        }
         let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
             return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
         };
@@ -256,6 +315,7 @@ impl FeatureTable {
         };
         let mut kept: Vec<u32> =
             kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
+        kept.retain(|&at| (at as usize) < self.rows);
         kept.sort_unstable();
         let reads = RowReads::open(path, layout, &kept, memory, how)?;
         Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })

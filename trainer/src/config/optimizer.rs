@@ -112,6 +112,15 @@ impl OptimizerConfig {
             .then(|| "--nesterov needs a --momentum above 0".to_string())
     }
 
+    /// Names of the moments that the optimizer keeps of each value.
+    pub(crate) fn moments(&self) -> &'static [&'static str] {
+        match self.kind {
+            OptimizerKind::Adam | OptimizerKind::AdamW => &["first_moment", "second_moment"],
+            OptimizerKind::Sgd if self.effective().momentum != Some(0.0) => &["momentum"],
+            OptimizerKind::Sgd => &[],
+        }
+    }
+
     /// Returns these settings with the defaults filled in that apply to the kind.
     pub fn effective(&self) -> Self {
         let adam = self.kind != OptimizerKind::Sgd;

@@ -222,10 +222,17 @@ impl<'a> LayerWise<'a> {
                 let vertices = sampler.mixed_frontier();
                 let rows = match below {
                     Some(below) => Some(below.rows(place, vertices, in_dim)?),
+                    None if let Some(encoders) = model.encoders() => {
+                        let features = source.rows_by_type(vertices, input)?;
+                        let encode = || encoders.encode(place, vertices, &features, None);
+                        Some(tch::no_grad(encode)?)
+                    }
                     None if source.is_read_in_place() && input.is_plain() => None,
                     None => Some(source.rows(vertices, input, 0)?),
                 };
-                let edges = LayerEdges::new(place, graph, all, vertices)?.counted_as(typical);
+                let edges = LayerEdges::new(place, graph, all, vertices)?
+                    .into_rows_of(frontier.len())
+                    .counted_as(typical);
                 let stored = Rows::Stored { features: source.table(), vertices };
                 model.infer_layer(layer, &edges, rows.as_ref().map_or(stored, Rows::Hidden))
             };
@@ -306,7 +313,9 @@ impl<'a> LayerWise<'a> {
     fn in_dim(&self, layer: usize) -> usize {
         layer
             .checked_sub(1)
-            .map_or(self.team.source().table().dim(), |below| self.model().out_dim(below))
+            .map_or(self.model().in_dim(self.team.source().table().dim()), |below| {
+                self.model().out_dim(below)
+            })
     }
 
     /// Flag that becomes true when the run shall stop.

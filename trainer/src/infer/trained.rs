@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use gsplit_store::{Dataset, Error as StoreError, Progress, checksum_file, document};
 
 use crate::config::{Config, ConfigOption};
 use crate::job::Job;
-use crate::model::{Model, OwnLayer, Parameters};
+use crate::model::{Embeddings, Model, OwnLayer, Parameters, Typed};
 use crate::operator::Place;
 use crate::report::EpochReport;
 use crate::report::checkpoint::{Checkpoint, best, epochs, newest, of_epoch, restore_parameters};
@@ -178,8 +179,13 @@ impl Trained {
     /// it is invalid.
     pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check_values()?;
+        let typed = self.checkpoint.inputs.shape.types.as_ref().map(|types| Typed {
+            types: types.clone(),
+            embeddings: Arc::new(Embeddings::new(types, self.config(), 1)),
+        });
+        let (features, outputs) = (self.feature_dim(), self.outputs());
         let model =
-            Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
+            Model::with_layers(place, self.config(), features, outputs, layer, typed.as_ref());
         self.restore(model.parameters())?;
         Ok(model)
     }

@@ -3,11 +3,12 @@
 pub mod columns;
 pub mod hooks;
 pub mod partition;
+mod typed;
 
 use std::ops::{Deref, Range};
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Communicator, Graph};
+use gsplit_kernels::{Communicator, Graph, RowLayout};
 use gsplit_sample::{Frontiers, Seeds};
 use gsplit_store::memory::{Memory, resident, shown};
 use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
@@ -18,6 +19,7 @@ use crate::job::columns::EdgeColumns;
 use crate::job::hooks::Hooks;
 use crate::metric::Metric;
 use crate::metric::labels::Labels;
+use crate::model::{Model, Typed};
 use crate::operator::Place;
 use crate::task::{ALL_UNLABELLED, LinkBatch, LinkSplit, NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
@@ -34,6 +36,8 @@ pub struct Artifacts {
     columns: EdgeColumns,
     /// The columns of the edges that are not held out, if some are.
     of_kept: Option<EdgeColumns>,
+    /// The rows of the vertices, if they have several types.
+    layout: Option<RowLayout>,
 }
 
 /// A run's inputs, as every rank sees them.
@@ -71,6 +75,8 @@ pub struct Job<'a> {
     pub frontiers: Frontiers<'a>,
     /// The part of each vertex, if there is a partition map.
     pub parts: Option<&'a [u16]>,
+    /// The types of vertices and what is learnt of each, if there are several.
+    pub typed: Option<Typed>,
 }
 
 /// Items of an epoch, in a mapped file of the dataset or in memory of the run.
@@ -86,7 +92,6 @@ impl Artifacts {
             .needs_map()
             .then(|| partition::find(dataset, config))
             .transpose()?;
-        dataset.expect_one_type("train")?;
         let topology = dataset.topology();
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
@@ -133,7 +138,8 @@ impl Artifacts {
                     .transpose()?
             }
         };
-        Ok(Self { partition, owners, links, columns, of_kept })
+        let layout = dataset.types().map(typed::layout).transpose()?;
+        Ok(Self { partition, owners, links, columns, of_kept, layout })
     }
 
     /// Bytes of the graph that were copied to the process's memory.
@@ -156,6 +162,7 @@ impl<'a> Job<'a> {
         config: &'a Config,
         hooks: &'a Hooks,
     ) -> Result<Self> {
+        typed::check(dataset, config, hooks)?;
         let topology = dataset.topology();
         // Maxima cannot be corrected.
         let corrects = config.model.kind != ModelKind::SagePool;
@@ -165,7 +172,10 @@ impl<'a> Job<'a> {
         // Links are learnt from a copy in memory.
         let drawn =
             if artifacts.links.is_some() { None } else { topology.indices_beyond(memory)? };
-        let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
+        let mut whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
+        if let Some((rows, layout)) = topology.rows().zip(artifacts.layout.as_ref()) {
+            whole = whole.with_rows(rows, layout)?;
+        }
         let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, hooks.stop))?;
         // Feature rows are loaded later if each rank loads its own columns, if a budget decides how
         // many rows fit, or if processes have to find out first which of them share memory.
@@ -219,6 +229,7 @@ impl<'a> Job<'a> {
             test,
             frontiers,
             parts,
+            typed: typed::typed(dataset, config, hooks),
         })
     }
 }
@@ -305,10 +316,17 @@ impl Job<'_> {
         }
     }
 
+    /// A model at `place` with its first parameters.
+    pub fn model(&self, place: &Place) -> Model {
+        let (features, make) = (self.features.dim(), self.hooks.layer.as_ref());
+        Model::with_layers(place, self.config, features, self.outputs, make, self.typed.as_ref())
+    }
+
     /// Widths of the model's input and output.
     pub fn shape(&self) -> Shape {
         let several = self.task.labels().is_some_and(Labels::several);
-        Shape { features: self.features.dim(), outputs: self.outputs, several }
+        let types = self.typed.as_ref().map(|typed| typed.types.clone());
+        Shape { features: self.features.dim(), outputs: self.outputs, several, types }
     }
 
     /// Returns this rank's seeds in the global mini-batch `items` at `step`, with their targets;

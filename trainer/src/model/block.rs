@@ -60,7 +60,7 @@ impl Block {
         finish: Finish,
     ) -> Result<Tensor> {
         let own = || -> Result<Option<Tensor>> {
-            let own = || input.first(edges.edges.num_targets());
+            let own = || input.first(edges.num_frontier());
             Ok(match (&self.residual, below) {
                 (Residual::Identity, _) => Some(own()?),
                 (Residual::Projection(weight), _) => {

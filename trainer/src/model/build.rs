@@ -5,7 +5,10 @@ use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
 use super::scorer::{Mlp, PairScorer};
-use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
+use super::{
+    Encoders, Layer, LayerShape, Model, OwnLayer, Typed, gat, gatv2, gcn, gin, pool, relational,
+    sage,
+};
 use crate::config::{
     Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind,
 };
@@ -22,22 +25,26 @@ impl Model {
             in_dim,
             classes,
             None,
+            None,
         )
     }
 
     /// Like [`Model::new`], at `place`; layers are made by `make`, if given, instead of by the kind
-    /// in the configuration.
+    /// in the configuration. With `typed`, vertices have several types, and layers weights for each
+    /// relation.
     pub fn with_layers(
         place: &Place,
         config: &Config,
         in_dim: usize,
         classes: usize,
         make: Option<&OwnLayer>,
+        typed: Option<&Typed>,
     ) -> Self {
         let (seed, config, task) = (config.run.seed, &config.model, &config.data.task);
         let mut parameters = Parameters::new(seed, place);
         let has_head = config.has_head();
-        let mut width = in_dim;
+        let encoders = typed.map(|typed| Encoders::new(&mut parameters, typed, config.hidden));
+        let mut width = encoders.as_ref().map_or(in_dim, Encoders::width);
         let mut blocks = Vec::with_capacity(config.layers);
         for index in 0..config.layers {
             let hidden = has_head || index + 1 < config.layers;
@@ -47,7 +54,7 @@ impl Model {
                 out: if hidden { config.hidden } else { classes },
                 hidden,
             };
-            let block = block(config, &mut parameters, &shape, in_dim, classes, make);
+            let block = block(config, &mut parameters, &shape, in_dim, classes, make, typed);
             width = block.layer.out_dim();
             blocks.push(block);
         }
@@ -76,6 +83,7 @@ impl Model {
             classes,
             checkpoint_activations,
             input,
+            encoders,
             pair_scorer,
             parameters,
         }
@@ -89,6 +97,7 @@ fn block(
     in_dim: usize,
     classes: usize,
     make: Option<&OwnLayer>,
+    typed: Option<&Typed>,
 ) -> Block {
     let (kind, index) = (config.kind, shape.index);
     let mut named = parameters.below(format!("layers.{index}"));
@@ -102,6 +111,9 @@ fn block(
     let (input, out) = (shape.input, shape.out);
     let layer: Box<dyn Layer> = match (make, kind) {
         (Some(make), _) => make.make(&mut named, shape),
+        (_, _) if let Some(typed) = typed => {
+            Box::new(relational::Relational::new(&mut named, &typed.types, input, out))
+        }
         (_, ModelKind::Sage) => Box::new(sage::Sage::new(&mut named, input, out)),
         (_, ModelKind::SagePool) => Box::new(pool::SagePool::new(&mut named, input, out)),
         (_, ModelKind::Gcn | ModelKind::Resgcn) => Box::new(gcn::Gcn::new(&mut named, input, out)),

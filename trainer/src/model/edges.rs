@@ -18,7 +18,7 @@ use gsplit_kernels::{DeviceGraph, Graph, SampledCsc, Stream, symmetric, symmetri
 use tch::Tensor;
 
 use crate::operator::{Dropout, Edges, Ids, Place, filled_of};
-use crate::{Result, autograd};
+use crate::{Error, Result, autograd};
 
 /// The sampled edges of one layer, and their end vertices.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct LayerEdges<'a> {
     /// row `i` of the mixed frontier.
     pub edges: Arc<Edges>,
     vertices: Ids,
+    /// Number of vertices of the frontier.
+    frontier: usize,
     graph: Graph<'a>,
     /// The graph in the form that the GPU reads, if the GPU sampled the layer.
     graph_on_gpu: Option<DeviceGraph<'a>>,
@@ -61,7 +63,29 @@ impl<'a> LayerEdges<'a> {
         edges: Arc<Edges>,
         vertices: Ids,
     ) -> Self {
-        Self { edges, vertices, graph, graph_on_gpu, trained_at: None, typical: None }
+        let frontier = edges.num_targets();
+        Self { edges, vertices, frontier, graph, graph_on_gpu, trained_at: None, typical: None }
+    }
+
+    /// The same edges into the rows of a frontier of `frontier` vertices of several types.
+    pub(crate) fn into_rows_of(self, frontier: usize) -> Self {
+        Self { frontier, ..self }
+    }
+
+    /// Number of vertices of the frontier.
+    pub fn num_frontier(&self) -> usize {
+        self.frontier
+    }
+
+    /// Positions in the frontier of the vertices of each type, ascending: the targets of the edges
+    /// are the rows of these vertices, type after type.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if vertices have one type.
+    pub fn by_type(&self) -> Result<Vec<Vec<u32>>> {
+        let layout = self.graph.layout();
+        let layout = layout.ok_or_else(|| Error::Option("a graph of one type".into()))?;
+        Ok(layout.positions(&self.vertices()?[..self.frontier])?)
     }
 
     /// The same edges in training, in the mini-batch `step`, for layer `index` from the features

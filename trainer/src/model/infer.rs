@@ -44,7 +44,7 @@ impl Model {
 
     fn next_state(&self, index: usize, edges: &LayerEdges<'_>, below: Rows<'_>) -> Result<Tensor> {
         let block = &self.blocks[index];
-        let targets = edges.edges.num_targets() as i64;
+        let targets = edges.num_frontier() as i64;
         let (mut pre_activation_below, mut combined) = (None, None);
         let out = match below {
             Rows::Hidden(state) if index > 0 => {

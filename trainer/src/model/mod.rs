@@ -43,6 +43,8 @@ mod block;
 mod build;
 mod columns;
 mod edges;
+mod embeddings;
+mod encoder;
 mod gat;
 mod gatv2;
 mod gcn;
@@ -55,6 +57,7 @@ mod norm;
 mod order;
 mod parameters;
 mod pool;
+mod relational;
 mod sage;
 mod score;
 mod scorer;
@@ -71,6 +74,8 @@ use crate::operator::{Activation, Dropout, Finish, Ids, Moments, Place, ReluAbov
 use block::{Block, Residual};
 pub use columns::ByColumns;
 pub use edges::LayerEdges;
+pub use embeddings::{Embeddings, LookedUp};
+pub use encoder::{Encoders, Typed};
 use head::Head;
 pub use input::Input;
 use norm::Norm;
@@ -189,6 +194,8 @@ pub struct Model {
     classes: usize,
     checkpoint_activations: bool,
     input: Input,
+    /// Makes the rows that the lowest layer reads, if there are several types of vertices.
+    encoders: Option<Encoders>,
     pair_scorer: PairScorer,
     parameters: Parameters,
 }
@@ -217,6 +224,16 @@ impl Model {
     /// Scorer of pairs of the rows that the model returns, for link prediction.
     pub(crate) fn pair_scorer(&self) -> &PairScorer {
         &self.pair_scorer
+    }
+
+    /// Makes the rows that the lowest layer reads, if there are several types of vertices.
+    pub(crate) fn encoders(&self) -> Option<&Encoders> {
+        self.encoders.as_ref()
+    }
+
+    /// Width of the rows that the lowest layer reads; `features` is that of feature rows.
+    pub(crate) fn in_dim(&self, features: usize) -> usize {
+        self.encoders.as_ref().map_or(features, Encoders::width)
     }
 
     /// Width of the rows of layer `index`, counted from the features upwards.

@@ -1,9 +1,13 @@
 //! Named parameters, initialised by counter-based draws so that every rank, and every run, starts
 //! from the same bits.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use tch::Tensor;
 
+use super::{Embeddings, LookedUp};
 use crate::Result;
 use crate::operator::Place;
 
@@ -14,6 +18,8 @@ pub struct Parameters {
     place: Place,
     tensors: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
+    embeddings: Option<Arc<Embeddings>>,
+    looked_up: RefCell<Vec<LookedUp>>,
 }
 
 /// A view of [`Parameters`] that puts a layer's prefix before every name.
@@ -27,7 +33,8 @@ pub struct Named<'a> {
 
 impl Parameters {
     pub(super) fn new(seed: u64, place: &Place) -> Self {
-        Self { seed, place: place.clone(), tensors: Vec::new(), buffers: Vec::new() }
+        let (tensors, buffers, embeddings, looked_up) = Default::default();
+        Self { seed, place: place.clone(), tensors, buffers, embeddings, looked_up }
     }
 
     pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
@@ -63,9 +70,34 @@ impl Parameters {
         })
     }
 
-    /// Total number of trained values.
+    /// Total number of trained values, without learnt rows.
     pub fn num_values(&self) -> usize {
         self.tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
+    }
+
+    /// Total number of trained values.
+    pub fn num_learnt(&self) -> usize {
+        self.num_values() + self.embeddings().map_or(0, Embeddings::num_values)
+    }
+
+    /// Makes `embeddings` a part of these parameters, which all models of a process share.
+    pub(super) fn learn_rows(&mut self, embeddings: Arc<Embeddings>) {
+        self.embeddings = Some(embeddings);
+    }
+
+    /// Learnt rows of vertices without features, if there are any.
+    pub fn embeddings(&self) -> Option<&Embeddings> {
+        self.embeddings.as_deref()
+    }
+
+    /// Records rows of [`Parameters::embeddings`] that are about to get gradients.
+    pub(crate) fn look_up(&self, rows: Vec<LookedUp>) {
+        self.looked_up.borrow_mut().extend(rows);
+    }
+
+    /// The recorded rows, which are then forgotten.
+    pub(crate) fn take_looked_up(&self) -> Vec<LookedUp> {
+        self.looked_up.take()
     }
 }
 

@@ -22,6 +22,7 @@ mod floor;
 mod ids;
 mod linear;
 mod norm;
+mod permuted;
 mod place;
 mod rows;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use finish::{Dropout, Finish, ReluAbove, biased, finished};
 pub use floor::{Product, recorded_products};
 pub use ids::Ids;
 pub use linear::{linear, projected};
+pub use permuted::{put, taken};
 pub use norm::{Moments, layer_norm, standardise};
 pub use place::{OwnPlaces, Place};
 pub(crate) use place::{from_rows, link, on_host, sharing, to_rows};

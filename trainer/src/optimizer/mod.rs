@@ -22,7 +22,7 @@ use tch::{Kind, Tensor};
 use crate::Result;
 use crate::autograd::{self, UpdateBy};
 use crate::config::{Config, Dtype, OptimizerConfig, OptimizerKind};
-use crate::model::Parameters;
+use crate::model::{Embeddings, LookedUp, Parameters};
 use crate::operator::Place;
 
 mod rate;
@@ -47,10 +47,13 @@ pub struct Optimizer {
     /// the mini-batches seen.
     pub steps: u64,
     /// Gradients, summed over all ranks, whose updates are due, the oldest first.
-    waiting: VecDeque<Tensor>,
+    waiting: VecDeque<Due>,
     /// Scale of the loss, if gradients are f16.
     scaling: Option<LossScale>,
 }
+
+/// A gradient, summed over all ranks: of the parameters, and of learnt rows of this rank's shard.
+type Due = (Tensor, Vec<LookedUp>);
 
 /// A vector of the optimizer's state: f32, one value for each parameter value in the parameters'
 /// order.
@@ -123,11 +126,6 @@ impl Optimizer {
     pub fn new(parameters: &Parameters, config: &Config, steps_per_epoch: u64) -> Result<Self> {
         let rate = LearningRate::new(config, steps_per_epoch)?;
         let config = config.run.optimizer.effective();
-        let names: &[&'static str] = match config.kind {
-            OptimizerKind::Adam | OptimizerKind::AdamW => &["first_moment", "second_moment"],
-            OptimizerKind::Sgd if config.momentum != Some(0.0) => &["momentum"],
-            OptimizerKind::Sgd => &[],
-        };
         let zeros = |name| -> Result<State> {
             let values = Tensor::f_zeros(
                 [parameters.num_values() as i64],
@@ -136,7 +134,7 @@ impl Optimizer {
             Ok(State { name, parts: parts(parameters, &values)?, values })
         };
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
-        let state = names.iter().map(|name| zeros(name)).collect::<Result<_>>()?;
+        let state = config.moments().iter().map(|name| zeros(name)).collect::<Result<_>>()?;
         Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
     }
 
@@ -174,7 +172,24 @@ impl Optimizer {
         if self.scaling.is_some() {
             let _ = gradient.f_mul_scalar_(1.0 / f64::from(self.loss_scale()))?;
         }
-        let gradient_norm = GradientNorm::of(parameters.place(), &gradient)?;
+        let mut rows = match parameters.embeddings() {
+            Some(embeddings) => embeddings.summed(parameters.take_looked_up(), comm)?,
+            None => Vec::new(),
+        };
+        let mut gradient_norm = GradientNorm::of(parameters.place(), &gradient)?;
+        if let (GradientNorm::Here(norm), Some(embeddings)) =
+            (&mut gradient_norm, parameters.embeddings())
+        {
+            let mut squares = 0.0;
+            for of in rows.iter().filter(|of| !of.vertices.is_empty()) {
+                squares += self::norm(autograd::values(&of.rows)?).powi(2);
+            }
+            let mut squares = [squares];
+            if embeddings.is_shared() {
+                comm.all_reduce_sum_f64(&mut squares)?;
+            }
+            *norm = (*norm * *norm + squares[0]).sqrt();
+        }
         let learning_rate = self.rate.at(self.steps);
         if let Some(scaling) = &mut self.scaling {
             let finite = gradient_norm.on_host()?.is_finite();
@@ -185,11 +200,17 @@ impl Optimizer {
             }
         }
         if let Some(most) = self.config.clip_norm {
-            gradient_norm.clip(&mut gradient, most)?;
+            let of_rows = rows.iter_mut().map(|of| &mut of.rows).filter(|rows| rows.defined());
+            for gradient in [&mut gradient].into_iter().chain(of_rows) {
+                gradient_norm.clip(gradient, most)?;
+            }
         }
-        self.waiting.push_back(gradient);
+        self.waiting.push_back((gradient, rows));
         if self.waiting.len() > self.config.staleness {
             self.apply_oldest(parameters)?;
+        }
+        if parameters.embeddings().is_some_and(Embeddings::is_shared) {
+            comm.barrier()?;
         }
         Ok(Update { gradient_norm, learning_rate, skipped: false })
     }
@@ -203,12 +224,24 @@ impl Optimizer {
     }
 
     fn apply_oldest(&mut self, parameters: &Parameters) -> Result<()> {
-        let Some(gradient) = self.waiting.pop_front() else { return Ok(()) };
+        let Some((gradient, mut rows)) = self.waiting.pop_front() else { return Ok(()) };
+        rows.retain(|of| !of.vertices.is_empty());
         let rate = self.rate.at(self.steps);
         self.steps += 1;
         let gradients = parts(parameters, &gradient)?;
-        let moments: Vec<Vec<&Tensor>> =
-            self.state.iter().map(|state| state.parts.iter().collect()).collect();
+        // The learnt rows that move, then their moments.
+        let moving = |of: &LookedUp| {
+            let row = |which| match parameters.embeddings() {
+                Some(embeddings) => embeddings.rows(of.table, which, &of.vertices),
+                None => Ok(Tensor::new()),
+            };
+            (0..=self.state.len()).map(row).collect::<Result<Vec<_>>>()
+        };
+        let moving = rows.iter().map(moving).collect::<Result<Vec<_>>>()?;
+        let moments = self.state.iter().enumerate().map(|(at, state)| {
+            state.parts.iter().chain(moving.iter().map(|of| &of[at + 1])).collect()
+        });
+        let moments: Vec<Vec<&Tensor>> = moments.collect();
         let OptimizerConfig {
             kind,
             beta1,
@@ -242,8 +275,18 @@ impl Optimizer {
                 nesterov,
             },
         };
-        let weights: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();
-        autograd::update(&weights, &gradients.iter().collect::<Vec<_>>(), &by)
+        let weights = parameters.iter().map(|(_, tensor)| tensor);
+        let weights: Vec<&Tensor> = weights.chain(moving.iter().map(|of| &of[0])).collect();
+        let gradients: Vec<&Tensor> =
+            gradients.iter().chain(rows.iter().map(|of| &of.rows)).collect();
+        autograd::update(&weights, &gradients, &by)?;
+        let Some(embeddings) = parameters.embeddings() else { return Ok(()) };
+        for (of, moved) in rows.iter().zip(&moving) {
+            for (which, rows) in moved.iter().enumerate() {
+                embeddings.write(which, of.table, &of.vertices, rows)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target, tidy};
 use gsplit_store::{
-    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe,
+    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe, VertexType,
     checksum_file, entries,
 };
 use serde::{Deserialize, Serialize};
@@ -125,7 +125,11 @@ impl Inputs {
         };
         Self {
             partition: partition.and_then(of_map),
-            features: of_dataset("nodes/feat.arrow"),
+            features: of_dataset("nodes/feat.arrow").or_else(|| {
+                let types = &dataset.types()?.vertices;
+                let file = |of: &VertexType| of_dataset(&format!("nodes/feat.{}.arrow", of.name));
+                Some(Checksum::combine(&types.iter().filter_map(file).collect::<Vec<_>>()))
+            }),
             labels: of_dataset("nodes/label.npy"),
             edges: (!columns.is_empty()).then(|| Checksum::combine(&columns)),
             kept: None,
@@ -186,8 +190,9 @@ pub fn save(
 ) -> Result<()> {
     let epoch = history.last().map_or(0, |report| report.epoch);
     let staging = Staging::begin(target(folder.join(name_of(epoch))), true)?;
-    let weights: Vec<(&str, &Tensor)> = parameters.state().collect();
-    let state = optimizer.state();
+    let (learnt, moments) = (learnt(parameters, 0)?, learnt_moments(parameters, optimizer)?);
+    let weights: Vec<_> = parameters.state().chain(named(&learnt)).collect();
+    let state: Vec<_> = optimizer.state().into_iter().chain(named(&moments)).collect();
     let mut files = Files::new();
     for (name, tensors) in
         [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])]
@@ -398,14 +403,44 @@ fn unusable(error: gsplit_store::Error) -> Error {
 /// Overwrites `parameters` and `optimizer` with the checkpoint's.
 pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
     restore_parameters(&resume.path.join("model.safetensors"), parameters)?;
-    copy_from(&resume.path.join("optimizer.safetensors"), optimizer.state())?;
+    let moments = learnt_moments(parameters, optimizer)?;
+    let state = optimizer.state().into_iter().chain(named(&moments)).collect();
+    copy_from(&resume.path.join("optimizer.safetensors"), state)?;
+    let tables = moments.len() / optimizer.state().len().max(1);
+    for (which, moments) in (1..).zip(moments.chunks(tables.max(1))) {
+        parameters.embeddings().map_or(Ok(()), |of| of.restore(which, moments))?;
+    }
     optimizer.resume(resume.steps, resume.loss_scale);
     Ok(())
 }
 
 /// Overwrites `parameters` with the tensors in the file at `path`.
 pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
-    copy_from(path, parameters.state().collect())
+    let learnt = learnt(parameters, 0)?;
+    copy_from(path, parameters.state().chain(named(&learnt)).collect())?;
+    parameters.embeddings().map_or(Ok(()), |of| of.restore(0, &learnt))
+}
+
+/// The learnt rows of `parameters`, or the moment `which` of them, by name.
+fn learnt(parameters: &Parameters, which: usize) -> Result<Vec<(String, Tensor)>> {
+    parameters.embeddings().map_or(Ok(Vec::new()), |of| of.state(which))
+}
+
+/// The moments of the learnt rows by name, one after the other.
+fn learnt_moments(
+    parameters: &Parameters,
+    optimizer: &Optimizer,
+) -> Result<Vec<(String, Tensor)>> {
+    let mut all = Vec::new();
+    for (which, (moment, _)) in (1..).zip(optimizer.state()) {
+        let named = |(name, rows)| (format!("{moment}.{name}"), rows);
+        all.extend(learnt(parameters, which)?.into_iter().map(named));
+    }
+    Ok(all)
+}
+
+fn named(tensors: &[(String, Tensor)]) -> impl Iterator<Item = (&str, &Tensor)> {
+    tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
 }
 
 /// The newest checkpoint of a run in `folder`.

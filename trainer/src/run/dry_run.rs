@@ -25,7 +25,6 @@ use crate::config::TopologyStorage;
 use crate::epoch::{Batches, train_epoch};
 use crate::job::Job;
 use crate::job::hooks::Hooks;
-use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
 use crate::ranks::comms::Comms;
@@ -154,13 +153,7 @@ fn rehearse(
     set_torch_threads(threads / job.hooks.ranks_here(comm.size()).len());
     let source = FeatureSource::new(&job.features, place);
     let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
-    let model = Model::with_layers(
-        place,
-        config,
-        job.features.dim(),
-        job.outputs,
-        job.hooks.layer.as_ref(),
-    );
+    let model = job.model(place);
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
     let seeds = job.train.len().min(batches.saturating_mul(config.data.batch_size)) as u64;
     let stage: Box<dyn Stage> = match comm.rank() {

@@ -287,9 +287,8 @@ fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
         Ok(())
     })?;
     let sampled = sampled.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (config, features) = (job.config, job.features.dim());
-    let model =
-        Model::with_layers(&Place::host(), config, features, job.outputs, job.hooks.layer.as_ref());
+    let (config, model) = (job.config, job.model(&Place::host()));
+    let features = model.in_dim(job.features.dim());
     let most =
         sampled.iter().map(|counts| bytes_of(job, &model, places, counts)).max().unwrap_or(0);
     // An evaluation has the same memory.
@@ -322,7 +321,7 @@ fn sample_some(job: &Job<'_>, places: &[Place], comms: &Comms) -> Result<Vec<Cou
 fn counts_of(sampled: &Sampled<'_>) -> Counts {
     let of = |layer: &SampledLayer| {
         let counts = [
-            layer.frontier.len(),
+            layer.edges.num_targets(),
             layer.edges.num_edges(),
             layer.read.len(),
             layer.exchange.rows_received(),
@@ -352,7 +351,7 @@ fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> 
     let layer = |(at, &[vertices, edges, read, received]): (usize, &[u64; 4])| {
         let index = layers - 1 - at;
         let widths = [
-            index.checked_sub(1).map_or(job.features.dim(), |below| model.width(below)),
+            index.checked_sub(1).map_or(model.in_dim(job.features.dim()), |below| model.width(below)),
             model.width(index),
         ];
         let heads = if at == 0 { 1 } else { config.model.heads };

@@ -74,14 +74,7 @@ impl Run<'_> {
 
     /// A model at `place` with its first parameters.
     pub fn model(&self, place: &Place) -> Model {
-        let job = self.job;
-        Model::with_layers(
-            place,
-            job.config,
-            job.features.dim(),
-            job.outputs,
-            job.hooks.layer.as_ref(),
-        )
+        self.job.model(place)
     }
 
     /// Reports the progress of work on `total` items from rank 0.

@@ -166,7 +166,8 @@ impl LayerTape<'_, '_> {
     ) -> Result<Tensor> {
         let (pass, layer) = (self.pass, self.sampled());
         let on_gpu = pass.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.graph);
-        let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone());
+        let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone())
+            .into_rows_of(layer.frontier.len());
         let frontier = Frontier { above, ..self.frontier() };
         let rows = match read {
             // P3 only: the bottom layer starts from sums over the columns of all ranks.

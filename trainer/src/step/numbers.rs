@@ -18,10 +18,10 @@ use crate::sample::{Sampled, SampledLayer};
 pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     let sampled = &batch.sampled;
     let [edges, rows_loaded, rows_exchanged] =
-        [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()]
+        [sampled.num_edges(), batch.num_loaded(), sampled.rows_exchanged()]
             .map(|count| count as u64);
     let (rows_cached, rows_from_peers) = (batch.counted.own as u64, batch.counted.peer as u64);
-    let exchanged = exchanged(sampled, model, batch.features.dim());
+    let exchanged = exchanged(sampled, model, model.in_dim(batch.features.dim()));
     let RowsRead { read: rows_from_disk, bytes: bytes_from_disk, kept: rows_kept } = batch.reads;
     let work = Work {
         edges,

@@ -23,12 +23,12 @@ use tch::{Kind, Tensor};
 
 use super::layer::{Below, LayerTape, Taped, with_first};
 use crate::batch::PushPull;
-use crate::model::{DropoutKey, Model};
+use crate::model::{DropoutKey, Encoders, Model};
 use crate::operator::Ids;
 use crate::ranks::clock::Clock;
 use crate::ranks::comms::Ranks;
-use crate::residence::source::Loaded;
-use crate::{Result, autograd};
+use crate::residence::source::{InputRows, Loaded};
+use crate::{Error, Result, autograd};
 
 /// Results of forward, for the loss and for backward.
 pub struct Pass<'a> {
@@ -43,6 +43,8 @@ pub struct Pass<'a> {
     pub(super) tape: Vec<Taped>,
     /// Index and seed rows (autograd leaves) of each layer that feeds the logits.
     leaves: Vec<(usize, Tensor)>,
+    /// Rows of the vertices that this rank loaded, if they have several types.
+    encoded: Option<Tensor>,
     logits: Tensor,
 }
 
@@ -56,6 +58,19 @@ impl<'a> Pass<'a> {
     /// The seeds that the rows of [`Pass::logits`] belong to.
     pub fn seeds(&self) -> &Ids {
         &self.batch.sampled.layers[0].frontier
+    }
+
+    /// The rows of the vertices that this rank loaded.
+    fn encode(&self, encoders: &Encoders) -> Result<Tensor> {
+        let InputRows::ByType(features) = &self.batch.input_rows else {
+            return Err(Error::Option("rows that are not read by type".into()));
+        };
+        let (place, vertices) = (self.model.place(), self.batch.sampled.input.on_host()?);
+        let mut looked_up = Vec::new();
+        let is_trained = self.dropout.map(|_| &mut looked_up);
+        let encoded = encoders.encode(place, vertices, features, is_trained)?;
+        self.model.parameters().look_up(looked_up);
+        Ok(encoded)
     }
 
     fn layer(&self, index: usize) -> LayerTape<'_, 'a> {
@@ -77,12 +92,22 @@ pub fn forward<'a>(
     let place = model.place();
     let logits = Tensor::f_zeros([0, 0], (Kind::Float, place.device()))?;
     let (tape, leaves) = (Vec::new(), Vec::new());
-    let mut pass = Pass { model, graph, dropout, batch, push_pull, tape, leaves, logits };
+    let encoded = None;
+    let mut pass = Pass { model, graph, dropout, batch, push_pull, tape, leaves, encoded, logits };
     let mut read = match &mut pass.push_pull {
         Some(push_pull) => {
             let keep = !model.checkpoints_activations();
             let sums = push_pull.forward(model, graph, keep, comm.group, clock)?;
             Some(sums.set_requires_grad(true))
+        }
+        None if let Some(encoders) = model.encoders() => {
+            let encoded = pass.encode(encoders)?;
+            let (rows, width) = (encoded.detach(), encoders.width());
+            pass.encoded = Some(encoded);
+            let exchange = &pass.batch.sampled.bottom().exchange;
+            let rows =
+                clock.exchange(|| exchange.forward_at(place, comm.group, Some(rows), width))?;
+            Some(rows.set_requires_grad(true))
         }
         None => {
             let Loaded { sampled, input_rows, features, .. } = &mut pass.batch;
@@ -131,6 +156,13 @@ pub fn backward(
         let below = pass.layer(index).backward(taped, of_rows, of_pre_activation, comm, clock)?;
         let Below { read: Some(read), of_residual } = below else { break };
         of_pre_activation = of_residual;
+        if let (0, Some(encoded)) = (index, pass.encoded.take()) {
+            let of_encoded = clock.exchange(|| pass.layer(index).rows_backward(read, comm))?;
+            if of_encoded.defined() && encoded.requires_grad() {
+                autograd::backward(&encoded, &of_encoded)?;
+            }
+            break;
+        }
         if index == 0 {
             let Some(push_pull) = pass.push_pull.take() else { break };
             return push_pull.backward(pass.model, pass.graph, &read.grad(), comm.group, clock);

@@ -12,7 +12,7 @@ pub use nodes::{NodeTargets, NodeTask};
 pub(crate) use weights::ALL_UNLABELLED;
 
 use gsplit_kernels::Communicator;
-use gsplit_store::Links;
+use gsplit_store::{GraphTypes, Links};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
@@ -101,7 +101,7 @@ pub struct Loss {
 }
 
 /// Shape of a model's input and output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
     /// Width of the feature rows.
@@ -110,4 +110,7 @@ pub struct Shape {
     pub outputs: usize,
     /// Whether the outputs are a yes or no for each class, instead of one choice among them.
     pub several: bool,
+    /// Types of vertices and relations, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<GraphTypes>,
 }

@@ -47,7 +47,7 @@ pub fn loss_and_gradient(
 ) -> (f64, Vec<f32>) {
     let config = job.config;
     let step = Step { seed: config.run.seed, epoch: 1, step: 0 };
-    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
+    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
     let slice = match config.system.parallelism.slices_columns() {

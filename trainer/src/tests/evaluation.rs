@@ -41,7 +41,7 @@ impl Stage for Rows {
 fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> R) -> R {
     tch::set_num_threads(places.len() as i32);
     let model =
-        |place| Model::with_layers(place, job.config, job.features.dim(), job.outputs, None);
+        |place| Model::with_layers(place, job.config, job.features.dim(), job.outputs, None, None);
     let first = model(&places[0]);
     // Changes the parameters of the first model only.
     tch::no_grad(|| {

@@ -126,7 +126,7 @@ fn tensors_without_room_are_errors() {
     let place = Place::open(0).unwrap();
     let mut config = three_layers(ModelKind::Sage, Parallelism::Single, 1, None);
     config.model.hidden = 512;
-    let model = Model::with_layers(&place, &config, 8, 4, None);
+    let model = Model::with_layers(&place, &config, 8, 4, None, None);
     let (gpu, values) = (place.gpu().unwrap(), model.parameters().num_values());
     let left = gpu.memory().unwrap().0 as usize - 4 * values / 2;
     let rest = gpu.alloc::<u8>(left).unwrap();

@@ -80,7 +80,7 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
         });
         with_job(&fixture.dataset, &config, |job| {
             let [host, device] = [Place::host(), Place::under_test(order % 4)].map(|place| {
-                Model::with_layers(&place, &config, job.features.dim(), job.outputs, None)
+                Model::with_layers(&place, &config, job.features.dim(), job.outputs, None, None)
             });
             let last_two = |model, source, room| {
                 layer_rows(
@@ -129,6 +129,7 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
             &config,
             job.features.dim(),
             job.outputs,
+            None,
             None,
         );
         let source = FeatureSource::new(&job.features, model.place());

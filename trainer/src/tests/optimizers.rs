@@ -389,7 +389,7 @@ fn an_overflow_on_one_rank_is_left_out_on_all() {
         let f16 = plain.clone().with_dtype(Dtype::F16);
         let run = |place: &Place, overflow: Option<u32>| {
             on_ranks(2, |comm| {
-                let model = Model::with_layers(place, &config, 6, 4, None);
+                let model = Model::with_layers(place, &config, 6, 4, None, None);
                 let parameters = model.parameters();
                 let mut optimizer = Optimizer::new(parameters, &config, 10).unwrap();
                 let mut seen = Vec::new();

@@ -62,7 +62,7 @@ pub(super) fn one_step<T: Send>(
         let source =
             FeatureSource::with_gpu_table(&job.features, place, &pinned, comm.rank()).unwrap();
         let mut sampler = topology.sampler(&job, place, comm.rank()).unwrap();
-        let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
+        let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None, None);
         let mut optimizer = Optimizer::new(model.parameters(), config, 10).unwrap();
         let mut streams = vec![gpu.clone()];
         let mut step = |step: u32, streams: &mut Vec<Gpu>| {

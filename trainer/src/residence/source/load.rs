@@ -50,6 +50,9 @@ pub enum InputRows<'a> {
     Kept(Box<dyn KeptRows + 'a>),
     /// Rows that the bottom layer reads, `[read, width]`.
     Read(Tensor),
+    /// Feature rows of the vertices of each type that has features ([`FeatureSource::rows_by_type`]),
+    /// not encoded yet.
+    ByType(Vec<Tensor>),
     /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet:
     /// rows go over NCCL, which only the computing thread uses.
     Here(Tensor),
@@ -67,11 +70,11 @@ impl InputRows<'_> {
         dim: usize,
         comm: &dyn Communicator,
     ) -> Result<Option<Tensor>> {
-        if let Self::Stored | Self::Kept(_) = self {
+        if let Self::Stored | Self::Kept(_) | Self::ByType(_) = self {
             return Ok(None);
         }
         let loaded = match (std::mem::take(self), place.gpu()) {
-            (Self::Stored | Self::Kept(_), _) => None,
+            (Self::Stored | Self::Kept(_) | Self::ByType(_), _) => None,
             (Self::Read(rows), _) => return Ok(Some(rows)),
             (Self::Here(rows), _) => Some(rows),
             (Self::Gathered(rows), Some(_)) => Some(rows.tensor(place.device(), dim)?),
@@ -82,6 +85,14 @@ impl InputRows<'_> {
 }
 
 impl<'a> Loaded<'a> {
+    /// Number of feature rows that the mini-batch reads.
+    pub fn num_loaded(&self) -> usize {
+        match &self.input_rows {
+            InputRows::ByType(rows) => rows.iter().map(|rows| rows.size()[0] as usize).sum(),
+            _ => self.sampled.input.len(),
+        }
+    }
+
     /// The mini-batch `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
         let (input_rows, counted, reads) = Default::default();
@@ -90,6 +101,7 @@ impl<'a> Loaded<'a> {
 }
 
 /// Reads the input rows of `sampled`, in the type of the place's rows, transformed by `input`.
+/// Rows of several types of vertices are not exchanged: encoded ones are, later.
 /// Skipped if the bottom layer reads them itself: on the host if they are not loaded `ahead`, on a
 /// GPU that keeps them if it `sums` them. Collective if ranks exchange them on the host.
 pub fn load<'a>(
@@ -102,13 +114,14 @@ pub fn load<'a>(
 ) -> Result<Loaded<'a>> {
     let exchange = &sampled.bottom().exchange;
     let stays = source.is_read_in_place() && !ahead && input.is_plain() && exchange.is_identity();
-    let features = source.table();
+    let (features, is_typed) = (source.table(), source.table().is_by_type());
     let Some((computing, rows)) = source.gathering() else {
         let (vertices, mut side) = (sampled.input.on_host()?, None);
         // Discards the reads of an evaluation.
         source.take_reads();
         let counted = source.count(vertices);
         let input_rows = match source.place() {
+            _ if is_typed => InputRows::ByType(source.rows_by_type(vertices, input)?),
             _ if stays => InputRows::Stored,
             place @ Place::Host(_) => {
                 let rows = source.rows(vertices, input, exchange.rows_received())?;

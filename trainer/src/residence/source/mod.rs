@@ -132,6 +132,22 @@ impl<'a> FeatureSource<'a> {
         }
     }
 
+    /// Rows of those of `vertices` that have features, by type, for [`Encoders`]: transformed by
+    /// `input`, `[vertices of the type, its width]` in the order of `vertices`, on the host.
+    ///
+    /// [`Encoders`]: crate::model::Encoders
+    pub fn rows_by_type(&self, vertices: &[u32], input: &Input) -> Result<Vec<Tensor>> {
+        let of_type = |table: &FeatureTable| {
+            let (range, vertices) = (table.vertices(), vertices.iter().copied());
+            let own: Vec<u32> = vertices.filter(|v| range.contains(v)).collect();
+            filled_with_room([own.len(), table.dim()], 0, |rows| {
+                self.add_reads(input.read(table, &own, rows)?);
+                Ok(())
+            })
+        };
+        self.table.by_type().iter().map(of_type).collect()
+    }
+
     /// Like [`FeatureSource::rows`], gathered by the host and copied on a separate stream, which is
     /// also returned.
     pub fn rows_brought(

@@ -1,0 +1,54 @@
+//! Training on vertices of several types: what it needs, and what it cannot do.
+
+use std::sync::Arc;
+
+use gsplit_kernels::RowLayout;
+use gsplit_store::{Dataset, GraphTypes, RowsOfType};
+
+use crate::config::{Config, Device, DrawKind, ModelKind};
+use crate::job::hooks::Hooks;
+use crate::model::{Embeddings, Typed};
+use crate::{Error, Result};
+
+/// The rows of the vertices of `types`.
+pub fn layout(types: &GraphTypes) -> Result<RowLayout> {
+    let of_type = |of: RowsOfType| (of.vertices.end - of.vertices.start, of.relations);
+    Ok(RowLayout::new(types.rows().into_iter().map(of_type))?)
+}
+
+/// The types of `dataset` with their learnt rows, if there are several. Processes have a copy of
+/// these each.
+pub fn typed(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Option<Typed> {
+    let types = dataset.types()?;
+    let shards = if hooks.process.is_some() { 1 } else { config.num_ranks() };
+    let embeddings = Arc::new(Embeddings::new(types, config, shards));
+    Some(Typed { types: types.clone(), embeddings })
+}
+
+/// Refuses options that vertices of several types cannot have.
+pub fn check(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Result<()> {
+    if dataset.types().is_none() {
+        return Ok(());
+    }
+    let parallelism = config.system.parallelism;
+    let own_layer = hooks.layer.is_some();
+    let refused = [
+        (config.data.task.is_link(), "--task link", "choose --task node or regression"),
+        (config.model.kind != ModelKind::Sage && !own_layer, "--model", "choose sage"),
+        (
+            parallelism.slices_columns() || parallelism.cooperates(),
+            "--parallelism push-pull and cooperative",
+            "choose single, data or split",
+        ),
+        (config.system.device == Device::Cuda, "--device cuda", "choose cpu"),
+        (config.data.draw.kind == DrawKind::Locality, "--draw locality", "leave it out"),
+    ];
+    match refused.into_iter().find(|(is_refused, ..)| *is_refused) {
+        None => Ok(()),
+        Some((_, option, remedy)) => Err(Error::Option(format!(
+            "{option}: {} has several types of vertices, for which this is not possible yet: \
+             {remedy}",
+            dataset.path().display()
+        ))),
+    }
+}

@@ -1,0 +1,189 @@
+//! Learnt rows of the vertices of types without features.
+//!
+//! Returns: rows of given vertices, and the optimizer's moments of them. Idea: only the rows of a
+//! mini-batch move, as in torch's `SparseAdam`: the moments of a row change only when the row does,
+//! and their bias is corrected by the number of all updates. The ranks of a process share one
+//! table. It is cut into as many shards as ranks, by vertex, and each rank updates the rows of its
+//! shard, so ranks write different memory. Ranks that are processes have a table each, and make all
+//! updates. Cost: the gradients of a mini-batch go to every rank. Memory: the rows and the moments,
+//! once for each process.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, all_gather_v};
+use gsplit_store::GraphTypes;
+use rayon::prelude::*;
+use tch::Tensor;
+
+use crate::Result;
+use crate::autograd::values;
+use crate::config::Config;
+use crate::operator::filled;
+
+/// The learnt rows of a graph.
+#[derive(Debug)]
+pub struct Embeddings {
+    tables: Vec<Table>,
+}
+
+/// The rows of a type.
+#[derive(Debug)]
+struct Table {
+    name: String,
+    count: usize,
+    width: usize,
+    /// Row `v / shards` of shard `v % shards` belongs to vertex `v`. A shard has the rows, then
+    /// each moment of them.
+    shards: Vec<RwLock<Vec<Vec<f32>>>>,
+}
+
+/// Rows that a mini-batch has read.
+#[derive(Debug)]
+pub struct LookedUp {
+    /// Place of the table.
+    pub table: usize,
+    /// Distinct vertices of the type, from 0.
+    pub vertices: Vec<u32>,
+    /// Their rows, a leaf; or the gradients of the rows.
+    pub rows: Tensor,
+}
+
+impl Embeddings {
+    /// Rows for the `types` without features, from the seed of `config`, in `shards`. They have
+    /// length 1 in expectation, whatever their width.
+    pub fn new(types: &GraphTypes, config: &Config, shards: usize) -> Self {
+        let moments = config.run.optimizer.moments().len();
+        let (width, of_types) = (config.model.hidden, types.vertices.iter().enumerate());
+        let tables = of_types.filter(|(_, of)| of.features.is_none()).map(|(at, of)| {
+            let key = StreamKey::new(config.run.seed, Stream::Init);
+            let key = StreamKey { step: u32::MAX - at as u32, ..key };
+            let bound = (3.0 / width as f64).sqrt() as f32;
+            let shard = |shard: usize| {
+                let rows = (of.count as usize).saturating_sub(shard).div_ceil(shards);
+                let zeros = |_| vec![0f32; rows * width];
+                let mut held: Vec<Vec<f32>> = (0..=moments).map(zeros).collect();
+                held[0].par_chunks_exact_mut(width).enumerate().for_each(|(row, values)| {
+                    let mut draws = Draws::new(&key, (row * shards + shard) as u32);
+                    values.fill_with(|| (2.0 * draws.unit_f32() - 1.0) * bound);
+                });
+                RwLock::new(held)
+            };
+            let (name, count) = (format!("embeddings.{}", of.name), of.count as usize);
+            Table { name, count, width, shards: (0..shards).map(shard).collect() }
+        });
+        Self { tables: tables.collect() }
+    }
+
+    /// Number of learnt values.
+    pub fn num_values(&self) -> usize {
+        self.tables.iter().map(|of| of.count * of.width).sum()
+    }
+
+    /// Rows of `vertices`, of the type of `table` from 0, f32 `[vertices, width]`; or, if `which`
+    /// is not 0, the moment of them with this number from 1.
+    pub fn rows(&self, table: usize, which: usize, vertices: &[u32]) -> Result<Tensor> {
+        let of = &self.tables[table];
+        let (shards, held) = (of.shards.len() as u32, of.held());
+        filled(&[vertices.len(), of.width], |out| {
+            let rows = out.par_chunks_exact_mut(of.width).with_min_len(256);
+            rows.zip(vertices).for_each(|(out, v)| {
+                let rows = &held[(v % shards) as usize][which];
+                out.copy_from_slice(&rows[(v / shards) as usize * of.width..][..of.width]);
+            });
+            Ok(())
+        })
+    }
+
+    /// Overwrites the rows of `vertices`, as [`Embeddings::rows`] returns them.
+    pub fn write(&self, which: usize, table: usize, vertices: &[u32], rows: &Tensor) -> Result<()> {
+        let (of, rows) = (&self.tables[table], values::<f32>(rows)?);
+        let shards = of.shards.len() as u32;
+        for (shard, held) in (0..).zip(&of.shards) {
+            let is_own = |v: &&u32| **v % shards == shard;
+            if !vertices.iter().any(|v| is_own(&v)) {
+                continue;
+            }
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            let rows = vertices.iter().zip(rows.chunks_exact(of.width));
+            for (v, row) in rows.filter(|(v, _)| is_own(v)) {
+                held[which][(v / shards) as usize * of.width..][..of.width].copy_from_slice(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of the rows that all ranks have `looked_up`, summed over the ranks in their
+    /// order: those of this rank's shard. Collective.
+    pub fn summed(&self, looked_up: Vec<LookedUp>, comm: &dyn Communicator) -> Result<Vec<LookedUp>> {
+        let mut looked_up = looked_up.into_iter().peekable();
+        let sum = |table: usize| {
+            let of = &self.tables[table];
+            let own = looked_up.next_if(|own| own.table == table);
+            let (vertices, rows) = own.map_or((Vec::new(), Tensor::new()), |own| {
+                let gradient = own.rows.grad();
+                match gradient.defined() {
+                    true => (own.vertices, gradient.contiguous()),
+                    false => (Vec::new(), Tensor::new()),
+                }
+            });
+            if comm.size() == 1 {
+                return Ok(LookedUp { table, vertices, rows });
+            }
+            let own: &[f32] = if vertices.is_empty() { &[] } else { values(&rows)? };
+            let (all, rows) = (all_gather_v(comm, &vertices)?, all_gather_v(comm, own)?);
+            let shard = comm.rank() % of.shards.len();
+            let vertices = all.iter().enumerate().flat_map(|(rank, vertices)| {
+                vertices.iter().enumerate().map(move |(at, &v)| (v, rank, at))
+            });
+            let mut parts: Vec<(u32, usize, usize)> =
+                vertices.filter(|(v, ..)| *v as usize % of.shards.len() == shard).collect();
+            parts.par_sort_unstable();
+            let sums: Vec<_> = parts.chunk_by(|one, other| one.0 == other.0).collect();
+            let rows = filled(&[sums.len(), of.width], |out| {
+                let out = out.par_chunks_exact_mut(of.width).with_min_len(64);
+                out.zip(&sums).for_each(|(sum, parts)| {
+                    sum.fill(0.0);
+                    for &(_, rank, at) in *parts {
+                        let row = &rows[rank][at * of.width..][..of.width];
+                        sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                    }
+                });
+                Ok(())
+            })?;
+            Ok(LookedUp { table, vertices: sums.iter().map(|parts| parts[0].0).collect(), rows })
+        };
+        (0..self.tables.len()).map(sum).collect()
+    }
+
+    /// Whether each rank updates a shard, instead of all rows.
+    pub fn is_shared(&self) -> bool {
+        self.tables.first().is_some_and(|of| of.shards.len() > 1)
+    }
+
+    /// Names and values for a checkpoint, f32 `[vertices, width]`: the rows, or the moment `which`
+    /// of them.
+    pub fn state(&self, which: usize) -> Result<Vec<(String, Tensor)>> {
+        let all = |(table, of): (usize, &Table)| {
+            let vertices: Vec<u32> = (0..of.count as u32).collect();
+            Ok((of.name.clone(), self.rows(table, which, &vertices)?))
+        };
+        self.tables.iter().enumerate().map(all).collect()
+    }
+
+    /// Overwrites the values that [`Embeddings::state`] returns for `which`.
+    pub fn restore(&self, which: usize, state: &[(String, Tensor)]) -> Result<()> {
+        for (table, (of, (_, rows))) in self.tables.iter().zip(state).enumerate() {
+            let vertices: Vec<u32> = (0..of.count as u32).collect();
+            self.write(which, table, &vertices, rows)?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    /// All shards, to read.
+    fn held(&self) -> Vec<RwLockReadGuard<'_, Vec<Vec<f32>>>> {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+}
