@@ -144,7 +144,11 @@ impl FeatureTable {
     }
 
     /// This table with those of `types`, which `make` makes other tables of.
-    fn remade<E>(&self, types: &[Self], make: impl FnMut(&Self) -> Result<Self, E>) -> Result<Self, E> {
+    fn remade<E>(
+        &self,
+        types: &[Self],
+        make: impl FnMut(&Self) -> Result<Self, E>,
+    ) -> Result<Self, E> {
         let types = types.iter().map(make).collect::<Result<Vec<_>, E>>()?;
         let whole = types.first().and_then(|of| of.whole.clone());
         let reads = types.first().and_then(|of| of.reads.clone());

@@ -114,7 +114,11 @@ impl Embeddings {
 
     /// The gradients of the rows that all ranks have `looked_up`, summed over the ranks in their
     /// order: those of this rank's shard. Collective.
-    pub fn summed(&self, looked_up: Vec<LookedUp>, comm: &dyn Communicator) -> Result<Vec<LookedUp>> {
+    pub fn summed(
+        &self,
+        looked_up: Vec<LookedUp>,
+        comm: &dyn Communicator,
+    ) -> Result<Vec<LookedUp>> {
         let mut looked_up = looked_up.into_iter().peekable();
         let sum = |table: usize| {
             let of = &self.tables[table];

@@ -11,10 +11,8 @@ use tch::Tensor;
 
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
-use crate::operator::{
-    Finish, Reduce, Rows, aggregate, finished, linear, put, taken,
-};
 use crate::Result;
+use crate::operator::{Finish, Reduce, Rows, aggregate, finished, linear, put, taken};
 
 /// One layer.
 pub struct Relational {

@@ -427,10 +427,7 @@ fn learnt(parameters: &Parameters, which: usize) -> Result<Vec<(String, Tensor)>
 }
 
 /// The moments of the learnt rows by name, one after the other.
-fn learnt_moments(
-    parameters: &Parameters,
-    optimizer: &Optimizer,
-) -> Result<Vec<(String, Tensor)>> {
+fn learnt_moments(parameters: &Parameters, optimizer: &Optimizer) -> Result<Vec<(String, Tensor)>> {
     let mut all = Vec::new();
     for (which, (moment, _)) in (1..).zip(optimizer.state()) {
         let named = |(name, rows)| (format!("{moment}.{name}"), rows);

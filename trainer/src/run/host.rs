@@ -351,7 +351,9 @@ fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> 
     let layer = |(at, &[vertices, edges, read, received]): (usize, &[u64; 4])| {
         let index = layers - 1 - at;
         let widths = [
-            index.checked_sub(1).map_or(model.in_dim(job.features.dim()), |below| model.width(below)),
+            index
+                .checked_sub(1)
+                .map_or(model.in_dim(job.features.dim()), |below| model.width(below)),
             model.width(index),
         ];
         let heads = if at == 0 { 1 } else { config.model.heads };

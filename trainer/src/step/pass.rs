@@ -156,7 +156,9 @@ pub fn backward(
         let below = pass.layer(index).backward(taped, of_rows, of_pre_activation, comm, clock)?;
         let Below { read: Some(read), of_residual } = below else { break };
         of_pre_activation = of_residual;
-        if let (0, Some(encoded)) = (index, pass.encoded.take()) {
+        if index == 0
+            && let Some(encoded) = pass.encoded.take()
+        {
             let of_encoded = clock.exchange(|| pass.layer(index).rows_backward(read, comm))?;
             if of_encoded.defined() && encoded.requires_grad() {
                 autograd::backward(&encoded, &of_encoded)?;

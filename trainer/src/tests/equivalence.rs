@@ -47,7 +47,7 @@ pub fn loss_and_gradient(
 ) -> (f64, Vec<f32>) {
     let config = job.config;
     let step = Step { seed: config.run.seed, epoch: 1, step: 0 };
-    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None, None);
+    let model = job.model(place);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
     let slice = match config.system.parallelism.slices_columns() {
@@ -67,9 +67,12 @@ pub fn loss_and_gradient(
     let report = launched.finish().unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
-    let gradient =
-        to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
-    (report.loss, gradient)
+    let mut moments = to_rows(optimizer.state()[0].1).unwrap();
+    for (_, learnt) in model.parameters().embeddings().map_or(Vec::new(), |of| of.state(1).unwrap())
+    {
+        moments.extend(to_rows(&learnt).unwrap());
+    }
+    (report.loss, moments.iter().map(|moment| moment * 10.0).collect())
 }
 
 /// [`loss_and_gradient`] with ranks at `place` and the graph in `topology`. All ranks agree, to the

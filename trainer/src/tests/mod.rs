@@ -37,6 +37,7 @@ mod shards;
 mod step_log;
 mod traffic;
 mod two_kinds;
+mod typed;
 mod waits;
 
 pub(crate) use fixture::{config as quick_config, on_ranks};

@@ -1,0 +1,245 @@
+//! Vertices of several types: losses, gradients and inference equal those of dense matrices in f64,
+//! whatever the parallelism.
+
+use gsplit_kernels::{Draws, Stream, StreamKey};
+use gsplit_store::{DatasetWriter, FeatureDtype, GraphTypes, Relation, Split, VertexType};
+use tch::{Kind, Reduction, Tensor};
+
+use super::equivalence::{distance, run};
+use super::evaluation::{layer_rows, with_job};
+use super::fixture::{
+    CLASSES, Cut, Fixture, assert_refused, changed, config, provenance, store_partition,
+};
+use super::runs::{self, resumed};
+use crate::config::{Config, ModelKind, OptimizerKind, Parallelism, TaskKind};
+use crate::infer::{Room, Team};
+use crate::job::Job;
+use crate::operator::Place;
+use crate::residence::source::FeatureSource;
+
+/// Numbers of vertices and widths of features of each type.
+const TYPES: [(&str, u32, Option<usize>); 4] =
+    [("paper", 40, Some(5)), ("author", 30, None), ("place", 4, Some(3)), ("topic", 7, None)];
+/// Relations by the numbers of their types; nothing comes into `place`.
+const RELATIONS: [(usize, &str, usize); 5] =
+    [(0, "cites", 0), (1, "writes", 0), (2, "holds", 0), (0, "rev_writes", 1), (0, "has", 3)];
+
+fn first(of: usize) -> u32 {
+    TYPES[..of].iter().map(|(_, count, _)| count).sum()
+}
+
+/// Sources of each row of the vertices of type `of`.
+fn lists(of: usize) -> Vec<Vec<u32>> {
+    let key = StreamKey::new(7, Stream::Generate);
+    let into: Vec<usize> =
+        (0..RELATIONS.len()).filter(|&relation| RELATIONS[relation].2 == of).collect();
+    let list = |v: u32, relation: usize| {
+        let source = RELATIONS[relation].0;
+        let mut draws = Draws::new(&StreamKey { epoch: relation as u32, ..key }, first(of) + v);
+        let count = draws.below(5);
+        let mut list: Vec<u32> =
+            (0..count).map(|_| first(source) + draws.below(TYPES[source].1)).collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    };
+    (0..TYPES[of].1).flat_map(|v| into.iter().map(move |&relation| list(v, relation))).collect()
+}
+
+fn features(of: usize, width: usize) -> Vec<f32> {
+    let key = StreamKey { epoch: 99, ..StreamKey::new(7, Stream::Generate) };
+    let row = |v| {
+        let mut draws = Draws::new(&key, first(of) + v);
+        (0..width).map(|_| draws.unit_f32() - 0.5).collect::<Vec<f32>>()
+    };
+    (0..TYPES[of].1).flat_map(row).collect()
+}
+
+fn graph() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = DatasetWriter::begin(&folder.path().join("typed"), false).unwrap();
+    let rows: Vec<Vec<u32>> = (0..TYPES.len()).flat_map(lists).collect();
+    let mut topology = writer.topology_writer().unwrap();
+    let degrees: Vec<u64> = rows.iter().map(|row| row.len() as u64).collect();
+    topology.push(&degrees, &rows.concat()).unwrap();
+    let name = |of: usize| TYPES[of].0.to_string();
+    let of = |&(name, count, _): &(&str, u32, Option<usize>)| VertexType {
+        name: name.into(),
+        count: count.into(),
+        features: None,
+    };
+    let relation = |&(source, label, target): &(usize, &str, usize)| Relation {
+        source: name(source),
+        name: label.into(),
+        target: name(target),
+    };
+    let types = GraphTypes {
+        vertices: TYPES.iter().map(of).collect(),
+        relations: RELATIONS.iter().map(relation).collect(),
+    };
+    writer.add_typed_topology(topology, types).unwrap();
+    for (at, width) in TYPES.iter().enumerate().filter_map(|(at, of)| Some((at, of.2?))) {
+        let mut rows = writer.feature_writer_of(at, FeatureDtype::F32, width).unwrap();
+        rows.push_rows(&features(at, width)).unwrap();
+        writer.add_features_of(at, rows).unwrap();
+    }
+    let papers = TYPES[0].1;
+    let all: u32 = TYPES.iter().map(|(_, count, _)| count).sum();
+    let label = |v: u32| if v < papers && v != 5 { (v % CLASSES as u32) as i32 } else { -1 };
+    writer.add_labels(&(0..all).map(label).collect::<Vec<_>>()).unwrap();
+    writer.add_split(Split::Train, (0..papers).filter(|v| v % 3 != 2).collect()).unwrap();
+    writer.add_split(Split::Valid, (0..papers).filter(|v| v % 3 == 2).collect()).unwrap();
+    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+fn options(parallelism: Parallelism, ranks: usize) -> Config {
+    changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+        (config.model.dropout, config.model.layers) = (0.0, 2);
+        config.data.fanouts = "all,all".parse().unwrap();
+    })
+}
+
+/// The mean over the sources of relation `relation`, as a dense matrix.
+fn mean(relation: usize) -> Tensor {
+    let (source, _, target) = RELATIONS[relation];
+    let into: Vec<usize> = (0..RELATIONS.len()).filter(|&of| RELATIONS[of].2 == target).collect();
+    let at = into.iter().position(|&of| of == relation).unwrap();
+    let rows: Vec<Vec<u32>> = lists(target).into_iter().skip(at).step_by(into.len()).collect();
+    let mut dense = vec![0f64; rows.len() * TYPES[source].1 as usize];
+    for (row, sources) in dense.chunks_exact_mut(TYPES[source].1 as usize).zip(&rows) {
+        sources.iter().for_each(|u| row[(u - first(source)) as usize] = 1.0 / sources.len() as f64);
+    }
+    Tensor::from_slice(&dense).view([TYPES[target].1.into(), TYPES[source].1.into()])
+}
+
+/// The logits of all papers, and the parameters, in f64: those that have gradients, then the learnt
+/// rows.
+fn reference(job: &Job<'_>) -> (Tensor, Vec<Tensor>) {
+    let model = job.model(&Place::host());
+    let doubled = |tensor: &Tensor| tensor.detach().to_kind(Kind::Double).set_requires_grad(true);
+    let mut parameters: Vec<(String, Tensor)> = model
+        .parameters()
+        .iter()
+        .map(|(name, tensor)| (name.to_string(), doubled(tensor)))
+        .collect();
+    let learnt = model.parameters().embeddings().unwrap().state(0).unwrap();
+    parameters.extend(learnt.iter().map(|(name, rows)| (name.clone(), doubled(rows))));
+    let named = |name: String| &parameters.iter().find(|(other, _)| *other == name).unwrap().1;
+    let encoded = |(at, &(name, count, width)): (usize, &(&str, u32, Option<usize>))| match width {
+        None => named(format!("embeddings.{name}")).shallow_clone(),
+        Some(width) => {
+            let rows = Tensor::from_slice(&features(at, width)).to_kind(Kind::Double);
+            let rows = rows.view([i64::from(count), width as i64]);
+            rows.matmul(named(format!("encoders.{name}.weight")))
+                + named(format!("encoders.{name}.bias"))
+        }
+    };
+    let mut rows: Vec<Tensor> = TYPES.iter().enumerate().map(encoded).collect();
+    for layer in 0..2 {
+        let of_type = |(at, &(name, ..)): (usize, &(&str, u32, Option<usize>))| {
+            let own = named(format!("layers.{layer}.{name}.weight_self"));
+            let mut sum = rows[at].matmul(own) + named(format!("layers.{layer}.{name}.bias"));
+            for (relation, (source, label, target)) in RELATIONS.into_iter().enumerate() {
+                if target == at {
+                    let path = format!("{}/{label}/{name}", TYPES[source].0);
+                    let weight = named(format!("layers.{layer}.{path}.weight"));
+                    sum += mean(relation).matmul(&rows[source]).matmul(weight);
+                }
+            }
+            if layer == 0 { sum.relu() } else { sum }
+        };
+        let above: Vec<Tensor> = TYPES.iter().enumerate().map(of_type).collect();
+        rows = above;
+    }
+    let logits = rows.swap_remove(0);
+    (logits, parameters.into_iter().map(|(_, tensor)| tensor).collect())
+}
+
+#[test]
+fn oracle_losses_gradients_and_rows_equal_dense_matrices_in_f64() {
+    let fixture = graph();
+    let batch: Vec<u32> = (0..40).filter(|v| v % 3 != 2).collect();
+    let single = options(Parallelism::Single, 1);
+    let (loss, gradient) = with_job(&fixture.dataset, &single, |job| {
+        let (logits, parameters) = reference(job);
+        let seeds: Vec<i64> = batch.iter().map(|&v| v.into()).collect();
+        let labels: Vec<i64> =
+            seeds.iter().map(|&v| if v == 5 { -100 } else { v % CLASSES as i64 }).collect();
+        let loss =
+            logits.index_select(0, &Tensor::from_slice(&seeds)).cross_entropy_loss::<Tensor>(
+                &Tensor::from_slice(&labels),
+                None,
+                Reduction::Mean,
+                -100,
+                0.0,
+            );
+        loss.backward();
+        let gradient = parameters.iter().flat_map(|tensor| {
+            let gradient = tensor.grad();
+            let values = if gradient.defined() { gradient } else { tensor.zeros_like() };
+            Vec::<f64>::try_from(values.flatten(0, -1)).unwrap()
+        });
+        let gradient: Vec<f32> = gradient.map(|value| value as f32).collect();
+        // Inference over all vertices.
+        let (model, source) =
+            (job.model(&Place::host()), FeatureSource::new(&job.features, &Place::host()));
+        let sources = [source];
+        let team = Team::new(&model, Vec::new(), &sources);
+        let rows = layer_rows(job, team, Room::UNLIMITED, None, 1).0.concat();
+        let expected = Vec::<f64>::try_from(logits.flatten(0, -1)).unwrap();
+        let expected: Vec<f32> = expected.into_iter().map(|value| value as f32).collect();
+        assert!(distance(&rows[..expected.len()], &expected) < 1e-5);
+        (loss.double_value(&[]), gradient)
+    });
+    for (parallelism, ranks) in [
+        (Parallelism::Single, 1),
+        (Parallelism::Data, 2),
+        (Parallelism::Data, 3),
+        (Parallelism::Split, 2),
+        (Parallelism::Split, 3),
+        (Parallelism::Split, 4),
+    ] {
+        for cut in Cut::ALL {
+            let config = changed(&options(parallelism, ranks), |config| {
+                if parallelism == Parallelism::Split {
+                    config.system.partition = Some(store_partition(&fixture.dataset, cut, ranks));
+                }
+            });
+            let found = run(&fixture.dataset, &config, &batch);
+            assert!((found.0 - loss).abs() < 1e-6 * loss, "{parallelism:?} {ranks} {cut:?}");
+            assert_eq!(found.1.len(), gradient.len());
+            let apart = distance(&found.1, &gradient);
+            assert!(apart < 2e-5, "{parallelism:?} {ranks} {cut:?}: {apart}");
+        }
+    }
+}
+
+#[test]
+fn learnt_rows_and_their_moments_are_resumed() {
+    for (optimizer, parallelism, ranks) in
+        [(OptimizerKind::AdamW, Parallelism::Split, 3), (OptimizerKind::Sgd, Parallelism::Data, 2)]
+    {
+        let fixture = graph();
+        let cut = store_partition(&fixture.dataset, Cut::Random, ranks);
+        let whole = changed(&options(parallelism, ranks), |config| {
+            config.data.fanouts = "2,1".parse().unwrap();
+            (config.run.epochs, config.data.batch_size) = (3, 8);
+            (config.run.optimizer.kind, config.run.optimizer.clip_norm) = (optimizer, Some(0.5));
+            config.run.optimizer.weight_decay = 0.1;
+            config.system.partition = (parallelism == Parallelism::Split).then_some(cut);
+        });
+        resumed(&fixture, &whole, &changed(&whole, |config| config.run.epochs = 1));
+    }
+}
+
+#[test]
+fn options_that_several_types_cannot_have_are_refused() {
+    let fixture = graph();
+    let refused = |config: &Config, words: &str| {
+        assert_refused(runs::run(&fixture, config, &Default::default()), words);
+    };
+    let with = |change: fn(&mut Config)| changed(&options(Parallelism::Data, 2), change);
+    refused(&with(|config| config.model.kind = ModelKind::Gin), "--model: ");
+    refused(&with(|config| config.system.parallelism = Parallelism::PushPull), "--parallelism");
+    refused(&with(|config| config.data.task.kind = Some(TaskKind::Link)), "--task link: ");
+}
