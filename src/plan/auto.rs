@@ -53,6 +53,7 @@ pub fn choose(
              --profile NAME), and name the parallelism",
         ));
     }
+    dataset.expect_one_type("--parallelism auto")?;
     if config.data.task.is_link() || hooks.process.is_some() {
         return Err(usage(
             "--parallelism auto is for vertices, with ranks that are threads: name the parallelism",

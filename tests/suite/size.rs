@@ -15,15 +15,15 @@ use crate::support::{gsplit, root};
 const SOURCES: [&str; 5] = ["rs", "cu", "cuh", "cpp", "h"];
 /// Most lines below each folder.
 const LINES: [(&str, usize); 9] = [
-    ("store/src", 11051),
+    ("store/src", 11129),
     ("kernels/src", 18732),
     ("sample/src", 916),
     ("preprocess/src", 28492),
     ("partition/src", 8359),
-    ("trainer/src", 25504),
+    ("trainer/src", 26312),
     ("gpu-sim/src", 3892),
     ("python/native/src", 1862),
-    ("src", 11472),
+    ("src", 11473),
 ];
 /// Most options of all subcommands together, except the options that every subcommand has. An
 /// option of several subcommands counts for each.

@@ -83,7 +83,8 @@ fn epochs(
         told.get_or_init(|| baseline.clone());
     }
     if let Some(resume) = &run.resume {
-        checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
+        let first = comm.rank() == run.here().start;
+        checkpoint::restore(resume, model.parameters(), &mut optimizer, first)?;
         reports.clone_from(&resume.history);
         scores.clone_from(&resume.scores);
         if let (Some(folder), 0) = (&job.config.run.checkpoint, comm.rank()) {

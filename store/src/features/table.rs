@@ -143,7 +143,7 @@ impl FeatureTable {
         self.start..self.start + self.rows as u32
     }
 
-    /// This table with those of `types`, which `make` makes other tables of.
+    /// This table with the tables that `make` returns for the tables of `types`.
     fn remade<E>(
         &self,
         types: &[Self],

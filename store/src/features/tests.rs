@@ -247,3 +247,39 @@ fn values_that_do_not_fit_are_named() {
         }
     }
 }
+
+#[test]
+fn tables_of_types_are_read_by_the_vertices_of_the_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, rows: usize, dim: usize| {
+        let path = folder.path().join(name);
+        let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, dim).unwrap();
+        let values: Vec<f32> = (0..rows * dim).map(|value| (value * 7 % 100) as f32).collect();
+        writer.push_rows(&values).unwrap();
+        writer.finish().unwrap();
+        FeatureTable::open(&path).unwrap()
+    };
+    // Vertices 0 to 2 and 10 to 14 have features.
+    let parts = [(0, table("a", 3, 4)), (10, table("b", 5, 2))];
+    let all = FeatureTable::of_types(parts.to_vec());
+    assert_eq!((all.num_rows(), all.dim(), all.num_bytes()), (8, 4, (12 + 10) * 4));
+    let on_disk = all.on_disk(&[1, 7, 12], None, &Reading::default()).unwrap();
+    for made in [all.clone(), all.in_memory().unwrap(), on_disk.clone()] {
+        let ranges: Vec<_> = made.by_type().iter().map(FeatureTable::vertices).collect();
+        assert_eq!(ranges, [0..3, 10..15]);
+        for (first, part) in &parts {
+            let of = made.by_type().iter().find(|of| of.vertices().start == *first).unwrap();
+            for v in 0..part.num_rows() as u32 {
+                assert_eq!(of.row::<f32>(first + v), part.row::<f32>(v));
+            }
+        }
+    }
+    let read = on_disk.by_type()[1].read_rows(&[14, 12], &mut |at, bytes, _| {
+        assert_eq!(
+            bytes,
+            bytemuck::cast_slice::<f32, u8>(parts[1].1.row(if at == 0 { 4 } else { 2 }))
+        );
+    });
+    assert_eq!((read.unwrap().kept, on_disk.is_in_memory()), (1, false));
+    assert!(FeatureTable::of_types(Vec::new()).by_type().is_empty());
+}

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
-    /// GraphSAGE with the mean aggregator (Hamilton et al., 2017); with several types of vertices it
-    /// has weights for each relation, R-SAGE
+    /// GraphSAGE with the mean aggregator (Hamilton et al., 2017); with several types of vertices
+    /// R-SAGE, which has weights for each relation
     #[cfg_attr(feature = "cli", value(alias = "rsage"))]
     Sage,
     /// GraphSAGE with the max-pooling aggregator

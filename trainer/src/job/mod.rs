@@ -75,7 +75,7 @@ pub struct Job<'a> {
     pub frontiers: Frontiers<'a>,
     /// The part of each vertex, if there is a partition map.
     pub parts: Option<&'a [u16]>,
-    /// The types of vertices and what is learnt of each, if there are several.
+    /// The types of vertices, and the learnt rows of some, if there are several types.
     pub typed: Option<Typed>,
 }
 

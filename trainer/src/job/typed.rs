@@ -1,4 +1,4 @@
-//! Training on vertices of several types: what it needs, and what it cannot do.
+//! Inputs of training on vertices of several types, and the options that are refused there.
 
 use std::sync::Arc;
 

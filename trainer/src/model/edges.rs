@@ -67,7 +67,8 @@ impl<'a> LayerEdges<'a> {
         Self { edges, vertices, frontier, graph, graph_on_gpu, trained_at: None, typical: None }
     }
 
-    /// The same edges into the rows of a frontier of `frontier` vertices of several types.
+    /// Declares that the targets are the rows of a frontier of `frontier` vertices, which have
+    /// several types.
     pub(crate) fn into_rows_of(self, frontier: usize) -> Self {
         Self { frontier, ..self }
     }

@@ -20,15 +20,18 @@ use crate::autograd::values;
 use crate::config::Config;
 use crate::operator::filled;
 
+/// Rows that a thread writes at a time.
+const BLOCK: usize = 1 << 14;
+
 /// The learnt rows of a graph.
 #[derive(Debug)]
 pub struct Embeddings {
-    tables: Vec<Table>,
+    tables: Vec<LearntRows>,
 }
 
 /// The rows of a type.
 #[derive(Debug)]
-struct Table {
+struct LearntRows {
     name: String,
     count: usize,
     width: usize,
@@ -69,7 +72,7 @@ impl Embeddings {
                 RwLock::new(held)
             };
             let (name, count) = (format!("embeddings.{}", of.name), of.count as usize);
-            Table { name, count, width, shards: (0..shards).map(shard).collect() }
+            LearntRows { name, count, width, shards: (0..shards).map(shard).collect() }
         });
         Self { tables: tables.collect() }
     }
@@ -94,26 +97,38 @@ impl Embeddings {
         })
     }
 
-    /// Overwrites the rows of `vertices`, as [`Embeddings::rows`] returns them.
-    pub fn write(&self, which: usize, table: usize, vertices: &[u32], rows: &Tensor) -> Result<()> {
-        let (of, rows) = (&self.tables[table], values::<f32>(rows)?);
-        let shards = of.shards.len() as u32;
+    /// Overwrites the rows of the distinct `vertices`, then each moment of them, as
+    /// [`Embeddings::rows`] returns them.
+    pub fn write(&self, table: usize, vertices: &[u32], moved: &[Tensor]) -> Result<()> {
+        let (of, shards) = (&self.tables[table], self.tables[table].shards.len() as u32);
+        let moved = moved.iter().map(values::<f32>).collect::<Result<Vec<_>>>()?;
         for (shard, held) in (0..).zip(&of.shards) {
-            let is_own = |v: &&u32| **v % shards == shard;
-            if !vertices.iter().any(|v| is_own(&v)) {
+            let own = vertices.iter().zip(0usize..).filter(|(v, _)| **v % shards == shard);
+            let mut own: Vec<(u32, usize)> = own.map(|(v, at)| (v / shards, at)).collect();
+            if own.is_empty() {
                 continue;
             }
+            own.par_sort_unstable();
             let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
-            let rows = vertices.iter().zip(rows.chunks_exact(of.width));
-            for (v, row) in rows.filter(|(v, _)| is_own(v)) {
-                held[which][(v / shards) as usize * of.width..][..of.width].copy_from_slice(row);
+            for (to, from) in held.iter_mut().zip(&moved) {
+                let blocks = to.par_chunks_mut(BLOCK * of.width).enumerate();
+                blocks.for_each(|(block, rows)| {
+                    let first = (block * BLOCK) as u32;
+                    let start = own.partition_point(|(row, _)| *row < first);
+                    for &(row, at) in
+                        own[start..].iter().take_while(|(row, _)| row - first < BLOCK as u32)
+                    {
+                        let to = (row - first) as usize * of.width;
+                        rows[to..][..of.width].copy_from_slice(&from[at * of.width..][..of.width]);
+                    }
+                });
             }
         }
         Ok(())
     }
 
-    /// The gradients of the rows that all ranks have `looked_up`, summed over the ranks in their
-    /// order: those of this rank's shard. Collective.
+    /// The gradients of the rows that the ranks have `looked_up`, summed over the ranks in their
+    /// order, for the rows of this rank's shard. Collective.
     pub fn summed(
         &self,
         looked_up: Vec<LookedUp>,
@@ -167,24 +182,34 @@ impl Embeddings {
     /// Names and values for a checkpoint, f32 `[vertices, width]`: the rows, or the moment `which`
     /// of them.
     pub fn state(&self, which: usize) -> Result<Vec<(String, Tensor)>> {
-        let all = |(table, of): (usize, &Table)| {
-            let vertices: Vec<u32> = (0..of.count as u32).collect();
-            Ok((of.name.clone(), self.rows(table, which, &vertices)?))
+        let all = |(table, of): (usize, &LearntRows)| {
+            let name = match which {
+                0 => of.name.clone(),
+                moment => format!("{}.moment_{moment}", of.name),
+            };
+            Ok((name, self.rows(table, which, &of.vertices())?))
         };
         self.tables.iter().enumerate().map(all).collect()
     }
 
-    /// Overwrites the values that [`Embeddings::state`] returns for `which`.
-    pub fn restore(&self, which: usize, state: &[(String, Tensor)]) -> Result<()> {
-        for (table, (of, (_, rows))) in self.tables.iter().zip(state).enumerate() {
-            let vertices: Vec<u32> = (0..of.count as u32).collect();
-            self.write(which, table, &vertices, rows)?;
+    /// Overwrites the rows and moments: `states` has what [`Embeddings::state`] returns for the
+    /// rows, and then for each moment, or only for the rows.
+    pub fn restore(&self, states: &[Vec<(String, Tensor)>]) -> Result<()> {
+        for (table, of) in self.tables.iter().enumerate() {
+            let moved: Vec<Tensor> =
+                states.iter().map(|state| state[table].1.shallow_clone()).collect();
+            self.write(table, &of.vertices(), &moved)?;
         }
         Ok(())
     }
 }
 
-impl Table {
+impl LearntRows {
+    /// All vertices.
+    fn vertices(&self) -> Vec<u32> {
+        (0..self.count as u32).collect()
+    }
+
     /// All shards, to read.
     fn held(&self) -> Vec<RwLockReadGuard<'_, Vec<Vec<f32>>>> {
         let shards = self.shards.iter();

@@ -108,7 +108,7 @@ impl Encoders {
         match &parts[..] {
             [] => Ok(Tensor::f_zeros([0, self.width as i64], (tch::Kind::Float, place.device()))?),
             [all] => Ok(all.shallow_clone()),
-            parts => put(&Tensor::f_cat(parts, 0)?, &positions),
+            parts => put(parts, &positions),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! in-edges u → v of relation r + b_T, for a vertex v of type T and the relations r into it.
 //!
 //! With GraphSAGE's weights for v itself this is R-GCN with the normalisation 1 / |N_r(v)|
-//! (Schlichtkrull et al., ESWC 2018, equation 2), where the weights W_T are those of a type. The
+//! (Schlichtkrull et al., ESWC 2018, equation 2), except that each type has its own W_T. The
 //! means of a vertex are adjacent rows, one for each relation, so the means of a type are a matrix
 //! `[vertices, relations · width]` without a copy, and all its relations are one product.
 
@@ -76,8 +76,10 @@ impl Layer for Relational {
             }
             parts.push(rows);
         }
-        let rows = Tensor::f_cat(&parts, 0)?;
-        let rows = if is_sorted { rows } else { put(&rows, &order)? };
+        let rows = match &parts[..] {
+            [rows] if is_sorted => rows.shallow_clone(),
+            parts => put(parts, &order)?,
+        };
         finished(place, &rows, finish)
     }
 

@@ -24,16 +24,34 @@ pub fn taken(rows: &Tensor, positions: &[u32]) -> Result<Tensor> {
     })
 }
 
-/// The matrix whose row `positions[i]` is row i of `rows`, f32 `[rows, width]`, on the host. Every
-/// position occurs once.
+/// The matrix whose row `positions[i]` is row i of `parts` one after the other, on the host: f32
+/// `[rows, width]`. Every position occurs once.
 ///
 /// # Errors
 /// Errors of [`taken`].
-pub fn put(rows: &Tensor, positions: &[u32]) -> Result<Tensor> {
-    let positions = positions.to_vec();
-    let output = copied(&rows.detach().contiguous(), &inverse(&positions, positions.len()))?;
-    attach(&[rows], &[], output, move |gradient| {
-        Ok(vec![Some(copied(&gradient.output.contiguous(), &positions)?)])
+pub fn put(parts: &[Tensor], positions: &[u32]) -> Result<Tensor> {
+    let held: Vec<Tensor> = parts.iter().map(|part| part.detach().contiguous()).collect();
+    let from = held.iter().map(values::<f32>).collect::<Result<Vec<_>>>()?;
+    let shapes = held.iter().map(|part| shape("rows to put", part)).collect::<Result<Vec<_>>>()?;
+    let width = shapes.first().map_or(0, |(_, width)| *width);
+    let rows: Vec<&[f32]> = from.iter().flat_map(|part| part.chunks_exact(width.max(1))).collect();
+    let inverse = inverse(positions, positions.len());
+    let output = filled(&[positions.len(), width], |out| {
+        let to = out.par_chunks_exact_mut(width.max(1)).with_min_len(256);
+        to.zip(inverse).for_each(|(to, at)| to.copy_from_slice(rows[at as usize]));
+        Ok(())
+    })?;
+    let ends = shapes.iter().scan(0, |end, (rows, _)| {
+        *end += rows;
+        Some(*end - rows..*end)
+    });
+    let positions: Vec<Vec<u32>> = ends.map(|part| positions[part].to_vec()).collect();
+    attach(&parts.iter().collect::<Vec<_>>(), &[], output, move |gradient| {
+        let given = gradient.output.contiguous();
+        let of_part = |(positions, needed): (&Vec<u32>, &bool)| {
+            needed.then(|| copied(&given, positions)).transpose()
+        };
+        positions.iter().zip(&gradient.needed).map(of_part).collect()
     })
 }
 

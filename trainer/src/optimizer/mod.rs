@@ -282,9 +282,7 @@ impl Optimizer {
         autograd::update(&weights, &gradients, &by)?;
         let Some(embeddings) = parameters.embeddings() else { return Ok(()) };
         for (of, moved) in rows.iter().zip(&moving) {
-            for (which, rows) in moved.iter().enumerate() {
-                embeddings.write(which, of.table, &of.vertices, rows)?;
-            }
+            embeddings.write(of.table, &of.vertices, moved)?;
         }
         Ok(())
     }

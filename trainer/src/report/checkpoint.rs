@@ -29,7 +29,7 @@ use tch::Tensor;
 use crate::config::Config;
 use crate::job::Job;
 use crate::metric::labels::{Labels, TargetScale};
-use crate::model::Parameters;
+use crate::model::{Embeddings, Parameters};
 use crate::operator::on_host;
 use crate::optimizer::{LossScale, Optimizer};
 use crate::report::EpochReport;
@@ -190,9 +190,9 @@ pub fn save(
 ) -> Result<()> {
     let epoch = history.last().map_or(0, |report| report.epoch);
     let staging = Staging::begin(target(folder.join(name_of(epoch))), true)?;
-    let (learnt, moments) = (learnt(parameters, 0)?, learnt_moments(parameters, optimizer)?);
-    let weights: Vec<_> = parameters.state().chain(named(&learnt)).collect();
-    let state: Vec<_> = optimizer.state().into_iter().chain(named(&moments)).collect();
+    let learnt = learnt(parameters.embeddings(), optimizer.state().len())?;
+    let weights: Vec<_> = parameters.state().chain(named(&learnt[..1])).collect();
+    let state: Vec<_> = optimizer.state().into_iter().chain(named(&learnt[1..])).collect();
     let mut files = Files::new();
     for (name, tensors) in
         [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])]
@@ -400,44 +400,40 @@ fn unusable(error: gsplit_store::Error) -> Error {
     Error::Data { path, problem }
 }
 
-/// Overwrites `parameters` and `optimizer` with the checkpoint's.
-pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
-    restore_parameters(&resume.path.join("model.safetensors"), parameters)?;
-    let moments = learnt_moments(parameters, optimizer)?;
-    let state = optimizer.state().into_iter().chain(named(&moments)).collect();
+/// Overwrites `parameters` and `optimizer` with the checkpoint's; the learnt rows, which the ranks
+/// of a process share, only on its `first` rank.
+pub fn restore(
+    resume: &Resume,
+    parameters: &Parameters,
+    optimizer: &mut Optimizer,
+    first: bool,
+) -> Result<()> {
+    let embeddings = parameters.embeddings().filter(|_| first);
+    let learnt = learnt(embeddings, optimizer.state().len())?;
+    let weights = parameters.state().chain(named(&learnt[..1])).collect();
+    copy_from(&resume.path.join("model.safetensors"), weights)?;
+    let state = optimizer.state().into_iter().chain(named(&learnt[1..])).collect();
     copy_from(&resume.path.join("optimizer.safetensors"), state)?;
-    let tables = moments.len() / optimizer.state().len().max(1);
-    for (which, moments) in (1..).zip(moments.chunks(tables.max(1))) {
-        parameters.embeddings().map_or(Ok(()), |of| of.restore(which, moments))?;
-    }
+    embeddings.map_or(Ok(()), |of| of.restore(&learnt))?;
     optimizer.resume(resume.steps, resume.loss_scale);
     Ok(())
 }
 
 /// Overwrites `parameters` with the tensors in the file at `path`.
 pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
-    let learnt = learnt(parameters, 0)?;
+    let learnt = learnt(parameters.embeddings(), 0)?;
     copy_from(path, parameters.state().chain(named(&learnt)).collect())?;
-    parameters.embeddings().map_or(Ok(()), |of| of.restore(0, &learnt))
+    parameters.embeddings().map_or(Ok(()), |of| of.restore(&learnt))
 }
 
-/// The learnt rows of `parameters`, or the moment `which` of them, by name.
-fn learnt(parameters: &Parameters, which: usize) -> Result<Vec<(String, Tensor)>> {
-    parameters.embeddings().map_or(Ok(Vec::new()), |of| of.state(which))
+/// The learnt rows, then each of the `moments` of them, by name.
+fn learnt(embeddings: Option<&Embeddings>, moments: usize) -> Result<Vec<Vec<(String, Tensor)>>> {
+    let state = |which| embeddings.map_or(Ok(Vec::new()), |of| of.state(which));
+    (0..=moments).map(state).collect()
 }
 
-/// The moments of the learnt rows by name, one after the other.
-fn learnt_moments(parameters: &Parameters, optimizer: &Optimizer) -> Result<Vec<(String, Tensor)>> {
-    let mut all = Vec::new();
-    for (which, (moment, _)) in (1..).zip(optimizer.state()) {
-        let named = |(name, rows)| (format!("{moment}.{name}"), rows);
-        all.extend(learnt(parameters, which)?.into_iter().map(named));
-    }
-    Ok(all)
-}
-
-fn named(tensors: &[(String, Tensor)]) -> impl Iterator<Item = (&str, &Tensor)> {
-    tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+fn named(tensors: &[Vec<(String, Tensor)>]) -> impl Iterator<Item = (&str, &Tensor)> {
+    tensors.iter().flatten().map(|(name, tensor)| (name.as_str(), tensor))
 }
 
 /// The newest checkpoint of a run in `folder`.

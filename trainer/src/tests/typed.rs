@@ -1,5 +1,5 @@
-//! Vertices of several types: losses, gradients and inference equal those of dense matrices in f64,
-//! whatever the parallelism.
+//! Losses, gradients and inference of vertices of several types equal a computation by dense
+//! matrices in f64, whatever the parallelism.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{DatasetWriter, FeatureDtype, GraphTypes, Relation, Split, VertexType};
@@ -112,7 +112,7 @@ fn mean(relation: usize) -> Tensor {
     Tensor::from_slice(&dense).view([TYPES[target].1.into(), TYPES[source].1.into()])
 }
 
-/// The logits of all papers, and the parameters, in f64: those that have gradients, then the learnt
+/// The logits of all papers, and the parameters, in f64: parameters with gradients, then the learnt
 /// rows.
 fn reference(job: &Job<'_>) -> (Tensor, Vec<Tensor>) {
     let model = job.model(&Place::host());

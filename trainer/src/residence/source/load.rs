@@ -50,8 +50,7 @@ pub enum InputRows<'a> {
     Kept(Box<dyn KeptRows + 'a>),
     /// Rows that the bottom layer reads, `[read, width]`.
     Read(Tensor),
-    /// Feature rows of the vertices of each type that has features ([`FeatureSource::rows_by_type`]),
-    /// not encoded yet.
+    /// Feature rows by type, not encoded yet ([`FeatureSource::rows_by_type`]).
     ByType(Vec<Tensor>),
     /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet:
     /// rows go over NCCL, which only the computing thread uses.

@@ -132,8 +132,9 @@ impl<'a> FeatureSource<'a> {
         }
     }
 
-    /// Rows of those of `vertices` that have features, by type, for [`Encoders`]: transformed by
-    /// `input`, `[vertices of the type, its width]` in the order of `vertices`, on the host.
+    /// Feature rows of the vertices among `vertices` that have any, by type, for [`Encoders`]:
+    /// transformed by `input`, `[vertices of the type, its width]` in the order of `vertices`, on
+    /// the host.
     ///
     /// [`Encoders`]: crate::model::Encoders
     pub fn rows_by_type(&self, vertices: &[u32], input: &Input) -> Result<Vec<Tensor>> {
