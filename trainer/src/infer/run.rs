@@ -19,7 +19,7 @@ use super::table::{Cells, OutputFormat, OutputIds, Table, Values};
 use super::{Chunk, Hidden, LayerWise, Room, Team, Trained};
 use crate::config::{DataConfig, Device, Dtype, FeatureStorage, GpuList, TaskKind};
 use crate::job::columns::EdgeColumns;
-use crate::job::hooks::Hooks;
+use crate::job::{hooks::Hooks, typed};
 use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scorer, Scores, largest};
 use crate::model::Model;
@@ -80,9 +80,13 @@ pub fn infer(
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
     config.check_names()?;
-    dataset.expect_one_type("infer")?;
     let trained = Trained::open(&config.checkpoint, config.epoch)?;
-    let ids = OutputIds::open(dataset)?;
+    trained.check_types(dataset)?;
+    if config.device == Device::Cuda {
+        dataset.expect_one_type("--device cuda")?;
+    }
+    let target = typed::target(dataset)?;
+    let ids = OutputIds::open(dataset, target.as_ref().map_or(0, |target| target.start))?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
     let features = features(dataset, config, &places[0], memory, stop)?;
@@ -96,7 +100,7 @@ pub fn infer(
     let others = models.split_off(1);
     let model = &models[0];
     let last = model.num_layers() - 1;
-    let wanted = wanted(dataset, config)?;
+    let wanted = wanted(dataset, config)?.or_else(|| target.map(Iterator::collect));
     let (labels, metric) = labels(dataset, &trained, config, progress)?.unzip();
     let splits = scored_splits(dataset, config)?;
     let scored = labels.as_ref().zip(metric).map(|(labels, metric)| {
@@ -116,7 +120,11 @@ pub fn infer(
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
     let DataConfig { draw_by, edge_weights, .. } = &trained.config().data;
     let weights = EdgeColumns::open(dataset, draw_by.as_ref(), edge_weights.as_ref())?;
-    let graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
+    let mut graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
+    let layout = dataset.types().map(typed::layout).transpose()?;
+    if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
+        graph = graph.with_rows(rows, layout)?;
+    }
     // Each worker is a rank of one run.
     let alone = Hooks::default();
     let gpu_table = prepare_gpu_table(&features, None, &places, &alone, progress)?;
@@ -198,7 +206,8 @@ fn features(
     memory: u64,
     stop: Option<&'static AtomicBool>,
 ) -> Result<FeatureTable> {
-    let mapped = dataset.features()?;
+    let mapped =
+        if dataset.types().is_some() { dataset.held_features()? } else { dataset.features()? };
     let bytes = mapped.num_bytes() as u64;
     let is_larger = || bytes > Memory::of_this_machine().available() / 5 * 4;
     match config.load_features {

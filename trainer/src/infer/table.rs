@@ -168,8 +168,9 @@ pub enum Cells {
 
 /// The original ids of a dataset.
 pub enum OutputIds {
-    /// The vertex numbers of the dataset.
-    Own,
+    /// The vertex numbers of the dataset; where there are several types, counted from this vertex,
+    /// the first of its type.
+    Own(u32),
     /// Numbers.
     Numbers(OriginalIds),
     /// Strings.
@@ -177,12 +178,12 @@ pub enum OutputIds {
 }
 
 impl OutputIds {
-    /// Opens the ids of `dataset`.
-    pub fn open(dataset: &Dataset) -> Result<Self> {
+    /// Opens the ids of `dataset`, for the vertices from `first` on.
+    pub fn open(dataset: &Dataset, first: u32) -> Result<Self> {
         if let Some(names) = dataset.original_names()? {
             return Ok(Self::Names(names));
         }
-        Ok(dataset.original_ids()?.map_or(Self::Own, Self::Numbers))
+        Ok(dataset.original_ids()?.map_or(Self::Own(first), Self::Numbers))
     }
 
     /// The id of `v` as text.
@@ -201,7 +202,8 @@ impl OutputIds {
     fn number(&self, v: u32) -> u64 {
         match self {
             Self::Numbers(ids) => ids.get(v as usize),
-            _ => u64::from(v),
+            Self::Own(first) => u64::from(v - first),
+            Self::Names(_) => u64::from(v),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gsplit_store::{Dataset, Error as StoreError, Progress, checksum_file, document};
+use gsplit_store::{Dataset, Error as StoreError, Progress, VertexType, checksum_file, document};
 
 use crate::config::{Config, ConfigOption};
 use crate::job::Job;
@@ -259,6 +259,36 @@ impl Trained {
              {folder}"
         );
         Err(Error::Option(format!("{place}: {difference}: {remedy}")))
+    }
+
+    /// Refuses a dataset with other types of vertices than in training, or with another number of
+    /// vertices of a type whose rows were learnt.
+    pub fn check_types(&self, dataset: &Dataset) -> Result<()> {
+        let (here, then) = (dataset.types(), self.checkpoint.inputs.shape.types.as_ref());
+        let (place, path) = (self.path.display(), dataset.path().display());
+        let differ = |what: &str| {
+            let remedy = "infer on a dataset like the one it was trained on, or train again";
+            Err(Error::Option(format!("{path}: {what} than in the training of {place}: {remedy}")))
+        };
+        let (here, then) = match (here, then) {
+            (None, None) => return Ok(()),
+            (Some(here), Some(then)) => (here, then),
+            _ => return differ("has other types of vertices"),
+        };
+        let shape = |of: &VertexType| (of.name.clone(), of.features.as_ref().map(|rows| rows.dim));
+        if !here.vertices.iter().map(shape).eq(then.vertices.iter().map(shape)) {
+            return differ("has other types of vertices, or other widths of features,");
+        }
+        if here.relations != then.relations {
+            return differ("has other relations");
+        }
+        let mut types = here.vertices.iter().zip(&then.vertices);
+        match types.find(|(here, then)| here.features.is_none() && here.count != then.count) {
+            None => Ok(()),
+            Some((of, _)) => {
+                differ(&format!("has another number of `{}`, whose rows are learnt,", of.name))
+            }
+        }
     }
 
     /// Refuses a dataset whose features the model cannot read.

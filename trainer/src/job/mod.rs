@@ -3,7 +3,7 @@
 pub mod columns;
 pub mod hooks;
 pub mod partition;
-mod typed;
+pub mod typed;
 
 use std::ops::{Deref, Range};
 

@@ -1,5 +1,6 @@
 //! Inputs of training on vertices of several types, and the options that are refused there.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gsplit_kernels::RowLayout;
@@ -23,6 +24,33 @@ pub fn typed(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Option<Typed>
     let shards = if hooks.process.is_some() { 1 } else { config.num_ranks() };
     let embeddings = Arc::new(Embeddings::new(types, config, shards));
     Some(Typed { types: types.clone(), embeddings })
+}
+
+/// The vertices of the type that the splits of `dataset` are of, if there are several types.
+///
+/// # Errors
+/// [`Error::Data`] if the splits are of several types, or there are none.
+pub fn target(dataset: &Dataset) -> Result<Option<Range<u32>>> {
+    let Some(types) = dataset.types() else { return Ok(None) };
+    let mut ends = Vec::new();
+    for split in dataset.manifest().splits() {
+        let vertices = dataset.split(split)?;
+        ends.extend([vertices.first(), vertices.last()].into_iter().flatten().copied());
+    }
+    let ranges = types.rows().into_iter().map(|of| {
+        let [start, end] = [of.vertices.start, of.vertices.end].map(|end| end as u32);
+        start..end
+    });
+    let mut ranges = ranges.filter(|range| ends.iter().any(|v| range.contains(v)));
+    match (ranges.next(), ranges.next()) {
+        (Some(range), None) => Ok(Some(range)),
+        (found, _) => {
+            let path = dataset.path().to_path_buf();
+            let what = if found.is_some() { "vertices of several types" } else { "no vertices" };
+            let problem = format!("its splits have {what}: infer predicts one type of vertices");
+            Err(Error::Data { path, problem })
+        }
+    }
 }
 
 /// Refuses options that vertices of several types cannot have.

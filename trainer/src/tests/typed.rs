@@ -2,27 +2,32 @@
 //! matrices in f64, whatever the parallelism.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use gsplit_store::{DatasetWriter, FeatureDtype, GraphTypes, Relation, Split, VertexType};
+use gsplit_store::{
+    Dataset, DatasetWriter, FeatureDtype, GraphTypes, NoProgress, Relation, Split, VertexType,
+};
 use tch::{Kind, Reduction, Tensor};
 
 use super::equivalence::{distance, run};
 use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
-    CLASSES, Cut, Fixture, assert_refused, changed, config, provenance, store_partition,
+    CLASSES, Cut, Fixture, assert_refused, changed, config, dataset, provenance, store_partition,
 };
-use super::runs::{self, resumed};
+use super::runs::{self, resumed, trained};
+use crate::InferConfig;
 use crate::config::{Config, ModelKind, OptimizerKind, Parallelism, TaskKind};
-use crate::infer::{Room, Team};
+use crate::infer::{ChosenEpoch, Room, Team};
 use crate::job::Job;
 use crate::operator::Place;
 use crate::residence::source::FeatureSource;
 
 /// Numbers of vertices and widths of features of each type.
 const TYPES: [(&str, u32, Option<usize>); 4] =
-    [("paper", 40, Some(5)), ("author", 30, None), ("place", 4, Some(3)), ("topic", 7, None)];
+    [("author", 30, None), ("paper", 40, Some(5)), ("place", 4, Some(3)), ("topic", 7, None)];
 /// Relations by the numbers of their types; nothing comes into `place`.
 const RELATIONS: [(usize, &str, usize); 5] =
-    [(0, "cites", 0), (1, "writes", 0), (2, "holds", 0), (0, "rev_writes", 1), (0, "has", 3)];
+    [(1, "cites", 1), (0, "writes", 1), (2, "holds", 1), (1, "rev_writes", 0), (1, "has", 3)];
+/// The first paper; papers have labels.
+const PAPER: u32 = 30;
 
 fn first(of: usize) -> u32 {
     TYPES[..of].iter().map(|(_, count, _)| count).sum()
@@ -83,13 +88,24 @@ fn graph() -> Fixture {
         rows.push_rows(&features(at, width)).unwrap();
         writer.add_features_of(at, rows).unwrap();
     }
-    let papers = TYPES[0].1;
     let all: u32 = TYPES.iter().map(|(_, count, _)| count).sum();
-    let label = |v: u32| if v < papers && v != 5 { (v % CLASSES as u32) as i32 } else { -1 };
     writer.add_labels(&(0..all).map(label).collect::<Vec<_>>()).unwrap();
-    writer.add_split(Split::Train, (0..papers).filter(|v| v % 3 != 2).collect()).unwrap();
-    writer.add_split(Split::Valid, (0..papers).filter(|v| v % 3 == 2).collect()).unwrap();
+    writer.add_split(Split::Train, train_split()).unwrap();
+    writer.add_split(Split::Valid, papers().filter(|v| v % 3 == 2).collect()).unwrap();
     Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+fn papers() -> std::ops::Range<u32> {
+    PAPER..first(2)
+}
+
+/// Class of a vertex; one paper has none.
+fn label(v: u32) -> i32 {
+    if papers().contains(&v) && v != PAPER + 5 { (v % CLASSES as u32) as i32 } else { -1 }
+}
+
+fn train_split() -> Vec<u32> {
+    papers().filter(|v| v % 3 != 2).collect()
 }
 
 fn options(parallelism: Parallelism, ranks: usize) -> Config {
@@ -151,20 +167,20 @@ fn reference(job: &Job<'_>) -> (Tensor, Vec<Tensor>) {
         let above: Vec<Tensor> = TYPES.iter().enumerate().map(of_type).collect();
         rows = above;
     }
-    let logits = rows.swap_remove(0);
+    let logits = rows.swap_remove(1);
     (logits, parameters.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
 #[test]
 fn oracle_losses_gradients_and_rows_equal_dense_matrices_in_f64() {
     let fixture = graph();
-    let batch: Vec<u32> = (0..40).filter(|v| v % 3 != 2).collect();
+    let batch = train_split();
     let single = options(Parallelism::Single, 1);
     let (loss, gradient) = with_job(&fixture.dataset, &single, |job| {
         let (logits, parameters) = reference(job);
-        let seeds: Vec<i64> = batch.iter().map(|&v| v.into()).collect();
-        let labels: Vec<i64> =
-            seeds.iter().map(|&v| if v == 5 { -100 } else { v % CLASSES as i64 }).collect();
+        let seeds: Vec<i64> = batch.iter().map(|&v| (v - PAPER).into()).collect();
+        let class = |&v: &u32| if label(v) < 0 { -100 } else { i64::from(label(v)) };
+        let labels: Vec<i64> = batch.iter().map(class).collect();
         let loss =
             logits.index_select(0, &Tensor::from_slice(&seeds)).cross_entropy_loss::<Tensor>(
                 &Tensor::from_slice(&labels),
@@ -188,7 +204,8 @@ fn oracle_losses_gradients_and_rows_equal_dense_matrices_in_f64() {
         let rows = layer_rows(job, team, Room::UNLIMITED, None, 1).0.concat();
         let expected = Vec::<f64>::try_from(logits.flatten(0, -1)).unwrap();
         let expected: Vec<f32> = expected.into_iter().map(|value| value as f32).collect();
-        assert!(distance(&rows[..expected.len()], &expected) < 1e-5);
+        let rows = &rows[PAPER as usize * CLASSES..][..expected.len()];
+        assert!(distance(rows, &expected) < 1e-5);
         (loss.double_value(&[]), gradient)
     });
     for (parallelism, ranks) in [
@@ -212,6 +229,33 @@ fn oracle_losses_gradients_and_rows_equal_dense_matrices_in_f64() {
             assert!(apart < 2e-5, "{parallelism:?} {ranks} {cut:?}: {apart}");
         }
     }
+}
+
+#[test]
+fn papers_are_predicted_under_the_numbers_of_their_type() {
+    let fixture = graph();
+    let config = changed(&options(Parallelism::Single, 1), |config| {
+        config.data.fanouts = "2,1".parse().unwrap();
+    });
+    let (checkpoint, summary) = trained(&fixture, &config);
+    let out = fixture.folder.path().join("papers.csv");
+    let infer = |dataset: &Dataset| {
+        let options = InferConfig {
+            checkpoint: checkpoint.clone(),
+            out: Some(out.clone()),
+            force: true,
+            epoch: Some(ChosenEpoch::Last),
+            ..InferConfig::default()
+        };
+        crate::infer(dataset, &options, 1 << 30, None, &NoProgress)
+    };
+    let found = infer(&fixture.dataset).unwrap();
+    assert_eq!(found.scores[1], (Split::Valid, summary.epochs[1].valid));
+    let written = std::fs::read_to_string(&out).unwrap();
+    let id = |line: &str| line.split(',').next().unwrap().parse::<u32>().unwrap();
+    let ids: Vec<u32> = written.lines().skip(1).map(id).collect();
+    assert_eq!(ids, (0..40).collect::<Vec<_>>());
+    assert_refused(infer(&dataset(3, 50, 3).dataset), "has other types of vertices");
 }
 
 #[test]
