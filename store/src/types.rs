@@ -118,6 +118,12 @@ impl GraphTypes {
         rows
     }
 
+    /// Number of vertices of each type, and number of relations into it.
+    pub fn shapes(&self) -> impl Iterator<Item = (u64, u64)> {
+        (0..self.vertices.len())
+            .map(|at| (self.vertices[at].count, self.into_type(at).len() as u64))
+    }
+
     /// The relations into type `at`, by their places, in the order of the rows of a vertex.
     pub fn into_type(&self, at: usize) -> Vec<usize> {
         let is_into = |&place: &usize| self.relations[place].target == self.vertices[at].name;

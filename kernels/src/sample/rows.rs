@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::SampledCsc;
 use crate::error::KernelError;
 
 /// Shape of the rows of a graph.
@@ -97,6 +98,33 @@ impl RowLayout {
             }));
         }
         sums
+    }
+
+    /// The edges `sampled` of the rows of `frontier`, by its vertices in their order.
+    ///
+    /// # Errors
+    /// [`KernelError::VertexOutOfRange`].
+    pub fn by_vertex(
+        &self,
+        frontier: &[u32],
+        sampled: &SampledCsc,
+    ) -> Result<SampledCsc, KernelError> {
+        let (mut row, mut edges) = (0, vec![0..0; frontier.len()]);
+        for (of, positions) in self.types.iter().zip(self.positions(frontier)?) {
+            for at in positions {
+                let end = row + of.relations as usize;
+                edges[at as usize] = sampled.indptr[row] as usize..sampled.indptr[end] as usize;
+                row = end;
+            }
+        }
+        let mut merged = SampledCsc { indptr: vec![0], ..SampledCsc::default() };
+        for of_vertex in edges {
+            merged.local.extend_from_slice(&sampled.local[of_vertex.clone()]);
+            merged.edges.extend(sampled.edges.get(of_vertex.clone()).into_iter().flatten());
+            merged.factors.extend(sampled.factors.get(of_vertex).into_iter().flatten());
+            merged.indptr.push(merged.local.len() as u32);
+        }
+        Ok(merged)
     }
 
     /// Replaces `rows` by the rows of the vertices of `frontier`, type after type: the rows of a

@@ -35,7 +35,7 @@ mod volume;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use gsplit_kernels::Graph;
+use gsplit_kernels::{Graph, RowLayout};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, Split};
 
 use crate::baseline::deal;
@@ -70,7 +70,6 @@ pub fn evaluate(
     progress: &dyn Progress,
 ) -> Result<Evaluation> {
     setting.check()?;
-    dataset.expect_one_type("evaluate")?;
     let train = dataset.split(Split::Train)?;
     if train.is_empty() {
         let remedy =
@@ -88,6 +87,10 @@ pub fn evaluate(
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;
+    }
+    let layout = dataset.types().map(|types| RowLayout::new(types.shapes())).transpose()?;
+    if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
+        graph = graph.with_rows(rows, layout)?;
     }
 
     let candidates = candidates(dataset, maps, setting.seed);

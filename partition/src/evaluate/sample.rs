@@ -52,7 +52,11 @@ impl MiniBatch {
         sampler.start(seeds);
         for (key, fanout) in step.layers(fanouts) {
             let mut csc = SampledCsc::default();
+            let frontier = graph.layout().map(|layout| (layout, sampler.mixed_frontier().to_vec()));
             sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+            if let Some((layout, frontier)) = frontier {
+                csc = layout.by_vertex(&frontier, &csc)?;
+            }
             layers.push(Layer { csc, mixed_frontier: sampler.mixed_frontier().to_vec() });
         }
         Ok(Self { layers })

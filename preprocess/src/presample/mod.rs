@@ -219,10 +219,7 @@ fn count(
     let weights =
         options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
     let drawn = topology.indices_beyond(left)?;
-    let types = dataset.types().map(|types| types.rows().into_iter());
-    let types =
-        types.map(|rows| rows.map(|of| (of.vertices.end - of.vertices.start, of.relations)));
-    let layout = types.map(RowLayout::new).transpose()?;
+    let layout = dataset.types().map(|types| RowLayout::new(types.shapes())).transpose()?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;

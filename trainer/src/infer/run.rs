@@ -121,7 +121,7 @@ pub fn infer(
     let DataConfig { draw_by, edge_weights, .. } = &trained.config().data;
     let weights = EdgeColumns::open(dataset, draw_by.as_ref(), edge_weights.as_ref())?;
     let mut graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
-    let layout = dataset.types().map(typed::layout).transpose()?;
+    let layout = typed::layout(dataset)?;
     if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
         graph = graph.with_rows(rows, layout)?;
     }

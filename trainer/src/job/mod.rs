@@ -138,7 +138,7 @@ impl Artifacts {
                     .transpose()?
             }
         };
-        let layout = dataset.types().map(typed::layout).transpose()?;
+        let layout = typed::layout(dataset)?;
         Ok(Self { partition, owners, links, columns, of_kept, layout })
     }
 

@@ -4,17 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gsplit_kernels::RowLayout;
-use gsplit_store::{Dataset, GraphTypes, RowsOfType};
+use gsplit_store::Dataset;
 
 use crate::config::{Config, Device, DrawKind, ModelKind};
 use crate::job::hooks::Hooks;
 use crate::model::{Embeddings, Typed};
 use crate::{Error, Result};
 
-/// The rows of the vertices of `types`.
-pub fn layout(types: &GraphTypes) -> Result<RowLayout> {
-    let of_type = |of: RowsOfType| (of.vertices.end - of.vertices.start, of.relations);
-    Ok(RowLayout::new(types.rows().into_iter().map(of_type))?)
+/// The rows of the vertices of `dataset`, if they have several types.
+pub fn layout(dataset: &Dataset) -> Result<Option<RowLayout>> {
+    Ok(dataset.types().map(|types| RowLayout::new(types.shapes())).transpose()?)
 }
 
 /// The types of `dataset` with their learnt rows, if there are several. Processes have a copy of

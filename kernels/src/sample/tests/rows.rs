@@ -47,6 +47,7 @@ fn oracle_rows_are_drawn_as_vertices_are_and_number_vertices() {
                 }
                 expected.indptr.push(expected.edges.len() as u32);
             }
+            let before = samplers[0].mixed_frontier().to_vec();
             for sampler in &mut samplers {
                 let mut sampled = SampledCsc::default();
                 let draw = Draw::new(fanout);
@@ -56,6 +57,11 @@ fn oracle_rows_are_drawn_as_vertices_are_and_number_vertices() {
                     "seed {seed}, fanout {fanout}"
                 );
             }
+            let merged = layout.by_vertex(&before, &expected).unwrap();
+            let of_vertex = before.iter().flat_map(|&v| {
+                row_of(v).flat_map(|row| oracle_edges(&of_rows, row, fanout, &[], &KEY))
+            });
+            assert_eq!((merged.num_vertices(), merged.edges), (before.len(), of_vertex.collect()));
             counted[0] += expected.edges.len();
         }
         let mut sampler = Sampler::tuned(3, TUNINGS[0]);
