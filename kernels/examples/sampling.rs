@@ -57,7 +57,7 @@ impl Run<'_> {
         for ((depth, fanout), layer) in (0..).zip(self.fanouts.iter()).zip(&mut self.layers) {
             let ids = self.counters.as_mut().map_or(EdgeIds::Drop, EdgeIds::Count);
             let key = Step { seed: 0, epoch, step }.layer_key(depth);
-            self.sampler.layer(&self.graph, &Draw::new(fanout), &key, ids, layer)?;
+            self.sampler.layer(&self.graph, &Draw::of(fanout), &key, ids, layer)?;
             sizes.push(self.sampler.mixed_frontier().len());
         }
         if let Some(counters) = &mut self.counters {

@@ -67,6 +67,14 @@ pub enum KernelError {
         /// The text that was given.
         got: String,
     },
+    /// Fanouts of relations do not suit the graph.
+    #[error("fanouts, relation `{name}`: {problem}")]
+    Relations {
+        /// The relation.
+        name: String,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
     /// One layer of one mini-batch holds more edges than a `u32` counts.
     #[error(
         "one layer would hold {edges} sampled edges, the limit is {}; lower the batch size or the \

@@ -109,8 +109,8 @@ pub use product::{MatrixView, PackedFactor, has_amx, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler,
-    DeviceSubgraph, Draw, EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, PreferredVertices,
-    ReceptiveField, RowLayout, SampledCsc, Sampler, TypeRows, VertexSet,
+    DeviceSubgraph, Draw, EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, LayerFanout,
+    PreferredVertices, ReceptiveField, RowLayout, SampledCsc, Sampler, TypeRows, VertexSet,
 };
 pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
 pub use split::{DeviceOwners, Split, split_by_owner};

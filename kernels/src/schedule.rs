@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::KernelError;
-use crate::{Draws, Fanout, Stream, StreamKey, permute};
+use crate::{Draws, Fanout, LayerFanout, RowLayout, Stream, StreamKey, permute};
 
 /// Links that are held out of a graph to be predicted: a share of them, chosen by the unordered
 /// pair of the ends. Parsed and printed like `0.15` or, with a seed other than 0, `0.15,7`.
@@ -60,10 +60,10 @@ pub fn link_draw(seed: u64, u: u32, v: u32) -> f64 {
     f64::from(Draws::new(&key, u.min(v)).unit_f32())
 }
 
-/// One [`Fanout`] for each layer, from the seeds' layer downwards. Parsed and printed like
-/// `15,10,5`.
+/// The fanouts of each layer, from the seeds' layer downwards. Parsed and printed like `15,10,5` or,
+/// with fanouts of relations, `10+cites=5,10`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Fanouts(Vec<Fanout>);
+pub struct Fanouts(Vec<LayerFanout>);
 
 impl Fanouts {
     /// Number of layers, 1 to 255.
@@ -73,8 +73,16 @@ impl Fanouts {
     }
 
     /// The fanouts, from the seeds' layer downwards.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Fanout> + '_ {
-        self.0.iter().copied()
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &LayerFanout> {
+        self.0.iter()
+    }
+
+    /// Refuses fanouts that do not suit the relations of `layout`, or of a graph without types.
+    ///
+    /// # Errors
+    /// [`KernelError::Relations`].
+    pub fn check(&self, layout: Option<&RowLayout>) -> Result<(), KernelError> {
+        self.iter().try_for_each(|layer| layer.check(layout))
     }
 }
 
@@ -88,7 +96,7 @@ impl Default for Fanouts {
 impl<const LAYERS: usize> From<[Fanout; LAYERS]> for Fanouts {
     fn from(fanouts: [Fanout; LAYERS]) -> Self {
         const { assert!(0 < LAYERS && LAYERS < 256) };
-        Self(fanouts.to_vec())
+        Self(fanouts.map(LayerFanout::from).into())
     }
 }
 
@@ -96,7 +104,7 @@ impl FromStr for Fanouts {
     type Err = KernelError;
 
     fn from_str(text: &str) -> Result<Self, KernelError> {
-        let fanouts: Vec<Fanout> =
+        let fanouts: Vec<LayerFanout> =
             text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
         // The layer is one byte of a random number's key.
         if fanouts.len() > usize::from(u8::MAX) {
@@ -162,7 +170,7 @@ impl Step {
     }
 
     /// The key of its draws and the fanout of each layer, from the seeds' layer down.
-    pub fn layers(self, fanouts: &Fanouts) -> impl Iterator<Item = (StreamKey, Fanout)> {
+    pub fn layers(self, fanouts: &Fanouts) -> impl Iterator<Item = (StreamKey, &LayerFanout)> {
         (0..).map(move |depth| self.layer_key(depth)).zip(fanouts.iter())
     }
 }
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn fanouts_read_what_they_print() {
-        for text in ["15,10,5", "all", "1,all,2"] {
+        for text in ["15,10,5", "all", "1,all,2", "10+cites=all+a/writes/b=0,cites=3"] {
             assert_eq!(text.parse::<Fanouts>().unwrap().to_string(), text);
         }
         for text in ["", "15,", "15;10", "0", "-3", "15,x"] {

@@ -6,8 +6,8 @@
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
-    Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, PreferredVertices,
-    SampledCsc, Sampler,
+    Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, LayerFanout,
+    PreferredVertices, SampledCsc, Sampler,
 };
 use rayon::prelude::*;
 
@@ -128,7 +128,7 @@ impl<'g> HostSampler<'g> {
         let (mut frontier, mut found) = (seeds, Vec::new());
         while found.len() < layers {
             let before = frontier.len();
-            let (layer, below) = self.layer(&batch, found.len(), Fanout::All, frontier)?;
+            let (layer, below) = self.layer(&batch, found.len(), &Fanout::All.into(), frontier)?;
             found.push(layer);
             frontier = below;
             let mut grown = [u64::from(frontier.len() > before)];
@@ -146,7 +146,7 @@ impl<'g> HostSampler<'g> {
         &mut self,
         batch: &Batch<'_>,
         depth: usize,
-        fanout: Fanout,
+        fanout: &LayerFanout,
         frontier: Vec<u32>,
     ) -> Result<(HostLayer, Vec<u32>), SampleError> {
         let ownership = batch.frontiers.at(depth);
@@ -154,7 +154,7 @@ impl<'g> HostSampler<'g> {
         if depth == 0 || ownership.map().is_some() {
             self.sampler.start(&frontier);
         }
-        let mut draw = Draw::new(fanout);
+        let mut draw = Draw::of(fanout);
         if let Some(preferred) = &self.preferred {
             draw = preferred.of(draw, depth);
         }

@@ -118,10 +118,13 @@ impl GraphTypes {
         rows
     }
 
-    /// Number of vertices of each type, and number of relations into it.
-    pub fn shapes(&self) -> impl Iterator<Item = (u64, u64)> {
-        (0..self.vertices.len())
-            .map(|at| (self.vertices[at].count, self.into_type(at).len() as u64))
+    /// Number of vertices of each type, and the relations into it as `SOURCE/NAME/TARGET`, in the
+    /// order of the rows of a vertex.
+    pub fn shapes(&self) -> impl Iterator<Item = (u64, Vec<String>)> {
+        self.vertices.iter().enumerate().map(|(at, of)| {
+            let relations = self.into_type(at).into_iter();
+            (of.count, relations.map(|place| self.relations[place].to_string()).collect())
+        })
     }
 
     /// The relations into type `at`, by their places, in the order of the rows of a vertex.

@@ -145,7 +145,7 @@ fn inputs(graph: &Graph<'_>, seeds: &[u32], seed: u64, epoch: u32, step: u32) ->
     let mut sampler = Sampler::new(1);
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let (draw, key) = (Draw::new(fanout), Step { seed, epoch, step }.layer_key(depth));
+        let (draw, key) = (Draw::of(fanout), Step { seed, epoch, step }.layer_key(depth));
         sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut SampledCsc::default()).unwrap();
     }
     sampler.mixed_frontier().to_vec()

@@ -1,6 +1,6 @@
 //! Draws of a layer's in-edges, and the interface between a drawing method and the sampler.
 
-use super::{ExcludedEdges, Fanout, VertexSet};
+use super::{ExcludedEdges, Fanout, LayerFanout, RowLayout, VertexSet};
 use crate::error::KernelError;
 use crate::id_map::IdMap;
 use crate::philox::StreamKey;
@@ -12,6 +12,8 @@ use crate::prefetch::prefetch;
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
     pub(super) fanout: Fanout,
+    /// The fanouts of relations, if `fanout` is not that of all rows.
+    relations: Option<&'a LayerFanout>,
     excluded: Option<&'a ExcludedEdges>,
     pub(super) preferred: Option<Preferred<'a>>,
 }
@@ -28,7 +30,16 @@ impl<'a> Draw<'a> {
     /// Draws `fanout` distinct in-edges of each vertex, or all if there are no more; in a graph
     /// with weights, only edges of positive weight.
     pub fn new(fanout: Fanout) -> Self {
-        Self { fanout, excluded: None, preferred: None }
+        Self { fanout, relations: None, excluded: None, preferred: None }
+    }
+
+    /// Draws for each row the fanout of its relation, otherwise like [`new`](Self::new).
+    pub fn of(fanouts: &'a LayerFanout) -> Self {
+        let (fanout, relations) = match fanouts.of_vertices() {
+            Ok(fanout) => (fanout, None),
+            Err(_) => (Fanout::All, Some(fanouts)),
+        };
+        Self { relations, ..Self::new(fanout) }
     }
 
     /// Draws none of the `excluded` edges.
@@ -42,6 +53,16 @@ impl<'a> Draw<'a> {
     /// count.
     pub fn prefer(self, set: &'a VertexSet, factor: f64) -> Self {
         Self { preferred: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
+    }
+
+    /// The draw of each relation of `layout`, or one draw for all rows.
+    pub(super) fn of_relations(
+        self,
+        layout: Option<&RowLayout>,
+    ) -> Result<Vec<Self>, KernelError> {
+        let fanouts = self.relations.map(|of| of.of_relations(layout)).transpose()?.flatten();
+        let fanouts = fanouts.unwrap_or_else(|| vec![self.fanout]);
+        Ok(fanouts.into_iter().map(|fanout| Self { fanout, ..self }).collect())
     }
 
     /// Whether no edge is excluded.
@@ -83,6 +104,27 @@ pub trait DrawVertex: Sync {
         kept: &mut [Kept; GROUP],
     ) -> Result<(), KernelError> {
         draw_each(self, indices, vertices, key, scratch, kept)
+    }
+}
+
+/// Draws of rows whose relations have fanouts of their own.
+pub(super) struct ByRelation<'a, D> {
+    pub layout: &'a RowLayout,
+    /// The draw of each relation.
+    pub draws: Vec<D>,
+}
+
+impl<D: DrawVertex> DrawVertex for ByRelation<'_, D> {
+    const READS_ALL: bool = D::READS_ALL;
+
+    #[inline]
+    fn draw(
+        &self,
+        vertex: Vertex,
+        key: &StreamKey,
+        scratch: &mut Scratch,
+    ) -> Result<Kept, KernelError> {
+        self.draws[self.layout.relation_of(vertex.id)].draw(vertex, key, scratch)
     }
 }
 

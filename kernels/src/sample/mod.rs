@@ -47,8 +47,8 @@ pub use device::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, De
 pub use draw::Draw;
 pub use excluded::ExcludedEdges;
 pub use expansion::{Expansion, ReceptiveField};
-pub use fanout::Fanout;
 pub(crate) use fanout::serde_by_text;
+pub use fanout::{Fanout, LayerFanout};
 pub use graph::Graph;
 pub use preferred::PreferredVertices;
 pub use record::EdgeIds;

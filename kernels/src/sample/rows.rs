@@ -15,6 +15,9 @@ use crate::error::KernelError;
 pub struct RowLayout {
     /// In the order of their vertices.
     types: Vec<TypeRows>,
+    /// `SOURCE/NAME/TARGET` of the relations into the first type, in the order of the rows of its
+    /// vertices, then of those into the next type.
+    relations: Vec<String>,
     num_rows: u64,
 }
 
@@ -27,16 +30,20 @@ pub struct TypeRows {
     pub first_row: u32,
     /// Number of rows of each vertex: the relations into the type.
     pub relations: u32,
+    /// Place of the first of them in [`RowLayout::relations`].
+    first_relation: u32,
 }
 
 impl RowLayout {
-    /// The layout of types with these numbers of vertices and of relations into them.
+    /// The layout of types with these numbers of vertices and with these relations into them, as
+    /// `SOURCE/NAME/TARGET`.
     ///
     /// # Errors
     /// [`KernelError::Topology`] if there are more vertices, or more rows, than `u32` counts.
-    pub fn new(types: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, KernelError> {
+    pub fn new(types: impl IntoIterator<Item = (u64, Vec<String>)>) -> Result<Self, KernelError> {
         let (mut layout, mut first) = (Self::default(), 0u64);
-        for (count, relations) in types {
+        for (count, names) in types {
+            let relations = names.len() as u64;
             let (end, first_row) = (first.saturating_add(count), layout.num_rows);
             layout.num_rows = first_row.saturating_add(count.saturating_mul(relations));
             let most = end.max(layout.num_rows);
@@ -48,7 +55,9 @@ impl RowLayout {
                 vertices: first as u32..end as u32,
                 first_row: first_row as u32,
                 relations: relations as u32,
+                first_relation: layout.relations.len() as u32,
             });
+            layout.relations.extend(names);
             first = end;
         }
         Ok(layout)
@@ -57,6 +66,18 @@ impl RowLayout {
     /// The types, in the order of their vertices.
     pub fn types(&self) -> &[TypeRows] {
         &self.types
+    }
+
+    /// `SOURCE/NAME/TARGET` of the relations, type after type, in the order of the rows of a
+    /// vertex.
+    pub fn relations(&self) -> &[String] {
+        &self.relations
+    }
+
+    /// Place of the relation of `row`, a row of the graph, among the [`relations`](Self::relations).
+    pub(super) fn relation_of(&self, row: u32) -> usize {
+        let of = &self.types[self.types.partition_point(|of| of.first_row <= row) - 1];
+        (of.first_relation + (row - of.first_row) % of.relations) as usize
     }
 
     /// Number of rows of all vertices.

@@ -8,7 +8,7 @@
 
 use rayon::prelude::*;
 
-use super::draw::{Draw, DrawVertex};
+use super::draw::{ByRelation, Draw, DrawVertex};
 use super::locality::Locality;
 use super::numbering::{Bits, Sparse};
 use super::record::{EdgeIds, Keep, Nothing, Record};
@@ -144,7 +144,8 @@ impl Sampler {
     /// [`Stream::Sample`](crate::Stream::Sample).
     ///
     /// # Errors
-    /// [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`]
+    /// [`KernelError::Fanout`], [`KernelError::Relations`] for fanouts of relations that the graph does not
+    /// have, [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`]
     /// if the frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges,
     /// [`KernelError::Length`] for unsuitable counters and [`KernelError::Weight`] for an
     /// unsuitable weight. The mini-batch is then lost: [`start`](Self::start) another.
@@ -156,28 +157,43 @@ impl Sampler {
         edges: EdgeIds<'_>,
         layer: &mut SampledCsc,
     ) -> Result<(), KernelError> {
-        let fanout = draw.fanout;
-        let (to_draw, indices) = (*draw, graph.drawn());
+        let draws = draw.of_relations(graph.layout())?;
         match (graph.weights(), draw.preferred) {
-            (None, None) => self.layer_by(graph, fanout, &Uniform(to_draw), key, edges, layer),
-            (None, Some(preferred)) => self.layer_by(
-                graph,
-                fanout,
-                &Locality { to_draw, preferred, indices },
-                key,
-                edges,
-                layer,
-            ),
+            (None, None) => self.layer_of(graph, &draws, Uniform, key, edges, layer),
+            (None, Some(preferred)) => {
+                let by = |to_draw| Locality { to_draw, preferred, indices: graph.drawn() };
+                self.layer_of(graph, &draws, by, key, edges, layer)
+            }
             (Some(weights), _) => {
-                let corrects = graph.tells_correction(fanout);
-                self.layer_by(
-                    graph,
-                    fanout,
-                    &Weighted { to_draw, weights, corrects },
-                    key,
-                    edges,
-                    layer,
-                )
+                let corrects = draws.iter().any(|draw| graph.tells_correction(draw.fanout));
+                let by = |to_draw| Weighted { to_draw, weights, corrects };
+                self.layer_of(graph, &draws, by, key, edges, layer)
+            }
+        }
+    }
+
+    /// Samples a layer by a method: with one draw for all rows, or with one for each relation.
+    fn layer_of<'d, D: DrawVertex>(
+        &mut self,
+        graph: &Graph<'_>,
+        draws: &[Draw<'d>],
+        by: impl Fn(Draw<'d>) -> D,
+        key: &StreamKey,
+        edges: EdgeIds<'_>,
+        layer: &mut SampledCsc,
+    ) -> Result<(), KernelError> {
+        match (draws, graph.layout()) {
+            (&[first, _, ..], Some(layout)) => {
+                let fanouts = draws.iter().map(|draw| draw.fanout);
+                let most = fanouts.max_by_key(|fanout| fanout.kept(u64::MAX));
+                let most = most.unwrap_or(first.fanout);
+                let draw =
+                    ByRelation { layout, draws: draws.iter().map(|&draw| by(draw)).collect() };
+                self.layer_by(graph, most, &draw, key, edges, layer)
+            }
+            _ => {
+                draws[0].fanout.check()?;
+                self.layer_by(graph, draws[0].fanout, &by(draws[0]), key, edges, layer)
             }
         }
     }
@@ -191,7 +207,6 @@ impl Sampler {
         edges: EdgeIds<'_>,
         layer: &mut SampledCsc,
     ) -> Result<(), KernelError> {
-        fanout.check()?;
         if self.num_vertices != graph.num_vertices() {
             self.bits.restart(&self.mixed_frontier, 0);
             self.num_vertices = graph.num_vertices();

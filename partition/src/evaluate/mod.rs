@@ -89,6 +89,7 @@ pub fn evaluate(
         graph = graph.with_weights(weights)?;
     }
     let layout = dataset.types().map(|types| RowLayout::new(types.shapes())).transpose()?;
+    setting.fanouts.check(layout.as_ref())?;
     if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
         graph = graph.with_rows(rows, layout)?;
     }

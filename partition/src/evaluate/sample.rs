@@ -53,7 +53,7 @@ impl MiniBatch {
         for (key, fanout) in step.layers(fanouts) {
             let mut csc = SampledCsc::default();
             let frontier = graph.layout().map(|layout| (layout, sampler.mixed_frontier().to_vec()));
-            sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+            sampler.layer(graph, &Draw::of(fanout), &key, EdgeIds::Drop, &mut csc)?;
             if let Some((layout, frontier)) = frontier {
                 csc = layout.by_vertex(&frontier, &csc)?;
             }

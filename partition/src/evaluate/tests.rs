@@ -40,7 +40,7 @@ fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, step: Step) -> (Set
     let mut frontier: BTreeSet<u32> = seeds.iter().copied().collect();
     let mut layers = Vec::new();
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let edges = edges_of(graph, &frontier, fanout, &step.layer_key(depth));
+        let edges = edges_of(graph, &frontier, fanout.of_vertices().unwrap(), &step.layer_key(depth));
         let below = frontier.iter().copied().chain(edges.iter().map(|edge| edge.0)).collect();
         layers.push((std::mem::replace(&mut frontier, below), edges));
     }
@@ -126,7 +126,7 @@ fn oracle_in_part(
     for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
         let mut sums = LayerCounts::default();
         for (frontier, of_rank) in frontiers.iter_mut().zip(&mut edges_of_rank) {
-            let edges = edges_of(graph, frontier, fanout, &key);
+            let edges = edges_of(graph, frontier, fanout.of_vertices().unwrap(), &key);
             sums.vertices += frontier.len() as u64;
             sums.edges += edges.len() as u64;
             *of_rank += edges.len() as u64;

@@ -89,7 +89,7 @@ fn count_from(
             {
                 sampler.launch(
                     graph,
-                    &DeviceDraw::new(fanout),
+                    &DeviceDraw::new(fanout.of_vertices()?),
                     &key,
                     DeviceEdgeIds::Count(&mut counters),
                 )?;

@@ -87,7 +87,7 @@ pub enum Task {
 impl Options {
     /// The default key under which the counters are stored, e.g. `f15-10-5_b1024_e10_s0`.
     pub fn default_key(&self) -> String {
-        let fanouts = self.fanouts.to_string().replace(',', "-");
+        let fanouts = self.fanouts.to_string().replace(',', "-").replace(['+', '=', '/'], ".");
         let by = self.draw_by.as_ref().map(|column| format!("_by-{column}")).unwrap_or_default();
         let links =
             self.negatives().map(|negatives| format!("_links{negatives}")).unwrap_or_default();
@@ -220,6 +220,7 @@ fn count(
         options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
     let drawn = topology.indices_beyond(left)?;
     let layout = dataset.types().map(|types| RowLayout::new(types.shapes())).transpose()?;
+    options.fanouts.check(layout.as_ref())?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;
@@ -285,7 +286,7 @@ fn count_on_host<'a>(
             sampler.start(&seeds);
             for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts)
             {
-                let draw = excluded.iter().fold(Draw::new(fanout), Draw::without);
+                let draw = excluded.iter().fold(Draw::of(fanout), Draw::without);
                 sampler.layer(graph, &draw, &key, EdgeIds::Count(&mut counters), &mut layer)?;
                 sizes.push(sampler.mixed_frontier().len());
             }

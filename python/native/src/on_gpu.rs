@@ -140,7 +140,8 @@ impl GpuSampler<'_> {
         let frontier = gpu.upload(seeds)?;
         sampler.start(graph, frontier.slice())?;
         for (key, fanout) in step.layers(fanouts) {
-            sampler.launch(graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Keep)?;
+            let draw = DeviceDraw::new(fanout.of_vertices()?);
+            sampler.launch(graph, &draw, &key, DeviceEdgeIds::Keep)?;
         }
         let mut layers = sampler.finish(graph)?;
         layers.iter_mut().for_each(|layer| layer.targets = None);

@@ -71,7 +71,7 @@ impl Numbering {
             let mut layer = SampledCsc::default();
             let ids = if plan.edge_ids { EdgeIds::Keep } else { EdgeIds::Drop };
             sampler.start(&vertices[first..]);
-            sampler.layer(graph, &Draw::new(fanout), &key, ids, &mut layer)?;
+            sampler.layer(graph, &Draw::of(fanout), &key, ids, &mut layer)?;
             let before = vertices.len();
             self.of_layer.clear();
             self.of_layer.extend(first as u32..before as u32);

@@ -139,6 +139,7 @@ impl Artifacts {
             }
         };
         let layout = typed::layout(dataset)?;
+        config.data.fanouts.check(layout.as_ref())?;
         Ok(Self { partition, owners, links, columns, of_kept, layout })
     }
 

@@ -104,7 +104,8 @@ fn sampling(place: &Place, gpu: &Gpu, sizes: Sizes) -> Result<f64> {
         let seeds = gpu.upload(&seeds(sizes, step))?;
         sampler.start(&graph, seeds.slice())?;
         for (key, fanout) in (Step { seed: 0, epoch: 1, step }).layers(&fanouts) {
-            sampler.launch(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop)?;
+            let draw = DeviceDraw::new(fanout.of_vertices()?);
+            sampler.launch(&graph, &draw, &key, DeviceEdgeIds::Drop)?;
         }
         edges = sampler.finish(&graph)?.iter().map(DeviceLayer::num_edges).sum::<usize>();
         Ok(())

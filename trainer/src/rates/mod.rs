@@ -168,7 +168,7 @@ fn sampling(sizes: Sizes) -> Result<f64> {
         edges = 0;
         sampler.start(&seeds(sizes, step));
         for (key, fanout) in (Step { seed: 0, epoch: 1, step }).layers(&fanouts) {
-            sampler.layer(&graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut layer)?;
+            sampler.layer(&graph, &Draw::of(fanout), &key, EdgeIds::Drop, &mut layer)?;
             edges += layer.num_edges();
         }
         Ok(())

@@ -150,6 +150,7 @@ impl<'a> GpuSampler<'a> {
         // The fanouts of a run, and whether ranks share the frontiers.
         let mut run = Vec::new();
         for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
+            let fanout = fanout.of_vertices()?;
             let mut draw = DeviceDraw::new(fanout);
             if let Some(excluded) = &excluded {
                 draw = draw.without(excluded);
