@@ -72,7 +72,7 @@ pub enum KernelError {
     Relations {
         /// The relation.
         name: String,
-        /// What is wrong, and what was expected.
+        /// The problem, with the names that are expected.
         problem: String,
     },
     /// One layer of one mini-batch holds more edges than a `u32` counts.

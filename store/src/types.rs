@@ -118,7 +118,7 @@ impl GraphTypes {
         rows
     }
 
-    /// Number of vertices of each type, and the relations into it as `SOURCE/NAME/TARGET`, in the
+    /// Number of vertices of each type, and the relations into it, `SOURCE/NAME/TARGET`, in the
     /// order of the rows of a vertex.
     pub fn shapes(&self) -> impl Iterator<Item = (u64, Vec<String>)> {
         self.vertices.iter().enumerate().map(|(at, of)| {

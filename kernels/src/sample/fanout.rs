@@ -123,7 +123,7 @@ impl LayerFanout {
             let Some(fanout) = own else {
                 return refuse(
                     relation,
-                    "it has no fanout, and there is none for all others".into(),
+                    "it has no fanout; give one for it or a number for all others".into(),
                 );
             };
             fanouts.push(fanout);

@@ -77,7 +77,7 @@ impl RowLayout {
     /// Place of the relation of `row` among the [`relations`](Self::relations).
     ///
     /// # Panics
-    /// If the graph does not have so many rows.
+    /// If `row` is not a row of the graph.
     pub fn relation_of(&self, row: u32) -> usize {
         let of = &self.types[self.types.partition_point(|of| of.first_row <= row) - 1];
         (of.first_relation + (row - of.first_row) % of.relations) as usize

@@ -5,7 +5,7 @@
 //!   (Schlichtkrull et al., ESWC 2018, equation 2), except that each type has its own W_T.
 //! * R-GAT: h'(v) = W_T h(v) + Σ_r Σ_u softmax(score_r(u → v)) W_r h(u) + b_T, the softmax over the
 //!   sampled in-edges of one relation, with the scores of GAT for each head ([`gat`](super::gat)).
-//!   It is PyG's `HeteroConv` of `GATConv`s without self-loops, with a linear layer beside it.
+//!   It is PyG's `HeteroConv` of `GATConv`s without self-loops, plus a linear layer.
 //!
 //! The sums of a vertex are adjacent rows, one for each relation, so the sums of a type are a matrix
 //! `[vertices, relations · width]`, and all its relations are one product after the sums.
