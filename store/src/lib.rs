@@ -122,7 +122,7 @@ pub use manifest::{
     ColumnInfo, Columns, DatasetManifest, EDGE_WEIGHT, FeatureInfo, KIND, Provenance, Split,
     VERTEX_WEIGHT, WITHOUT_LINKS,
 };
-pub use mmap::{HostMemory, MappedFile, MemoryAddress};
+pub use mmap::{HostMemory, MappedFile, MemoryAddress, ScratchValues};
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
 pub use open::{entries, open_file, read_file, read_text};

@@ -4,7 +4,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -212,6 +212,54 @@ impl HostMemory {
     }
 }
 
+/// Values in a file without a name, which the system may write to the disk to free memory; derefs to
+/// them. The file goes with this value, however the process ends.
+#[derive(Debug)]
+pub struct ScratchValues(MmapMut);
+
+impl ScratchValues {
+    /// `len` zeros, at least one, in a file in `folder`.
+    ///
+    /// # Errors
+    /// If the disk does not have room for them.
+    pub fn new(folder: &Path, len: usize) -> Result<Self> {
+        let make = || {
+            let (file, bytes) = (tempfile::tempfile_in(folder)?, len as u64 * 4);
+            // Room that the disk only seems to have would end the process on a later write.
+            #[cfg(target_os = "linux")]
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+            file.set_len(bytes)?;
+            // SAFETY: no other process can open the file, which has no name.
+            let map = unsafe { MmapMut::map_mut(&file) }?;
+            #[cfg(unix)]
+            map.advise(memmap2::Advice::Random)?;
+            Ok(Self(map))
+        };
+        make().map_err(Error::io(folder))
+    }
+
+    /// Begins to read the values of `range` from the disk, without waiting for them.
+    pub fn expect(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        // Only a hint: the values are read in any case.
+        let _ = self.0.advise_range(memmap2::Advice::WillNeed, range.start * 4, range.len() * 4);
+    }
+}
+
+impl Deref for ScratchValues {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl DerefMut for ScratchValues {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
 fn identity(file: &Metadata) -> [u64; 2] {
     [file.dev(), file.ino()]
 }
@@ -234,6 +282,19 @@ pub(crate) fn frozen(memory: MmapMut) -> Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scratch_values_are_zeros_that_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut values = ScratchValues::new(folder.path(), 5000).unwrap();
+        assert!(values.iter().all(|value| *value == 0.0) && values.len() == 5000);
+        values[4999] = 2.5;
+        values.expect(4000..5000);
+        assert_eq!(values[4998..], [0.0, 2.5]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it has no name");
+        assert!(ScratchValues::new(&folder.path().join("none"), 1).is_err());
+        assert!(ScratchValues::new(folder.path(), 1 << 58).is_err(), "more than any disk has");
+    }
 
     #[test]
     fn memory_of_one_process_is_that_of_others() {

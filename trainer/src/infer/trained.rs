@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gsplit_store::{Dataset, Error as StoreError, Progress, VertexType, checksum_file, document};
+use gsplit_store::{
+    Dataset, Error as StoreError, GraphTypes, Progress, VertexType, checksum_file, document,
+};
 
 use crate::config::{Config, ConfigOption};
 use crate::job::Job;
@@ -179,10 +181,11 @@ impl Trained {
     /// it is invalid.
     pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check_values()?;
-        let typed = self.checkpoint.inputs.shape.types.as_ref().map(|types| Typed {
-            types: types.clone(),
-            embeddings: Arc::new(Embeddings::new(types, self.config(), 1)),
-        });
+        let typed = |types: &GraphTypes| {
+            let embeddings = Arc::new(Embeddings::new(types, self.config(), 1, 0)?);
+            Ok::<_, Error>(Typed { types: types.clone(), embeddings })
+        };
+        let typed = self.checkpoint.inputs.shape.types.as_ref().map(typed).transpose()?;
         let (features, outputs) = (self.feature_dim(), self.outputs());
         let model =
             Model::with_layers(place, self.config(), features, outputs, layer, typed.as_ref());

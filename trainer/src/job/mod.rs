@@ -230,7 +230,7 @@ impl<'a> Job<'a> {
             test,
             frontiers,
             parts,
-            typed: typed::typed(dataset, config, hooks),
+            typed: typed::typed(dataset, config, hooks)?,
         })
     }
 }

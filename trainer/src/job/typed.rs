@@ -18,11 +18,12 @@ pub fn layout(dataset: &Dataset) -> Result<Option<RowLayout>> {
 
 /// The types of `dataset` with their learnt rows, if there are several. Processes have a copy of
 /// these each.
-pub fn typed(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Option<Typed> {
-    let types = dataset.types()?;
+pub fn typed(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Result<Option<Typed>> {
+    let Some(types) = dataset.types() else { return Ok(None) };
     let shards = if hooks.process.is_some() { 1 } else { config.num_ranks() };
-    let embeddings = Arc::new(Embeddings::new(types, config, shards));
-    Some(Typed { types: types.clone(), embeddings })
+    let moments = config.run.optimizer.moments().len();
+    let embeddings = Arc::new(Embeddings::new(types, config, shards, moments)?);
+    Ok(Some(Typed { types: types.clone(), embeddings }))
 }
 
 /// The vertices of the type that the splits of `dataset` are of, if there are several types.

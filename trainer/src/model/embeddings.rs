@@ -6,12 +6,17 @@
 //! table. It is cut into as many shards as ranks, by vertex, and each rank updates the rows of its
 //! shard, so ranks write different memory. Ranks that are processes have a table each, and make all
 //! updates. Cost: the gradients of a mini-batch go to every rank. Memory: the rows and the moments,
-//! once for each process.
+//! once for each process; more than half of the memory is in a file without a name, of which the
+//! rows of a mini-batch are requested together before the first is read.
 
+use std::env::temp_dir;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, all_gather_v};
-use gsplit_store::GraphTypes;
+use gsplit_store::memory::Memory;
+use gsplit_store::{GraphTypes, ScratchValues};
 use rayon::prelude::*;
 use tch::Tensor;
 
@@ -35,9 +40,17 @@ struct LearntRows {
     name: String,
     count: usize,
     width: usize,
-    /// Row `v / shards` of shard `v % shards` belongs to vertex `v`. A shard has the rows, then
-    /// each moment of them.
-    shards: Vec<RwLock<Vec<Vec<f32>>>>,
+    /// Values of a record: a row, then each moment of it.
+    record: usize,
+    /// Record `v / shards` of shard `v % shards` belongs to vertex `v`.
+    shards: Vec<RwLock<Shard>>,
+}
+
+/// The records of a shard.
+#[derive(Debug)]
+enum Shard {
+    Memory(Vec<f32>),
+    File(ScratchValues),
 }
 
 /// Rows that a mini-batch has read.
@@ -52,29 +65,51 @@ pub struct LookedUp {
 }
 
 impl Embeddings {
-    /// Rows for the `types` without features, from the seed of `config`, in `shards`. They have
-    /// length 1 in expectation, whatever their width.
-    pub fn new(types: &GraphTypes, config: &Config, shards: usize) -> Self {
-        let moments = config.run.optimizer.moments().len();
+    /// Rows for the `types` without features, from the seed of `config`, in `shards`, with room for
+    /// a number of `moments`. They have length 1 in expectation, whatever their width.
+    ///
+    /// # Errors
+    /// [`Error::Store`](crate::Error::Store) if they take more than half of the memory, and the
+    /// disk does not have room for them either.
+    pub fn new(types: &GraphTypes, config: &Config, shards: usize, moments: usize) -> Result<Self> {
         let (width, of_types) = (config.model.hidden, types.vertices.iter().enumerate());
-        let tables = of_types.filter(|(_, of)| of.features.is_none()).map(|(at, of)| {
+        let record = (1 + moments) * width;
+        let learnt = of_types.filter(|(_, of)| of.features.is_none());
+        let count: u64 = learnt.clone().map(|(_, of)| of.count).sum();
+        let memory =
+            config.system.memory_bytes().unwrap_or_else(|| Memory::of_this_machine().available());
+        let folder = (count * record as u64 * 4 > memory / 2).then(|| folder(config));
+        let tables = learnt.map(|(at, of)| {
             let key = StreamKey::new(config.run.seed, Stream::Init);
             let key = StreamKey { step: u32::MAX - at as u32, ..key };
             let bound = (3.0 / width as f64).sqrt() as f32;
             let shard = |shard: usize| {
-                let rows = (of.count as usize).saturating_sub(shard).div_ceil(shards);
-                let zeros = |_| vec![0f32; rows * width];
-                let mut held: Vec<Vec<f32>> = (0..=moments).map(zeros).collect();
-                held[0].par_chunks_exact_mut(width).enumerate().for_each(|(row, values)| {
+                let len = (of.count as usize).saturating_sub(shard).div_ceil(shards) * record;
+                let mut held = match &folder {
+                    Some(folder) if len > 0 => Shard::File(ScratchValues::new(folder, len)?),
+                    _ => Shard::Memory(vec![0.0; len]),
+                };
+                held.par_chunks_exact_mut(record).enumerate().for_each(|(row, values)| {
                     let mut draws = Draws::new(&key, (row * shards + shard) as u32);
-                    values.fill_with(|| (2.0 * draws.unit_f32() - 1.0) * bound);
+                    values[..width].fill_with(|| (2.0 * draws.unit_f32() - 1.0) * bound);
                 });
-                RwLock::new(held)
+                Ok(RwLock::new(held))
             };
             let (name, count) = (format!("embeddings.{}", of.name), of.count as usize);
-            LearntRows { name, count, width, shards: (0..shards).map(shard).collect() }
+            let shards = (0..shards).map(shard).collect::<Result<_>>()?;
+            Ok(LearntRows { name, count, width, record, shards })
         });
-        Self { tables: tables.collect() }
+        Ok(Self { tables: tables.collect::<Result<_>>()? })
+    }
+
+    /// Bytes of rows and moments that are in a file.
+    pub fn bytes_in_files(&self) -> u64 {
+        let shards = self.tables.iter().flat_map(LearntRows::held);
+        let bytes = shards.map(|shard| match &*shard {
+            Shard::Memory(_) => 0,
+            Shard::File(values) => size_of_val(&values[..]) as u64,
+        });
+        bytes.sum()
     }
 
     /// Number of learnt values.
@@ -87,11 +122,19 @@ impl Embeddings {
     pub fn rows(&self, table: usize, which: usize, vertices: &[u32]) -> Result<Tensor> {
         let of = &self.tables[table];
         let (shards, held) = (of.shards.len() as u32, of.held());
+        let record = |v: u32| (&held[(v % shards) as usize], (v / shards) as usize * of.record);
+        if which == 0 {
+            vertices.par_iter().with_min_len(256).for_each(|&v| {
+                if let (Shard::File(values), at) = (&**record(v).0, record(v).1) {
+                    values.expect(at..at + of.record);
+                }
+            });
+        }
         filled(&[vertices.len(), of.width], |out| {
             let rows = out.par_chunks_exact_mut(of.width).with_min_len(256);
-            rows.zip(vertices).for_each(|(out, v)| {
-                let rows = &held[(v % shards) as usize][which];
-                out.copy_from_slice(&rows[(v / shards) as usize * of.width..][..of.width]);
+            rows.zip(vertices).for_each(|(out, &v)| {
+                let (shard, at) = record(v);
+                out.copy_from_slice(&shard[at + which * of.width..][..of.width]);
             });
             Ok(())
         })
@@ -110,19 +153,19 @@ impl Embeddings {
             }
             own.par_sort_unstable();
             let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
-            for (to, from) in held.iter_mut().zip(&moved) {
-                let blocks = to.par_chunks_mut(BLOCK * of.width).enumerate();
-                blocks.for_each(|(block, rows)| {
-                    let first = (block * BLOCK) as u32;
-                    let start = own.partition_point(|(row, _)| *row < first);
-                    for &(row, at) in
-                        own[start..].iter().take_while(|(row, _)| row - first < BLOCK as u32)
-                    {
-                        let to = (row - first) as usize * of.width;
-                        rows[to..][..of.width].copy_from_slice(&from[at * of.width..][..of.width]);
+            let blocks = held.par_chunks_mut(BLOCK * of.record).enumerate();
+            blocks.for_each(|(block, records)| {
+                let first = (block * BLOCK) as u32;
+                let start = own.partition_point(|(row, _)| *row < first);
+                for &(row, at) in
+                    own[start..].iter().take_while(|(row, _)| row - first < BLOCK as u32)
+                {
+                    let record = &mut records[(row - first) as usize * of.record..];
+                    for (to, from) in record.chunks_exact_mut(of.width).zip(&moved) {
+                        to.copy_from_slice(&from[at * of.width..][..of.width]);
                     }
-                });
-            }
+                }
+            });
         }
         Ok(())
     }
@@ -211,8 +254,76 @@ impl LearntRows {
     }
 
     /// All shards, to read.
-    fn held(&self) -> Vec<RwLockReadGuard<'_, Vec<Vec<f32>>>> {
+    fn held(&self) -> Vec<RwLockReadGuard<'_, Shard>> {
         let shards = self.shards.iter();
         shards.map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+}
+
+impl Deref for Shard {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Memory(values) => values,
+            Self::File(values) => values,
+        }
+    }
+}
+
+impl DerefMut for Shard {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Memory(values) => values,
+            Self::File(values) => values,
+        }
+    }
+}
+
+/// Where files of learnt rows are: the folder of the checkpoint, or the first above it that exists,
+/// else the folder for temporary files.
+fn folder(config: &Config) -> PathBuf {
+    let checkpoint = config.run.checkpoint.as_ref().and_then(|path| std::path::absolute(path).ok());
+    let above = checkpoint.iter().flat_map(|path| path.ancestors());
+    above.filter(|path| path.is_dir()).map(Path::to_path_buf).next().unwrap_or_else(temp_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::{Size, VertexType};
+
+    use super::*;
+
+    #[test]
+    fn rows_in_files_are_those_in_memory() {
+        let of = |name: &str, count| VertexType { name: name.into(), count, features: None };
+        let types = GraphTypes { vertices: vec![of("a", 1000), of("b", 3)], relations: Vec::new() };
+        let checkpoint = tempfile::tempdir().unwrap();
+        let made = |bytes: u64| {
+            let mut config = Config::default();
+            (config.model.hidden, config.system.memory) = (5, Some(Size::Bytes(bytes)));
+            config.run.checkpoint = Some(checkpoint.path().join("new/run"));
+            Embeddings::new(&types, &config, 2, 2).unwrap()
+        };
+        let [in_memory, in_files] = [1 << 30, 1 << 10].map(made);
+        let bytes = 1003 * 3 * 5 * 4;
+        assert_eq!([in_memory.bytes_in_files(), in_files.bytes_in_files()], [0, bytes]);
+        let vertices = [7, 0, 999, 500];
+        let moved = [1.0, 2.0, 3.0].map(|value| Tensor::full([4, 5], value, tch::kind::FLOAT_CPU));
+        for of in [&in_memory, &in_files] {
+            assert_eq!(
+                of.rows(0, 1, &vertices).unwrap(),
+                Tensor::zeros([4, 5], tch::kind::FLOAT_CPU)
+            );
+            of.write(0, &vertices, &moved).unwrap();
+            for (which, moved) in moved.iter().enumerate() {
+                assert_eq!(of.rows(0, which, &vertices).unwrap(), *moved);
+            }
+        }
+        for which in 0..3 {
+            let [one, other] = [&in_memory, &in_files].map(|of| of.state(which).unwrap());
+            assert_eq!(one, other);
+        }
+        assert_eq!(std::fs::read_dir(checkpoint.path()).unwrap().count(), 0);
     }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gsplit_store::GraphTypes;
+use gsplit_store::memory::shown;
 use tch::Tensor;
 
 use super::embeddings::{Embeddings, LookedUp};
@@ -23,6 +24,18 @@ pub struct Typed {
     pub types: GraphTypes,
     /// Rows of the types without features.
     pub embeddings: Arc<Embeddings>,
+}
+
+impl Typed {
+    /// Says where the learnt rows are, if they are not in memory.
+    pub fn note(&self) -> Option<String> {
+        let bytes = Some(self.embeddings.bytes_in_files()).filter(|bytes| *bytes > 0)?;
+        Some(format!(
+            "learnt rows take {}, more than half of the memory: they are in a temporary file, in \
+             the folder of --checkpoint or TMPDIR",
+            shown(bytes)
+        ))
+    }
 }
 
 /// The products and learnt rows of all types.

@@ -14,7 +14,7 @@ use crate::config::{Parallelism, RunConfig};
 use crate::infer::Trained;
 use crate::job::hooks::Hooks;
 use crate::job::{Artifacts, Job, check_links_fit, partition};
-use crate::model::Model;
+use crate::model::{Model, Typed};
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
@@ -129,6 +129,9 @@ pub fn with_run<R>(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let mut job = Job::new(dataset, &artifacts, config, hooks)?;
+    if let Some(note) = job.typed.as_ref().and_then(Typed::note).filter(|_| hooks.leads()) {
+        progress.note(&note);
+    }
     let mut inputs =
         Inputs::of(dataset, config, artifacts.partition(), (threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
