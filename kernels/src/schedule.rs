@@ -60,8 +60,8 @@ pub fn link_draw(seed: u64, u: u32, v: u32) -> f64 {
     f64::from(Draws::new(&key, u.min(v)).unit_f32())
 }
 
-/// The fanouts of each layer, from the seeds' layer downwards. Parsed and printed like `15,10,5` or,
-/// with fanouts of relations, `10+cites=5,10`.
+/// The fanouts of each layer, from the seeds' layer downwards. Parsed and printed like `15,10,5`
+/// or, with fanouts of relations, `10+cites=5,10`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fanouts(Vec<LayerFanout>);
 

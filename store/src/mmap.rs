@@ -212,8 +212,8 @@ impl HostMemory {
     }
 }
 
-/// Values in a file without a name, which the system may write to the disk to free memory; derefs to
-/// them. The file goes with this value, however the process ends.
+/// Values in a file without a name, which the system may write to the disk to free memory; derefs
+/// to them. The file goes with this value, however the process ends.
 #[derive(Debug)]
 pub struct ScratchValues(MmapMut);
 

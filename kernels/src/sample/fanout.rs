@@ -61,11 +61,11 @@ impl fmt::Display for Fanout {
     }
 }
 
-/// Fanouts of one layer: one for all vertices or, in a graph with several types of vertices, for the
-/// rows of each relation.
+/// Fanouts of one layer: one for all vertices or, in a graph with several types of vertices, for
+/// the rows of each relation.
 ///
-/// Parsed and printed like `10`, `10+cites=5` or `cites=5+author/writes/paper=0`. A relation has the
-/// fanout that is given for its `SOURCE/NAME/TARGET`, else that for its name, else the number
+/// Parsed and printed like `10`, `10+cites=5` or `cites=5+author/writes/paper=0`. A relation has
+/// the fanout that is given for its `SOURCE/NAME/TARGET`, else that for its name, else the number
 /// without a name. Nothing is drawn for relations of fanout 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LayerFanout {

@@ -144,9 +144,9 @@ impl Sampler {
     /// [`Stream::Sample`](crate::Stream::Sample).
     ///
     /// # Errors
-    /// [`KernelError::Fanout`], [`KernelError::Relations`] for fanouts of relations that the graph does not
-    /// have, [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`]
-    /// if the frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges,
+    /// [`KernelError::Fanout`], [`KernelError::Relations`] for fanouts of relations that the graph
+    /// does not have, [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the
+    /// frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges,
     /// [`KernelError::Length`] for unsuitable counters and [`KernelError::Weight`] for an
     /// unsuitable weight. The mini-batch is then lost: [`start`](Self::start) another.
     pub fn layer(

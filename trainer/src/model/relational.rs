@@ -1,14 +1,16 @@
 //! Layers with weights for each relation, for a vertex v of type T and the relations r into it.
 //!
-//! * R-SAGE: h'(v) = W_T h(v) + Σ_r W_r mean of h(u) over the sampled in-edges u → v of relation r +
-//!   b_T. With GraphSAGE's weights for v itself this is R-GCN with the normalisation 1 / |N_r(v)|
-//!   (Schlichtkrull et al., ESWC 2018, equation 2), except that each type has its own W_T.
-//! * R-GAT: h'(v) = W_T h(v) + Σ_r Σ_u softmax(score_r(u → v)) W_r h(u) + b_T, the softmax over the
-//!   sampled in-edges of one relation, with the scores of GAT for each head ([`gat`](super::gat)).
-//!   It is PyG's `HeteroConv` of `GATConv`s without self-loops, plus a linear layer.
+//! * R-SAGE: h'(v) = W_T h(v) + Σ_r W_r mean of h(u) over the sampled in-edges u → v of relation
+//!   r + b_T. With GraphSAGE's weights for v itself this is R-GCN with the normalisation
+//!   1 / |N_r(v)| (Schlichtkrull et al., ESWC 2018, equation 2), except that each type has its own
+//!   W_T.
+//! * R-GAT: h'(v) = W_T h(v) + Σ_r Σ_u softmax(score_r(u → v)) W_r h(u) + b_T, the softmax over
+//!   the sampled in-edges of one relation, with the scores of GAT for each head
+//!   ([`gat`](super::gat)). It is PyG's `HeteroConv` of `GATConv`s without self-loops, plus a
+//!   linear layer.
 //!
-//! The sums of a vertex are adjacent rows, one for each relation, so the sums of a type are a matrix
-//! `[vertices, relations · width]`, and all its relations are one product after the sums.
+//! The sums of a vertex are adjacent rows, one for each relation, so the sums of a type are a
+//! matrix `[vertices, relations · width]`, and all its relations are one product after the sums.
 
 use gsplit_store::GraphTypes;
 use tch::Tensor;
@@ -30,7 +32,7 @@ pub struct Relational {
 /// R-GAT.
 pub struct RelationalAttention {
     types: Vec<OfType>,
-    /// By source and by target, `[heads, out / heads]`, for each weight of `types`.
+    /// Vectors by source and by target, `[heads, out / heads]`, for each weight of `types`.
     vectors: Vec<Vec<[Tensor; 2]>>,
     out: usize,
     heads: usize,
@@ -66,14 +68,14 @@ fn weights(
 }
 
 /// The rows of a frontier, by type.
-struct Frontier {
+struct RowsByType {
     /// Positions in the frontier, type after type.
     order: Vec<u32>,
     /// The rows of each type.
     own: Vec<Tensor>,
 }
 
-impl Frontier {
+impl RowsByType {
     fn new(edges: &LayerEdges<'_>, input: Rows<'_>) -> Result<Self> {
         let positions = edges.by_type()?;
         let order = positions.concat();
@@ -126,7 +128,7 @@ impl Relational {
 
 impl Layer for Relational {
     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let (place, frontier) = (edges.place(), Frontier::new(edges, input)?);
+        let (place, frontier) = (edges.place(), RowsByType::new(edges, input)?);
         let means = aggregate(&edges.edges, Reduce::Mean, input, None, false)?;
         frontier.rows(place, &self.types, &means, finish, |weights, means| {
             let means = means.f_flatten(1, 2)?;
@@ -184,7 +186,7 @@ impl RelationalAttention {
 
 impl Layer for RelationalAttention {
     fn forward(&self, edges: &LayerEdges<'_>, input: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let (place, frontier) = (edges.place(), Frontier::new(edges, input)?);
+        let (place, frontier) = (edges.place(), RowsByType::new(edges, input)?);
         let (heads, rows) = (self.heads as i64, input.held()?);
         let product =
             |rows: &Tensor, weight: &Tensor| linear(place, rows, weight, None, Finish::default());

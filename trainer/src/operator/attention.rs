@@ -61,9 +61,9 @@ pub fn attention(
 }
 
 /// For each target, the row of a relation, and head Σ weight · row over its sources, f32
-/// `[targets, heads · width]`, from `rows`, `[sources, width]`, on the host. Weights are the softmax
-/// over the edges of a target of LeakyReLU₀.₂(`from_source` of the source and the relation +
-/// `from_target` of the target). `from_source` is `[sources, relations · heads]`, `from_target`
+/// `[targets, heads · width]`, from `rows`, `[sources, width]`, on the host. Weights are the
+/// softmax over the edges of a target of LeakyReLU₀.₂(`from_source` of the source and the relation
+/// + `from_target` of the target). `from_source` is `[sources, relations · heads]`, `from_target`
 /// `[targets, heads]`, and `of_targets` the relation of each target. The first values of `dropout`
 /// are the ids of the rows.
 ///

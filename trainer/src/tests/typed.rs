@@ -123,8 +123,8 @@ fn options_of(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> Config
     })
 }
 
-/// The attention of relation `relation` for the dense matrix of `mean`s, given z = W h of all sources
-/// and targets: the weighted sums of z. Vectors are `[heads, width]`.
+/// The weighted sums of z = W h of all sources of a relation, given the dense matrix of its `mean`s
+/// and z of all sources and targets. Vectors are `[heads, width]`.
 fn attended(mean: &Tensor, z: [&Tensor; 2], vectors: [&Tensor; 2]) -> Tensor {
     let (heads, each) = vectors[0].size2().unwrap();
     let of_heads = z.map(|z| z.view([-1, heads, each]));
