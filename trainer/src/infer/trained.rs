@@ -14,11 +14,10 @@ use crate::job::Job;
 use crate::model::{Embeddings, Model, OwnLayer, Parameters, Typed};
 use crate::operator::Place;
 use crate::report::EpochReport;
-use crate::report::checkpoint::{Checkpoint, best, epochs, newest, of_epoch, restore_parameters};
+use crate::report::checkpoint::{
+    Checkpoint, WEIGHTS, best, epochs, newest, of_epoch, restore_parameters,
+};
 use crate::{Error, Result};
-
-/// The file with the parameters.
-const WEIGHTS: &str = "model.safetensors";
 
 /// Options that decide which parameters a model has, and their meaning.
 const SHAPE: [&str; 10] = [

@@ -42,15 +42,30 @@ struct LearntRows {
     width: usize,
     /// Values of a record: a row, then each moment of it.
     record: usize,
+    /// Folder of the files, if the tables are in files.
+    folder: Option<PathBuf>,
     /// Record `v / shards` of shard `v % shards` belongs to vertex `v`.
     shards: Vec<RwLock<Shard>>,
 }
 
-/// The records of a shard.
+/// Values in memory or in a file, e.g. the records of a shard; derefs to them.
 #[derive(Debug)]
-enum Shard {
+pub enum Shard {
+    /// In memory.
     Memory(Vec<f32>),
+    /// In a file.
     File(ScratchValues),
+}
+
+/// Values of a table for a checkpoint.
+#[derive(Debug)]
+pub struct LearntValues {
+    /// Name in the checkpoint.
+    pub name: String,
+    /// `[vertices, width]`.
+    pub shape: [usize; 2],
+    /// Row after row.
+    pub values: Shard,
 }
 
 /// Rows that a mini-batch has read.
@@ -85,10 +100,7 @@ impl Embeddings {
             let bound = (3.0 / width as f64).sqrt() as f32;
             let shard = |shard: usize| {
                 let len = (of.count as usize).saturating_sub(shard).div_ceil(shards) * record;
-                let mut held = match &folder {
-                    Some(folder) if len > 0 => Shard::File(ScratchValues::new(folder, len)?),
-                    _ => Shard::Memory(vec![0.0; len]),
-                };
+                let mut held = Shard::new(folder.as_deref(), len)?;
                 held.par_chunks_exact_mut(record).enumerate().for_each(|(row, values)| {
                     let mut draws = Draws::new(&key, (row * shards + shard) as u32);
                     values[..width].fill_with(|| (2.0 * draws.unit_f32() - 1.0) * bound);
@@ -97,7 +109,7 @@ impl Embeddings {
             };
             let (name, count) = (format!("embeddings.{}", of.name), of.count as usize);
             let shards = (0..shards).map(shard).collect::<Result<_>>()?;
-            Ok(LearntRows { name, count, width, record, shards })
+            Ok(LearntRows { name, count, width, record, folder: folder.clone(), shards })
         });
         Ok(Self { tables: tables.collect::<Result<_>>()? })
     }
@@ -222,41 +234,61 @@ impl Embeddings {
         self.tables.first().is_some_and(|of| of.shards.len() > 1)
     }
 
-    /// Names and values for a checkpoint, f32 `[vertices, width]`: the rows, or the moment `which`
-    /// of them.
-    pub fn state(&self, which: usize) -> Result<Vec<(String, Tensor)>> {
-        let all = |(table, of): (usize, &LearntRows)| {
-            let name = match which {
-                0 => of.name.clone(),
-                moment => format!("{}.moment_{moment}", of.name),
-            };
-            Ok((name, self.rows(table, which, &of.vertices())?))
-        };
-        self.tables.iter().enumerate().map(all).collect()
+    /// Place and shape, `[vertices, width]`, of each table.
+    pub fn shapes(&self) -> impl Iterator<Item = (usize, [usize; 2])> {
+        self.tables.iter().map(|of| [of.count, of.width]).enumerate()
     }
 
-    /// Overwrites the rows and moments: `states` has what [`Embeddings::state`] returns for the
-    /// rows, and then for each moment, or only for the rows.
-    pub fn restore(&self, states: &[Vec<(String, Tensor)>]) -> Result<()> {
-        for (table, of) in self.tables.iter().enumerate() {
-            let moved: Vec<Tensor> =
-                states.iter().map(|state| state[table].1.shallow_clone()).collect();
-            self.write(table, &of.vertices(), &moved)?;
+    /// Name in a checkpoint of the rows, or of the moment `which` of them.
+    pub fn name(&self, table: usize, which: usize) -> String {
+        let name = &self.tables[table].name;
+        if which == 0 { name.clone() } else { format!("{name}.moment_{which}") }
+    }
+
+    /// The rows of each table, or the moment `which` of them, for a checkpoint; in a temporary file
+    /// where the table is.
+    pub fn state(&self, which: usize) -> Result<Vec<LearntValues>> {
+        let of_table = |(table, shape): (usize, [usize; 2])| {
+            let (of, held) = (&self.tables[table], self.tables[table].held());
+            let mut values = Shard::new(of.folder.as_deref(), of.count * of.width)?;
+            values.par_chunks_exact_mut(of.width.max(1)).enumerate().for_each(|(v, row)| {
+                let at = v / held.len() * of.record + which * of.width;
+                row.copy_from_slice(&held[v % held.len()][at..][..of.width]);
+            });
+            Ok(LearntValues { name: self.name(table, which), shape, values })
+        };
+        self.shapes().map(of_table).collect()
+    }
+
+    /// Overwrites the rows of a table, or the moment `which` of them, with `values`, which are in
+    /// the order of [`Embeddings::state`].
+    pub fn restore(&self, table: usize, which: usize, values: &[f32]) {
+        let of = &self.tables[table];
+        for (shard, held) in of.shards.iter().enumerate() {
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            held.par_chunks_exact_mut(of.record.max(1)).enumerate().for_each(|(row, record)| {
+                let from = (row * of.shards.len() + shard) * of.width;
+                record[which * of.width..][..of.width].copy_from_slice(&values[from..][..of.width]);
+            });
         }
-        Ok(())
     }
 }
 
 impl LearntRows {
-    /// All vertices.
-    fn vertices(&self) -> Vec<u32> {
-        (0..self.count as u32).collect()
-    }
-
     /// All shards, to read.
     fn held(&self) -> Vec<RwLockReadGuard<'_, Shard>> {
         let shards = self.shards.iter();
         shards.map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+}
+
+impl Shard {
+    /// `len` zeros, in a file in `folder` if there is one.
+    fn new(folder: Option<&Path>, len: usize) -> Result<Self> {
+        Ok(match folder {
+            Some(folder) if len > 0 => Self::File(ScratchValues::new(folder, len)?),
+            _ => Self::Memory(vec![0.0; len]),
+        })
     }
 }
 
@@ -322,7 +354,15 @@ mod tests {
         }
         for which in 0..3 {
             let [one, other] = [&in_memory, &in_files].map(|of| of.state(which).unwrap());
-            assert_eq!(one, other);
+            for (one, other) in one.iter().zip(&other) {
+                assert_eq!((&one.name, &one.values[..]), (&other.name, &other.values[..]));
+            }
+            let [restored, _] = [1 << 30, 1 << 10].map(made);
+            one.iter()
+                .enumerate()
+                .for_each(|(table, of)| restored.restore(table, which, &of.values));
+            let again = restored.state(which).unwrap();
+            assert!(one.iter().zip(&again).all(|(one, again)| one.values[..] == again.values[..]));
         }
         assert_eq!(std::fs::read_dir(checkpoint.path()).unwrap().count(), 0);
     }

@@ -74,7 +74,7 @@ use crate::operator::{Activation, Dropout, Finish, Ids, Moments, Place, ReluAbov
 use block::{Block, Residual};
 pub use columns::ByColumns;
 pub use edges::LayerEdges;
-pub use embeddings::{Embeddings, LookedUp};
+pub use embeddings::{Embeddings, LearntValues, LookedUp, Shard};
 pub use encoder::{Encoders, Typed};
 use head::Head;
 pub use input::Input;

@@ -12,7 +12,9 @@
 //! keep: a run resumed after epoch 7 continues with exactly the losses of an uninterrupted one. The
 //! last [`KEPT`] are kept, and the best. A folder has one writer at a time.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -20,21 +22,27 @@ use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target, tidy};
 use gsplit_store::{
-    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe, VertexType,
-    checksum_file, entries,
+    Checksum, Dataset, FileRecord, Files, MadeFrom, MappedFile, ModelScores, PartitionMap, Recipe,
+    VertexType, checksum_file, entries,
 };
+use safetensors::{SafeTensorError, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
+use crate::autograd;
 use crate::config::Config;
 use crate::job::Job;
 use crate::metric::labels::{Labels, TargetScale};
-use crate::model::{Embeddings, Parameters};
+use crate::model::{Embeddings, LearntValues, Parameters, Shard};
 use crate::operator::on_host;
 use crate::optimizer::{LossScale, Optimizer};
 use crate::report::EpochReport;
 use crate::task::Shape;
 use crate::{Error, Result};
+
+/// Files of a checkpoint.
+pub const WEIGHTS: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
 
 /// Number of newest checkpoints to keep.
 const KEPT: usize = 2;
@@ -190,19 +198,26 @@ pub fn save(
 ) -> Result<()> {
     let epoch = history.last().map_or(0, |report| report.epoch);
     let staging = Staging::begin(target(folder.join(name_of(epoch))), true)?;
-    let learnt = learnt(parameters.embeddings(), optimizer.state().len())?;
-    let weights: Vec<_> = parameters.state().chain(named(&learnt[..1])).collect();
-    let state: Vec<_> = optimizer.state().into_iter().chain(named(&learnt[1..])).collect();
+    let (embeddings, moments) = (parameters.embeddings(), optimizer.state().len());
+    let weights: Vec<_> = parameters.state().collect();
     let mut files = Files::new();
-    for (name, tensors) in
-        [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])]
+    for (name, tensors, which) in
+        [(WEIGHTS, &weights, 0..=0), (OPTIMIZER, &optimizer.state(), 1..=moments)]
     {
         let path = staging.path(name);
-        let tensors = tensors
-            .iter()
-            .map(|(name, tensor)| Ok((*name, on_host(tensor)?)))
-            .collect::<Result<Vec<_>>>()?;
-        Tensor::write_safetensors(&tensors, &path)?;
+        let mut stored = Vec::new();
+        for (name, tensor) in tensors {
+            let tensor = on_host(tensor)?;
+            let shape = tensor.size().iter().map(|&size| size as usize).collect();
+            stored.push((name.to_string(), Stored { shape, values: Values::Tensor(tensor) }));
+        }
+        for which in which.filter(|_| embeddings.is_some()) {
+            for learnt in embeddings.map_or(Ok(Vec::new()), |of| of.state(which))? {
+                let LearntValues { name, shape, values } = learnt;
+                stored.push((name, Stored { shape: shape.into(), values: Values::Learnt(values) }));
+            }
+        }
+        safetensors::serialize_to_file(stored, &None, &path).map_err(of_file(&path))?;
         let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
         synced.map_err(gsplit_store::Error::io(&path))?;
         let (bytes, checksum) = checksum_file(&path)?;
@@ -409,31 +424,50 @@ pub fn restore(
     first: bool,
 ) -> Result<()> {
     let embeddings = parameters.embeddings().filter(|_| first);
-    let learnt = learnt(embeddings, optimizer.state().len())?;
-    let weights = parameters.state().chain(named(&learnt[..1])).collect();
-    copy_from(&resume.path.join("model.safetensors"), weights)?;
-    let state = optimizer.state().into_iter().chain(named(&learnt[1..])).collect();
-    copy_from(&resume.path.join("optimizer.safetensors"), state)?;
-    embeddings.map_or(Ok(()), |of| of.restore(&learnt))?;
+    copy_from(&resume.path.join(WEIGHTS), parameters.state(), embeddings, 0..=0)?;
+    let (path, state) = (resume.path.join(OPTIMIZER), optimizer.state());
+    let moments = 1..=state.len();
+    copy_from(&path, state.into_iter(), embeddings, moments)?;
     optimizer.resume(resume.steps, resume.loss_scale);
     Ok(())
 }
 
 /// Overwrites `parameters` with the tensors in the file at `path`.
 pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
-    let learnt = learnt(parameters.embeddings(), 0)?;
-    copy_from(path, parameters.state().chain(named(&learnt)).collect())?;
-    parameters.embeddings().map_or(Ok(()), |of| of.restore(&learnt))
+    copy_from(path, parameters.state(), parameters.embeddings(), 0..=0)
 }
 
-/// The learnt rows, then each of the `moments` of them, by name.
-fn learnt(embeddings: Option<&Embeddings>, moments: usize) -> Result<Vec<Vec<(String, Tensor)>>> {
-    let state = |which| embeddings.map_or(Ok(Vec::new()), |of| of.state(which));
-    (0..=moments).map(state).collect()
+/// A tensor of f32 that is written to a checkpoint.
+struct Stored {
+    shape: Vec<usize>,
+    values: Values,
 }
 
-fn named(tensors: &[Vec<(String, Tensor)>]) -> impl Iterator<Item = (&str, &Tensor)> {
-    tensors.iter().flatten().map(|(name, tensor)| (name.as_str(), tensor))
+enum Values {
+    Tensor(Tensor),
+    Learnt(Shard),
+}
+
+impl View for Stored {
+    fn dtype(&self) -> safetensors::Dtype {
+        safetensors::Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let values = match &self.values {
+            Values::Tensor(tensor) => autograd::values::<f32>(tensor).unwrap_or_default(),
+            Values::Learnt(values) => values,
+        };
+        bytemuck::cast_slice(values).into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * size_of::<f32>()
+    }
 }
 
 /// The newest checkpoint of a run in `folder`.
@@ -465,24 +499,48 @@ pub fn of_epoch(folder: &Path, epoch: u32) -> Option<PathBuf> {
     Some(folder.join(name_of(epoch))).filter(|path| path.exists())
 }
 
-fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
-    gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?;
-    let stored = Tensor::read_safetensors(path)?;
+/// Makes an error of the file at `path`.
+fn of_file(path: &Path) -> impl Fn(SafeTensorError) -> Error {
+    let path = path.display().to_string();
+    move |err| tch::TchError::SafeTensorError { path: path.clone(), err }.into()
+}
+
+/// Overwrites `targets`, and of the learnt rows the values `which`, with the tensors in the file at
+/// `path`, which is mapped: only a piece of the learnt rows is in memory at a time.
+fn copy_from<'t>(
+    path: &Path,
+    targets: impl Iterator<Item = (&'t str, &'t Tensor)>,
+    embeddings: Option<&Embeddings>,
+    which: RangeInclusive<usize>,
+) -> Result<()> {
+    let file = MappedFile::open(path)?;
+    let problem = |problem: String| Error::Data { path: path.to_path_buf(), problem };
+    let stored = SafeTensors::deserialize(&file).map_err(of_file(path))?;
+    let values = |name: &str, shape: &[usize]| {
+        let found = stored.tensor(name).ok();
+        let found = found.filter(|of| of.shape() == shape && of.dtype() == safetensors::Dtype::F32);
+        let values = found.and_then(|of| bytemuck::try_cast_slice::<u8, f32>(of.data()).ok());
+        values.ok_or_else(|| {
+            problem(format!(
+                "expected a tensor {name} of shape {shape:?}: it is from another model, or one \
+                 with a program's own layers"
+            ))
+        })
+    };
     for (name, target) in targets {
-        let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);
-        let Some(source) = source
-            .filter(|source| source.size() == target.size() && source.kind() == target.kind())
-        else {
-            let problem = format!(
-                "expected a tensor {name} of shape {:?}: it is from another model, or one with a \
-                 program's own layers",
-                target.size()
-            );
-            return Err(Error::Data { path: path.to_path_buf(), problem });
-        };
-        tch::no_grad(|| target.shallow_clone().copy_(source));
+        let shape: Vec<usize> = target.size().iter().map(|&size| size as usize).collect();
+        let source = Tensor::f_from_slice(values(name, &shape)?)?.f_view(&target.size()[..])?;
+        tch::no_grad(|| target.shallow_clone().f_copy_(&source))?;
     }
-    Ok(())
+    let which = || which.clone();
+    embeddings.map_or(Ok(()), |of| {
+        of.shapes().try_for_each(|(table, shape)| {
+            which().try_for_each(|which| {
+                of.restore(table, which, values(&of.name(table, which), &shape)?);
+                Ok(())
+            })
+        })
+    })
 }
 
 /// The checkpoints in `folder`, oldest first.

@@ -68,9 +68,8 @@ pub fn loss_and_gradient(
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let mut moments = to_rows(optimizer.state()[0].1).unwrap();
-    for (_, learnt) in model.parameters().embeddings().map_or(Vec::new(), |of| of.state(1).unwrap())
-    {
-        moments.extend(to_rows(&learnt).unwrap());
+    for learnt in model.parameters().embeddings().map_or(Vec::new(), |of| of.state(1).unwrap()) {
+        moments.extend_from_slice(&learnt.values);
     }
     (report.loss, moments.iter().map(|moment| moment * 10.0).collect())
 }

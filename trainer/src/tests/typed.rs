@@ -161,7 +161,10 @@ fn reference(job: &Job<'_>, kind: ModelKind) -> (Tensor, Vec<Tensor>) {
         .map(|(name, tensor)| (name.to_string(), doubled(tensor)))
         .collect();
     let learnt = model.parameters().embeddings().unwrap().state(0).unwrap();
-    parameters.extend(learnt.iter().map(|(name, rows)| (name.clone(), doubled(rows))));
+    parameters.extend(learnt.iter().map(|of| {
+        let rows = Tensor::from_slice(&of.values).view(of.shape.map(|size| size as i64));
+        (of.name.clone(), doubled(&rows))
+    }));
     let named = |name: String| &parameters.iter().find(|(other, _)| *other == name).unwrap().1;
     let encoded = |(at, &(name, count, width)): (usize, &(&str, u32, Option<usize>))| match width {
         None => named(format!("embeddings.{name}")).shallow_clone(),
