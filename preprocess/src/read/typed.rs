@@ -65,13 +65,14 @@ pub fn of(
     let (mut vertices, mut features, mut columns) = (Vec::new(), Vec::new(), Vec::new());
     let (mut labels, mut splits) = (None::<Box<dyn Column>>, None::<[Vec<u64>; 3]>);
     let num_vertices = types.iter().map(|of| of.count).fold(0, u64::saturating_add);
+    let check_size = |of: &str, size: u64| match size > u32::MAX.into() {
+        true => Err(Error::input(path, format!("{size} {of}: expected up to {}", u32::MAX))),
+        false => Ok(()),
+    };
+    check_size("vertices", num_vertices)?;
     let (mut first, mut without_labels) = (0, num_vertices);
     for of in types {
         let RawType { name, count, .. } = of;
-        if count > u32::MAX.into() {
-            let problem = format!("{count} vertices of type `{name}`: expected up to {}", u32::MAX);
-            return Err(Error::input(path, problem));
-        }
         let range = first..first + count;
         first = range.end;
         let among = |column, is_label| -> Box<dyn Column> {
@@ -112,6 +113,7 @@ pub fn of(
     all.sort_by_key(|relation| vertices.iter().position(|of| of.name == relation.source));
     let types = GraphTypes { vertices, relations: all };
     types.check().map_err(|problem| Error::input(path, problem))?;
+    check_size("rows, one for each vertex and relation into its type", types.num_rows())?;
     let rows = types.rows();
     let parts = relations.into_iter().map(|raw| {
         let [sources, targets] = [&raw.relation.source, &raw.relation.target]
