@@ -142,19 +142,22 @@ fn lacks_notes(dataset: &Dataset) -> Vec<String> {
     let manifest = dataset.manifest();
     let labelled = manifest.num_classes.is_some() || manifest.numeric_label;
     let has_train = dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
+    // Types without features have learnt rows, and links of several types are not learnt.
+    let is_typed = dataset.types().is_some();
     let lacks = [
         (
-            manifest.features.is_none(),
+            manifest.features.is_none() && !is_typed,
             "this dataset has no features. Generate them from the structure with --features \
              fastrp:64",
         ),
+        (!labelled && is_typed, "this dataset has no labels of any type, which train needs"),
         (
-            !labelled && manifest.links.is_none(),
+            !labelled && manifest.links.is_none() && !is_typed,
             "this dataset has no labels, so only `train --task link` can use it. Add labels with \
              --nodes TABLE",
         ),
         (
-            !has_train && (labelled || manifest.links.is_none()),
+            !has_train && (labelled || (manifest.links.is_none() && !is_typed)),
             "this dataset has no training split, which presample and train need. Draw one with \
              --random-split 0.6,0.2,0.2",
         ),

@@ -118,19 +118,24 @@ pub const TARGETS: &[Target] = &[
     convert_of("npz", Format::Npz, "graph.npz", &["graph.npz"]),
     convert_of(
         "igb",
-        Format::Igb,
+        Format::Relations,
         "",
         &["paper__cites__paper/edge_index.npy", "paper/node_feat.npy", "paper/node_label_19.npy"],
     ),
     convert_of(
         "mag240m",
-        Format::Mag240m,
+        Format::Relations,
         "",
         &[
             "processed/paper___cites___paper/edge_index.npy",
             "processed/paper/node_feat.npy",
             "processed/paper/node_label.npy",
             "processed/paper/node_year.npy",
+            "processed/author___writes___paper/edge_index.npy",
+            "processed/author/num_nodes.npy",
+            "processed/paper/train.npy",
+            "meta.pt",
+            "split_dict.pt",
         ],
     ),
     convert_of(

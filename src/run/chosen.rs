@@ -123,13 +123,16 @@ pub fn check_ready(dataset: &Dataset, config: &Config, is_dataset: bool) -> anyh
     let has_labels = manifest.num_classes.is_some() || manifest.numeric_label;
     let has_train = manifest.splits().contains(&Split::Train)
         && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
+    // Types without features have learnt rows.
+    let is_typed = dataset.types().is_some();
     let lacks = [
         (
-            manifest.features.is_none(),
+            manifest.features.is_none() && !is_typed,
             "features to learn from (--features=fastrp:64 makes them of the graph's structure)",
         ),
+        (!is_link && !has_labels && is_typed, "labels of any type to learn"),
         (
-            !is_link && !has_labels,
+            !is_link && !has_labels && !is_typed,
             "labels to learn (--nodes FILE names a table of the vertices that has some; -- \
              --task=link learns the edges)",
         ),

@@ -29,11 +29,25 @@ use crate::{Error, Result, read};
 /// Refuses options that have no effect on this input.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
     let (read, schema) = (&options.read, &options.read.schema);
+    if let (Some(_), Some(features)) = (&raw.types, options.features) {
+        return Err(Error::Option(format!(
+            "--features {features} is for vertices of one type, and this graph has several: leave \
+             it out, train learns rows of the types without features"
+        )));
+    }
+    let draws = options.random_split.is_some_and(|split| !split.is_auto);
+    if raw.types.is_some() && raw.labels.is_none() && draws {
+        return Err(Error::Option(
+            "--random-split draws among vertices with labels, and no type of this graph has any: \
+             leave it out"
+                .into(),
+        ));
+    }
     let (is_table, is_text, has_rows) =
         (is_table(format), format == Format::Csv, raw.node_ids.is_some());
-    let has_splits =
-        matches!(format, Format::Ogb | Format::Mag240m | Format::Npy | Format::Npz | Format::Pt)
-            || read.nodes.is_some();
+    let has_splits = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt)
+        || (format == Format::Relations && raw.splits.is_some())
+        || read.nodes.is_some();
     let fills_edges =
         is_table && !raw.edges.columns().is_empty() && schema.fill != Some(Fill::Mean);
     let fills = has_rows || raw.features.is_some() || fills_edges;

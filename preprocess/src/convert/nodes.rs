@@ -29,7 +29,7 @@ pub fn write(
     let rows = OrderedRows {
         order: &order,
         n,
-        taken_over: raw.rows_taken_over,
+        without: raw.types.as_ref().map_or(raw.rows_taken_over, |types| types.without_labels),
         scratch: &scratch,
         progress,
     };
@@ -133,8 +133,8 @@ pub fn write(
 struct OrderedRows<'a> {
     order: &'a RowOrder,
     n: u64,
-    /// Number of vertices copied from a dataset, without labels.
-    taken_over: u64,
+    /// Number of vertices copied from a dataset or of types without labels.
+    without: u64,
     scratch: &'a Path,
     progress: &'a dyn Progress,
 }
@@ -198,9 +198,9 @@ fn class_of_each(
 
 /// Reports the number of vertices without a label.
 fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
+    let (unlabelled, n) = (unlabelled - rows.without, rows.n - rows.without);
     writer.facts_mut().insert("unlabelled".into(), unlabelled);
-    if unlabelled > rows.taken_over {
-        let (unlabelled, n) = (unlabelled - rows.taken_over, rows.n - rows.taken_over);
+    if unlabelled > 0 {
         rows.progress.decide(&format!("labels: {unlabelled} of {n} vertices are unlabelled"));
     }
 }
@@ -351,7 +351,7 @@ fn write_multi_labels(
         }
         Ok(())
     })?;
-    let n = rows.n - rows.taken_over;
+    let n = rows.n - rows.without;
     if without > 0 {
         rows.progress.decide(&format!("labels: {without} of {n} vertices have no class"));
     }
@@ -367,8 +367,8 @@ fn write_multi_labels(
 /// Reports the number of cells without a value; `missing` counts them by class.
 fn note_missing(missing: &[u64], raw: &Raw, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
     writer.facts_mut().insert("label_cells_missing".into(), missing.iter().sum());
-    // Vertices copied from a dataset have no value for any class.
-    let of_rows: Vec<u64> = missing.iter().map(|cells| cells - rows.taken_over).collect();
+    // The others have no value for any class.
+    let of_rows: Vec<u64> = missing.iter().map(|cells| cells - rows.without).collect();
     let Some(first) = of_rows.iter().position(|&cells| cells > 0) else { return };
     let name = raw.class_names.as_ref().map_or(first.to_string(), |names| names[first].clone());
     rows.progress.decide(&format!(

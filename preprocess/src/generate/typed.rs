@@ -143,7 +143,7 @@ pub fn generate(
     let raw_types = types.iter().map(|&(name, count)| RawType {
         name: name.into(),
         count: scaled(count),
-        features: None,
+        ..RawType::default()
     });
     let raw_relations =
         relations.iter().zip(1..).map(|(&(source, name, target, edges), number)| {

@@ -6,8 +6,7 @@
 //! | format | a folder | a file |
 //! | --- | --- | --- |
 //! | `ogb` | `raw/edge.csv[.gz]`, `raw/num-node-list.csv[.gz]` or `raw/data.npz` | |
-//! | `igb` | `[processed/]paper__cites__paper/edge_index.npy` | |
-//! | `mag240m` | `[processed/]paper___cites___paper/edge_index.npy` | |
+//! | `relations` | `[processed/]SOURCE___NAME___TARGET/edge_index.npy`, or with `__` | |
 //! | `graphsaint` | `adj_full.npz` | |
 //! | `npy` | edges in `.npy` or `.pt` files of known names | magic `\x93NUMPY` |
 //! | `npz` | | a zip called `.npz` |
@@ -34,7 +33,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::arrays::folders::{graphsaint, ogb, papers, planetoid};
+use super::arrays::folders::{graphsaint, ogb, planetoid, relations};
 use super::arrays::{npy, npz, pt, webgraph};
 use super::options::TextOptions;
 use super::table;
@@ -78,8 +77,7 @@ macro_rules! formats {
 }
 formats! {
     Ogb "ogb" "OGB's raw folder, CSV or binary";
-    Igb "igb" "IGB's homogeneous folder";
-    Mag240m "mag240m" "MAG240M's papers and citations";
+    Relations "relations" "arrays by type and relation, as MAG240M's and IGB's";
     Graphsaint "graphsaint" "GraphSAINT's folder";
     Planetoid "planetoid" "Planetoid's folder of pickles";
     Npy "npy" "NumPy arrays, a file or a folder";
@@ -296,8 +294,7 @@ impl Looked {
         let head = &self.head[..];
         match format {
             Format::Ogb => ogb::recognises(path),
-            Format::Igb => papers::IGB.recognises(path),
-            Format::Mag240m => papers::MAG240M.recognises(path),
+            Format::Relations => relations::recognises(path),
             Format::Graphsaint => graphsaint::recognises(path, head),
             Format::Planetoid => planetoid::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
@@ -381,7 +378,7 @@ mod tests {
             assert_eq!(<Format as clap::ValueEnum>::from_str(format.name(), false), Ok(*format));
             assert_eq!(serde_json::to_value(format).unwrap(), format.name());
         }
-        assert!("x".parse::<Format>().unwrap_err().contains("expected one of ogb, igb,"));
+        assert!("x".parse::<Format>().unwrap_err().contains("expected one of ogb, relations,"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use gsplit_store::Progress;
 
 use crate::{Error, Result};
 use arrays::catalog::Catalog;
-use arrays::folders::{graphsaint, ogb, papers, planetoid};
+use arrays::folders::{graphsaint, ogb, planetoid, relations};
 use arrays::{npy, npz, pt, webgraph};
 use detect::Format;
 use options::{Answer, ReadOptions};
@@ -92,8 +92,7 @@ fn open_as(
     decisions: &mut Vec<String>,
 ) -> Result<Raw> {
     let schema = &options.schema;
-    let (split, ignores_header) =
-        (schema.split_name.as_deref(), schema.ignore_header == Some(Answer::Yes));
+    let ignores_header = schema.ignore_header == Some(Answer::Yes);
     match format {
         Format::Ogb => ogb::open(path, options, with_splits, progress),
         Format::Snap => snap::open(path, options),
@@ -105,8 +104,7 @@ fn open_as(
         Format::Npy => npy::open(path, schema, progress),
         Format::Npz => npz::open(path, schema, progress),
         Format::Pt => pt::open(path, schema, progress),
-        Format::Igb => papers::IGB.open(path, schema, split, with_splits, progress),
-        Format::Mag240m => papers::MAG240M.open(path, schema, split, with_splits, progress),
+        Format::Relations => relations::open(path, options, with_splits, progress),
         Format::Planetoid => planetoid::open(path, schema, progress),
         Format::Graphsaint => graphsaint::open(path, schema, options.budget()),
         Format::Mtx => {

@@ -10,14 +10,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use gsplit_store::{GraphTypes, Progress, Relation, RowsOfType, VertexType};
+use gsplit_store::{GraphTypes, Progress, Relation, RowsOfType, Split, VertexType};
 
 use super::options::ReadOptions;
-use super::raw::{Column, Ids, Raw, describe_column};
+use super::raw::{Column, Ids, Raw, describe_column, numbers};
 use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
 use crate::{Error, Result};
 
-/// A type of vertices in the input.
+/// A type of vertices in the input. Its vertices count from 0.
+#[derive(Default)]
 pub struct RawType {
     /// Its name.
     pub name: String,
@@ -25,6 +26,12 @@ pub struct RawType {
     pub count: u64,
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
+    /// Labels.
+    pub labels: Option<Box<dyn Column>>,
+    /// Further numbers of every vertex.
+    pub columns: Vec<Box<dyn Column>>,
+    /// Training, validation and test vertices, and the file or folder that lists them.
+    pub splits: Option<(PathBuf, [Vec<u64>; 3])>,
 }
 
 /// A relation in the input. Ids of its edges count the vertices of their types from 0.
@@ -43,6 +50,8 @@ pub struct RawTypes {
     pub types: GraphTypes,
     /// In the order of the types.
     pub features: Vec<Option<Box<dyn Column>>>,
+    /// Number of vertices of types without labels.
+    pub without_labels: u64,
 }
 
 /// The graph of these types and relations, read from `files`. `path` names it in messages.
@@ -53,10 +62,46 @@ pub fn of(
     options: &ReadOptions,
     files: Vec<PathBuf>,
 ) -> Result<Raw> {
-    let (mut vertices, mut features) = (Vec::new(), Vec::new());
-    for RawType { name, count, features: rows } in types {
+    let (mut vertices, mut features, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut labels, mut splits) = (None::<Box<dyn Column>>, None::<[Vec<u64>; 3]>);
+    let num_vertices = types.iter().map(|of| of.count).fold(0, u64::saturating_add);
+    let check_size = |of: &str, size: u64| match size > u32::MAX.into() {
+        true => Err(Error::input(path, format!("{size} {of}: expected up to {}", u32::MAX))),
+        false => Ok(()),
+    };
+    check_size("vertices", num_vertices)?;
+    let (mut first, mut without_labels) = (0, num_vertices);
+    for of in types {
+        let RawType { name, count, .. } = of;
+        let range = first..first + count;
+        first = range.end;
+        let among = |column, is_label| -> Box<dyn Column> {
+            Box::new(OfType { column, vertices: range.clone(), num_vertices, is_label })
+        };
+        if let Some(column) = of.labels {
+            without_labels = num_vertices - count;
+            let column = among(column, true);
+            if let Some(other) = &labels {
+                let other = other.path().display();
+                let problem = format!("labels of two types, next to {other}: keep one of them");
+                return Err(Error::input(column.path(), problem));
+            }
+            labels = Some(column);
+        }
+        columns.extend(of.columns.into_iter().map(|column| among(column, false)));
+        if let Some((path, lists)) = of.splits {
+            check_splits(&path, &name, count, &lists)?;
+            for (all, list) in splits.get_or_insert_default().iter_mut().zip(lists) {
+                all.extend(list.into_iter().map(|vertex| range.start + vertex));
+            }
+        }
         vertices.push(VertexType { name, count, features: None });
-        features.push(rows);
+        features.push(of.features);
+    }
+    columns.sort_by(|a, b| a.name().cmp(b.name()));
+    if let Some([a, b]) = columns.windows(2).find(|of| of[0].name() == of[1].name()) {
+        let problem = format!("a column of the same name as {}: rename one", b.path().display());
+        return Err(Error::input(a.path(), problem));
     }
     let mut all: Vec<Relation> = relations.iter().map(|raw| raw.relation.clone()).collect();
     if options.adds_reverses {
@@ -68,6 +113,7 @@ pub fn of(
     all.sort_by_key(|relation| vertices.iter().position(|of| of.name == relation.source));
     let types = GraphTypes { vertices, relations: all };
     types.check().map_err(|problem| Error::input(path, problem))?;
+    check_size("rows, one for each vertex and relation into its type", types.num_rows())?;
     let rows = types.rows();
     let parts = relations.into_iter().map(|raw| {
         let [sources, targets] = [&raw.relation.source, &raw.relation.target]
@@ -92,7 +138,25 @@ pub fn of(
     });
     let edges = TypedEdges { parts: parts.collect(), current: AtomicUsize::new(0) };
     let ids = Ids::Rows { vertices: types.num_vertices(), rows: types.num_rows() };
-    Ok(Raw { types: Some(RawTypes { types, features }), ..Raw::of(edges, ids, files) })
+    let types = Some(RawTypes { types, features, without_labels });
+    Ok(Raw { types, labels, columns, splits, ..Raw::of(edges, ids, files) })
+}
+
+/// Fails unless the `lists` in the file or folder `path` name vertices of a type, each one once.
+fn check_splits(path: &Path, name: &str, count: u64, lists: &[Vec<u64>; 3]) -> Result<()> {
+    let lists = Split::ALL.iter().zip(lists);
+    let mut all: Vec<_> =
+        lists.flat_map(|(split, list)| list.iter().map(|&vertex| (vertex, split.name()))).collect();
+    if let Some((vertex, split)) = all.iter().find(|(vertex, _)| *vertex >= count) {
+        let problem = format!("the {split} split names {name} {vertex}, there are {count} from 0");
+        return Err(Error::input(path, problem));
+    }
+    all.sort_unstable();
+    if let Some([(vertex, a), (_, b)]) = all.windows(2).find(|of| of[0].0 == of[1].0) {
+        let problem = format!("{name} {vertex} is in the {a} split and in {b}: list it once");
+        return Err(Error::input(path, problem));
+    }
+    Ok(())
 }
 
 /// The relation of the reverses of the edges of `relation`.
@@ -239,20 +303,21 @@ impl EdgeSource for TypedEdges {
 }
 
 /// A column of the vertices of one type among all: others have no value.
-pub struct OfType {
-    /// The column.
-    pub column: Box<dyn Column>,
+struct OfType {
+    column: Box<dyn Column>,
     /// The vertices of the type.
-    pub vertices: Range<u64>,
+    vertices: Range<u64>,
     /// Number of all vertices.
-    pub num_vertices: u64,
+    num_vertices: u64,
+    /// Whether the numbers are labels: doubles, since NaN marks vertices without one.
+    is_label: bool,
 }
 
 impl Column for OfType {
     describe_column!(self:
         self.column.path(),
         self.column.name(),
-        self.column.descr(),
+        if self.is_label { "<f8" } else { self.column.descr() },
         self.column.width(),
         Some(self.num_vertices)
     );
@@ -263,19 +328,21 @@ impl Column for OfType {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         const AT_A_TIME: u64 = 1 << 12;
-        let missing = self.column.missing_row()?;
+        let missing = self.missing_row()?;
         let without = |count: u64, take: &mut dyn FnMut(&[u8]) -> Result<()>| {
             (0..count)
                 .step_by(AT_A_TIME as usize)
                 .try_for_each(|from| take(&missing.repeat(AT_A_TIME.min(count - from) as usize)))
         };
         without(self.vertices.start, take)?;
-        self.column.read(progress, take)?;
+        self.column.read(progress, &mut |bytes| match self.is_label {
+            false => take(bytes),
+            true => {
+                let doubles = numbers(self.column.descr(), bytes).flat_map(f64::to_le_bytes);
+                take(&doubles.collect::<Vec<u8>>())
+            }
+        })?;
         without(self.num_vertices - self.vertices.end, take)
-    }
-
-    fn missing_row(&self) -> Result<Vec<u8>> {
-        self.column.missing_row()
     }
 
     fn error(&self, row: u64, column: usize, problem: &str) -> Error {

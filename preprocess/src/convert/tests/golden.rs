@@ -54,9 +54,9 @@ const TABLE: Holds =
 const INPUTS: &[(&str, &str, Holds)] = &[
     ("ogb-csv", "ogb", ALL),
     ("ogb-npz", "ogb", ALL),
-    ("igb", "igb", Holds { splits: false, columns: &["label_2K"], ..ALL }),
-    ("igb-raw", "igb", Holds { features: Some(1024), splits: false, ..ALL }),
-    ("mag240m", "mag240m", Holds { splits: false, columns: &["year"], ..ALL }),
+    ("igb", "relations", Holds { splits: false, columns: &["label_2K"], ..ALL }),
+    ("igb-raw", "relations", Holds { features: Some(1024), splits: false, ..ALL }),
+    ("mag240m", "relations", Holds { splits: false, columns: &["year"], ..ALL }),
     ("graphsaint", "graphsaint", ALL),
     ("npy", "npy", Holds { edge_columns: &["weight", "feat"], ..ALL }),
     ("npy/edge_index.npy", "npy", EDGES_ALONE),

@@ -9,7 +9,7 @@
 //! | edges, CSC: column v lists the sources of u -> v | `csc_indptr` + `csc_indices` |
 //! | features (n, d) | `feat`, `feats`, `feature`, `features`, `node_feat`, `node_feats`, `node_features`, `x`, `attr_matrix` |
 //! | features, CSR | `attr_indptr` + `attr_indices` + `attr_data` + `attr_shape` |
-//! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_labels`, `y` |
+//! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_label_19`, `node_labels`, `y` |
 //! | splits: ids | `train`, `train_idx`; `valid`, `val`, `valid_idx`, `val_idx`; `test`, `test_idx` |
 //! | splits: masks (n,), (n, k) or (k, n) | `train_mask(s)`; `val_mask(s)`, `valid_mask(s)`; `test_mask(s)` |
 //! | splits: 1, 2, 3 (n,), next to `feature` (Reddit) | `node_types` |
@@ -74,7 +74,7 @@ const FEATURES: [&str; 9] = [
 ];
 /// Names of the arrays of a sparse matrix of features.
 const SPARSE: [&str; 4] = ["attr_indptr", "attr_indices", "attr_data", "attr_shape"];
-const LABELS: [&str; 5] = ["label", "labels", "node_label", "node_labels", "y"];
+const LABELS: [&str; 6] = ["label", "labels", "node_label", "node_label_19", "node_labels", "y"];
 const WEIGHTS: [&str; 3] = ["edge_weight", "edge_weights", "weight"];
 const EDGE_FEATURES: [&str; 3] = ["edge_feat", "edge_feats", "edge_attr"];
 const SPLITS: [&[&str]; 3] = [
@@ -254,8 +254,8 @@ impl Catalog {
         progress: &dyn Progress,
     ) -> Result<Raw> {
         schema.check_edge_columns(self.path(), edges.columns())?;
-        let rows =
-            self.rows(Ids::Dense(edges.num_vertices()), schema.split_name.as_deref(), progress)?;
+        let stated = edges.num_vertices().map(|n| (self.path().to_path_buf(), n));
+        let rows = self.rows(stated, 0, schema.split_name.as_deref(), progress)?;
         if let Some(n) = rows.num_vertices {
             edges = edges.within(n);
         }
@@ -272,7 +272,8 @@ impl Catalog {
         split: Option<&str>,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let rows = self.rows(raw.ids, split, progress)?;
+        let stated = raw.ids.num_vertices().map(|n| (self.path().to_path_buf(), n));
+        let rows = self.rows(stated, raw.ids.first(), split, progress)?;
         if raw.ids == Ids::Dense(None) {
             raw.ids = Ids::Dense(rows.num_vertices);
         }
@@ -288,9 +289,12 @@ impl Catalog {
         names.any(|name| self.contains(name))
     }
 
-    fn rows(
+    /// The arrays of the vertices, whose number a file may have `stated`. The `first` vertex has
+    /// the first row.
+    pub fn rows(
         &mut self,
-        ids: Ids,
+        stated: Option<(PathBuf, u64)>,
+        first: u64,
         split: Option<&str>,
         progress: &dyn Progress,
     ) -> Result<NodeArrays> {
@@ -302,9 +306,9 @@ impl Catalog {
         let labels =
             self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
-        let stated = ids.num_vertices().map(|n| (self.path(), n));
+        let stated = stated.as_ref().map(|(path, n)| (path.as_path(), *n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
-        let splits = self.splits(num_vertices, ids.first(), split, progress)?;
+        let splits = self.splits(num_vertices, first, split, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
         let sparse = if dense.is_none() { self.sparse(num_vertices)? } else { None };
         Ok(NodeArrays { num_vertices, features: dense.or(sparse), labels, splits })
@@ -443,11 +447,15 @@ pub fn is_known(name: &str) -> bool {
 }
 
 /// Arrays that come with the vertices.
-struct NodeArrays {
-    num_vertices: Option<u64>,
-    features: Option<Box<dyn Column>>,
-    labels: Option<NumbersColumn>,
-    splits: Option<[Vec<u64>; 3]>,
+pub struct NodeArrays {
+    /// Number of vertices, if it is stated or there are rows.
+    pub num_vertices: Option<u64>,
+    /// Feature rows.
+    pub features: Option<Box<dyn Column>>,
+    /// Labels.
+    pub labels: Option<NumbersColumn>,
+    /// Training, validation and test vertices.
+    pub splits: Option<[Vec<u64>; 3]>,
 }
 
 impl NodeArrays {
@@ -461,25 +469,6 @@ impl NodeArrays {
         }
         raw.splits = self.splits.or(raw.splits.take());
     }
-}
-
-/// The graph of `edges` in `files`, with features, labels and another column if there are any. Used
-/// for folders with fixed file names.
-pub fn with_columns(
-    edges: ArrayEdges,
-    num_vertices: Option<u64>,
-    files: Vec<PathBuf>,
-    [features, labels, further]: [Option<NumbersColumn>; 3],
-) -> Raw {
-    let edges = match num_vertices {
-        Some(n) => edges.within(n),
-        None => edges,
-    };
-    let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
-    raw.columns = further.into_iter().map(|column| Box::new(column) as _).collect();
-    let features = features.map(|column| Box::new(column) as _);
-    NodeArrays { num_vertices, features, labels, splits: None }.attach(&mut raw);
-    raw
 }
 
 /// The number of vertices, which the number of rows of every column, and `known`, must equal.
@@ -510,9 +499,9 @@ fn are_distinct(mut ids: Vec<u64>) -> bool {
     ids.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// The ids in an array (k,) or (k, 1).
+/// The ids in an array (k,) or (k, 1), or the one in an array ().
 pub fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
-    if !matches!(numbers.shape(), [_] | [_, 1]) {
+    if !matches!(numbers.shape(), [] | [_] | [_, 1]) {
         return Err(
             numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape()))
         );

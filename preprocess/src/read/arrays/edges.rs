@@ -109,6 +109,11 @@ impl Lane {
 impl ArrayEdges {
     /// One array of shape (2, E) or (E, 2), row-major or column-major. (2, 2) is taken as (2, E).
     pub fn index(index: Numbers) -> Result<Self> {
+        Self::index_by(index, false)
+    }
+
+    /// [`index`](Self::index), where (2, 2) is taken as (E, 2) if `by_edge`.
+    pub fn index_by(index: Numbers, by_edge: bool) -> Result<Self> {
         // A column-major (E, 2) has the layout of a row-major (2, E).
         let laid_out = match index.shape() {
             [rows, columns] if index.column_major() => [*columns, *rows],
@@ -116,7 +121,7 @@ impl ArrayEdges {
             other => return Err(index.error(format!("shape {other:?}: expected (2, E) or (E, 2)"))),
         };
         // For a column-major (2, 2), the stated shape must decide, not the layout.
-        let pairs = matches!(laid_out, [2, 2]) && index.column_major();
+        let pairs = matches!(laid_out, [2, 2]) && index.column_major() != by_edge;
         match laid_out {
             [2, edges] if !pairs => {
                 let targets = Lane::new(index.clone(), edges, 1, "target");

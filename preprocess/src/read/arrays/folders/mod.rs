@@ -3,5 +3,5 @@
 
 pub mod graphsaint;
 pub mod ogb;
-pub mod papers;
 pub mod planetoid;
+pub mod relations;

@@ -11,14 +11,14 @@
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Progress, Relation, Split, VertexType};
+use gsplit_store::{Progress, Relation};
 
 use super::csv::{CsvColumn, NumberKind, count};
 use super::{find, find_optional, short_name, splits};
 use crate::read::options::ReadOptions;
-use crate::read::raw::{Column, Raw};
+use crate::read::raw::Raw;
 use crate::read::text::{TextStream, listed_numbers, name_of, snap, some};
-use crate::read::typed::{self, OfType, RawRelation, RawType};
+use crate::read::typed::{self, RawRelation, RawType};
 use crate::{Error, Result};
 
 /// Bytes of a list of types or relations that are read at most.
@@ -47,26 +47,15 @@ pub fn open(
             let problem = format!("type `{name}`: expected the number of its vertices below it");
             return Err(Error::line(&counts, 2, problem));
         };
-        types.push(RawType { name: name.clone(), count, features: None });
+        types.push(RawType { name: name.clone(), count, ..RawType::default() });
     }
-    let num_vertices = types.iter().map(|of| of.count).sum();
-    let (mut labels, mut columns) = (None::<OfType>, Vec::<Box<dyn Column>>::new());
-    let mut first = 0;
     for of in &mut types {
-        let vertices = first..first + of.count;
-        first = vertices.end;
         let mut column = |path: &Path, kind| -> Result<CsvColumn> {
             files.push(path.to_path_buf());
             CsvColumn::open(path, kind, of.count)
         };
-        let among =
-            |column| OfType { column: Box::new(column), vertices: vertices.clone(), num_vertices };
         if let Some(path) = find_optional(&raw.join("node-label").join(&of.name), "node-label") {
-            let column = among(column(&path, NumberKind::Labels)?);
-            if let Some(other) = labels.replace(column) {
-                let problem = format!("labels of two types, next to {}", other.path().display());
-                return Err(Error::input(path, problem));
-            }
+            of.labels = Some(Box::new(column(&path, NumberKind::Labels)?));
         }
         let folder = raw.join("node-feat").join(&of.name);
         let mut paths = match folder.is_dir() {
@@ -83,7 +72,7 @@ pub fn open(
                 }
                 Some(name) => {
                     let column = column(&path, NumberKind::Column)?;
-                    columns.push(Box::new(among(column.named(name))));
+                    of.columns.push(Box::new(column.named(name)));
                 }
                 None => {}
             }
@@ -110,9 +99,6 @@ pub fn open(
         left_out.sort();
         progress.note(&format!("note: numbers of edges are not read: {}", some(&left_out)));
     }
-    let mut graph = typed::of(dir, types, relations, options, files)?;
-    graph.labels = labels.map(|labels| Box::new(labels) as Box<dyn Column>);
-    graph.columns = columns;
     let split = options.schema.split_name.as_deref();
     let folder = splits::choose(&dir.join("split"), split);
     let folder = if with_splits { folder? } else { None };
@@ -123,28 +109,21 @@ pub fn open(
                        read yet: pass --random-split to convert the graph without it";
         return Err(Error::input(&links, problem));
     }
-    let types = graph.types.iter().flat_map(|raw| &raw.types.vertices);
-    let mut end = 0;
-    for VertexType { name, count, .. } in types {
-        let start = end;
-        end += count;
-        let Some(of) = folder.as_ref().map(|folder| folder.join(name)).filter(|of| of.is_dir())
+    for of in &mut types {
+        let Some(folder) =
+            folder.as_ref().map(|folder| folder.join(&of.name)).filter(|of| of.is_dir())
         else {
             continue;
         };
-        let files = splits::files(&of)?;
-        for (split, file) in Split::ALL.into_iter().zip(&files) {
-            let vertices = listed_numbers(file, u32::MAX.into(), progress)?;
-            if let Some(vertex) = vertices.iter().find(|vertex| *vertex >= count) {
-                let problem = format!("names {name} {vertex}, there are {count} from 0");
-                return Err(Error::input(file, problem));
-            }
-            graph.splits.get_or_insert_default()[split as usize]
-                .extend(vertices.into_iter().map(|vertex| start + vertex));
+        let found = splits::files(&folder)?;
+        let mut lists = <[Vec<u64>; 3]>::default();
+        for (list, file) in lists.iter_mut().zip(&found) {
+            *list = listed_numbers(file, u32::MAX.into(), progress)?;
         }
-        graph.files.extend::<Vec<PathBuf>>(files.into());
+        of.splits = Some((folder, lists));
+        files.extend::<Vec<PathBuf>>(found.into());
     }
-    Ok(graph)
+    typed::of(dir, types, relations, options, files)
 }
 
 /// The cells of the lines of a short table.
