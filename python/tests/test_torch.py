@@ -168,9 +168,7 @@ def mag(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("ranks", "parallelism"), [(1, "split"), (2, "split"), (4, "split"), (2, "owned"), (4, "data")]
-)
+@pytest.mark.parametrize(("ranks", "parallelism"), [(1, "split"), (2, "split"), (4, "split"), (2, "owned")])
 def test_oracle_types_of_vertices_on_ranks_are_the_whole_graph(mag: Path, ranks: int, parallelism: str) -> None:
     """Losses and gradients over all edges, of PyG's HeteroConv and of the same in plain torch."""
     found = run(mag, ranks, "typed", parallelism=parallelism)
