@@ -20,7 +20,7 @@ use crate::simd::{ahead, dot, vectorised};
 pub struct AttentionGradient<'a> {
     /// Gradient of the rows: sources × [`Attention::row_dim`].
     pub rows: &'a mut [f32],
-    /// Gradient of the sources' part of the scores: sources × heads.
+    /// Gradient of the sources' part of the scores: sources × relations × heads.
     pub from_source: &'a mut [f32],
     /// Gradient of the targets' part: targets × heads.
     pub from_target: &'a mut [f32],
@@ -139,7 +139,7 @@ impl Attention<'_> {
                 self.edges_backward(rows, weights, gradient, target, mine);
                 total.fill(0.0);
                 for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                    let from_source = row_of(from_source, self.source(target, i) as usize, heads);
+                    let from_source = self.scores_of(from_source, self.source(target, i), target);
                     let from_target = row_of(from_target, target, heads);
                     for (head, mine) in mine.iter_mut().enumerate() {
                         let rises = from_source[head] + from_target[head] > 0.0;
@@ -191,12 +191,13 @@ impl Attention<'_> {
             (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let width = self.row_dim();
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
-        let parts = (Part::rows(of_rows, width), Part::rows(of_sources, heads));
+        let of_source = self.num_relations() * heads;
+        let parts = (Part::rows(of_rows, width), Part::rows(of_sources, of_source));
         for_balanced_rows!(&by_source.indptr, dim, parts, |sources, (of_rows, of_sources)| {
             let pairs = of_rows
                 .values
                 .chunks_exact_mut(width)
-                .zip(of_sources.values.chunks_exact_mut(heads));
+                .zip(of_sources.values.chunks_exact_mut(of_source));
             for (source, (of_row, of_source)) in sources.zip(pairs) {
                 of_row.fill(0.0);
                 of_source.fill(0.0);
@@ -208,9 +209,8 @@ impl Attention<'_> {
                 );
                 for (target, edge) in out_edges {
                     self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
-                    for (sum, value) in
-                        of_source.iter_mut().zip(&of_scores[edge * heads..][..heads])
-                    {
+                    let sums = &mut of_source[self.relation(target as usize) * heads..];
+                    for (sum, value) in sums.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
                         *sum += value;
                     }
                 }

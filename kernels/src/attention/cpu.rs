@@ -41,6 +41,10 @@ pub struct Attention<'a> {
     /// is in proportion to it: its logarithm is added to the score, so the gradients are the same
     /// as without factors. A self-loop counts once.
     pub factors: Option<&'a [f32]>,
+    /// The relation of each target, and the number of relations, if a source has scores for each
+    /// relation: the targets are then rows of vertices of several types
+    /// ([`RowLayout`](crate::RowLayout)).
+    pub relations: Option<(&'a [u32], usize)>,
 }
 
 impl Attention<'_> {
@@ -48,12 +52,13 @@ impl Attention<'_> {
     /// `weights` ([`Attention::num_weights`] values) to the weights, target after target, edge
     /// after edge, head after head, with a minus sign where they are dropped.
     ///
-    /// `rows` is sources × [`Attention::row_dim`], `from_source` sources × heads, `from_target`
-    /// targets × heads.
+    /// `rows` is sources × [`Attention::row_dim`], `from_source` sources × relations × heads,
+    /// `from_target` targets × heads.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if
-    /// a target has no row of its own, [`KernelError::DropoutRate`].
+    /// a target has no row of its own or a relation is not among as many,
+    /// [`KernelError::DropoutRate`].
     pub fn forward(
         &self,
         rows: &[f32],
@@ -67,7 +72,7 @@ impl Attention<'_> {
             false,
             #[inline(always)]
             |target, source, offset, scores| {
-                let from_source = row_of(from_source, source as usize, self.heads);
+                let from_source = self.scores_of(from_source, source, target);
                 let from_target = row_of(from_target, target, self.heads);
                 for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
                     *score = self.leaky(a + b) + offset;
@@ -138,6 +143,23 @@ impl Attention<'_> {
         {
             prefetch_all(row_of(rows, next as usize, width));
         }
+    }
+
+    /// Number of relations, 1 without.
+    pub(super) fn num_relations(&self) -> usize {
+        self.relations.map_or(1, |(_, count)| count)
+    }
+
+    /// Relation of a target, 0 without relations.
+    #[inline(always)]
+    pub(super) fn relation(&self, target: usize) -> usize {
+        self.relations.map_or(0, |(of_targets, _)| of_targets[target] as usize)
+    }
+
+    /// The scores of a source for an edge to `target`.
+    #[inline(always)]
+    pub(super) fn scores_of<'s>(&self, scores: &'s [f32], source: u32, target: usize) -> &'s [f32] {
+        row_of(scores, source as usize * self.num_relations() + self.relation(target), self.heads)
     }
 
     /// Width of a target's row: all heads together.
@@ -238,6 +260,11 @@ impl Attention<'_> {
         if let Some(factors) = self.factors {
             check_len("edge factors", self.edges.num_edges(), factors.len())?;
         }
+        if let Some((of_targets, rows)) = self.relations {
+            check_len("relations of the targets", self.edges.num_targets(), of_targets.len())?;
+            let most = of_targets.iter().max().filter(|&&most| most as usize >= rows);
+            most.map_or(Ok(()), |&position| Err(KernelError::RowOutOfRange { position, rows }))?;
+        }
         self.edges.check_own_rows(self.self_loops)
     }
 
@@ -248,7 +275,8 @@ impl Attention<'_> {
     ) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
         check_matrix("rows of the sources", sources, self.row_dim(), rows.len())?;
-        check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
+        let of_source = self.num_relations() * self.heads;
+        check_matrix("scores of the sources", sources, of_source, from_source.len())?;
         check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
         self.check_edges()
     }

@@ -33,6 +33,7 @@ fn plain(edges: &HostEdges, heads: usize, head_dim: usize) -> Attention<'_> {
         self_loops: false,
         dropout,
         factors,
+        relations: None,
     }
 }
 
@@ -53,7 +54,10 @@ impl Form {
         let times = |by: f32, seed, len| values(seed, len).iter().map(|value| by * value).collect();
         let rows = values(1, sources * op.row_dim());
         match self {
-            Static => [rows, times(6.0, 2, sources * op.heads), times(6.0, 3, targets * op.heads)],
+            Static => {
+                let of_source = op.num_relations() * op.heads;
+                [rows, times(6.0, 2, sources * of_source), times(6.0, 3, targets * op.heads)]
+            }
             Dynamic => [rows, values(2, targets * op.dim()), times(4.0, 3, op.dim())],
         }
     }
@@ -63,7 +67,10 @@ impl Form {
         let (heads, dim) = (op.heads, op.dim());
         let leaky = |sum: f64| if sum > 0.0 { sum } else { SLOPE * sum };
         let score = |target: usize, source: usize, head: usize| match self {
-            Static => leaky(second[source * heads + head] + third[target * heads + head]),
+            Static => {
+                let of_source = source * op.num_relations() + op.relation(target);
+                leaky(second[of_source * heads + head] + third[target * heads + head])
+            }
             Dynamic => (head * op.head_dim..(head + 1) * op.head_dim)
                 .map(|column| {
                     third[column]
@@ -160,12 +167,15 @@ fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention
     for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
         let (edges, vertices) =
             (edges(case as u32, targets, sources, degree, hub), vertices(targets));
+        let of_targets: Vec<u32> = (0..targets as u32).map(|target| target % 3).collect();
         for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
             for (self_loops, rate) in
                 [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))]
             {
                 let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
                 for &shares_rows in rows_are_shared {
+                    // The rows of vertices of several types share rows, and have no self-loops.
+                    let relations = (shares_rows && !self_loops).then_some((&of_targets[..], 3));
                     let heads_of =
                         format!("{heads} heads of {head_dim}, shared rows {shares_rows}");
                     let name = format!(
@@ -177,6 +187,7 @@ fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention
                             shares_rows,
                             self_loops,
                             dropout,
+                            relations,
                             ..plain(&edges, heads, head_dim)
                         },
                     );

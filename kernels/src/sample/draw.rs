@@ -56,10 +56,7 @@ impl<'a> Draw<'a> {
     }
 
     /// The draw of each relation of `layout`, or one draw for all rows.
-    pub(super) fn of_relations(
-        self,
-        layout: Option<&RowLayout>,
-    ) -> Result<Vec<Self>, KernelError> {
+    pub(super) fn of_relations(self, layout: Option<&RowLayout>) -> Result<Vec<Self>, KernelError> {
         let fanouts = self.relations.map(|of| of.of_relations(layout)).transpose()?.flatten();
         let fanouts = fanouts.unwrap_or_else(|| vec![self.fanout]);
         Ok(fanouts.into_iter().map(|fanout| Self { fanout, ..self }).collect())

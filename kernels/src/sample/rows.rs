@@ -74,8 +74,11 @@ impl RowLayout {
         &self.relations
     }
 
-    /// Place of the relation of `row`, a row of the graph, among the [`relations`](Self::relations).
-    pub(super) fn relation_of(&self, row: u32) -> usize {
+    /// Place of the relation of `row` among the [`relations`](Self::relations).
+    ///
+    /// # Panics
+    /// If the graph does not have so many rows.
+    pub fn relation_of(&self, row: u32) -> usize {
         let of = &self.types[self.types.partition_point(|of| of.first_row <= row) - 1];
         (of.first_relation + (row - of.first_row) % of.relations) as usize
     }
@@ -150,7 +153,10 @@ impl RowLayout {
 
     /// Replaces `rows` by the rows of the vertices of `frontier`, type after type: the rows of a
     /// type are a matrix of a line of rows for each vertex, in the order of the frontier.
-    pub(super) fn rows_of(&self, frontier: &[u32], rows: &mut Vec<u32>) -> Result<(), KernelError> {
+    ///
+    /// # Errors
+    /// [`KernelError::VertexOutOfRange`].
+    pub fn rows_of(&self, frontier: &[u32], rows: &mut Vec<u32>) -> Result<(), KernelError> {
         rows.clear();
         for (of, positions) in self.types.iter().zip(self.positions(frontier)?) {
             for at in positions {

@@ -40,7 +40,8 @@ fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, step: Step) -> (Set
     let mut frontier: BTreeSet<u32> = seeds.iter().copied().collect();
     let mut layers = Vec::new();
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let edges = edges_of(graph, &frontier, fanout.of_vertices().unwrap(), &step.layer_key(depth));
+        let edges =
+            edges_of(graph, &frontier, fanout.of_vertices().unwrap(), &step.layer_key(depth));
         let below = frontier.iter().copied().chain(edges.iter().map(|edge| edge.0)).collect();
         layers.push((std::mem::replace(&mut frontier, below), edges));
     }

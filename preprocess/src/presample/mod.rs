@@ -42,7 +42,7 @@ const EDGE_COUNTER: u64 = 4;
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct Options {
     /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes
-    /// every one
+    /// every one. Relations may have their own: `10+cites=5,10`
     #[cfg_attr(feature = "cli", arg(long, value_name = "F1,F2,..", default_value = "15,10,5"))]
     pub fanouts: Fanouts,
     /// Seeds of a mini-batch

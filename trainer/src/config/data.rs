@@ -15,7 +15,7 @@ pub struct DataConfig {
     #[cfg_attr(feature = "cli", command(flatten))]
     pub task: TaskConfig,
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every
-    /// one
+    /// one. Relations may have their own: `10+cites=5,10`
     #[cfg_attr(feature = "cli", arg(long, default_value_t = Self::default().fanouts))]
     #[serde(deserialize_with = "from_text")]
     pub fanouts: Fanouts,

@@ -21,7 +21,9 @@ pub enum ModelKind {
     Sgc,
     /// Graph isomorphism network (Xu et al., 2019)
     Gin,
-    /// Graph attention network (Veličković et al., 2018)
+    /// Graph attention network (Veličković et al., 2018); with several types of vertices R-GAT,
+    /// whose relations have attention of their own
+    #[cfg_attr(feature = "cli", value(alias = "rgat"))]
     Gat,
     /// GAT with dynamic attention (Brody et al., 2022)
     Gatv2,

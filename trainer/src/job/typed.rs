@@ -61,7 +61,11 @@ pub fn check(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Result<()> {
     let own_layer = hooks.layer.is_some();
     let refused = [
         (config.data.task.is_link(), "--task link", "choose --task node or regression"),
-        (config.model.kind != ModelKind::Sage && !own_layer, "--model", "choose sage"),
+        (
+            !matches!(config.model.kind, ModelKind::Sage | ModelKind::Gat) && !own_layer,
+            "--model",
+            "choose sage or gat",
+        ),
         (
             parallelism.slices_columns() || parallelism.cooperates(),
             "--parallelism push-pull and cooperative",

@@ -4,10 +4,10 @@ use super::block::{Block, Residual};
 use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
+use super::relational::{Relational, RelationalAttention};
 use super::scorer::{Mlp, PairScorer};
 use super::{
-    Encoders, Layer, LayerShape, Model, OwnLayer, Typed, gat, gatv2, gcn, gin, pool, relational,
-    sage,
+    Encoders, Layer, LayerShape, Model, OwnLayer, Typed, gat, gatv2, gcn, gin, pool, sage,
 };
 use crate::config::{
     Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind,
@@ -111,8 +111,12 @@ fn block(
     let (input, out) = (shape.input, shape.out);
     let layer: Box<dyn Layer> = match (make, kind) {
         (Some(make), _) => make.make(&mut named, shape),
+        (_, ModelKind::Gat) if let Some(typed) = typed => {
+            let (types, dropout) = (&typed.types, attention_dropout);
+            Box::new(RelationalAttention::new(&mut named, types, input, out, heads, dropout))
+        }
         (_, _) if let Some(typed) = typed => {
-            Box::new(relational::Relational::new(&mut named, &typed.types, input, out))
+            Box::new(Relational::new(&mut named, &typed.types, input, out))
         }
         (_, ModelKind::Sage) => Box::new(sage::Sage::new(&mut named, input, out)),
         (_, ModelKind::SagePool) => Box::new(pool::SagePool::new(&mut named, input, out)),

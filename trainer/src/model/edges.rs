@@ -89,6 +89,20 @@ impl<'a> LayerEdges<'a> {
         Ok(layout.positions(&self.vertices()?[..self.frontier])?)
     }
 
+    /// The row of the graph that each target is, and its relation, by its place in
+    /// [`RowLayout::relations`](gsplit_kernels::RowLayout::relations).
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if vertices have one type.
+    pub fn relations(&self) -> Result<[Vec<u32>; 2]> {
+        let layout = self.graph.layout();
+        let layout = layout.ok_or_else(|| Error::Option("a graph of one type".into()))?;
+        let mut rows = Vec::new();
+        layout.rows_of(&self.vertices()?[..self.frontier], &mut rows)?;
+        let relations = rows.iter().map(|&row| layout.relation_of(row) as u32).collect();
+        Ok([rows, relations])
+    }
+
     /// The same edges in training, in the mini-batch `step`, for layer `index` from the features
     /// upwards.
     pub(super) fn trained_at(&self, step: Step, index: usize) -> Self {

@@ -49,7 +49,7 @@ pub fn attention(
         )));
     }
     let inputs = ([rows, by_source, by_target], bias);
-    let form = Form { heads, head_dim, shares_rows, dropout };
+    let form = Form { heads, head_dim, shares_rows, dropout, relations: None };
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
         Some((gpu, device, on_gpu)) => {
@@ -58,6 +58,60 @@ pub fn attention(
             ))
         }
     }
+}
+
+/// For each target, the row of a relation, and head Σ weight · row over its sources, f32
+/// `[targets, heads · width]`, from `rows`, `[sources, width]`, on the host. Weights are the softmax
+/// over the edges of a target of LeakyReLU₀.₂(`from_source` of the source and the relation +
+/// `from_target` of the target). `from_source` is `[sources, relations · heads]`, `from_target`
+/// `[targets, heads]`, and `of_targets` the relation of each target. The first values of `dropout`
+/// are the ids of the rows.
+///
+/// # Errors
+/// Like [`attention`].
+pub fn relational_attention(
+    edges: &Arc<Edges>,
+    rows: &Tensor,
+    [from_source, from_target]: [&Tensor; 2],
+    of_targets: Vec<u32>,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    let (_, head_dim) = shape("rows", rows)?;
+    let (_, heads) = shape("scores of the targets", from_target)?;
+    let (_, of_source) = shape("scores of the sources", from_source)?;
+    let relations = Some((of_targets, of_source.checked_div(heads).unwrap_or(0)));
+    let form = Form { heads, head_dim, shares_rows: heads > 1, dropout, relations };
+    let inputs = [rows, from_source, from_target];
+    let [z, by_source, by_target] = inputs.map(|tensor| tensor.detach().contiguous());
+    let op = form.over(edges)?;
+    let mut weights = Buffer::new(op.num_weights())?;
+    let output = filled(&[edges.num_targets(), form.dim()], |out| {
+        let scores = [values(&by_source)?, values(&by_target)?];
+        Ok(op.forward(values(&z)?, scores, out, weights.as_mut_slice())?)
+    })?;
+    let weights = weights.into_tensor(&[op.num_weights() as i64])?;
+    let edges = edges.clone();
+    attach(&inputs, &[&z, &by_source, &by_target, &weights], output, move |gradient| {
+        let [z, by_source, by_target, weights] = gradient.saved()?;
+        let (op, given) = (form.over(&edges)?, gradient.output.contiguous());
+        let mut scratch = Buffer::new(op.num_weights())?;
+        let mut of_source = Buffer::new(by_source.numel())?;
+        let mut of_target = Buffer::new(by_target.numel())?;
+        let of_rows = filled(&[edges.num_sources(), head_dim], |rows| {
+            let out = AttentionGradient {
+                rows,
+                from_source: of_source.as_mut_slice(),
+                from_target: of_target.as_mut_slice(),
+            };
+            let scores = [values(by_source)?, values(by_target)?];
+            let (z, weights, given) = (values(z)?, values(weights)?, values(&given)?);
+            Ok(op.backward(z, scores, weights, given, scratch.as_mut_slice(), out)?)
+        })?;
+        let of_scores = [(of_source, by_source), (of_target, by_target)];
+        let of_scores = of_scores.map(|(buffer, like)| buffer.into_tensor(&like.size()));
+        let [of_source, of_target] = of_scores;
+        Ok([of_rows, of_source?, of_target?].map(Some).into())
+    })
 }
 
 /// Rows, attention vectors by source and by target; and the bias.
@@ -198,6 +252,9 @@ pub(super) struct Form {
     pub shares_rows: bool,
     /// Dropout of the attention weights; its vertices start with the targets.
     pub dropout: Option<Dropout>,
+    /// The relation of each target, and the number of relations; without them, targets attend to
+    /// themselves too.
+    pub relations: Option<(Vec<u32>, usize)>,
 }
 
 impl Form {
@@ -215,6 +272,8 @@ impl Form {
             None => None,
         };
         let Self { heads, head_dim, shares_rows, .. } = *self;
+        let relations =
+            self.relations.as_ref().map(|(of_targets, count)| (&of_targets[..], *count));
         let (edges, factors) = (edges.on_host()?, edges.factors());
         Ok(Attention {
             edges,
@@ -222,9 +281,10 @@ impl Form {
             head_dim,
             shares_rows,
             slope: NEGATIVE_SLOPE,
-            self_loops: true,
+            self_loops: relations.is_none(),
             dropout,
             factors,
+            relations,
         })
     }
 

@@ -42,7 +42,7 @@ pub fn dynamic_attention(
             vector.size()
         )));
     }
-    let form = Form { heads, head_dim, shares_rows: false, dropout };
+    let form = Form { heads, head_dim, shares_rows: false, dropout, relations: None };
     match edges.on_device() {
         None => on_host(edges, [sources, targets, vector, bias], form, finish),
         Some((gpu, device, on_gpu)) => {

@@ -32,7 +32,7 @@ mod tiles;
 pub use gsplit_kernels::{Activation, Reduce};
 
 pub use aggregate::{aggregate, aggregate_for_product, aggregate_max};
-pub use attention::attention;
+pub use attention::{attention, relational_attention};
 pub use calibrate::{Calibration, both_ways, calibrated};
 pub use dynamic::dynamic_attention;
 pub use edges::Edges;

@@ -109,10 +109,32 @@ fn train_split() -> Vec<u32> {
 }
 
 fn options(parallelism: Parallelism, ranks: usize) -> Config {
-    changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+    options_of(ModelKind::Sage, parallelism, ranks)
+}
+
+fn options_of(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> Config {
+    changed(&config(kind, parallelism, ranks), |config| {
         (config.model.dropout, config.model.layers) = (0.0, 2);
+        config.model.attention_dropout = 0.0;
+        if kind == ModelKind::Gat {
+            config.model.heads = 2;
+        }
         config.data.fanouts = "all,all".parse().unwrap();
     })
+}
+
+/// The attention of relation `relation` for the dense matrix of `mean`s, given z = W h of all sources
+/// and targets: the weighted sums of z. Vectors are `[heads, width]`.
+fn attended(mean: &Tensor, z: [&Tensor; 2], vectors: [&Tensor; 2]) -> Tensor {
+    let (heads, each) = vectors[0].size2().unwrap();
+    let of_heads = z.map(|z| z.view([-1, heads, each]));
+    let [source, target] =
+        [0, 1].map(|end| (&of_heads[end] * vectors[end]).sum_dim_intlist(-1, false, Kind::Double));
+    let scores = target.unsqueeze(1) + source.unsqueeze(0);
+    let scores = scores.maximum(&(&scores * 0.2));
+    let weights = scores.exp() * mean.gt(0.0).unsqueeze(-1);
+    let weights = &weights / weights.sum_dim_intlist(1, true, Kind::Double).clamp_min(1e-300);
+    Tensor::einsum("tsh,she->the", &[&weights, &of_heads[0]], None::<i64>).flatten(1, 2)
 }
 
 /// The mean over the sources of relation `relation`, as a dense matrix.
@@ -130,7 +152,7 @@ fn mean(relation: usize) -> Tensor {
 
 /// The logits of all papers, and the parameters, in f64: parameters with gradients, then the learnt
 /// rows.
-fn reference(job: &Job<'_>) -> (Tensor, Vec<Tensor>) {
+fn reference(job: &Job<'_>, kind: ModelKind) -> (Tensor, Vec<Tensor>) {
     let model = job.model(&Place::host());
     let doubled = |tensor: &Tensor| tensor.detach().to_kind(Kind::Double).set_requires_grad(true);
     let mut parameters: Vec<(String, Tensor)> = model
@@ -158,11 +180,22 @@ fn reference(job: &Job<'_>) -> (Tensor, Vec<Tensor>) {
             for (relation, (source, label, target)) in RELATIONS.into_iter().enumerate() {
                 if target == at {
                     let path = format!("{}/{label}/{name}", TYPES[source].0);
-                    let weight = named(format!("layers.{layer}.{path}.weight"));
-                    sum += mean(relation).matmul(&rows[source]).matmul(weight);
+                    let of = |what| named(format!("layers.{layer}.{path}.{what}"));
+                    let z = [source, target].map(|end| rows[end].matmul(of("weight")));
+                    sum += match kind {
+                        ModelKind::Gat => {
+                            let vectors = [of("attention_source"), of("attention_target")];
+                            attended(&mean(relation), z.each_ref(), vectors)
+                        }
+                        _ => mean(relation).matmul(&z[0]),
+                    };
                 }
             }
-            if layer == 0 { sum.relu() } else { sum }
+            match kind {
+                _ if layer == 1 => sum,
+                ModelKind::Gat => sum.elu(),
+                _ => sum.relu(),
+            }
         };
         let above: Vec<Tensor> = TYPES.iter().enumerate().map(of_type).collect();
         rows = above;
@@ -173,11 +206,42 @@ fn reference(job: &Job<'_>) -> (Tensor, Vec<Tensor>) {
 
 #[test]
 fn oracle_losses_gradients_and_rows_equal_dense_matrices_in_f64() {
+    equal_dense_matrices(ModelKind::Sage);
+}
+
+#[test]
+fn oracle_attention_within_relations_equals_dense_matrices_in_f64() {
+    equal_dense_matrices(ModelKind::Gat);
+}
+
+#[test]
+fn differential_attention_weights_are_dropped_alike_on_every_rank() {
+    let fixture = graph();
+    let loss = |parallelism, ranks| {
+        let config = changed(&options_of(ModelKind::Gat, parallelism, ranks), |config| {
+            config.model.attention_dropout = 0.5;
+            if parallelism == Parallelism::Split {
+                let map = store_partition(&fixture.dataset, Cut::Random, ranks);
+                config.system.partition = Some(map);
+            }
+        });
+        run(&fixture.dataset, &config, &train_split()).0
+    };
+    let single = loss(Parallelism::Single, 1);
+    for found in [loss(Parallelism::Data, 2), loss(Parallelism::Split, 3)] {
+        assert!((found - single).abs() < 1e-5 * single, "{found}, {single} on one rank");
+    }
+    let without = options_of(ModelKind::Gat, Parallelism::Single, 1);
+    let without = run(&fixture.dataset, &without, &train_split()).0;
+    assert!((without - single).abs() > 1e-3 * single, "{single} with dropout, {without} without");
+}
+
+fn equal_dense_matrices(kind: ModelKind) {
     let fixture = graph();
     let batch = train_split();
-    let single = options(Parallelism::Single, 1);
+    let single = options_of(kind, Parallelism::Single, 1);
     let (loss, gradient) = with_job(&fixture.dataset, &single, |job| {
-        let (logits, parameters) = reference(job);
+        let (logits, parameters) = reference(job, kind);
         let seeds: Vec<i64> = batch.iter().map(|&v| (v - PAPER).into()).collect();
         let class = |&v: &u32| if label(v) < 0 { -100 } else { i64::from(label(v)) };
         let labels: Vec<i64> = batch.iter().map(class).collect();
@@ -217,16 +281,19 @@ fn oracle_losses_gradients_and_rows_equal_dense_matrices_in_f64() {
         (Parallelism::Split, 4),
     ] {
         for cut in Cut::ALL {
-            let config = changed(&options(parallelism, ranks), |config| {
+            let config = changed(&options_of(kind, parallelism, ranks), |config| {
                 if parallelism == Parallelism::Split {
                     config.system.partition = Some(store_partition(&fixture.dataset, cut, ranks));
                 }
             });
             let found = run(&fixture.dataset, &config, &batch);
-            assert!((found.0 - loss).abs() < 1e-6 * loss, "{parallelism:?} {ranks} {cut:?}");
+            assert!(
+                (found.0 - loss).abs() < 1e-6 * loss,
+                "{kind:?} {parallelism:?} {ranks} {cut:?}"
+            );
             assert_eq!(found.1.len(), gradient.len());
             let apart = distance(&found.1, &gradient);
-            assert!(apart < 2e-5, "{parallelism:?} {ranks} {cut:?}: {apart}");
+            assert!(apart < 2e-5, "{kind:?} {parallelism:?} {ranks} {cut:?}: {apart}");
         }
     }
 }
