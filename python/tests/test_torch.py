@@ -156,7 +156,7 @@ def test_oracle_inference_is_the_model_over_the_whole_graph(data: Path, ranks: i
 
 @pytest.fixture(scope="module")
 def mag(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph of ogbn-mag's shape: four types of vertices, features of papers alone, seven relations."""
+    """A graph of ogbn-mag's shape: four types of vertices, seven relations, and features of papers."""
     folder = tmp_path_factory.mktemp("mag")
     shape = ["--shape", "ogbn-mag", "--scale", "0.0005"]
     split = ["--partitioner", "random", "--parts"]

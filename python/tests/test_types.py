@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import REPOSITORY
 
 import gsplit
 
@@ -62,7 +64,7 @@ def test_a_hetero_data_comes_back_as_it_was(mag: gsplit.Dataset, commands: Path)
     assert "x" not in data["author"] and "y" not in data["author"] and data["author"].num_nodes == 567
     seeds = data["paper"].train_mask.nonzero().ravel()
     assert seeds.tolist() == (mag.split("train") - mag.types["paper"].first).tolist()
-    with pytest.raises(gsplit.DatasetError, match="for which there is no adj_t; leave sparse out"):
+    with pytest.raises(gsplit.DatasetError, match=r"several types, .* adj_t; leave sparse out"):
         mag.to_pyg(sparse=True)
     data["author"].year = 1900 + (data["author"].num_nodes - np.arange(567))
     data["paper", "cites", "paper"].weight = np.ones(data["cites"].num_edges)
@@ -102,3 +104,14 @@ def test_a_hetero_data_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=line):
             gsplit.convert(data, tmp_path / "out")
+
+
+def test_the_manuals_example_runs(mag: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric")
+    pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
+    monkeypatch.chdir(mag.path.parent)
+    examples = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/python.md").read_text(), re.DOTALL)
+    (example,) = (text for text in examples if "HeteroConv" in text)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert names["loss"].item() > 0

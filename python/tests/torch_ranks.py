@@ -331,7 +331,7 @@ def typed(ds: gsplit.Dataset, **options: Any) -> dict[str, Any]:
 
 
 def typed_epochs(ds: gsplit.Dataset, pyg: bool, **options: Any) -> dict[str, Any]:
-    """How far losses and gradients are from those of the whole graph in float64, over two epochs."""
+    """The largest relative error of losses and gradients over two epochs, from the whole graph in float64."""
     model: Any = typed_model(ds, pyg)
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
     loader = SplitLoader(ds, ["all", "all"], 64, threads=1, **options)

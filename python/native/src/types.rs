@@ -2,8 +2,8 @@
 //!
 //! Returns: for each relation the ends of its edges, and for each type its vertices and the rows
 //! that move between ranks. Input: a layer whose targets are rows of in-edges ([`RowLayout`]). Idea:
-//! a position in a list of vertices of all types becomes the position among those of its type; both
-//! orders are the same, so targets still come first. Cost: a pass over edges and vertices.
+//! a position in a list of vertices of all types becomes the position among the vertices of its
+//! type, whose order stays as it is, so targets still come first. Cost: a pass over edges and vertices.
 
 use gsplit_kernels::RowLayout;
 use gsplit_sample::{HostExchange, HostLayer, HostSample, RowCounts};
@@ -26,7 +26,7 @@ pub struct TypedLayer {
     pub ends: Vec<Vec<i64>>,
     /// For each type the vertices of the rows that the layer reads, from 0.
     pub src: Vec<Vec<i64>>,
-    /// For each type the number of rows that the layer computes, the first of those that it reads.
+    /// For each type the number of rows that the layer computes: the first of the rows it reads.
     pub num_dst: Vec<usize>,
     /// For each type the rows of the layer below that move; empty if none move.
     pub exchanges: Vec<HostExchange>,
@@ -106,8 +106,8 @@ impl Types {
         })
     }
 
-    /// The parts of `exchange` that are rows of each type. `places` are those of the rows `read`
-    /// among the rows of their types.
+    /// The part of `exchange` that each type has. `places` has the position of each vertex of
+    /// `read` among the vertices of its type.
     fn exchanges(
         &self,
         exchange: &HostExchange,

@@ -97,7 +97,7 @@ class Dataset:
         return self._manifest.content
 
     def in_neighbours(self, v: SupportsIndex) -> npt.NDArray[np.uint32]:
-        """The in-neighbours of vertex `v`, ordered as `indices`: uint32 `[in-degree]`, a view of them."""
+        """The in-neighbours of vertex `v` in their order: uint32 `[in-degree]`, a view of `indices`."""
         vertex = operator.index(v)
         if not 0 <= vertex < self.num_vertices:
             raise IndexError(f"vertex {vertex}, expected one from 0 to {self.num_vertices - 1}")
@@ -174,7 +174,7 @@ class Dataset:
 
     @cached_property
     def _types_with_features(self) -> dict[str, _document.Document]:
-        """What the manifest says of the features of each type that has any."""
+        """The manifest's entry about the features of each type that has any."""
         types = _types.described(self._manifest, "vertices")
         return {of.text("name"): of.section("features") for of in types if of.content.get("features") is not None}
 

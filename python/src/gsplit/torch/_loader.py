@@ -304,7 +304,7 @@ class RankBatch(Tensors):
     layers: list[Any]
     """A `SplitLayer` for each layer, or a `TypedLayer`; the first reads the features, the last computes the seeds."""
     n_id: Any
-    """int64: the vertex of each row of `x`. By type, those of all types, counted from 0 in each."""
+    """int64: the vertex of each row of `x`. By type, counted from 0 in each."""
     step: int
     """Number of the mini-batch in its epoch, from 0."""
     _hits: Any
@@ -389,7 +389,7 @@ class TypedLayer(Tensors):
     """
 
     edge_index: dict[Relation, torch.Tensor]
-    """int64 `[2, edges]` of each relation: rows of its types, as `ends` gives them."""
+    """int64 `[2, edges]` of each relation: rows of its types (see `ends`)."""
     src: dict[str, torch.Tensor]
     """int64: the vertex of each row that it reads, counted from 0 in its type."""
     num_dst: dict[str, int]
@@ -447,7 +447,7 @@ class TypedLayer(Tensors):
 
 
 def _target(ds: Dataset, seeds: npt.NDArray[np.uint32], device: torch.device, cache: Any) -> str:
-    """The type of all `seeds`. Refuses what a dataset with several types cannot do yet."""
+    """The type of all `seeds`. Refuses options that several types of vertices cannot have yet."""
     if device.type == "cuda":
         problem = (
             "mini-batches of several types of vertices are made on the CPU only: leave it out, and move a batch by"
