@@ -36,7 +36,7 @@ def arrays(batch: Any) -> Iterator[Any]:
         assert len(seen) == len(array)
         return seen.view(np.uint32).astype(np.int64) if ids else seen
 
-    yield from (host(batch.n_id, True), batch.x, batch.y, *(batch.hits or []))
+    yield from (host(batch.n_id, True), *(rows for rows, _ in batch.x), batch.y, *(batch.hits or []))
     for layer in batch.layers:
         yield from (host(array) for array in (layer.indptr, layer.indices, layer.e_id))
         yield host(layer.src, True)

@@ -216,7 +216,7 @@ def test_the_names_that_pyg_has(ds: gsplit.Dataset) -> None:
         ({"num_neighbors": [2]}, "fanouts and num_neighbors are two names of the same"),
         ({"seeds": "train", "input_nodes": "train"}, "seeds and input_nodes are two names of the same"),
         ({"fanouts": None}, "fanouts are missing"),
-        ({"fanouts": {("a", "to", "b"): [2]}}, "fanouts by type of edge: a dataset has one type"),
+        ({"fanouts": {("a", "to", "b"): [2]}}, "fanouts by type of edge: the dataset has one type"),
         ({"seeds": ("paper", None)}, "seeds of the type 'paper': vertices have one type here"),
         ({"disjoint": True}, "has no disjoint=True: seeds share"),
         ({"time_attr": "year"}, "has no time_attr='year': vertices and edges have no times"),

@@ -156,70 +156,116 @@ def test_oracle_inference_is_the_model_over_the_whole_graph(data: Path, ranks: i
 
 @pytest.fixture(scope="module")
 def mag(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """300 papers, 120 authors and 20 institutions, by relation; what is known of a paper and of an author."""
+    """A graph of ogbn-mag's shape: four types of vertices, seven relations, and features of papers."""
     folder = tmp_path_factory.mktemp("mag")
-    rng = np.random.default_rng(5)
-    counts = 300, 120, 20
-    paper, author, institution = np.split(np.arange(sum(counts)), np.cumsum(counts)[:2])
-    pairs = {
-        0: (rng.choice(paper, 900), rng.choice(paper, 900)),
-        1: (rng.choice(author, 600), rng.choice(paper, 600)),
-        3: (rng.choice(institution, 120), author),
-    }
-    both = {**pairs, 2: pairs[1][::-1], 4: pairs[3][::-1]}
-    rows = sorted({(int(u), int(v), kind) for kind, (us, vs) in both.items() for u, v in zip(us, vs) if u != v})
-    (folder / "edges.csv").write_text("source,target,kind\n" + "".join(f"{u},{v},{kind}\n" for u, v, kind in rows))
-    kinds = np.repeat(range(3), counts)
-    nodes = (f"{v},{kind},{'' if kind else f'{v % 4},train'}{',' if kind else ''}\n" for v, kind in enumerate(kinds))
-    (folder / "nodes.csv").write_text("id,type,venue,split\n" + "".join(nodes))
-    for name, shape in (("papers", (300, 7)), ("authors", (120, 3))):
-        np.save(folder / f"{name}.npy", rng.standard_normal(shape, dtype=np.float32))
-    options = ["--label-column", "venue", "--feature-columns", "none", "--edge-columns", "kind", "--directed"]
+    shape = ["--shape", "ogbn-mag", "--scale", "0.0005"]
+    split = ["--partitioner", "random", "--parts"]
     for words in (
-        ["convert", "edges.csv", "--nodes", "nodes.csv", *options, "--out", "ds"],
-        ["partition", "ds", "--parts", "2", "--partitioner", "random"],
+        ["generate", "typed", *shape, "--out", "ds"],
+        *(["partition", "ds", *split, parts, "--key", f"even-{parts}"] for parts in ("2", "4")),
     ):
         subprocess.run([binary, *words], cwd=folder, check=True, capture_output=True)
     return folder
 
 
-def test_differential_types_of_vertices_learn_alike(mag: Path) -> None:
-    (one,), two = run(mag, 1, "typed"), run(mag, 2, "typed")
-    np.testing.assert_allclose(two[0]["losses"], one["losses"], rtol=1e-5)
-    assert one["losses"][-1] < one["losses"][0]
-    rows = dict(pair for rank in two for pair in zip(rank["vertices"], rank["rows"]))
-    np.testing.assert_allclose([rows[v] for v in range(440)], one["rows"], atol=1e-5)
+@pytest.mark.parametrize(("ranks", "parallelism"), [(1, "split"), (2, "split"), (4, "split"), (2, "owned")])
+def test_oracle_types_of_vertices_on_ranks_are_the_whole_graph(mag: Path, ranks: int, parallelism: str) -> None:
+    """Losses and gradients over all edges, of PyG's HeteroConv and of the same in plain torch."""
+    found = run(mag, ranks, "typed", parallelism=parallelism)
+    assert max(rank["off"] for rank in found) < 1e-5
+    assert found[0]["seen"] == 2 * len(gsplit.open(mag / "ds").split("train"))
+    assert all((rank["exchanged"] > 0) == (parallelism == "split" and ranks > 1) for rank in found)
 
 
-def test_types_of_vertices_have_tables_of_their_own() -> None:
-    import torch
-
-    from gsplit.torch import VertexTypes
-
-    types = VertexTypes(np.array([1, 0, 1, 3, 0], np.int8))
-    assert types.counts == [2, 2, 0, 1]
-    found = types.split(torch.tensor([4, 3, 0, 4]))
-    assert [(at.tolist(), rows.tolist()) for at, rows in found] == [([0, 3], [1, 1]), ([2], [0]), ([], []), ([1], [0])]
-    tables = [torch.nn.Embedding(count, 2) for count in types.counts]
-    tables[2] = torch.nn.Embedding(1, 2)
-    h = types.encode(torch.tensor([4, 3, 0, 4]), tables)
-    assert h.tolist() == torch.stack([tables[t].weight[row] for t, row in ((0, 1), (3, 0), (1, 0), (0, 1))]).tolist()
-    h.sum().backward()
-    gradient = tables[0].weight.grad
-    assert gradient is not None and gradient.tolist() == [[0, 0], [2, 2]]
-    with pytest.raises(ValueError, match="2 encoders, expected one for each of 4 types"):
-        types.encode(torch.tensor([0]), tables[:2])
-    with pytest.raises(ValueError, match="vertex 1 has type -2, expected types from 0"):
-        VertexTypes([0, -2])
-    with pytest.raises(ValueError, match=r"types float64 \[1\], expected a whole number for each vertex"):
-        VertexTypes([0.5])
+FANOUTS: dict[Any, Any] = {"cites": [3, "all"], ("author", "writes", "paper"): [0, 2], None: [4, 3]}
 
 
-def test_inference_without_features_is_refused(mag: Path) -> None:
+def test_differential_a_typed_model_in_pytorch_learns_as_the_trainer_does(mag: Path, binary: Path) -> None:
+    """The loss of an epoch, its counts and the parameters after it, with fanouts by relation."""
+    fanouts = "4+cites=3+author/writes/paper=0,3+cites=all+author/writes/paper=2"
+    model = f"--model rsage --layers 2 --fanouts {fanouts} --hidden 8 --batch-size 64 --epochs 2 --dropout 0"
+    optimizer = "--optimizer sgd --lr 0.05 --momentum 0 --checkpoint run --threads 2 --json"
+    ranks = "--parallelism split --partition even-2 --ranks 2"
+    words = ["train", "ds", *model.split(), *optimizer.split(), *ranks.split()]
+    said = subprocess.run([binary, *words], cwd=mag, capture_output=True, text=True, check=True).stdout
+    expected = json.loads(said)["summary"]["epochs"][1]
+    for size in (1, 2):
+        found = run(mag, size, "typed_go_on", run="run", fanouts=[*FANOUTS.items()])[0]
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5) and found["off"] < 1e-5
+        assert found["counts"][0] == expected["edges"] and found["counts"][1] == expected["rows_loaded"]
+    assert found["counts"][2] == expected["rows_exchanged"]
+
+
+def test_oracle_relations_have_fanouts_of_their_own(mag: Path) -> None:
+    from gsplit.torch import SplitLoader
+
+    ds = gsplit.open(mag / "ds")
+    known = {relation: set(map(tuple, ds.relation_edges(relation).T.tolist())) for relation in ds.relations}
+    loader = SplitLoader(ds, FANOUTS, 50, seeds=("author", range(0, 500, 3)))
+    assert loader.target == "author" and "fanouts 4+cites=3" in repr(loader)
+    drawn = dict.fromkeys(ds.relations, 0)
+    for batch in loader:
+        # No labels but of papers.
+        assert batch.y["author"].max() == -1
+        for depth, layer in enumerate(reversed(batch.layers)):
+            for relation, (sources, targets) in layer.edge_index.items():
+                source, target = layer.src[relation[0]], layer.dst[relation[2]]
+                edges = list(zip(source[sources].tolist(), target[targets].tolist()))
+                assert len(set(edges)) == len(edges) and known[relation].issuperset(edges)
+                fanout = FANOUTS.get(relation, FANOUTS.get(relation[1], FANOUTS[None]))[depth]
+                most = np.inf if fanout == "all" else fanout
+                degrees = np.bincount([v for _, v in known[relation]], minlength=ds.types[relation[2]].count)
+                expected = np.minimum(degrees[target.numpy()], most).astype(int)
+                assert np.bincount(targets.numpy(), minlength=len(target)).tolist() == expected.tolist()
+                drawn[relation] += len(edges)
+    assert sum(map(bool, drawn.values())) > 3, drawn
+
+
+def test_what_types_of_vertices_cannot_do_is_refused(mag: Path) -> None:
+    from gsplit.torch import LinkLoader, SplitLoader, inference
+
+    ds = gsplit.open(mag / "ds")
+    several = "has vertices of several types, for which there is no"
+    for make, line in (
+        (lambda: LinkLoader(ds, [2]), f"{several} LinkLoader; SplitLoader draws"),
+        (lambda: inference(lambda k, rows, layer: rows, ds, 1), f"{several} inference; pass seeds="),
+        (lambda: gsplit.NeighborLoader(ds, [2]), f"{several} NeighborLoader; gsplit.torch.SplitLoader"),
+        (ds.to_scipy, f"{several} to_scipy; relation_edges has"),
+        (ds.to_dgl, f"{several} to_dgl; relation_edges has"),
+        (ds.to_graphbolt, f"{several} to_graphbolt; relation_edges has"),
+        (lambda: ds.features, f"{several} table of all features; features_by_type has"),
+    ):
+        with pytest.raises(gsplit.DatasetError, match=line):
+            make()
+    for options, line in (
+        ({"device": "cuda"}, "device 'cuda': mini-batches of several types of vertices are made on the CPU only"),
+        ({"cache": "20%"}, "cache: a device keeps feature rows of vertices of one type only: leave it out"),
+        ({"topology": "device"}, "a GPU samples, the device is cpu"),
+        ({"draw_by": "weight"}, "the dataset has no column of one number an edge"),
+        ({"seeds": ("paper", [0, 368])}, "seed 368, expected vertices from 0 to 367"),
+        ({"fanouts": {"cites": [2]}}, "relation `author/writes/paper`: it has no fanout"),
+        ({"fanouts": {"reads": [2], None: [1]}}, "relation `reads`: expected one of paper/cites/paper, "),
+        ({"fanouts": {"cites": [2], None: [1, 2]}}, "expected lists of equally many layers, found 'cites' 1, None 2"),
+    ):
+        with pytest.raises(ValueError, match=line):
+            SplitLoader(ds, **{"fanouts": [2], **options})  # type: ignore[arg-type]
+    for seeds in ("all", [0, 1]):
+        with pytest.raises(TypeError, match="seeds of several types: expected a split, or a type and its vertices"):
+            SplitLoader(ds, [2], seeds=seeds)
+    with pytest.raises(TypeError, match="seeds of the type 'book': expected one of paper, author, institution"):
+        SplitLoader(ds, [2], seeds=("book", "all"))
+    layer = next(iter(SplitLoader(ds, [2], 50))).layers[0]
+    with pytest.raises(KeyError, match="rows of book: expected types from paper, author"):
+        layer.read({"book": np.zeros(3)})
+    with pytest.raises(ValueError, match="3 rows of paper, the layer below has"):
+        layer.read({"paper": np.zeros(3)})
+
+
+def test_inference_without_features_is_refused(data: Path) -> None:
     from gsplit.torch import inference
 
     with pytest.raises(gsplit.DatasetError, match="has no features; pass features="):
-        inference(lambda k, rows, layer: rows, mag / "ds", 1)
+        inference(lambda k, rows, layer: rows, data / "few", 1)
 
 
 def test_differential_mini_batches_are_those_of_the_trainer(data: Path, binary: Path) -> None:

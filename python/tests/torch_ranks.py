@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 
 import gsplit
-from gsplit.torch import LinkLoader, SplitLoader, VertexTypes, inference, sum_gradients
+from gsplit.torch import LinkLoader, SplitLoader, inference, sum_gradients
 
 RANK, SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -264,42 +266,151 @@ def infer(ds: gsplit.Dataset, without: float = 0.0) -> dict[str, Any]:
     return {"vertices": vertices.tolist(), "off": off}
 
 
-def typed(ds: gsplit.Dataset) -> dict[str, Any]:
-    """An RGCN of papers, authors and institutions: features of two widths, and an embedding of the vertices without."""
-    types = VertexTypes(ds.columns["type"])
-    papers, authors = (torch.from_numpy(np.load(f"{name}.npy")) for name in ("papers", "authors"))
-    assert ds.num_classes is not None
-    convs = layers_of("relations", [8, 8, ds.num_classes], relations=5)
-    of_papers, of_authors = torch.nn.Linear(papers.shape[1], 8), torch.nn.Linear(authors.shape[1], 8)
-    of_institutions = torch.nn.Embedding(types.counts[2], 8)
-    model = torch.nn.ModuleList([convs, of_papers, of_authors, of_institutions])
+class ByRelation(torch.nn.Module):  # type: ignore[misc]
+    """The layer of R-SAGE in plain torch: a matrix for each type, and one for the mean of each relation."""
 
-    def encode(n_id: torch.Tensor) -> torch.Tensor:
-        return types.encode(
-            n_id, [lambda rows: of_papers(papers[rows]), lambda rows: of_authors(authors[rows]), of_institutions]
-        )
+    def __init__(self, ds: gsplit.Dataset, dims: dict[str, int], out: int) -> None:
+        super().__init__()
+        self.own = torch.nn.ModuleDict({name: torch.nn.Linear(dim, out) for name, dim in dims.items()})
+        of = {"/".join(each): torch.nn.Linear(dims[each[0]], out, bias=False) for each in ds.relations}
+        self.of = torch.nn.ModuleDict(of)
 
-    def step(k: int, rows: torch.Tensor, layer: Any) -> torch.Tensor:
-        h: torch.Tensor = convs[k](rows, layer, torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]))
-        return h.relu() if k == 0 else h
+    def forward(self, ends: dict[Any, Any], edges: dict[Any, torch.Tensor]) -> dict[str, torch.Tensor]:
+        out: dict[str, torch.Tensor] = {}
+        for relation, (rows, own) in ends.items():
+            sources, targets = edges[relation]
+            sums = rows.new_zeros(len(own), rows.shape[1]).index_add(0, targets, rows[sources])
+            counts = torch.bincount(targets, minlength=len(own)).clamp(min=1)
+            if relation[2] not in out:
+                out[relation[2]] = self.own[relation[2]](own)
+            out[relation[2]] = out[relation[2]] + self.of["/".join(relation)](sums / counts[:, None])
+        return out
 
-    loader = SplitLoader(ds, [6, 6], 32, threads=1)
+
+def typed_model(ds: gsplit.Dataset, pyg: bool = False) -> torch.nn.Module:
+    """Two layers, and a table for each type without features."""
+    torch.manual_seed(0)
+    given = {name: of.shape[1] for name, of in ds.features_by_type.items()}
+    model = torch.nn.Module()
+    model.tables = torch.nn.ModuleDict(
+        {name: torch.nn.Embedding(of.count, 8) for name, of in ds.types.items() if name not in given}
+    )
+    hidden = dict.fromkeys(ds.types, 8)
+    if pyg:
+        from torch_geometric.nn import HeteroConv, SAGEConv
+
+        def layer(dims: dict[str, int], out: int) -> Any:
+            return HeteroConv({each: SAGEConv((dims[each[0]], dims[each[2]]), out) for each in ds.relations})
+    else:
+
+        def layer(dims: dict[str, int], out: int) -> Any:
+            return ByRelation(ds, dims, out)
+
+    model.convs = torch.nn.ModuleList([layer({**hidden, **given}, 8), layer(hidden, ds.num_classes or 0)])
+    return model
+
+
+def typed_rows(model: Any, batch: Any) -> tuple[dict[str, torch.Tensor], list[int]]:
+    """The rows of the last layer; edges, and rows that were loaded and exchanged."""
+    h = {name: batch.x[name] if name in batch.x else model.tables[name](ids) for name, ids in batch.n_id.items()}
+    counts = [0, sum(map(len, batch.x.values())), 0]
+    for conv, layer in zip(model.convs, batch.layers):
+        rows = layer.read(h)
+        assert {name: len(of) for name, of in rows.items()} == layer.num_src
+        counts[2] += sum(len(of) for of in rows.values()) - sum(len(of) for of in h.values())
+        counts[0] += sum(edges.shape[1] for edges in layer.edge_index.values())
+        h = conv(layer.ends(rows), layer.edge_index)
+        h = {name: of.relu() for name, of in h.items()} if conv is model.convs[0] else h
+    return h, counts
+
+
+def typed(ds: gsplit.Dataset, **options: Any) -> dict[str, Any]:
+    """How far models are from the whole graph: in plain torch, and of PyG's layers where PyG is installed."""
+    found = [typed_epochs(ds, pyg, **options) for pyg in [False, True][: 1 + bool(find_spec("torch_geometric"))]]
+    return {**found[0], "off": max(each["off"] for each in found)}
+
+
+def typed_epochs(ds: gsplit.Dataset, pyg: bool, **options: Any) -> dict[str, Any]:
+    """The largest relative error of losses and gradients over two epochs, from the whole graph in float64."""
+    model: Any = typed_model(ds, pyg)
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    losses = []
-    for _ in range(2):
-        for batch in loader:
-            assert batch.x is None and (types._types[batch.seeds] == 0).all()
-            h = encode(batch.n_id)
-            for k, layer in enumerate(batch.layers):
-                h = step(k, layer.read(h), layer)
-            loss = F.cross_entropy(h, batch.y, reduction="sum") / batch.num_seeds
-            loss.backward()
-            sum_gradients(model)
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(total(loss.detach().clone()).item())
-    vertices, rows = inference(step, ds, 2, features=encode, batch_size=64)
-    return {"losses": losses, "vertices": vertices.tolist(), "rows": rows.tolist()}
+    loader = SplitLoader(ds, ["all", "all"], 64, threads=1, **options)
+    whole = {relation: torch.from_numpy(ds.relation_edges(relation)) for relation in ds.relations}
+    labels = torch.from_numpy(ds.labels[ds.types["paper"].vertices].astype(np.int64))
+    off, exchanged, seen = 0.0, 0, 0
+    for batch in [*loader, *loader]:
+        h, counts = typed_rows(model, batch)
+        assert torch.equal(batch.y["paper"], labels[batch.seeds["paper"]])
+        loss = F.cross_entropy(h["paper"], batch.y["paper"], reduction="sum") / batch.num_seeds
+        loss.backward()
+        sum_gradients(model)
+        exact: Any = copy.deepcopy(model).double()
+        exact.zero_grad()
+        features = {name: torch.from_numpy(of[:]).double() for name, of in ds.features_by_type.items()}
+        h = {name: features[name] if name in features else exact.tables[name].weight for name in ds.types}
+        for conv in exact.convs:
+            h = conv({each: (h[each[0]], h[each[2]]) for each in ds.relations}, whole)
+            h = {name: of.relu() for name, of in h.items()} if conv is exact.convs[0] else h
+        seeds = gathered(batch.seeds["paper"])
+        expected = F.cross_entropy(h["paper"][seeds], labels[seeds])
+        expected.backward()
+        off = max(off, abs(total(loss.detach().double()).item() / expected.item() - 1))
+        for own, other in zip(model.parameters(), exact.parameters()):
+            if other.grad is not None:
+                off = max(off, (own.grad - other.grad).abs().max().item() / other.grad.abs().max().item())
+        exchanged, seen = exchanged + counts[2], seen + len(seeds)
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"off": off, "exchanged": exchanged, "seen": seen}
+
+
+def typed_go_on(ds: gsplit.Dataset, run: str, fanouts: list[Any]) -> dict[str, Any]:
+    """Trains epoch 2 from the parameters after epoch 1 of `gsplit train --model rsage --optimizer sgd`."""
+    model: Any = typed_model(ds)
+    # Encoded features have the width of the tables.
+    model.encoders = torch.nn.ModuleDict(
+        {name: torch.nn.Linear(of.shape[1], 8) for name, of in ds.features_by_type.items()}
+    )
+    model.convs[0] = ByRelation(ds, dict.fromkeys(ds.types, 8), 8)
+    before, after = (stored(f"{run}/epoch-0000{epoch}") for epoch in (1, 2))
+    theirs = {f"tables.{name}.weight": f"embeddings.{name}" for name in model.tables}
+    for name in model.encoders:
+        theirs.update({f"encoders.{name}.{of}": f"encoders.{name}.{of}" for of in ("weight", "bias")})
+    for k in (0, 1):
+        for name in ds.types:
+            theirs[f"convs.{k}.own.{name}.weight"] = f"layers.{k}.{name}.weight_self"
+            theirs[f"convs.{k}.own.{name}.bias"] = f"layers.{k}.{name}.bias"
+        for relation in map("/".join, ds.relations):
+            theirs[f"convs.{k}.of.{relation}.weight"] = f"layers.{k}.{relation}.weight"
+    own = dict(model.named_parameters())
+
+    def parameters(of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        found = {name: of[theirs[name]] for name in own}
+        return {
+            name: value if name.startswith("tables") or value.dim() < 2 else value.T for name, value in found.items()
+        }
+
+    with torch.no_grad():
+        for name, value in parameters(before).items():
+            own[name].copy_(value)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    by_relation = {tuple(key) if isinstance(key, list) else key: layers for key, layers in fanouts}
+    loader = SplitLoader(ds, by_relation, 64, threads=1)
+    loader.set_epoch(2)
+    loss, seeds, counts = torch.zeros(1), 0, np.zeros(3, np.int64)
+    for batch in loader:
+        loaded = sum(map(len, batch.x.values()))
+        batch.x = {name: model.encoders[name](of) for name, of in batch.x.items()}
+        h, found = typed_rows(model, batch)
+        assert found[1] == loaded
+        summed = F.cross_entropy(h["paper"], batch.y["paper"], reduction="sum")
+        (summed / batch.num_seeds).backward()
+        sum_gradients(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss, seeds, counts = loss + summed.detach(), seeds + batch.num_seeds, counts + found
+    off = max((own[name] - value).abs().max().item() for name, value in parameters(after).items())
+    return {"loss": total(loss).item() / seeds, "off": off, "counts": total(torch.from_numpy(counts)).tolist()}
 
 
 def gradients(ds: gsplit.Dataset) -> dict[str, Any]:
@@ -330,7 +441,7 @@ def main() -> None:
         dist.init_process_group("gloo")
     ds = gsplit.open(dataset)
     tasks: dict[str, Any] = {"rows": rows, "infer": infer, "typed": typed, "go_on": go_on, "pairs": pairs}
-    tasks["gradients"] = gradients
+    tasks.update(gradients=gradients, typed_go_on=typed_go_on)
     found = tasks[task](ds, **options) if task in tasks else train(ds, task, **options)
     Path(f"found-{RANK}.json").write_text(json.dumps(found))
     if SIZE > 1:

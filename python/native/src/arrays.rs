@@ -13,6 +13,7 @@ use crate::links::EdgePairs;
 use crate::memory::{Memory, Pool};
 use crate::on_gpu::{Elsewhere, GpuArray, GpuLayers};
 use crate::rows::{Classes, Features, Hits, Kind, Rows};
+use crate::types::TypedLayer;
 
 /// A mini-batch.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
@@ -38,10 +39,11 @@ pub struct Batch {
     layers: Vec<Py<Layer>>,
     /// Pairs of a mini-batch of edges.
     pairs: Option<Py<Pairs>>,
-    /// Feature rows, except the ones in the cache.
-    x: Option<Py<PyAny>>,
-    /// Whether `x` holds the bits of bf16.
-    bf16: bool,
+    /// Layers between vertices of several types, the one that reads features first.
+    typed: Vec<Py<ByType>>,
+    /// Feature rows, except the ones in the cache, of each type of vertices that has any, and
+    /// whether they are the bits of bf16.
+    x: Vec<(Py<PyAny>, bool)>,
     /// int64: positions of the rows of `x`, and a place in the cache for each row; `None` without a
     /// cache.
     hits: Option<[Py<PyArray1<i64>>; 2]>,
@@ -66,6 +68,19 @@ pub struct Layer {
     num_dst: usize,
     /// Rows of the layer below that move; `None` if none move.
     moved: Option<Py<Moved>>,
+}
+
+/// A layer between vertices of several types, in lists of an item for each type or relation.
+#[pyclass(frozen, get_all, module = "gsplit._native")]
+pub struct ByType {
+    /// int64 [2, edges] for each relation: rows of its types.
+    edge_index: Vec<Py<PyArray2<i64>>>,
+    /// int64: the vertex of each row that it reads, from 0.
+    src: Vec<Py<PyArray1<i64>>>,
+    /// Number of rows that it computes: the first of the rows that it reads.
+    num_dst: Vec<usize>,
+    /// Rows of the layer below that move; empty if none move.
+    moved: Vec<Py<Moved>>,
 }
 
 /// Pairs of vertices: each edge is followed by its negatives.
@@ -95,7 +110,7 @@ impl Batch {
     pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
         let Made { step, num_seeds, vertices, inputs, edges, pairs, rows, labels } = made;
         let (features, hits) =
-            rows.map_or((None, None), |Rows { features, hits }| (Some(features), hits));
+            rows.map_or_else(Default::default, |Rows { features, hits }| (features, hits));
         let array = |numbers: Vec<i64>| numbers.into_pyarray(py).unbind();
         let mut batch = Self {
             step,
@@ -108,8 +123,8 @@ impl Batch {
             num_sampled_edges: Vec::new(),
             layers: Vec::new(),
             pairs: pairs.map(|pairs| Py::new(py, Pairs::new(py, pairs)?)).transpose()?,
-            bf16: features.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
-            x: features.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
+            typed: Vec::new(),
+            x: feature_rows(py, features, &plan.pool)?,
             hits: hits.map(|Hits { missed, places }| [missed, places].map(array)),
             y: labels.map(|labels| classes(py, labels)).transpose()?,
         };
@@ -125,6 +140,11 @@ impl Batch {
                 let layers = layers
                     .map(|(layer, src)| Py::new(py, Layer::new(py, layer, src, plan.edge_ids)?));
                 batch.layers = layers.collect::<PyResult<_>>()?;
+            }
+            Edges::Typed(layers) => {
+                let layers =
+                    layers.into_iter().rev().map(|layer| Py::new(py, ByType::new(py, layer)?));
+                batch.typed = layers.collect::<PyResult<_>>()?;
             }
             Edges::OnGpu(layers) => {
                 batch.n_id = GpuArray::shown(py, layers.vertices.slice(), &layers)?;
@@ -152,7 +172,7 @@ impl Layer {
             factors: (!layer.factors.is_empty()).then(|| layer.factors.into_pyarray(py).unbind()),
             src: src.into_pyarray(py).unbind().into_any(),
             num_dst: layer.frontier.len(),
-            moved: Moved::new(py, layer.exchange)?,
+            moved: layer.exchange.map(|exchange| Moved::new(py, exchange)).transpose()?,
         })
     }
 
@@ -175,29 +195,37 @@ impl Layer {
     }
 }
 
+impl ByType {
+    fn new(py: Python<'_>, layer: TypedLayer) -> PyResult<Self> {
+        let TypedLayer { ends, src, num_dst, exchanges } = layer;
+        let moved = exchanges.into_iter().map(|exchange| Moved::new(py, exchange));
+        Ok(Self {
+            edge_index: ends
+                .into_iter()
+                .map(|ends| Ok(in_two(py, ends)?.unbind()))
+                .collect::<PyResult<_>>()?,
+            src: src.into_iter().map(|of| of.into_pyarray(py).unbind()).collect(),
+            num_dst,
+            moved: moved.collect::<PyResult<_>>()?,
+        })
+    }
+}
+
 impl Pairs {
     fn new(py: Python<'_>, pairs: EdgePairs) -> PyResult<Self> {
         Ok(Self {
             ends: in_two(py, pairs.ends)?.unbind(),
             e_id: signed(py, pairs.edge_ids),
-            moved: Moved::new(py, pairs.exchange)?,
+            moved: pairs.exchange.map(|exchange| Moved::new(py, exchange)).transpose()?,
         })
     }
 }
 
 impl Moved {
-    fn new(py: Python<'_>, exchange: Option<HostExchange>) -> PyResult<Option<Py<Self>>> {
-        let new = |HostExchange { asked, counts, .. }: HostExchange| {
-            Py::new(
-                py,
-                Self {
-                    asked: wide(&asked).into_pyarray(py).unbind(),
-                    sent: counts.send,
-                    received: counts.receive,
-                },
-            )
-        };
-        exchange.map(new).transpose()
+    fn new(py: Python<'_>, exchange: HostExchange) -> PyResult<Py<Self>> {
+        let HostExchange { asked, counts, .. } = exchange;
+        let asked = wide(&asked).into_pyarray(py).unbind();
+        Py::new(py, Self { asked, sent: counts.send, received: counts.receive })
     }
 }
 
@@ -212,7 +240,18 @@ fn signed(py: Python<'_>, ids: Vec<u64>) -> Py<PyArray1<i64>> {
     bytemuck::cast_vec::<u64, i64>(ids).into_pyarray(py).unbind()
 }
 
-pub fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResult<Py<PyAny>> {
+/// Matrices of `features`, and whether they hold the bits of bf16.
+pub fn feature_rows(
+    py: Python<'_>,
+    features: Vec<Features>,
+    pool: &Arc<Pool>,
+) -> PyResult<Vec<(Py<PyAny>, bool)>> {
+    let is_bf16 = |features: &Features| features.kind == Kind::Bf16;
+    let matrices = features.into_iter().map(|of| (is_bf16(&of), matrix(py, of, pool)));
+    matrices.map(|(is_bf16, rows)| Ok((rows?, is_bf16))).collect()
+}
+
+fn matrix(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResult<Py<PyAny>> {
     let Features { memory, kind, rows, dim } = features;
     let count = rows * dim;
     let places = if kind == Kind::F32 { count } else { count.div_ceil(2) };

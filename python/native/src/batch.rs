@@ -23,10 +23,14 @@ use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph, GpuLayers, GpuSampler};
 use crate::rows::{Classes, Labels, Rows, gather};
 use crate::subgraph::{Numbering, Subgraph};
+use crate::types::{TypedLayer, Types};
 
 /// Plan that all epochs of a loader share.
 pub struct Plan {
     pub dataset: Dataset,
+    /// Types of vertices, if there are several; requires layers that the host samples, without
+    /// held-out edges or cached rows.
+    pub types: Option<Types>,
     pub fanouts: Fanouts,
     /// Vertices, or edges as positions in the indices of the graph without the held-out edges.
     pub seeds: Vec<u32>,
@@ -97,6 +101,10 @@ impl Plan {
         let graph = match &self.links {
             Some(links) => links.split.graph()?,
             None => Graph::new(topology.indptr(), topology.indices())?,
+        };
+        let graph = match (topology.rows(), &self.types) {
+            (Some(rows), Some(types)) => graph.with_rows(rows, &types.layout)?,
+            _ => graph,
         };
         self.weights
             .as_ref()
@@ -190,7 +198,7 @@ pub struct Made {
     /// Seeds of all ranks that sample together.
     pub num_seeds: usize,
     /// Vertices whose rows it has; all vertices, seeds first, if the rank samples by itself. Empty
-    /// if a GPU has them.
+    /// if a GPU has them, or if they are of several types: the lowest layer has them.
     pub vertices: Vec<i64>,
     /// Position of each seed in the list of seeds; empty if ranks sample together.
     pub inputs: Vec<i64>,
@@ -210,6 +218,8 @@ pub enum Edges {
     /// A bipartite graph for each layer, from the seeds down, and the vertices that it reads, the
     /// targets first.
     Blocks(Vec<Block>),
+    /// Like `Blocks`, between vertices of several types.
+    Typed(Vec<TypedLayer>),
     /// Like `Blocks`, in a GPU's memory, with all vertices.
     OnGpu(Arc<Elsewhere<GpuLayers>>),
 }
@@ -313,8 +323,13 @@ impl<'p> Maker<'p> {
             BatchSampler::Blocks(sampler) => {
                 let sample = sampler.sample(seeds, &plan.fanouts, step, frontiers, *comm)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(sample.frontier(0)));
-                let (blocks, input) = blocks(sample, plan.links.as_ref())?;
-                (input, labels, Edges::Blocks(blocks))
+                if let Some(types) = &plan.types {
+                    let (layers, input) = types.layers(sample)?;
+                    (input, labels, Edges::Typed(layers))
+                } else {
+                    let (blocks, input) = blocks(sample, plan.links.as_ref())?;
+                    (input, labels, Edges::Blocks(blocks))
+                }
             }
             BatchSampler::Subgraph(graph, sampler, numbering) => {
                 let (vertices, subgraph) =
@@ -334,7 +349,10 @@ impl<'p> Maker<'p> {
         Ok(Made {
             step: step.step,
             num_seeds: batch.len(),
-            vertices: if plan.gpu.is_some() { Vec::new() } else { wide(&vertices) },
+            vertices: match (&plan.gpu, &plan.types) {
+                (None, None) => wide(&vertices),
+                _ => Vec::new(),
+            },
             inputs: wide(&inputs),
             edges,
             pairs,

@@ -7,7 +7,7 @@
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
 //! carried.rs  messages between ranks           memory.rs    memory of rows that is used again
 //! links.rs    edges held out, and pairs        on_gpu.rs    layers that a GPU samples
-//! partition.rs  partitions of graphs in memory
+//! partition.rs  partitions of graphs in memory  types.rs   layers between several types of vertices
 //! ```
 //!
 //! Draws equal those of `gsplit train` and `gsplit presample` with the same seed: the keys come
@@ -24,6 +24,7 @@ mod on_gpu;
 mod partition;
 mod rows;
 mod subgraph;
+mod types;
 
 use pyo3::prelude::*;
 
@@ -31,7 +32,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::arrays::{Batch, Layer, Moved, Pairs};
+    use crate::arrays::{Batch, ByType, Layer, Moved, Pairs};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
     #[pymodule_export]

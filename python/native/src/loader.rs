@@ -16,6 +16,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gsplit_kernels::schedule::Fanouts;
 use gsplit_kernels::{Communicator, Graph, KernelError, Seat, Solo, lock};
 use gsplit_store::Dataset;
 use numpy::{PyArray2, PyReadonlyArray1};
@@ -29,7 +30,8 @@ use crate::carried::Carried;
 use crate::links::{HeldOutEdges, LinkPlan};
 use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph};
-use crate::rows::{Kind, Labels, Rows, cache_places, gather};
+use crate::rows::{Labels, Rows, cache_places, gather};
+use crate::types::Types;
 
 /// Interval at which Python checks for Ctrl-C while it waits for a mini-batch.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -114,7 +116,7 @@ impl Loader {
         pinned: bool,
         allocate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let fanouts = fanouts
+        let fanouts: Fanouts = fanouts
             .parse()
             .map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
         let seeds = seeds.map(|seeds| seeds.as_slice().map(<[u32]>::to_vec)).transpose()?;
@@ -125,7 +127,12 @@ impl Loader {
             // Not on rayon's shared threads, as in an epoch.
             pool_of(Some(threads))?.install(|| {
                 let dataset = Dataset::open_unchecked(&path)?;
-                dataset.expect_one_type("the loader")?;
+                if !blocks || held_out.is_some() || gpu.is_some() || cached.is_some() {
+                    dataset.expect_one_type("the loader")?;
+                }
+                let types = dataset.types().map(Types::new).transpose()?;
+                let layout = types.as_ref().map(|types| &types.layout);
+                fanouts.check(layout).map_err(|error| Problem::Options(error.to_string()))?;
                 dataset.topology().check_indices()?;
                 let mut weights =
                     draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
@@ -136,7 +143,12 @@ impl Loader {
                     std::mem::take(&mut links.split.train)
                 });
                 let seeds = seeds.or(trained).unwrap_or_default();
-                let mut table = features.then(|| dataset.features()).transpose()?;
+                let mut table = match &types {
+                    _ if !features => None,
+                    Some(_) => Some(dataset.held_features()?),
+                    None => Some(dataset.features()?),
+                };
+                let num_tables = table.as_ref().map_or(1, |table| table.by_type().len());
                 if let (true, Some(mapped)) = (load_features, &table) {
                     let problem = |error| {
                         gsplit_store::Error::Invalid(format!(
@@ -179,10 +191,11 @@ impl Loader {
                     cached: cached
                         .map(|vertices| cache_places(&vertices, dataset.topology().num_vertices())),
                     dataset,
+                    types,
                     labels,
                     threads,
-                    // One array that Python shows, and one that it is about to drop.
-                    pool: Arc::new(Pool::new(prefetch + 2, allocate)),
+                    // Arrays that Python shows, and others that it is about to drop.
+                    pool: Arc::new(Pool::new((prefetch + 2) * num_tables, allocate)),
                 })
             })
         });
@@ -194,19 +207,19 @@ impl Loader {
         self.plan.num_batches()
     }
 
-    /// Feature rows of `vertices`, and whether they hold the bits of bf16.
+    /// Feature rows of `vertices`, of each type that has any, and whether they hold the bits of
+    /// bf16.
     fn rows(
         &self,
         py: Python<'_>,
         vertices: PyReadonlyArray1<'_, u32>,
-    ) -> PyResult<(Py<PyAny>, bool)> {
+    ) -> PyResult<Vec<(Py<PyAny>, bool)>> {
         let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0, None)));
         let Rows { features, .. } = py.detach(|| match self.plan.table()? {
             Some(table) => gather(&table, self.plan.widen, None, &vertices, &pool),
             None => Err(Problem::Data("no features are read".into())),
         })?;
-        let is_bf16 = features.kind == Kind::Bf16;
-        Ok((feature_rows(py, features, &pool)?, is_bf16))
+        feature_rows(py, features, &pool)
     }
 
     /// Pairs held out for `split`, valid or test: int64 `[2, pairs]`.

@@ -20,8 +20,8 @@ pub fn cache_places(vertices: &[u32], num_vertices: usize) -> Vec<u32> {
 
 /// The feature rows of a mini-batch's vertices.
 pub struct Rows {
-    /// Rows that are not cached.
-    pub features: Features,
+    /// Rows that are not cached, of each type of vertices that has any.
+    pub features: Vec<Features>,
     /// Places of the cached rows, if there is a cache.
     pub hits: Option<Hits>,
 }
@@ -45,7 +45,15 @@ pub fn gather(
     pool: &Pool,
 ) -> Result<Rows, Problem> {
     let Some(cached) = cached else {
-        return Ok(Rows { features: copied(table, widen, vertices, pool)?, hits: None });
+        let of_type = |of: &FeatureTable| {
+            let own = vertices.iter().filter(|v| of.vertices().contains(v));
+            copied(of, widen, &own.copied().collect::<Vec<u32>>(), pool)
+        };
+        let features = match table.is_by_type() {
+            true => table.by_type().iter().map(of_type).collect::<Result<_, _>>()?,
+            false => vec![copied(table, widen, vertices, pool)?],
+        };
+        return Ok(Rows { features, hits: None });
     };
     let (mut hits, mut missed) = (Hits::default(), Vec::new());
     for (position, &v) in (0..).zip(vertices) {
@@ -57,7 +65,7 @@ pub fn gather(
         }
         hits.places.push(if is_missed { 0 } else { place.into() });
     }
-    Ok(Rows { features: copied(table, widen, &missed, pool)?, hits: Some(hits) })
+    Ok(Rows { features: vec![copied(table, widen, &missed, pool)?], hits: Some(hits) })
 }
 
 /// The feature rows of some vertices.

@@ -33,6 +33,7 @@ from ._export import Tensors
 from ._features import FeatureBatch, Features
 from ._labels import MultiLabels
 from ._loader import NeighborLoader
+from ._types import VertexType
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "Presample",
     "Subgraph",
     "Tensors",
+    "VertexType",
     "__version__",
     "clean",
     "convert",

@@ -20,6 +20,7 @@ from ._npy import open_npy
 from ._xxh3 import xxh3_128_medium
 
 FORMAT_VERSION = 1
+_TOPOLOGY = ("topology/indptr.npy", "topology/rows.npy", "topology/indices.npy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +143,8 @@ def _open(dataset: Path, manifest: Document, kind: str, key: str) -> tuple[Path,
 
 
 def topology_checksum(manifest: Document) -> str:
-    """One digest for the graph: of the digests of `indptr.npy` and `indices.npy`, a line each."""
-    parts = [manifest.file_checksum(name) for name in ("topology/indptr.npy", "topology/indices.npy")]
+    """One digest for the graph: of the digests of the files in `topology/`, a line each."""
+    parts = [manifest.file_checksum(name) for name in _TOPOLOGY]
     joined = "\n".join(part for part in parts if part is not None).encode()
     try:
         return f"xxh3:{xxh3_128_medium(joined):032x}"

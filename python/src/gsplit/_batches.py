@@ -33,6 +33,8 @@ class Tensors:
 def _each(value: Any, do: Callable[[Any], Any]) -> Any:
     if isinstance(value, np.ndarray):
         raise TypeError("a mini-batch of NumPy arrays stays in host memory: leave out numpy=True")
+    if isinstance(value, dict):
+        return {key: _each(item, do) for key, item in value.items()}
     if isinstance(value, list):
         return [_each(item, do) for item in value]
     if is_dataclass(value) and not isinstance(value, type):

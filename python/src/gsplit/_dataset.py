@@ -3,9 +3,9 @@
 ```text
 arxiv/
   dataset.json                 the manifest
-  topology/{indptr,indices}.npy
+  topology/{indptr,indices}.npy, with several types of vertices rows.npy
   edges/<name>.npy             edge columns
-  nodes/feat.arrow, nodes/label.npy, nodes/original_id.{npy,arrow}
+  nodes/feat.arrow (feat.TYPE.arrow), nodes/label.npy, nodes/original_id.{npy,arrow}
   nodes/<name>.npy             node columns
   splits/{train,valid,test}.npy
   presample/<key>/, partition/<key>/
@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from . import _artifacts, _display, _document, _export
+from . import _artifacts, _display, _document, _export, _types
 from ._arrow import columns_of, one_line, open_arrow
 from ._artifacts import Partition, Presample
 from ._errors import DatasetError, damaged
 from ._features import Features
 from ._labels import MultiLabels
 from ._npy import Array, open_npy
+from ._types import AnyRelation, Relation, VertexType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,7 @@ class Dataset:
         self.indptr: npt.NDArray[np.uint64] = self._map("topology/indptr.npy", "<u8", (self.num_vertices + 1,))
         """uint64 `[n + 1]`, a memmap: the in-neighbours of `v` are `indices[indptr[v]:indptr[v + 1]]` (CSC)."""
         self.indices: npt.NDArray[np.uint32] = self._map("topology/indices.npy", "<u4", (self.num_edges,))
-        """uint32 `[m]`, a memmap: in-neighbours, ascending within a vertex."""
+        """uint32 `[m]`, a memmap: in-neighbours, ascending within a vertex; with several types within each relation."""
         if self.indptr[0] != 0 or self.indptr[-1] != self.num_edges:
             problem = f"expected offsets from 0 to {self.num_edges}, found {self.indptr[0]} to {self.indptr[-1]}"
             raise damaged(self.path / "topology/indptr.npy", problem)
@@ -96,11 +97,28 @@ class Dataset:
         return self._manifest.content
 
     def in_neighbours(self, v: SupportsIndex) -> npt.NDArray[np.uint32]:
-        """The in-neighbours of vertex `v`, ascending: uint32 `[in-degree]`, a view of `indices`."""
+        """The in-neighbours of vertex `v` in their order: uint32 `[in-degree]`, a view of `indices`."""
         vertex = operator.index(v)
         if not 0 <= vertex < self.num_vertices:
             raise IndexError(f"vertex {vertex}, expected one from 0 to {self.num_vertices - 1}")
         return self.indices[int(self.indptr[vertex]) : int(self.indptr[vertex + 1])]
+
+    @cached_property
+    def types(self) -> dict[str, VertexType]:
+        """The types of vertices by name, in the order of their ids; none if vertices have one type."""
+        return _types.types_of(self._manifest)
+
+    @cached_property
+    def relations(self) -> list[Relation]:
+        """The relations between the types: type of the sources, name, type of the targets."""
+        return _types.relations_of(self._manifest)
+
+    def relation_edges(self, relation: AnyRelation) -> npt.NDArray[np.int64]:
+        """The edges of `relation`, given by its three names or by its own: int64 `[2, edges]`, sorted by target.
+
+        Sources, then targets, as vertices of their types, which count from 0. A copy: 16 bytes an edge.
+        """
+        return _types.relation_edges(self, relation)
 
     @cached_property
     def edge_columns(self) -> Columns:
@@ -132,17 +150,33 @@ class Dataset:
 
     @property
     def has_features(self) -> bool:
-        """Whether there are features."""
-        return self.manifest.get("features") is not None
+        """Whether there are features, of all vertices or of some types."""
+        return self.manifest.get("features") is not None or bool(self._types_with_features)
 
     @cached_property
     def features(self) -> Features:
         """The features, float32 `[n, dim]` when indexed. Raises `DatasetError` when there are none."""
         self._expect_whole("features")
+        self._expect_one_type("table of all features", "features_by_type has one of each type")
         remedy = "convert or generate it with --features random:D or --features fastrp:D"
         path = self._part("nodes/feat.arrow", "features", remedy)
         info = self._manifest.section("features")
         return Features(path, self.num_vertices, info.count("dim"), info.text("dtype"))
+
+    @cached_property
+    def features_by_type(self) -> dict[str, Features]:
+        """The features of each type of vertices that has any: row i is that of its vertex i. Needs several types."""
+        found = {}
+        for name, info in self._types_with_features.items():
+            path = self._part(f"nodes/feat.{name}.arrow", f"features of {name}", "make the dataset again")
+            found[name] = Features(path, self.types[name].count, info.count("dim"), info.text("dtype"))
+        return found
+
+    @cached_property
+    def _types_with_features(self) -> dict[str, _document.Document]:
+        """The manifest's entry about the features of each type that has any."""
+        types = _types.described(self._manifest, "vertices")
+        return {of.text("name"): of.section("features") for of in types if of.content.get("features") is not None}
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -211,7 +245,9 @@ class Dataset:
         return _artifacts.open_partition(self.path, self._manifest, key)
 
     def to_scipy(self, values: str | None = None) -> Any:
-        """The adjacency matrix as a `scipy.sparse.csc_matrix` `[n, n]`: entry `(u, v)` is the edge from u to v.
+        """The adjacency matrix, of vertices of one type, as a `scipy.sparse.csc_matrix` `[n, n]`.
+
+        Entry `(u, v)` is the edge from u to v.
 
         `values` names the edge column of the entries; without it they are `weight` where there is one and float32 ones
         (4 m bytes of memory) otherwise. SciPy wants offsets and indices in one signed type, so with m and n below 2^31
@@ -229,7 +265,7 @@ class Dataset:
         return _export.Tensors(self)
 
     def to_pyg(self, features: bool = True, sparse: bool = False) -> Any:
-        """A `torch_geometric.data.Data` of the whole graph.
+        """A `torch_geometric.data.Data` of the whole graph; a `HeteroData` of one with several types of vertices.
 
         `edge_index` int64 `[2, m]`, sorted by target (16 m bytes, copied; sampling loaders may be told
         `is_sorted=True`). With `sparse`, in its place `adj_t`, a `torch.sparse_csr` tensor whose offsets are shared and
@@ -240,11 +276,15 @@ class Dataset:
         `edge_attr` where there are such columns; node columns keep their names (`node_<name>` where that is taken),
         further edge columns are `edge_<name>`. Columns share memory with the file where torch has their type, and
         writing to them leaves the file alone.
+
+        A `HeteroData` has these for each type, `edge_index` for each relation, and no `sparse`. A type has `x` if it
+        has features, `y` if any of its vertices has a label, the masks of the splits that it is in, and the node
+        columns that are not 0 for all its vertices.
         """
         return _export.to_pyg(self, features, sparse)
 
     def to_dgl(self, features: bool = True, idtype: Literal["int32", "int64"] = "int64") -> Any:
-        """A DGL graph, built from CSC without a COO copy. Edge ids are positions in `indices`.
+        """A DGL graph of vertices of one type, built from CSC without a COO copy. Edge ids are positions in `indices`.
 
         `idtype` int64 shares `indptr` and copies `indices` (8 m bytes); int32, for fewer than 2^31 vertices and edges,
         shares `indices` and copies `indptr` (4 n bytes).
@@ -286,6 +326,11 @@ class Dataset:
             shard = self._manifest.section("shard")
             which = f"it is the shard of host {shard.count('host')} of {shard.count('hosts')}"
             raise DatasetError(self.path, f"has no {what} of all vertices", f"{which}: open what it was cut from")
+
+    def _expect_one_type(self, what: str, remedy: str) -> None:
+        """Refuses vertices of several types, which `what` does not know."""
+        if self.types:
+            raise DatasetError(self.path, f"has vertices of several types, for which there is no {what}", remedy)
 
     def _part(self, name: str, what: str, remedy: str) -> Path:
         """The path of a file that the manifest must list."""

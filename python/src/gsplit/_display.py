@@ -24,7 +24,12 @@ def _rows(ds: Dataset) -> Iterator[tuple[str, str]]:
     yield "path", str(ds.path)
     yield "vertices", f"{ds.num_vertices:,}"
     yield "edges", f"{ds.num_edges:,}"
-    if ds.has_features:
+    if ds.types:
+        yield "types", ", ".join(f"{of.name} {of.count:,}" for of in ds.types.values())
+        yield "relations", ", ".join(map("/".join, ds.relations))
+        by_type = ds._types_with_features.items()
+        yield "features", ", ".join(f"{of.count('dim')} {of.text('dtype')} values a {name}" for name, of in by_type)
+    elif ds.has_features:
         info = ds.manifest["features"]
         yield "features", f"{info['dim']} {info['dtype']} values a vertex"
     if ds.numeric_label:

@@ -30,6 +30,7 @@ _WIDER = {"u2": np.int32, "u4": np.int64}
 
 def to_scipy(ds: Dataset, values: str | None) -> Any:
     """`Dataset.to_scipy`."""
+    ds._expect_one_type("to_scipy", "relation_edges has the edges of each relation")
     sparse = _import("scipy.sparse", "scipy", "to_scipy")
     name = "weight" if values is None and "weight" in ds.edge_columns else values
     data = np.ones(ds.num_edges, np.float32) if name is None else ds.edge_columns[name]
@@ -45,7 +46,10 @@ def to_scipy(ds: Dataset, values: str | None) -> Any:
 def to_pyg(ds: Dataset, features: bool, sparse: bool) -> Any:
     """`Dataset.to_pyg`."""
     torch = _import("torch", "torch", "to_pyg")
-    data = _import("torch_geometric.data", "torch_geometric", "to_pyg").Data()
+    pyg = _import("torch_geometric.data", "torch_geometric", "to_pyg")
+    if ds.types:
+        return _to_hetero(torch, ds, pyg.HeteroData(), features, sparse)
+    data = pyg.Data()
     data.num_nodes = ds.num_vertices
     if sparse:
         weight = "weight" in ds.edge_columns
@@ -60,10 +64,35 @@ def to_pyg(ds: Dataset, features: bool, sparse: bool) -> Any:
     for name in ds.edge_columns:
         if name != "weight":
             data["edge_attr" if name == "feat" else f"edge_{name}"] = _column(torch, ds, name)
-    names = {"feat": "x", "label": "y"}
     for name, tensor in _node_tensors(torch, ds, features):
-        key = names.get(name, name)
-        data[f"node_{key}" if key in data else key] = tensor
+        _set(data, name, tensor)
+    return data
+
+
+def _set(store: Any, name: str, tensor: Any) -> None:
+    """Gives a tensor of vertices the name that PyG has for it."""
+    key = {"feat": "x", "label": "y"}.get(name, name)
+    store[f"node_{key}" if key in store else key] = tensor
+
+
+def _to_hetero(torch: Any, ds: Dataset, data: Any, features: bool, sparse: bool) -> Any:
+    """Fills the `HeteroData` of a dataset with several types of vertices."""
+    if sparse:
+        ds._expect_one_type("adj_t", "leave sparse out: a HeteroData has an edge_index of each relation")
+    for name, of in ds.types.items():
+        data[name].num_nodes = of.count
+        if features and name in ds.features_by_type:
+            data[name].x = torch.from_numpy(ds.features_by_type[name][:])
+    for name, tensor in _node_tensors(torch, ds, False):
+        # Vertices of other types have no label, are in no split, and have 0 in each column.
+        is_given = tensor.ne(0)
+        if name == "label":
+            is_given = ~tensor.isnan() if tensor.is_floating_point() else tensor.ge(0)
+        for of in ds.types.values():
+            if is_given[of.vertices].any():
+                _set(data[of.name], name, tensor[of.vertices])
+    for relation in ds.relations:
+        data[relation].edge_index = torch.from_numpy(ds.relation_edges(relation))
     return data
 
 
@@ -100,6 +129,7 @@ class Tensors:
 
 def to_dgl(ds: Dataset, features: bool, idtype: Literal["int32", "int64"]) -> Any:
     """`Dataset.to_dgl`."""
+    ds._expect_one_type("to_dgl", "relation_edges has the edges of each relation")
     torch = _import("torch", "torch", "to_dgl")
     dgl = _import("dgl", "dgl", "to_dgl")
     if idtype not in ("int32", "int64"):
@@ -118,6 +148,7 @@ def to_dgl(ds: Dataset, features: bool, idtype: Literal["int32", "int64"]) -> An
 
 def to_graphbolt(ds: Dataset) -> Any:
     """`Dataset.to_graphbolt`."""
+    ds._expect_one_type("to_graphbolt", "relation_edges has the edges of each relation")
     torch = _import("torch", "torch", "to_graphbolt")
     graphbolt = _import("dgl.graphbolt", "dgl", "to_graphbolt")
     index = np.int32 if ds.num_vertices < _INT32_END else np.int64

@@ -14,11 +14,13 @@ import numpy.typing as npt
 from . import _epochs
 from ._batches import Block, MiniBatch, Subgraph
 from ._dataset import Dataset, open_dataset
+from ._types import Relation, fanouts_text
 
 if TYPE_CHECKING:
     from . import _native
 
 Fanouts = Union[str, Sequence[Union[int, str]]]
+FanoutsByRelation = Mapping[Union[str, Relation, None], Fanouts]
 _Path = Union[str, "os.PathLike[str]"]
 
 _AHEAD = "the loader makes mini-batches ahead itself, in threads of Rust: see prefetch and threads"
@@ -133,7 +135,8 @@ class NeighborLoader(_epochs.Epochs):
         seeds = _either("seeds", seeds, "input_nodes", input_nodes)
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
-        self.fanouts = _text(fanouts)
+        self.dataset._expect_one_type("NeighborLoader", "gsplit.torch.SplitLoader draws by type, in one process too")
+        self.fanouts = _text(self.dataset, fanouts)
         """The format of the command line, e.g. `15,10,5`."""
         if form not in ("pyg", "blocks"):
             raise ValueError(f"form {form!r}, expected pyg or blocks")
@@ -222,7 +225,7 @@ class NeighborLoader(_epochs.Epochs):
             "y": batch.y,
         }
         fields = {name: self._tensor(array) for name, array in fields.items() if array is not None}
-        if batch.x is not None:
+        if batch.x:
             fields["x"] = self._rows(batch)
         fields["batch_size"] = len(batch.input_id)
         fields["num_sampled_nodes"] = batch.num_sampled_nodes
@@ -244,9 +247,9 @@ class NeighborLoader(_epochs.Epochs):
         return array if self._torch is None or array is None else self._torch.from_numpy(array)
 
     def _rows(self, batch: _native.Batch) -> Any:
-        if batch.x is None or self._torch is None:
-            return batch.x
-        return _epochs.rows_as_tensor(self._torch, batch.x, batch.bf16)
+        if not batch.x:
+            return None
+        return batch.x[0][0] if self._torch is None else _epochs.rows_as_tensor(self._torch, *batch.x[0])
 
     def __repr__(self) -> str:
         """What is drawn from what."""
@@ -277,32 +280,50 @@ def _either(name: str, value: Any, alias: str, other: Any) -> Any:
     return other if value is None else value
 
 
-def _text(fanouts: Fanouts) -> str:
+def _text(ds: Dataset, fanouts: Fanouts | FanoutsByRelation) -> str:
     if isinstance(fanouts, str):
         return fanouts
     if isinstance(fanouts, Mapping):
-        raise TypeError("fanouts by type of edge: a dataset has one type, expected a list of numbers")
+        if not ds.types:
+            raise TypeError("fanouts by type of edge: the dataset has one type, expected a list of numbers")
+        return fanouts_text(fanouts)
     return ",".join(str(fanout) for fanout in fanouts)
 
 
-def _seeds(ds: Dataset, seeds: str | npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    if isinstance(seeds, str):
-        return np.arange(ds.num_vertices, dtype=np.uint32) if seeds == "all" else np.asarray(ds.split(seeds))
+def _seeds(ds: Dataset, seeds: Any) -> npt.NDArray[np.uint32]:
+    """The vertices that `seeds` says, among all; with several types the vertices of one, or a split."""
+    first, count = 0, ds.num_vertices
     if isinstance(seeds, tuple) and seeds and isinstance(seeds[0], str):
-        raise TypeError(f"seeds of the type {seeds[0]!r}: vertices have one type here, expected only the vertices")
+        kind, seeds = seeds
+        if kind not in ds.types:
+            expected = (
+                f"expected one of {', '.join(ds.types)}"
+                if ds.types
+                else "vertices have one type here, expected only them"
+            )
+            raise TypeError(f"seeds of the type {kind!r}: {expected}")
+        first, count = ds.types[kind].first, ds.types[kind].count
+        seeds = "all" if seeds is None else seeds
+    elif ds.types and (not isinstance(seeds, str) or seeds == "all"):
+        raise TypeError("seeds of several types: expected a split, or a type and its vertices as ('TYPE', vertices)")
+    if isinstance(seeds, str):
+        if seeds == "all":
+            return np.arange(first, first + count, dtype=np.uint32)
+        split = ds.split(seeds)
+        return np.asarray(split[np.searchsorted(split, first) : np.searchsorted(split, first + count)])
     # A tensor may be on a GPU.
     given = np.asarray(seeds.cpu() if hasattr(seeds, "cpu") else seeds)
     if given.dtype == np.bool_:
-        if given.shape != (ds.num_vertices,):
-            raise ValueError(f"mask of shape {given.shape}, expected one value for each of {ds.num_vertices} vertices")
+        if given.shape != (count,):
+            raise ValueError(f"mask of shape {given.shape}, expected one value for each of {count} vertices")
         given = np.flatnonzero(given)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ValueError(f"seeds of type {given.dtype} and shape {given.shape}, expected a list of vertices")
-    if given.size and (int(given.min()) < 0 or int(given.max()) >= ds.num_vertices):
+    if given.size and (int(given.min()) < 0 or int(given.max()) >= count):
         worst = given.min() if given.min() < 0 else given.max()
-        raise ValueError(f"seed {worst}, expected vertices from 0 to {ds.num_vertices - 1}")
+        raise ValueError(f"seed {worst}, expected vertices from 0 to {count - 1}")
     vertices = np.ascontiguousarray(given, np.uint32)
     if len(np.unique(vertices)) < len(vertices):
         values, counts = np.unique(vertices, return_counts=True)
         raise ValueError(f"vertex {values[counts.argmax()]} is there {counts.max()} times, expected distinct seeds")
-    return vertices
+    return vertices + np.uint32(first)

@@ -60,8 +60,17 @@ class Layer:
     moved: Moved | None
 
 @final
+class ByType:
+    """A layer between vertices of several types: lists of an item for each relation or type."""
+
+    edge_index: list[npt.NDArray[np.int64]]
+    src: list[npt.NDArray[np.int64]]
+    num_dst: list[int]
+    moved: list[Moved]
+
+@final
 class Batch:
-    """A mini-batch, or a rank's part of one. A subgraph has `edge_index`, blocks have `layers`."""
+    """A mini-batch, or a rank's part of one. A subgraph has `edge_index`, blocks have `layers` or, by type, `typed`."""
 
     step: int
     num_seeds: int
@@ -73,8 +82,8 @@ class Batch:
     num_sampled_edges: list[int]
     layers: list[Layer]
     pairs: Pairs | None
-    x: npt.NDArray[Any] | None
-    bf16: bool
+    typed: list[ByType]
+    x: list[tuple[npt.NDArray[Any], bool]]
     hits: list[npt.NDArray[np.int64]] | None
     y: npt.NDArray[Any] | None
 
@@ -123,7 +132,7 @@ class Loader:
         allocate: Callable[[int], npt.NDArray[np.float32]] | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...
-    def rows(self, vertices: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[Any], bool]: ...
+    def rows(self, vertices: npt.NDArray[np.uint32]) -> list[tuple[npt.NDArray[Any], bool]]: ...
     def held_out(self, split: str) -> npt.NDArray[np.int64]: ...
     def epoch(self, number: int) -> Epoch: ...
     def end(self) -> None: ...

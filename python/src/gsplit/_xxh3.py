@@ -1,7 +1,8 @@
 """XXH3-128 of 17 to 128 bytes (seed 0): just enough to know the identity of a graph.
 
-A presample or partition records one digest over the two that the manifest has for `topology/`, so that it cannot be
-used with another graph. That digest is of 75 bytes; the files' own, which `gsplit verify` computes, are not needed.
+A presample or partition records one digest over the two or three that the manifest has for `topology/`, so that it
+cannot be used with another graph. That digest is of 75 or 113 bytes; the files' own, which `gsplit verify` computes,
+are not needed.
 
 Source: the XXH3 specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md, "Medium inputs".
 """

@@ -18,14 +18,14 @@ for batch in loader:
 ```
 
 The same script runs in one process, under torchrun and on several hosts; losses and gradients are equal.
-`LinkLoader` draws mini-batches of edges, for link prediction.
+With several types of vertices rows are dicts by type, as PyG's `HeteroConv` takes them. `LinkLoader` draws mini-batches
+of edges, for link prediction.
 """
 
 from ._exchange import sum_gradients
 from ._inference import inference
 from ._links import LinkBatch, LinkLoader
-from ._loader import SplitBatch, SplitLayer, SplitLoader
-from ._types import VertexTypes
+from ._loader import SplitBatch, SplitLayer, SplitLoader, TypedLayer
 
 __all__ = [
     "LinkBatch",
@@ -33,7 +33,7 @@ __all__ = [
     "SplitBatch",
     "SplitLayer",
     "SplitLoader",
-    "VertexTypes",
+    "TypedLayer",
     "inference",
     "sum_gradients",
 ]

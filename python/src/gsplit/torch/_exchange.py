@@ -62,15 +62,31 @@ class Messages:
                     raise ValueError(f"{both}: all ranks make the same loader")
 
 
-def _rows(rows: torch.Tensor, to: list[int], of: list[int], group: Any) -> torch.Tensor:
-    """The rows that come. They cross as bytes: every backend has these, whatever the type."""
-    width = math.prod(rows.shape[1:]) * rows.element_size()
-    came = rows.new_empty((sum(of), *rows.shape[1:]))
-    if width == 0:
+def _exchanged(parts: list[torch.Tensor], counts: list[Any], group: Any) -> list[torch.Tensor]:
+    """The rows that come for each of `parts`, of which `counts` go to each rank and come from each. One collective.
+
+    They cross as bytes: every backend has these, whatever the types.
+    """
+    widths = [math.prod(part.shape[1:]) * part.element_size() for part in parts]
+    came = [part.new_empty((sum(of), *part.shape[1:])) for part, (_, of) in zip(parts, counts)]
+    if sum(widths) == 0:
         return came
-    send, receive = (tensor.reshape(-1).view(torch.uint8) for tensor in (rows.contiguous(), came))
+    send, receive = ([part.contiguous().reshape(-1).view(torch.uint8) for part in rows] for rows in (parts, came))
+    # The bytes of each part to and from each rank.
+    to, of = ([[n * width for n in count[way]] for count, width in zip(counts, widths)] for way in (0, 1))
+
+    def by_rank(rows: list[torch.Tensor], lengths: list[list[int]]) -> list[torch.Tensor]:
+        return [piece for rank in zip(*map(torch.Tensor.split, rows, lengths)) for piece in rank]
+
+    # The bytes of a rank are adjacent; with one part they are already.
+    outgoing = send[0] if len(parts) == 1 else torch.cat(by_rank(send, to))
+    incoming = receive[0] if len(parts) == 1 else outgoing.new_empty(sum(map(len, receive)))
     with together("exchanges rows with"):
-        dist.all_to_all_single(receive, send, [n * width for n in of], [n * width for n in to], group=group)
+        dist.all_to_all_single(incoming, outgoing, *([sum(n) for n in zip(*ways)] for ways in (of, to)), group=group)
+    if len(parts) > 1:
+        pieces = by_rank(receive, of)
+        for piece, found in zip(pieces, incoming.split([len(piece) for piece in pieces])):
+            piece.copy_(found)
     return came
 
 
@@ -78,21 +94,23 @@ class Read(torch.autograd.Function):  # type: ignore[misc]
     """A rank's rows, then the received rows; backwards, gradients return to their ranks and are added in rank order."""
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, asked: torch.Tensor, counts: Any, group: Any) -> torch.Tensor:
-        """`asked` are positions of the rows that go to others; `counts` are those to each rank and from each."""
-        to, of = counts
-        ctx.save_for_backward(asked)
-        ctx.known = (to, of, group, rows.shape[0])
-        return torch.cat([rows, _rows(rows.index_select(0, asked), to, of, group)])
+    def forward(ctx: Any, moved: list[Moved], *rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """`moved` says for each of `rows` what goes to others and what comes."""
+        ctx.moved, ctx.own = moved, [len(tensor) for tensor in rows]
+        sent = [tensor.index_select(0, part.asked) for tensor, part in zip(rows, moved)]
+        came = _exchanged(sent, [part.counts for part in moved], moved[0].group)
+        return tuple(torch.cat(pair) for pair in zip(rows, came))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """The transpose."""
-        (gradient,) = gradients
-        (asked,) = ctx.saved_tensors
-        to, of, group, own = ctx.known
-        home = _rows(gradient[own:], of, to, group)
-        return gradient[:own].index_add(0, asked, home), None, None, None
+        wanted = [k for k, is_wanted in enumerate(ctx.needs_input_grad[1:]) if is_wanted]
+        back = [gradients[k][ctx.own[k] :] for k in wanted]
+        home = _exchanged(back, [ctx.moved[k].counts[::-1] for k in wanted], ctx.moved[0].group)
+        found: list[torch.Tensor | None] = [None] * len(gradients)
+        for k, rows in zip(wanted, home):
+            found[k] = gradients[k][: ctx.own[k]].index_add(0, ctx.moved[k].asked, rows)
+        return None, *found
 
 
 @dataclass(eq=False)
@@ -106,15 +124,15 @@ class Moved(Tensors):
     group: Any
 
     @classmethod
-    def of(cls, moved: _native.Moved | None, group: Any) -> Moved | None:
-        """Converts the extension's `moved`; `None` if no rows move."""
-        return moved and cls(torch.from_numpy(moved.asked), (moved.sent, moved.received), group)
+    def of(cls, moved: _native.Moved, group: Any) -> Moved:
+        """Converts the extension's `moved`."""
+        return cls(torch.from_numpy(moved.asked), (moved.sent, moved.received), group)
 
 
 def read(moved: Moved | None, rows: tuple[torch.Tensor, ...]) -> Any:
     """Each of `rows` followed by received rows: a tuple, or the only one. Unchanged if no rows move."""
     if moved is not None:
-        rows = tuple(Read.apply(tensor, moved.asked, moved.counts, moved.group) for tensor in rows)
+        rows = Read.apply([moved] * len(rows), *rows)
     return rows if len(rows) > 1 else rows[0]
 
 

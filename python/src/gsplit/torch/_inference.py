@@ -79,6 +79,7 @@ def inference(
     if isinstance(ds, LinkLoader):
         links, ds = Links(ds._held_out), ds.dataset
     ds = ds if isinstance(ds, Dataset) else open_dataset(ds)
+    ds._expect_one_type("inference", "pass seeds=(TYPE, 'all') and the fanouts 'all' to SplitLoader")
     if features is None and not ds.has_features:
         raise DatasetError(ds.path, "has no features", "pass features=, which makes the rows that layer 0 reads")
     everything = np.arange(ds.num_vertices, dtype=np.uint32)

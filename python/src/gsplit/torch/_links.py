@@ -82,6 +82,7 @@ class LinkLoader(RankLoader["LinkBatch"]):
         Memory: the graph without held-out edges, 12 bytes an edge and 8 a vertex; 4 bytes a training edge.
         """
         ds = ds if isinstance(ds, Dataset) else open_dataset(ds)
+        ds._expect_one_type("LinkLoader", "SplitLoader draws mini-batches of vertices by type")
         held_out = {"valid_edges": valid_edges, "test_edges": test_edges, "edge_seed": edge_seed}
         _check(ds, negatives, held_out)
         super().__init__(
@@ -128,7 +129,7 @@ class LinkLoader(RankLoader["LinkBatch"]):
             labels=labels,
             num_pairs=batch.num_seeds * (1 + self.negatives),
             edge_ids=torch.from_numpy(found.e_id),
-            _moved=Moved.of(found.moved, self._group),
+            _moved=found.moved and Moved.of(found.moved, self._group),
         )
 
 

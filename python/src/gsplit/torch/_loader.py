@@ -20,9 +20,10 @@ from .. import _epochs
 from .._batches import Tensors
 from .._dataset import Dataset, open_dataset
 from .._errors import DatasetError
-from .._loader import Fanouts, _Path, _seeds, _text
+from .._loader import Fanouts, FanoutsByRelation, _Path, _seeds, _text
+from .._types import Relation
 from ._cache import Drawn, best, hottest, num_rows, presample_like
-from ._exchange import Messages, Moved, place, read
+from ._exchange import Messages, Moved, Read, place, read
 from ._gpu import Topology, sampling, tensor
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
     def __init__(
         self,
         ds: Dataset | _Path,
-        fanouts: Fanouts,
+        fanouts: Fanouts | FanoutsByRelation,
         batch_size: int = 1024,
         *,
         parallelism: Parallelism = "split",
         partition: str | None = None,
-        seeds: str | npt.ArrayLike = "train",
+        seeds: str | npt.ArrayLike | tuple[str, str | npt.ArrayLike] = "train",
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
@@ -83,11 +84,17 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         `topology` is where the graph is that is sampled from. With `"host"` the CPU samples; `device`, a GPU, samples
         the same from a copy of the graph in its memory (`"device"`) or in pinned host memory (`"pinned"`): 8 bytes a
         vertex and 4 an edge. It does so without `draw_by`, and not under `"split"` on several ranks.
+
+        With several types of vertices, `fanouts` may be by relation: a dict of lists, as `{"writes": [10, 5],
+        ("paper", "cites", "paper"): [5, 0], None: [10, 5]}`, where `None` stands for all other relations and 0 draws
+        nothing. A relation has the fanouts of its three names, else of its own name. `seeds` are a split, or a type
+        and its vertices, counted from 0, as `("paper", [0, 3])` or `("paper", "all")`. Mini-batches are made on the
+        CPU (`batch.to(device)` moves one), without `cache`.
         """
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
-        self.fanouts = _text(fanouts)
-        """The format of the command line, e.g. `15,10,5`."""
+        self.fanouts = _text(self.dataset, fanouts)
+        """The format of the command line, e.g. `15,10,5` or `15+cites=5,10`."""
         self.rank, self.size = place(group)
         """This rank, and how many there are."""
         self.device = torch.device(device)
@@ -102,6 +109,10 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         of_edges = _links is not None and _links.negatives is not None
         self.seeds = _seeds(self.dataset, [] if of_edges else seeds)
         """The vertices that mini-batches are made for, on all ranks: uint32; none where they are of edges."""
+        self.target: str | None = None
+        """The type of all seeds, if there are several types of vertices."""
+        if self.dataset.types:
+            self.target = _target(self.dataset, self.seeds, self.device, cache)
         self._group = group
         self._process = os.getpid()
         drawn = Drawn(self.fanouts, batch_size, draw_by, _links.negatives if _links is not None else None)
@@ -148,7 +159,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
             shuffle=shuffle,
             seed=seed,
             blocks=True,
-            edge_ids=True,
+            edge_ids=self.target is None,
             draw_by=draw_by,
             features=is_read,
             **_epochs.reading(load_features),
@@ -170,7 +181,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         self._length = len(self._loader)
         self._kept = None
         if kept is not None:
-            self._kept = _epochs.rows_as_tensor(torch, *self._loader.rows(kept)).to(self.device)
+            self._kept = _epochs.rows_as_tensor(torch, *self._loader.rows(kept)[0]).to(self.device)
 
         # A thread that came back to Python after its end would not return.
         weakref.finalize(self, self._loader.end)
@@ -200,10 +211,18 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
 
     def _fields(self, batch: _native.Batch) -> dict[str, Any]:
         """What every `RankBatch` has."""
+        x: Any = [_epochs.rows_as_tensor(torch, *rows) for rows in batch.x]
+        layers: list[Any]
+        if self.target is None:
+            layers, n_id = [self._layer(layer) for layer in batch.layers], tensor(batch.n_id, ids=True)
+            x = x[0] if x else None
+        else:
+            layers = [self._by_type(layer) for layer in batch.typed]
+            n_id, x = layers[0]._own, dict(zip(self.dataset._types_with_features, x))
         return {
-            "x": None if batch.x is None else _epochs.rows_as_tensor(torch, batch.x, batch.bf16),
-            "layers": [self._layer(layer) for layer in batch.layers],
-            "n_id": tensor(batch.n_id, ids=True),
+            "x": x,
+            "layers": layers,
+            "n_id": n_id,
             "step": batch.step,
             "_hits": None if batch.hits is None else [torch.from_numpy(positions) for positions in batch.hits],
         }
@@ -211,8 +230,16 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
     def _layer(self, layer: _native.Layer) -> SplitLayer:
         indptr, indices, edge_ids = map(tensor, (layer.indptr, layer.indices, layer.e_id))
         factors = None if layer.factors is None else tensor(layer.factors)
-        src, moved = tensor(layer.src, ids=True), Moved.of(layer.moved, self._group)
+        src, moved = tensor(layer.src, ids=True), layer.moved and Moved.of(layer.moved, self._group)
         return SplitLayer(indptr, indices, edge_ids, factors, src, len(layer.src), layer.num_dst, moved)
+
+    def _by_type(self, layer: _native.ByType) -> TypedLayer:
+        types = self.dataset.types
+        edges = dict(zip(self.dataset.relations, map(torch.from_numpy, layer.edge_index)))
+        moved = {name: Moved.of(of, self._group) for name, of in zip(types, layer.moved)}
+        return TypedLayer(
+            edges, dict(zip(types, map(torch.from_numpy, layer.src))), dict(zip(types, layer.num_dst)), moved
+        )
 
     def _with_kept(self, batch: _Batch) -> _Batch:
         """The mini-batch with the rows that the device has."""
@@ -250,6 +277,8 @@ class SplitLoader(RankLoader["SplitBatch"]):
 
     def _batch(self, batch: _native.Batch) -> SplitBatch:
         y = None if batch.y is None else torch.as_tensor(batch.y)
+        if self.target is not None:
+            y = {} if y is None else {self.target: y}
         return SplitBatch(**self._fields(batch), y=y, num_seeds=batch.num_seeds)
 
 
@@ -265,21 +294,24 @@ class Links:
 
 @dataclass
 class RankBatch(Tensors):
-    """Members that a rank's part of any mini-batch has."""
+    """Members that a rank's part of any mini-batch has. With several types of vertices, tensors are dicts by type."""
 
     x: Any
-    """Features `[len(n_id), dim]` of the vertices that this rank loads; `None` without features."""
-    layers: list[SplitLayer]
-    """One for each layer; the first reads the features, the last computes the seeds."""
-    n_id: torch.Tensor
-    """int64: the vertex of each row of `x`."""
+    """Features `[len(n_id), dim]` of the vertices that this rank loads; `None` without features.
+
+    By type, those of the types that have features.
+    """
+    layers: list[Any]
+    """A `SplitLayer` for each layer, or a `TypedLayer`; the first reads the features, the last computes the seeds."""
+    n_id: Any
+    """int64: the vertex of each row of `x`. By type, counted from 0 in each."""
     step: int
     """Number of the mini-batch in its epoch, from 0."""
     _hits: Any
     """Positions of the rows of `x`, and a place in the cache for each row."""
 
     @property
-    def seeds(self) -> torch.Tensor:
+    def seeds(self) -> Any:
         """int64: this rank's seeds, the vertices that the last layer computes."""
         return self.layers[-1].dst
 
@@ -289,7 +321,10 @@ class SplitBatch(RankBatch):
     """A rank's part of a mini-batch."""
 
     y: Any
-    """Labels of this rank's seeds: int64, -1 = unlabelled; float32 of numbers and of several classes."""
+    """Labels of this rank's seeds: int64, -1 = unlabelled; float32 of numbers and of several classes.
+
+    By type, those of the loader's `target`.
+    """
     num_seeds: int
     """Seeds of the whole mini-batch, on all ranks."""
 
@@ -344,6 +379,90 @@ class SplitLayer(Tensors):
             raise ImportError(f"SplitLayer.to_dgl needs dgl: run `pip install dgl` ({error})") from error
         edges = ("csc", (self.indptr, self.indices, self.indices.new_empty(0)))
         return dgl.create_block(edges, num_src_nodes=self.num_src, num_dst_nodes=self.num_dst)
+
+
+@dataclass(eq=False)
+class TypedLayer(Tensors):
+    """A layer of a rank between several types of vertices, by type or by relation, in dicts.
+
+    A relation is the type of its sources, its name, and the type of its targets.
+    """
+
+    edge_index: dict[Relation, torch.Tensor]
+    """int64 `[2, edges]` of each relation: rows of its types (see `ends`)."""
+    src: dict[str, torch.Tensor]
+    """int64: the vertex of each row that it reads, counted from 0 in its type."""
+    num_dst: dict[str, int]
+    """Number of rows that it computes: the first of the rows it reads."""
+    _moved: dict[str, Moved]
+    """Rows that move between ranks, if any do."""
+
+    @property
+    def dst(self) -> dict[str, torch.Tensor]:
+        """int64: the vertex of each row that it computes."""
+        return {name: src[: self.num_dst[name]] for name, src in self.src.items()}
+
+    @property
+    def num_src(self) -> dict[str, int]:
+        """Number of rows that it reads."""
+        return {name: len(src) for name, src in self.src.items()}
+
+    @property
+    def _own(self) -> dict[str, torch.Tensor]:
+        """The vertices of the rows of the layer below that this rank has."""
+        came = {name: sum(moved.counts[1]) for name, moved in self._moved.items()}
+        return {name: src[: len(src) - came.get(name, 0)] for name, src in self.src.items()}
+
+    def read(self, rows: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The rows that the layer reads, by type: this rank's, then those of other ranks. Collective.
+
+        Of each type in `rows` they are `[rows of this rank, ...]`; all ranks give the same types. Gradients flow back
+        to the rank that has the row. Where nothing crosses the rows are returned as they are.
+        """
+        for name, own in self._own.items():
+            if name in rows and len(rows[name]) != len(own):
+                raise ValueError(f"{len(rows[name])} rows of {name}, the layer below has {len(own)} on this rank")
+        if not rows.keys() <= self.src.keys():
+            unknown = ", ".join(sorted(rows.keys() - self.src.keys()))
+            raise KeyError(f"rows of {unknown}: expected types from {', '.join(self.src)}")
+        # In one order on all ranks.
+        names = [name for name in self.src if name in rows]
+        found = tuple(rows[name] for name in names)
+        if self._moved and found:
+            found = Read.apply([self._moved[name] for name in names], *found)
+        return dict(zip(names, found))
+
+    def ends(self, rows: Mapping[str, torch.Tensor]) -> dict[Relation, tuple[torch.Tensor, torch.Tensor]]:
+        """What `read` has returned, for each relation: the rows of the sources' type, those of the targets.
+
+        `HeteroConv` takes them with `edge_index`: `conv(layer.ends(rows), layer.edge_index)`. Relations between types
+        that `rows` does not have are left out.
+        """
+        pairs = ((relation, relation[0], relation[2]) for relation in self.edge_index)
+        return {
+            relation: (rows[source], rows[target][: self.num_dst[target]])
+            for relation, source, target in pairs
+            if source in rows and target in rows
+        }
+
+
+def _target(ds: Dataset, seeds: npt.NDArray[np.uint32], device: torch.device, cache: Any) -> str:
+    """The type of all `seeds`. Refuses options that several types of vertices cannot have yet."""
+    if device.type == "cuda":
+        problem = (
+            "mini-batches of several types of vertices are made on the CPU only: leave it out, and move a batch by"
+        )
+        raise ValueError(f"device {str(device)!r}: {problem} batch.to(device)")
+    if cache is not None:
+        raise ValueError("cache: a device keeps feature rows of vertices of one type only: leave it out")
+    last = np.array([of.first + of.count for of in ds.types.values()])
+    found = np.unique(np.searchsorted(last, seeds, side="right"))
+    names = [list(ds.types)[at] for at in found] or list(ds.types)[:1]
+    if len(names) > 1:
+        raise DatasetError(
+            ds.path, f"the seeds are of several types: {', '.join(names)}", "pass seeds=(TYPE, vertices)"
+        )
+    return names[0]
 
 
 def _partition(ds: Dataset, key: str | None, ranks: int, drawn: Drawn) -> str:

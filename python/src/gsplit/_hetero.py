@@ -1,0 +1,73 @@
+"""A `HeteroData` of PyG as a folder of arrays by type and by relation, which `gsplit convert` reads."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_FILES = {"x": "node_feat", "y": "node_label", "train_mask": "train", "val_mask": "valid", "test_mask": "test"}
+_NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
+
+
+def is_hetero(value: object) -> bool:
+    """Whether `value` is a `HeteroData`."""
+    return hasattr(value, "node_types") and hasattr(value, "edge_types")
+
+
+def write(data: Any, folder: Path) -> Path:
+    """Writes `data` into `folder`, which is returned."""
+    for relation in data.edge_types:
+        for name in relation:
+            if not _NAME.fullmatch(name) or "___" in name:
+                raise ValueError(
+                    f"type or relation {name!r}: expected 1 to 128 letters, digits, _, - or ., without ___"
+                )
+        edges = _array(data[relation].get("edge_index"), f"{relation}.edge_index")
+        if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+            raise ValueError(f"{relation}.edge_index: {edges.dtype} {edges.shape}, expected integers [2, edges]")
+        _save(folder / "___".join(relation) / "edge_index.npy", edges.astype(np.int64, copy=False))
+        _warn_of([f"{relation}.{key}" for key, _ in data[relation].items() if key != "edge_index"])
+    for name in data.node_types:
+        store = data[name]
+        count = store.num_nodes if len(store) else None
+        if count is None:
+            raise ValueError(f"vertices of {name}: expected x, or their number as data[{name!r}].num_nodes")
+        _save(folder / name / "num_nodes.npy", np.array([count], np.int64))
+        for key, value in store.items():
+            if key == "num_nodes":
+                continue
+            array = _array(value, f"{name}.{key}")
+            if key not in _FILES and (array.dtype.kind not in "iufb" or array.shape[:1] != (count,)):
+                _warn_of([f"{name}.{key}"])
+                continue
+            if key.endswith("_mask") and key in _FILES:
+                if array.dtype != np.bool_ or array.shape != (count,):
+                    raise ValueError(f"{name}.{key}: {array.dtype} {array.shape}, expected bool ({count},)")
+                array = np.flatnonzero(array)
+            elif array.dtype == np.bool_:
+                array = array.astype(np.uint8)
+            elif key == "y" and array.shape == (count, 1):
+                array = array[:, 0]
+            _save(folder / name / f"{_FILES.get(key, f'node_{key}')}.npy", array)
+    return folder
+
+
+def _array(value: Any, name: str) -> Any:
+    try:
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}; expected a tensor of numbers that NumPy has a type for") from error
+
+
+def _save(path: Path, array: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, np.ascontiguousarray(array))
+
+
+def _warn_of(names: list[str]) -> None:
+    for name in names:
+        warnings.warn(f"{name} is not read: a dataset has no columns of such edges or vertices", stacklevel=4)
