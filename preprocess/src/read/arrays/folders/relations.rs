@@ -17,9 +17,9 @@
 //! and for two edges by the name of the relation. `node_label_19` holds IGB's labels, and
 //! `node_label_2K` becomes the node column `label_2K`, or the labels if there is no `node_label_19`.
 //!
-//! Types have the number of vertices that their rows, `num_nodes.npy` and `meta.pt` agree on. If
-//! there is none of these, the largest id gives it, which takes a pass over the edges. A graph of one
-//! type and one relation is read as a graph without types.
+//! Types have the number of vertices that their rows, `num_nodes.npy` and `meta.pt` agree on. Where
+//! a type has no such file, its largest id gives the number, which takes a pass over the edges. A
+//! graph of one type and one relation is read as a graph without types.
 //!
 //! Some files of IGB-large and IGB-full have no `.npy` header: they are raw little-endian f32, one
 //! label or 1024 features per vertex, which the length of the file must match.
