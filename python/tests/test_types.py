@@ -107,11 +107,15 @@ def test_a_hetero_data_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_manuals_example_runs(mag: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, functional = (pytest.importorskip(name) for name in ("torch", "torch.nn.functional"))
     pytest.importorskip("torch_geometric")
     pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
+    from gsplit.torch import SplitLoader, sum_gradients
+
     monkeypatch.chdir(mag.path.parent)
     examples = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/python.md").read_text(), re.DOTALL)
     (example,) = (text for text in examples if "HeteroConv" in text)
-    names: dict[str, Any] = {}
+    given: dict[str, Any] = {"SplitLoader": SplitLoader, "sum_gradients": sum_gradients}
+    names = {**given, "gsplit": gsplit, "torch": torch, "F": functional}
     exec(example, names)
     assert names["loss"].item() > 0

@@ -7,7 +7,8 @@
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
 //! carried.rs  messages between ranks           memory.rs    memory of rows that is used again
 //! links.rs    edges held out, and pairs        on_gpu.rs    layers that a GPU samples
-//! partition.rs  partitions of graphs in memory  types.rs   layers between several types of vertices
+//! types.rs    layers between several types of vertices
+//! partition.rs  partitions of graphs in memory
 //! ```
 //!
 //! Draws equal those of `gsplit train` and `gsplit presample` with the same seed: the keys come

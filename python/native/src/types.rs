@@ -1,9 +1,10 @@
 //! Layers between vertices of several types, as edges and rows by type.
 //!
 //! Returns: for each relation the ends of its edges, and for each type its vertices and the rows
-//! that move between ranks. Input: a layer whose targets are rows of in-edges ([`RowLayout`]). Idea:
-//! a position in a list of vertices of all types becomes the position among the vertices of its
-//! type, whose order stays as it is, so targets still come first. Cost: a pass over edges and vertices.
+//! that move between ranks. Input: a layer whose targets are rows of in-edges ([`RowLayout`]).
+//! Idea: a position in a list of vertices of all types becomes the position among the vertices of
+//! its type, whose order stays as it is, so targets still come first. Cost: a pass over edges and
+//! vertices.
 
 use gsplit_kernels::RowLayout;
 use gsplit_sample::{HostExchange, HostLayer, HostSample, RowCounts};

@@ -265,7 +265,6 @@ sections! {
     memory: "memory", "Where rows are";
     partition: "partition", "Presample, partition, evaluate";
     own_weights: "partition", "Weights that came with the graph";
-    types: "python", "Types of vertices and edges";
     one_command: "quickstart", "One command";
     every_night: "quickstart", "Every night";
     json: "reference", "JSON";
