@@ -49,7 +49,7 @@ fn medium_input(folder: &Path) {
     std::thread::sleep(Duration::from_millis(2100));
 }
 
-fn npy(path: &Path, descr: &str, shape: &str, numbers: impl Iterator<Item = [u8; 4]>) {
+pub fn npy(path: &Path, descr: &str, shape: &str, numbers: impl Iterator<Item = [u8; 4]>) {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let mut file = BufWriter::new(File::create(path).unwrap());
     file.write_all(b"\x93NUMPY\x01\x00").unwrap();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::convert::npy;
 use crate::support::{
     command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch, shared,
 };
@@ -115,6 +116,47 @@ fn raw_edges_are_converted_with_the_options_given() {
     refused(folder, "evaluate o/dataset", 2, "f10-10_b512_e1_s0_links3: is of edges");
     let told = "o/dataset: already there, but it was made without --drop-self-loops";
     refused(folder, words.replacen("run", "run --drop-self-loops", 1), 1, told);
+}
+
+#[test]
+fn arrays_of_several_types_become_predictions() {
+    let folder = &*scratch();
+    let array =
+        |name: &str, descr: &str, shape: &str, numbers: &mut dyn Iterator<Item = [u8; 4]>| {
+            let path = folder.join("shop").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            npy(&path, descr, shape, numbers);
+        };
+    let ends = (0..300).chain((0..300).map(|at| at % 20)).map(i32::to_le_bytes);
+    array("user___buys___item/edge_index.npy", "<i4", "(2, 300)", &mut ends.clone());
+    array(
+        "user/node_feat.npy",
+        "<f4",
+        "(300, 1)",
+        &mut (0..300).map(|at| ((at % 2) as f32).to_le_bytes()),
+    );
+    array("item/num_nodes.npy", "<i4", "()", &mut [20i32.to_le_bytes()].into_iter());
+    let told = "o/dataset: has no labels of any type to learn";
+    refused(folder, "run shop --out o", 1, told);
+    refused(
+        folder,
+        "run shop --out p --features fastrp:8",
+        2,
+        "--features fastrp:8 is for vertices",
+    );
+    array(
+        "user/node_label.npy",
+        "<i4",
+        "(300,)",
+        &mut (0..300).map(|at| (at % 2i32).to_le_bytes()),
+    );
+    let words = "run shop --out q --symmetrise -- --fanouts 3,3 --epochs 3 --hidden 8 --ranks 2";
+    let all = run(folder, words);
+    assert_eq!(steps(&all), ["convert", "presample", "partition", "train", "infer", "report"]);
+    assert_eq!(all["steps"][4]["result"]["summary"]["vertices"], 300);
+    assert!(
+        folder.join("q/predictions.parquet").is_file() && folder.join("q/report.html").is_file()
+    );
 }
 
 #[test]

@@ -240,7 +240,7 @@ fn floats(shape: &str, numbers: &[f32]) -> Vec<u8> {
 /// A pickle of a dict of numbers below 256.
 fn dict(entries: &[(&str, u8)]) -> Vec<u8> {
     let entry = |&(name, number): &(&str, u8)| {
-        [&[b'X'], &(name.len() as u32).to_le_bytes()[..], name.as_bytes(), &[b'K', number]].concat()
+        [b"X", &(name.len() as u32).to_le_bytes()[..], name.as_bytes(), &[b'K', number]].concat()
     };
     let entries: Vec<u8> = entries.iter().flat_map(entry).collect();
     [b"\x80\x02}(", &entries[..], b"u."].concat()
@@ -260,7 +260,7 @@ fn folder_of(files: &[(&str, Vec<u8>)], change: &[(&str, Vec<u8>)]) -> TempDir {
     folder
 }
 
-/// What `rows` finds, from lines `VERTEX RELATION: SOURCES`.
+/// The rows in `lines`, each `VERTEX RELATION: SOURCES`.
 fn expected_rows(lines: &str) -> BTreeMap<String, Vec<u64>> {
     let line = |line: &str| {
         let (name, sources) = line.split_once(": ").unwrap();

@@ -1,25 +1,25 @@
-//! Folders of arrays by type of vertices and by relation: MAG240M (OGB-LSC, Hu et al., 2021), IGB,
-//! the Illinois Graph Benchmark (Khatua et al., KDD 2023), and what Python writes of a `HeteroData`.
+//! Folders of arrays by type of vertices and by relation: MAG240M (OGB-LSC, Hu et al., 2021), IGB
+//! (the Illinois Graph Benchmark, Khatua et al., KDD 2023), and a `HeteroData` from Python.
 //!
 //! ```text
-//! DIR[/processed]/SOURCE___NAME___TARGET/edge_index.npy  a relation: (2, E) integers, sources and then targets
-//! DIR[/processed]/SOURCE__NAME__TARGET/edge_index.npy    IGB: (E, 2), source and target of an edge
-//! DIR[/processed]/TYPE/node_feat.npy                     (n, d) numbers
-//! DIR[/processed]/TYPE/node_label.npy                    (n,) numbers, NaN or negative for unlabelled
-//! DIR[/processed]/TYPE/{train,valid,test}.npy            ids, or masks
-//! DIR[/processed]/TYPE/num_nodes.npy                     one number
-//! DIR[/processed]/TYPE/node_NAME.npy                     (n,) or (n, d) numbers: become the node column NAME
-//! DIR/meta.pt                                            MAG240M: a dict, the number of vertices of each type
-//! DIR/split_dict.pt                                      MAG240M: a dict, ids of the splits of the type with labels
+//! SOURCE___NAME___TARGET/edge_index.npy  a relation: (2, E) integers, sources and then targets
+//! SOURCE__NAME__TARGET/edge_index.npy    IGB: (E, 2), source and target of an edge
+//! TYPE/node_feat.npy                     (n, d) numbers
+//! TYPE/node_label.npy                    (n,) numbers, NaN or negative for unlabelled
+//! TYPE/{train,valid,test}.npy            ids, or masks
+//! TYPE/num_nodes.npy                     one number
+//! TYPE/node_NAME.npy                     (n,) or (n, d) numbers: become the node column NAME
+//! meta.pt                                MAG240M: a dict, the number of vertices of each type
+//! split_dict.pt                          MAG240M: a dict, ids of the type with labels
 //! ```
-//! Features, labels and splits may have any name that a folder of arrays may give them
-//! ([`catalog`](crate::read::arrays::catalog)). (2, E) and (E, 2) are distinguished by the shape,
-//! and for two edges by the name of the relation. `node_label_19` holds IGB's labels, and
-//! `node_label_2K` becomes the node column `label_2K`, or the labels if there is no `node_label_19`.
+//! All except the last two may be in `processed`. Features, labels and splits may have any name
+//! that [`catalog`](crate::read::arrays::catalog) lists. (2, E) and (E, 2) are distinguished by the
+//! shape, and for two edges by the name of the relation. `node_label_19` holds IGB's labels, and
+//! `node_label_2K` becomes the node column `label_2K`, or the labels without `node_label_19`.
 //!
-//! Types have the number of vertices that their rows, `num_nodes.npy` and `meta.pt` agree on. Where
-//! a type has no such file, its largest id gives the number, which takes a pass over the edges. A
-//! graph of one type and one relation is read as a graph without types.
+//! The rows of a type, `num_nodes.npy` and `meta.pt` give its number of vertices, and must agree.
+//! Without any of them, the largest id gives it, after a pass over the edges. A graph of one type
+//! and one relation is read as a graph without types.
 //!
 //! Some files of IGB-large and IGB-full have no `.npy` header: they are raw little-endian f32, one
 //! label or 1024 features per vertex, which the length of the file must match.
