@@ -62,10 +62,10 @@ pub fn attention(
 
 /// For each target, the row of a relation, and head Σ weight · row over its sources, f32
 /// `[targets, heads · width]`, from `rows`, `[sources, width]`, on the host. Weights are the
-/// softmax over the edges of a target of LeakyReLU₀.₂(`from_source` of the source and the relation
-/// + `from_target` of the target). `from_source` is `[sources, relations · heads]`, `from_target`
-/// `[targets, heads]`, and `of_targets` the relation of each target. The first values of `dropout`
-/// are the ids of the rows.
+/// softmax over the edges of a target of LeakyReLU₀.₂(s + t), where s is the value of `from_source`
+/// for the source and the relation, and t that of `from_target`. `from_source` is `[sources,
+/// relations · heads]`, `from_target` `[targets, heads]`, and `of_targets` the relation of each
+/// target. The first values of `dropout` are the ids of the rows.
 ///
 /// # Errors
 /// Like [`attention`].
