@@ -325,7 +325,10 @@ mod tests {
         let of = &config.run.optimizer;
         assert_eq!((config.run.epochs, of.lr, of.staleness), (3, 0.5, 2));
         let printed = to_toml(&config, "", &[]);
-        assert!(printed.contains("# beta1 = 0.9") && !printed.contains("momentum"), "{printed}");
+        assert!(
+            printed.contains("# betas = \"0.9,0.999\"") && !printed.contains("momentum"),
+            "{printed}"
+        );
         assert_eq!(toml::from_str::<Config>(&printed).unwrap(), config, "{printed}");
         let words = as_words(options_of(&line));
         assert_eq!(words, ["--gpus=0,1", "--lr=0.5", "--resume", "--task=link"]);

@@ -1,4 +1,4 @@
-//! Vertices of one kind, or of two: the sources of all edges first, then their targets.
+//! Vertices of one kind, or of two: the sources of links, and their targets.
 
 use std::ops::Range;
 
@@ -7,38 +7,40 @@ use crate::{Dataset, KIND, Result};
 /// Kinds of the vertices of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds {
-    num_vertices: u32,
-    /// 0 where all are of one kind.
-    num_sources: u32,
+    sources: [u32; 2],
+    targets: [u32; 2],
 }
 
 impl Kinds {
     /// `num_vertices` of one kind.
     pub fn one(num_vertices: usize) -> Self {
-        Self { num_vertices: num_vertices as u32, num_sources: 0 }
+        Self::between(0..num_vertices as u32, 0..num_vertices as u32)
+    }
+
+    /// Kinds of links between vertices that are the same, or different ones.
+    pub fn between(sources: Range<u32>, targets: Range<u32>) -> Self {
+        let [sources, targets] = [sources, targets].map(|of| [of.start, of.end]);
+        Self { sources, targets }
     }
 
     /// Whether there are two.
     pub fn are_two(&self) -> bool {
-        self.num_sources > 0
+        self.sources != self.targets
     }
 
     /// The vertices of the kind of `v`.
     pub fn of(&self, v: u32) -> Range<u32> {
-        match v < self.num_sources {
-            true => 0..self.num_sources,
-            false => self.num_sources..self.num_vertices,
-        }
+        if self.sources().contains(&v) { self.sources() } else { self.targets() }
     }
 
     /// The vertices that links start from: all where there is one kind.
     pub fn sources(&self) -> Range<u32> {
-        self.of(0)
+        self.sources[0]..self.sources[1]
     }
 
     /// The vertices that links lead to.
     pub fn targets(&self) -> Range<u32> {
-        self.num_sources..self.num_vertices
+        self.targets[0]..self.targets[1]
     }
 }
 
@@ -57,7 +59,8 @@ impl Dataset {
             && (1..kinds.len()).contains(&num_sources)
             && kinds[..num_sources].iter().all(|&kind| kind == 0)
             && kinds[num_sources..].iter().all(|&kind| kind == 1);
-        Ok(if are_two { Kinds { num_sources: num_sources as u32, ..one } } else { one })
+        let (first, all) = (num_sources as u32, self.num_vertices() as u32);
+        Ok(if are_two { Kinds::between(0..first, first..all) } else { one })
     }
 }
 

@@ -74,7 +74,7 @@ fn a_file_says_what_flags_say_and_flags_win() {
     assert!(
         sgd.contains("# momentum = 0.9")
             && sgd.contains("# decay_epochs = 9")
-            && !sgd.contains("beta1"),
+            && !sgd.contains("betas"),
         "{sgd}"
     );
 }

@@ -89,7 +89,7 @@ mod train;
 
 pub use autograd::{Pool, most_values_held};
 pub use config::{
-    ClassWeights, Config, ConfigOption, CooperativeConfig, DataConfig, Device, DrawConfig,
+    Betas, ClassWeights, Config, ConfigOption, CooperativeConfig, DataConfig, Device, DrawConfig,
     DrawFactor, DrawKind, Dtype, FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge,
     ModelConfig, ModelKind, NormKind, NumberLoss, OptimizerConfig, OptimizerKind, Parallelism,
     Products, RowPlacement, RunConfig, ScheduleConfig, ScheduleKind, ScorerKind, SystemConfig,

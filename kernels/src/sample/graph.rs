@@ -93,7 +93,7 @@ impl<'a> Graph<'a> {
 
     /// First in-edge of each thing that is drawn for, a vertex or a row, and the number of edges.
     #[inline]
-    pub(super) fn offsets(&self) -> &'a [u64] {
+    pub fn offsets(&self) -> &'a [u64] {
         self.rows.map_or(self.indptr, |(rows, _)| rows)
     }
 

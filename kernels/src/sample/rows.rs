@@ -79,8 +79,37 @@ impl RowLayout {
     /// # Panics
     /// If `row` is not a row of the graph.
     pub fn relation_of(&self, row: u32) -> usize {
+        self.vertex_of(row).1
+    }
+
+    /// The vertex of `row`, and the place of its relation among the
+    /// [`relations`](Self::relations).
+    ///
+    /// # Panics
+    /// If `row` is not a row of the graph.
+    pub fn vertex_of(&self, row: u32) -> (u32, usize) {
         let of = &self.types[self.types.partition_point(|of| of.first_row <= row) - 1];
-        (of.first_relation + (row - of.first_row) % of.relations) as usize
+        let (v, relation) =
+            ((row - of.first_row) / of.relations, (row - of.first_row) % of.relations);
+        (of.vertices.start + v, (of.first_relation + relation) as usize)
+    }
+
+    /// The row of `v` for the relation at a place among the [`relations`](Self::relations), if it
+    /// leads to the type of `v`.
+    pub fn row(&self, v: u32, relation: usize) -> Option<u32> {
+        let of = &self.types[self.type_of(v)?];
+        let relation = (relation as u32).checked_sub(of.first_relation)?;
+        let first = of.first_row + (v - of.vertices.start) * of.relations;
+        (relation < of.relations).then_some(first + relation)
+    }
+
+    /// The first row of each vertex, and the number of rows at the end.
+    pub fn first_rows(&self) -> impl Iterator<Item = usize> {
+        let of_type = |of: &TypeRows| {
+            let (first, relations) = (of.first_row as usize, of.relations as usize);
+            (0..of.vertices.len()).map(move |v| first + v * relations)
+        };
+        self.types.iter().flat_map(of_type).chain([self.num_rows()])
     }
 
     /// Number of rows of all vertices.

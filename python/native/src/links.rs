@@ -39,7 +39,7 @@ impl LinkPlan {
         let HeldOutEdges { valid_edges: valid, test_edges: test, edge_seed: seed } = edges;
         let split = match dataset.links()? {
             Some(links) => LinkSplit::given(links, topology)?,
-            None => LinkSplit::new(&whole, HeldOut { valid, test, seed })?,
+            None => LinkSplit::new(&whole, HeldOut { valid, test, seed }, None)?,
         };
         let positions = split.positions_in(&whole);
         let split = split.of_kinds(dataset.kinds()?);

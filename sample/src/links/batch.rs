@@ -43,7 +43,7 @@ impl EdgeBatch<'_> {
     fn excluded(&self, split: &LinkSplit) -> ExcludedEdges {
         let both = |&edge: &u32| {
             let (source, target) = split.ends(edge);
-            split.positions(source, target).chain(split.positions(target, source))
+            split.positions_between(source, target)
         };
         ExcludedEdges::new(self.edges.iter().flat_map(both).collect())
     }

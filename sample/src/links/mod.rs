@@ -2,7 +2,9 @@
 //! mini-batch on one rank.
 
 mod batch;
+mod relation;
 mod split;
 
 pub use batch::{EdgeBatch, HostPairs};
+pub use relation::LinkRelation;
 pub use split::{HeldOut, LinkSplit, is_known};

@@ -13,12 +13,17 @@
 //! learned, in their order and as often as they are listed, on the graph as stored (OGB's graphs
 //! already lack the edges of valid and test). Cost: one search per pair, and 4 bytes per training
 //! pair.
+//!
+//! In a graph with several types of vertices the links are of one relation ([`LinkRelation`]).
+//! Where all edges of another relation are reverses of its edges, the reverses of held-out links are
+//! left out too. All other edges stay.
 
 use gsplit_kernels::schedule::link_draw;
 use gsplit_kernels::{Graph, KernelError};
 use gsplit_store::{Kinds, Links, Split, Topology};
 use rayon::prelude::*;
 
+use super::relation::{LinkRelation, RowUse, in_row};
 use crate::SampleError;
 
 /// Bytes of an id and of an index.
@@ -51,14 +56,17 @@ pub struct LinkSplit {
     given: Option<Links>,
     /// Kinds of the vertices: negatives of a link are of the same kind as its target.
     kinds: Kinds,
+    /// The relation of the links, in a graph with several types of vertices.
+    relation: Option<LinkRelation>,
 }
 
 /// The training graph.
 enum Kept {
     /// The whole graph.
     Whole(Topology),
-    /// Without held-out edges.
-    Part { indptr: Vec<u64>, indices: Vec<u32>, held_out: HeldOut },
+    /// Without held-out edges. `offsets` are the first edges of rows; without types, of vertices,
+    /// and `indptr` is empty.
+    Part { indptr: Vec<u64>, offsets: Vec<u64>, indices: Vec<u32>, held_out: HeldOut },
 }
 
 /// Use of an edge.
@@ -69,7 +77,7 @@ enum EdgeUse {
     Test,
 }
 
-/// The part of the split that a run of vertices contributes.
+/// The part of the split that a run of vertices, or of rows, contributes.
 #[derive(Default)]
 struct SplitPart {
     degrees: Vec<u32>,
@@ -81,29 +89,34 @@ struct SplitPart {
 }
 
 impl LinkSplit {
-    /// Splits the edges of `graph`.
+    /// Splits the edges of `graph`, or of a `relation` of it.
     ///
     /// # Errors
     /// [`SampleError::Links`] if no training edges are left, or more than 32 bits can count.
-    pub fn new(graph: &Graph<'_>, held_out: HeldOut) -> Result<Self, SampleError> {
-        let n = graph.num_vertices();
+    pub fn new(
+        graph: &Graph<'_>,
+        held_out: HeldOut,
+        relation: Option<LinkRelation>,
+    ) -> Result<Self, SampleError> {
+        let (n, of) = (graph.num_rows(), relation.as_ref());
         let runs: Vec<usize> = (0..n).step_by(VERTICES).collect();
         // Reserve room for all edges: pages that are never written take no memory.
         let edges = graph.num_edges();
-        let (mut indptr, mut indices) = (Vec::with_capacity(n + 1), Vec::with_capacity(edges));
+        let (mut offsets, mut indices) = (Vec::with_capacity(n + 1), Vec::with_capacity(edges));
         let (mut train, mut valid, mut test) = (Vec::with_capacity(edges), Vec::new(), Vec::new());
-        indptr.push(0);
+        offsets.push(0);
         let mut end = 0;
         // Process a few runs at a time, so that their pieces stay small compared with the whole.
         for runs in runs.chunks(2 * rayon::current_num_threads()) {
-            let pieces =
-                runs.par_iter().map(|&from| piece(graph, held_out, from..(from + VERTICES).min(n)));
+            let pieces = runs
+                .par_iter()
+                .map(|&from| piece(graph, held_out, of, from..(from + VERTICES).min(n)));
             for piece in pieces.collect::<Vec<SplitPart>>() {
                 check_count(indices.len() + piece.indices.len())?;
                 let before = indices.len() as u32;
                 for degree in piece.degrees {
                     end += u64::from(degree);
-                    indptr.push(end);
+                    offsets.push(end);
                 }
                 indices.extend(piece.indices);
                 train.extend(piece.train.into_iter().map(|position| before + position));
@@ -117,29 +130,34 @@ impl LinkSplit {
             let problem = "no edge is left to train on: hold out fewer for valid and test, or choose a larger graph";
             return Err(SampleError::Links(problem.into()));
         }
-        let kept = Kept::Part { indptr, indices, held_out };
-        Ok(Self { kept, train, valid, test, given: None, kinds: Kinds::one(n) })
+        let first = |row: usize| offsets[row];
+        let indptr = of.map_or(Vec::new(), |of| of.layout.first_rows().map(first).collect());
+        let kinds = of.map_or_else(|| Kinds::one(n), |of| of.kinds);
+        let kept = Kept::Part { indptr, offsets, indices, held_out };
+        Ok(Self { kept, train, valid, test, given: None, kinds, relation })
     }
 
     /// Number of bytes that [`LinkSplit::new`] would take. Cost: one pass over the edges.
-    pub fn num_bytes(graph: &Graph<'_>, held_out: HeldOut) -> u64 {
+    pub fn num_bytes(graph: &Graph<'_>, held_out: HeldOut, relation: Option<&LinkRelation>) -> u64 {
+        let rows = graph.num_rows();
         let of_run = |from: usize| {
-            let piece = piece(graph, held_out, from..(from + VERTICES).min(graph.num_vertices()));
+            let piece = piece(graph, held_out, relation, from..(from + VERTICES).min(rows));
             let ids = piece.indices.len()
                 + piece.train.len()
                 + 2 * (piece.valid.len() + piece.test.len());
             (ID * ids + INDEX * piece.degrees.len()) as u64
         };
-        let runs: Vec<usize> = (0..graph.num_vertices()).step_by(VERTICES).collect();
-        runs.into_par_iter().map(of_run).sum::<u64>() + INDEX as u64
+        let runs: Vec<usize> = (0..rows).step_by(VERTICES).collect();
+        let indptr = relation.map_or(0, |_| graph.num_vertices() + 1);
+        runs.into_par_iter().map(of_run).sum::<u64>() + (INDEX * (1 + indptr)) as u64
     }
 
     /// Size in bytes of the copy of the graph without the held-out edges, if there is one.
     pub fn copied_bytes(&self) -> u64 {
         match &self.kept {
             Kept::Whole(_) => 0,
-            Kept::Part { indptr, indices, .. } => {
-                (INDEX * indptr.len() + ID * indices.len()) as u64
+            Kept::Part { indptr, offsets, indices, .. } => {
+                (INDEX * (indptr.len() + offsets.len()) + ID * indices.len()) as u64
             }
         }
     }
@@ -155,12 +173,12 @@ impl LinkSplit {
             |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
         let (valid, test) = (pairs(Split::Valid), pairs(Split::Test));
         let (kept, kinds) = (Kept::Whole(topology.clone()), Kinds::one(topology.num_vertices()));
-        let mut split = Self { kept, train: Vec::new(), valid, test, given: None, kinds };
+        let (given, relation) = (None, None);
+        let mut split = Self { kept, train: Vec::new(), valid, test, given, kinds, relation };
         let train =
             links.pairs(Split::Train).par_iter().filter(|[source, target]| source != target);
         let position = |&[source, target]: &[u32; 2]| {
-            let found =
-                split.positions(source, target).chain(split.positions(target, source)).next();
+            let found = split.positions_between(source, target).next();
             found.map(|position| position as u32).ok_or_else(|| {
                 let problem = format!(
                     "the train split has the link {source} → {target}, which is not an \
@@ -197,6 +215,7 @@ impl LinkSplit {
     fn lists(&self) -> (&[u64], &[u32]) {
         match &self.kept {
             Kept::Whole(topology) => (topology.indptr(), topology.indices()),
+            Kept::Part { indptr, offsets, indices, .. } if indptr.is_empty() => (offsets, indices),
             Kept::Part { indptr, indices, .. } => (indptr, indices),
         }
     }
@@ -204,13 +223,18 @@ impl LinkSplit {
     /// The graph without the held-out edges.
     pub fn graph(&self) -> Result<Graph<'_>, KernelError> {
         let (indptr, indices) = self.lists();
-        Graph::new(indptr, indices)
+        let graph = Graph::new(indptr, indices)?;
+        match (&self.kept, &self.relation) {
+            (Kept::Part { offsets, .. }, Some(of)) => graph.with_rows(offsets, &of.layout),
+            _ => Ok(graph),
+        }
     }
 
     /// The position in `whole`, the unsplit graph, of each of its edges; `None` if the graphs are
-    /// the same. Cost: one pass over the edges.
+    /// the same, or vertices have several types. Cost: one pass over the edges.
     pub fn positions_in(&self, whole: &Graph<'_>) -> Option<Vec<u64>> {
-        let Kept::Part { held_out, .. } = self.kept else { return None };
+        let (Kept::Part { held_out, .. }, None) = (&self.kept, &self.relation) else { return None };
+        let held_out = *held_out;
         let of_vertex = |v: u32| {
             let edges = whole.in_edges(v).zip(in_neighbours(whole, v));
             edges
@@ -227,14 +251,46 @@ impl LinkSplit {
         (indices[edge as usize], target as u32)
     }
 
-    /// Positions of the edges `source` → `target`.
-    pub fn positions(&self, source: u32, target: u32) -> std::ops::Range<u64> {
-        let (indptr, indices) = self.lists();
-        let start = indptr[target as usize];
-        let list = &indices[start as usize..indptr[target as usize + 1] as usize];
-        let from = list.partition_point(|&u| u < source) as u64;
-        let to = list.partition_point(|&u| u <= source) as u64;
-        start + from..start + to
+    /// Positions of the edges `source` → `target`, and of their reverses.
+    pub fn positions_between(&self, source: u32, target: u32) -> impl Iterator<Item = u64> {
+        let (lists, of) = (self.lists(), self.relation.as_ref());
+        let offsets = match &self.kept {
+            Kept::Part { offsets, .. } => &offsets[..],
+            Kept::Whole(_) => lists.0,
+        };
+        let forth = of.map_or(Some(target as usize), |of| of.row(target, of.relation));
+        let back = of.map_or_else(
+            || vec![source as usize],
+            |of| of.reverses.iter().filter_map(|&reverse| of.row(source, reverse)).collect(),
+        );
+        let rows = forth.into_iter().map(move |row| (row, source));
+        let rows = rows.chain(back.into_iter().map(move |row| (row, target)));
+        rows.flat_map(move |(row, source)| {
+            let (start, end) = (offsets[row], offsets[row + 1]);
+            let list = &lists.1[start as usize..end as usize];
+            let from = list.partition_point(|&u| u < source) as u64;
+            start + from..start + list.partition_point(|&u| u <= source) as u64
+        })
+    }
+
+    /// Number of training edges into `target`.
+    pub fn degree(&self, target: u32) -> usize {
+        let (indptr, _) = self.lists();
+        match (&self.kept, &self.relation) {
+            (Kept::Part { offsets, .. }, Some(of)) => of
+                .row(target, of.relation)
+                .map_or(0, |row| (offsets[row + 1] - offsets[row]) as usize),
+            _ => (indptr[target as usize + 1] - indptr[target as usize]) as usize,
+        }
+    }
+
+    /// Whether `v` equals `u` or is joined to it in `whole`, the unsplit graph, by an edge of the
+    /// relation in either direction.
+    pub fn is_known(&self, whole: &Graph<'_>, u: u32, v: u32) -> bool {
+        match &self.relation {
+            None => is_known(whole, u, v),
+            Some(of) => u == v || of.is_edge(whole, u, v) || of.is_edge(whole, v, u),
+        }
     }
 }
 
@@ -272,13 +328,26 @@ fn use_of(held_out: HeldOut, u: u32, v: u32) -> EdgeUse {
     }
 }
 
-fn piece(graph: &Graph<'_>, held_out: HeldOut, vertices: std::ops::Range<usize>) -> SplitPart {
+fn piece(
+    graph: &Graph<'_>,
+    held_out: HeldOut,
+    relation: Option<&LinkRelation>,
+    rows: std::ops::Range<usize>,
+) -> SplitPart {
     let mut piece = SplitPart::default();
-    for v in vertices.start as u32..vertices.end as u32 {
+    // Where edges may be stored in both directions, the lower end of two is the source.
+    let is_symmetric = relation.is_none_or(|of| of.reverses.contains(&of.relation));
+    for row in rows {
         let before = piece.indices.len();
-        for &u in in_neighbours(graph, v) {
-            let stands = u < v || (u > v && in_neighbours(graph, u).binary_search(&v).is_err());
-            let pairs = match use_of(held_out, u, v) {
+        let (v, used) = relation.map_or((row as u32, RowUse::Learnt), |of| of.use_of(row));
+        for &u in in_row(graph, row) {
+            let drawn = if used == RowUse::Other { EdgeUse::Train } else { use_of(held_out, u, v) };
+            let back = || {
+                let row = relation.map_or(Some(u as usize), |of| of.row(u, of.relation));
+                row.is_some_and(|row| in_row(graph, row).binary_search(&v).is_ok())
+            };
+            let stands = used == RowUse::Learnt && (u < v || (u > v && !(is_symmetric && back())));
+            let pairs = match drawn {
                 EdgeUse::Train => {
                     if stands {
                         piece.train.push(piece.indices.len() as u32);

@@ -24,7 +24,7 @@ pub use cooperative::CooperativeConfig;
 pub use data::DataConfig;
 pub use draw::{DrawConfig, DrawFactor, DrawKind};
 pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
-pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use optimizer::{Betas, OptimizerConfig, OptimizerKind};
 pub use parallelism::Parallelism;
 pub use placement::RowPlacement;
 pub use run::RunConfig;
@@ -196,8 +196,7 @@ impl Config {
             ),
             ("momentum", optimizer.momentum.is_some(), sgd, "--optimizer sgd"),
             ("nesterov", optimizer.nesterov, sgd, "--optimizer sgd"),
-            ("beta1", optimizer.beta1.is_some(), !sgd, "--optimizer adam and adamw"),
-            ("beta2", optimizer.beta2.is_some(), !sgd, "--optimizer adam and adamw"),
+            ("betas", optimizer.betas.is_some(), !sgd, "--optimizer adam and adamw"),
             ("adam-epsilon", optimizer.adam_epsilon.is_some(), !sgd, "--optimizer adam and adamw"),
             (
                 "decay-epochs",

@@ -1,6 +1,39 @@
 //! Options of the optimizer.
 
+use std::fmt;
+use std::str::FromStr;
+
+use gsplit_store::text_in_files;
 use serde::{Deserialize, Serialize};
+
+/// Shares of the first and the second moment that Adam keeps in a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Betas(pub [f64; 2]);
+
+impl Default for Betas {
+    fn default() -> Self {
+        Self([0.9, 0.999])
+    }
+}
+
+impl FromStr for Betas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share =
+            |word: &str| word.trim().parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
+        let both = text.split_once(',').and_then(|(one, other)| Some([share(one)?, share(other)?]));
+        both.map(Self).ok_or_else(|| "expected two numbers from 0 and below 1: 0.9,0.999".into())
+    }
+}
+
+impl fmt::Display for Betas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.0[0], self.0[1])
+    }
+}
+
+text_in_files!(Betas);
 
 /// Optimizers, each with torch's formulas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,12 +74,10 @@ pub struct OptimizerConfig {
     /// Nesterov's momentum, for sgd
     #[cfg_attr(feature = "cli", arg(long))]
     pub nesterov: bool,
-    /// Share of the first moment that adam and adamw keep in a step [default: 0.9]
-    #[cfg_attr(feature = "cli", arg(long))]
-    pub beta1: Option<f64>,
-    /// Share of the second moment that adam and adamw keep in a step [default: 0.999]
-    #[cfg_attr(feature = "cli", arg(long))]
-    pub beta2: Option<f64>,
+    /// Shares of the first and the second moment that adam and adamw keep in a step [default:
+    /// 0.9,0.999]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "B1,B2"))]
+    pub betas: Option<Betas>,
     /// Summand of the denominator of adam and adamw [default: 1e-8]
     #[cfg_attr(feature = "cli", arg(long))]
     pub adam_epsilon: Option<f64>,
@@ -69,8 +100,7 @@ impl Default for OptimizerConfig {
             clip_norm: None,
             momentum: None,
             nesterov: false,
-            beta1: None,
-            beta2: None,
+            betas: None,
             adam_epsilon: None,
             staleness: 0,
         }
@@ -99,8 +129,6 @@ impl OptimizerConfig {
             ),
             ("clip-norm", self.clip_norm, positive, positive_number),
             ("momentum", self.momentum, |value| (0.0..1.0).contains(&value), share),
-            ("beta1", self.beta1, |value| (0.0..1.0).contains(&value), share),
-            ("beta2", self.beta2, |value| (0.0..1.0).contains(&value), share),
             ("adam-epsilon", self.adam_epsilon, positive, positive_number),
         ];
         for (name, value, fits, expected) in checks {
@@ -126,8 +154,7 @@ impl OptimizerConfig {
         let adam = self.kind != OptimizerKind::Sgd;
         Self {
             momentum: (!adam).then(|| self.momentum.unwrap_or(0.9)),
-            beta1: adam.then(|| self.beta1.unwrap_or(0.9)),
-            beta2: adam.then(|| self.beta2.unwrap_or(0.999)),
+            betas: adam.then(|| self.betas.unwrap_or_default()),
             adam_epsilon: adam.then(|| self.adam_epsilon.unwrap_or(1e-8)),
             ..self.clone()
         }

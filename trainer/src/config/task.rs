@@ -115,6 +115,10 @@ pub struct TaskConfig {
     /// classes, balanced weights the classes that it has: vertices without / with the class
     #[cfg_attr(feature = "cli", arg(long, value_name = "balanced|W,..."))]
     pub class_weights: Option<ClassWeights>,
+    /// Relation whose edges are learnt, with --task link and several types of vertices: its name,
+    /// or SOURCE/NAME/TARGET
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
+    pub relation: Option<String>,
     /// Function that scores a pair of vertices, with --task link
     #[cfg_attr(feature = "cli", arg(long, value_name = "KIND", value_enum, default_value_t))]
     pub scorer: ScorerKind,
@@ -143,6 +147,7 @@ impl Default for TaskConfig {
             metric: None,
             loss: None,
             class_weights: None,
+            relation: None,
             scorer: ScorerKind::Dot,
             negatives: 1,
             valid_edges: 0.05,
@@ -184,6 +189,7 @@ impl TaskConfig {
     pub(super) fn unread_problem(&self) -> Option<String> {
         let default = Self::default();
         let of_loss = [
+            ("--relation", self.relation.is_some()),
             ("--scorer", self.scorer != default.scorer),
             ("--negatives", self.negatives != default.negatives),
         ];

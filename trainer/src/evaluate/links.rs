@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
-use gsplit_store::{Baseline, Kinds, LinkNegatives, Split, Stage};
+use gsplit_store::{Baseline, LinkNegatives, Split, Stage};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -23,7 +23,7 @@ use crate::error::check_stop;
 use crate::infer::{Hidden, LayerWise};
 use crate::metric::{Metric, SharedNegatives, rank_of_positive, roc_auc};
 use crate::model::PairScorer;
-use crate::task::{LinkSplit, is_known};
+use crate::task::LinkSplit;
 
 /// Maximum number of draws of a negative.
 const TRIES: usize = 16;
@@ -58,7 +58,7 @@ pub fn popularity(
     metric: Metric,
     stop: Option<&'static AtomicBool>,
 ) -> Result<Baseline> {
-    let ranker = Ranker { by: ScoredBy::Popularity(split.graph()?), stop };
+    let ranker = Ranker { by: ScoredBy::Popularity(split), stop };
     let score = |which| ranker.score(which, split, whole, config, metric);
     Ok(Baseline {
         name: "popularity".into(),
@@ -79,7 +79,7 @@ enum ScoredBy<'r> {
     /// A model's scorer, with rows of all vertices and their width.
     Model(&'r PairScorer, &'r [f32], usize),
     /// Number of edges into the target.
-    Popularity(Graph<'r>),
+    Popularity(&'r LinkSplit),
 }
 
 impl Ranker<'_> {
@@ -105,9 +105,8 @@ impl Ranker<'_> {
                 Ok(Some(of_ranks(&self.ranks(edges, width, among)?, metric)))
             }
             None => {
-                let among = |edge: usize| {
-                    negatives(whole, split.kinds(), config, edges[edge].0, edges[edge].1)
-                };
+                let among =
+                    |edge: usize| negatives(whole, split, config, edges[edge].0, edges[edge].1);
                 Ok(Some(of_ranks(&self.ranks(edges, config.eval_negatives, among)?, metric)))
             }
         }
@@ -174,8 +173,8 @@ impl Ranker<'_> {
     fn scores_of(&self, [sources, targets]: [&[u32]; 2]) -> Result<Vec<f32>> {
         match &self.by {
             ScoredBy::Model(scorer, rows, dim) => scorer.scores(rows, *dim, [sources, targets]),
-            ScoredBy::Popularity(graph) => {
-                Ok(targets.iter().map(|&v| graph.degree(v) as f32).collect())
+            ScoredBy::Popularity(split) => {
+                Ok(targets.iter().map(|&v| split.degree(v) as f32).collect())
             }
         }
     }
@@ -208,19 +207,19 @@ fn of_ranks(ranks: &[f64], metric: Metric) -> f64 {
 /// The vertices among which the target of an edge is ranked: others of its kind.
 fn negatives(
     whole: &Graph<'_>,
-    kinds: Kinds,
+    split: &LinkSplit,
     config: &TaskConfig,
     source: u32,
     target: u32,
 ) -> impl Iterator<Item = u32> {
     let key =
         StreamKey { step: target, layer: 1, ..StreamKey::new(config.edge_seed, Stream::Negatives) };
-    let (mut draws, others) = (Draws::new(&key, source), kinds.of(target));
+    let (mut draws, others) = (Draws::new(&key, source), split.kinds().of(target));
     let mut draw = move || others.start + draws.below(others.len() as u32);
     (0..config.eval_negatives).map(move |_| {
         let mut v = draw();
         for _ in 1..TRIES {
-            if v != target && !is_known(whole, source, v) {
+            if v != target && !split.is_known(whole, source, v) {
                 break;
             }
             v = draw();

@@ -85,6 +85,9 @@ pub fn infer(
     if config.device == Device::Cuda {
         dataset.expect_one_type("--device cuda")?;
     }
+    if trained.config().data.task.is_link() {
+        dataset.expect_one_type("infer with a model of links")?;
+    }
     let target = typed::target(dataset)?;
     let ids = OutputIds::open(dataset, target.as_ref().map_or(0, |target| target.start))?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;

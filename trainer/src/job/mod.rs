@@ -94,7 +94,12 @@ impl Artifacts {
             .transpose()?;
         let topology = dataset.topology();
         topology.check_indices()?;
-        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let layout = typed::layout(dataset)?;
+        config.data.fanouts.check(layout.as_ref())?;
+        let mut whole = Graph::new(topology.indptr(), topology.indices())?;
+        if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
+            whole = whole.with_rows(rows, layout)?;
+        }
         let columns = EdgeColumns::open(
             dataset,
             config.data.draw_by.as_ref(),
@@ -120,10 +125,12 @@ impl Artifacts {
                             .task
                             .ranking_problem()
                             .map_or(Ok(()), |problem| Err(Error::Option(problem)))?;
-                        LinkSplit::new(&whole, config.data.task.held_out())?
+                        let relation = typed::relation(dataset, &whole, config)?;
+                        LinkSplit::new(&whole, config.data.task.held_out(), relation)?
                     }
                 };
-                Some(split.of_kinds(dataset.kinds()?))
+                let is_typed = layout.is_some();
+                Some(if is_typed { split } else { split.of_kinds(dataset.kinds()?) })
             }
         };
         let ranks = config.ranks_of_group() as u16;
@@ -138,8 +145,6 @@ impl Artifacts {
                     .transpose()?
             }
         };
-        let layout = typed::layout(dataset)?;
-        config.data.fanouts.check(layout.as_ref())?;
         Ok(Self { partition, owners, links, columns, of_kept, layout })
     }
 
@@ -243,7 +248,12 @@ pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) 
     }
     let topology = dataset.topology();
     topology.check_indices()?;
-    let graph = &Graph::new(topology.indptr(), topology.indices())?;
+    let (layout, mut graph) =
+        (typed::layout(dataset)?, Graph::new(topology.indptr(), topology.indices())?);
+    if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
+        graph = graph.with_rows(rows, layout)?;
+    }
+    let graph = &graph;
     let columns = [&config.data.draw_by, &config.data.edge_weights].into_iter().flatten().count();
     let held = resident();
     let room = memory.map_or_else(
@@ -257,7 +267,9 @@ pub fn check_links_fit(dataset: &Dataset, config: &Config, memory: Option<u64>) 
     if (edges + graph.num_vertices() as u64 + 1) * 8 + of_columns <= room {
         return Ok(());
     }
-    let bytes = LinkSplit::num_bytes(graph, config.data.task.held_out()) + of_columns;
+    let relation = typed::relation(dataset, graph, config)?;
+    let bytes =
+        LinkSplit::num_bytes(graph, config.data.task.held_out(), relation.as_ref()) + of_columns;
     if bytes <= room {
         return Ok(());
     }

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gsplit_kernels::RowLayout;
-use gsplit_store::Dataset;
+use gsplit_kernels::{Graph, RowLayout};
+use gsplit_sample::links::LinkRelation;
+use gsplit_store::{Dataset, Relation};
 
 use crate::config::{Config, Device, DrawKind, ModelKind};
 use crate::job::hooks::Hooks;
@@ -53,6 +54,60 @@ pub fn target(dataset: &Dataset) -> Result<Option<Range<u32>>> {
     }
 }
 
+/// The relation of `graph` that links are learnt of, if vertices have several types.
+///
+/// # Errors
+/// [`Error::Option`] if --relation does not name one relation.
+pub fn relation(
+    dataset: &Dataset,
+    graph: &Graph<'_>,
+    config: &Config,
+) -> Result<Option<LinkRelation>> {
+    let name = config.data.task.relation.as_deref();
+    let refused = |problem: String| Err(Error::Option(format!("--relation: {problem}")));
+    let (Some(types), Some(layout)) = (dataset.types(), graph.layout()) else {
+        return match name {
+            None => Ok(None),
+            Some(_) => {
+                refused("vertices have one type and edges no relations: leave it out".into())
+            }
+        };
+    };
+    let named = |text: &str| {
+        let is_it = move |of: &&Relation| {
+            name.is_none_or(|name| name == of.name || name == of.to_string())
+                && of.to_string() == text
+        };
+        types.relations.iter().find(is_it)
+    };
+    let found: Vec<(usize, &Relation)> = (0..)
+        .zip(layout.relations())
+        .filter_map(|(place, text)| Some((place, named(text)?)))
+        .collect();
+    let &[(place, of)] = &found[..] else {
+        let candidates = match found.is_empty() {
+            true => layout.relations().to_vec(),
+            false => found.iter().map(|(_, of)| of.to_string()).collect(),
+        };
+        let several = "the dataset has several relations";
+        let problem = name.map_or(several.into(), |name| format!("`{name}` is not one relation"));
+        return refused(format!("{problem}: choose one of {}", candidates.join(", ")));
+    };
+    let rows = types.rows();
+    let vertices = |name: &str| {
+        let of = types.position(name).map_or(0..0, |at| rows[at].vertices.clone());
+        of.start as u32..of.end as u32
+    };
+    let is_back = |text: &&String| {
+        let back = types.relations.iter().find(|other| other.to_string() == ***text);
+        back.is_some_and(|back| back.source == of.target && back.target == of.source && back != of)
+    };
+    let back = (0..).zip(layout.relations()).filter(|(_, text)| is_back(text));
+    let back: Vec<usize> = back.map(|(place, _)| place).collect();
+    let ends = [&of.source, &of.target].map(|name| vertices(name));
+    Ok(Some(LinkRelation::new(graph, layout, place, ends, &back)))
+}
+
 /// Refuses options that vertices of several types cannot have.
 pub fn check(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Result<()> {
     if dataset.types().is_none() {
@@ -61,7 +116,6 @@ pub fn check(dataset: &Dataset, config: &Config, hooks: &Hooks) -> Result<()> {
     let parallelism = config.system.parallelism;
     let own_layer = hooks.layer.is_some();
     let refused = [
-        (config.data.task.is_link(), "--task link", "choose --task node or regression"),
         (
             !matches!(config.model.kind, ModelKind::Sage | ModelKind::Gat) && !own_layer,
             "--model",

@@ -244,8 +244,7 @@ impl Optimizer {
         let moments: Vec<Vec<&Tensor>> = moments.collect();
         let OptimizerConfig {
             kind,
-            beta1,
-            beta2,
+            betas,
             adam_epsilon,
             momentum,
             nesterov,
@@ -262,7 +261,7 @@ impl Optimizer {
                     moments: [first, second],
                     step: &step,
                     rate,
-                    betas: [beta1.unwrap_or_default(), beta2.unwrap_or_default()],
+                    betas: betas.unwrap_or_default().0,
                     decay,
                     epsilon: adam_epsilon.unwrap_or_default(),
                 }

@@ -86,7 +86,7 @@ fn differential_every_optimizer_updates_as_on_the_host() {
         OptimizerConfig {
             kind: OptimizerKind::AdamW,
             clip_norm: Some(0.2),
-            beta1: Some(0.8),
+            betas: Some(crate::Betas([0.8, 0.999])),
             ..base
         },
         OptimizerConfig { momentum: Some(0.0), ..sgd.clone() },

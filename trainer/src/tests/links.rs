@@ -56,10 +56,10 @@ fn edges(graph: &Graph<'_>) -> BTreeMap<(u32, u32), usize> {
 fn links_whose_copy_does_not_fit_are_refused_before_it_is_made() {
     let fixture = dataset(41, 2000, 6);
     let graph = whole(&fixture.dataset);
-    let split = LinkSplit::new(&graph, task().held_out()).unwrap();
+    let split = LinkSplit::new(&graph, task().held_out(), None).unwrap();
     let ids = split.train.len() + 2 * (split.valid.len() + split.test.len());
     assert_eq!(
-        LinkSplit::num_bytes(&graph, task().held_out()),
+        LinkSplit::num_bytes(&graph, task().held_out(), None),
         split.copied_bytes() + 4 * ids as u64
     );
     let with = |memory: u64| {
@@ -85,7 +85,7 @@ fn links_whose_copy_does_not_fit_are_refused_before_it_is_made() {
 fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     let fixture = dataset(41, 2000, 6);
     let graph = whole(&fixture.dataset);
-    let split = LinkSplit::new(&graph, task().held_out()).unwrap();
+    let split = LinkSplit::new(&graph, task().held_out(), None).unwrap();
     let (all, kept) = (edges(&graph), edges(&split.graph().unwrap()));
     let (left, positions) = (split.graph().unwrap(), split.positions_in(&graph).unwrap());
     assert_eq!(positions.len(), left.num_edges());
@@ -118,13 +118,14 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     assert!((share(&split.valid) - 0.05).abs() < 0.01 && (share(&split.test) - 0.1).abs() < 0.015);
     for threads in [1, 3] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let again = pool.install(|| LinkSplit::new(&graph, task().held_out()).unwrap());
+        let again = pool.install(|| LinkSplit::new(&graph, task().held_out(), None).unwrap());
         assert_eq!(
             (&again.train, &again.valid, &again.test),
             (&split.train, &split.valid, &split.test)
         );
     }
-    let other = LinkSplit::new(&graph, TaskConfig { edge_seed: 1, ..task() }.held_out()).unwrap();
+    let other =
+        LinkSplit::new(&graph, TaskConfig { edge_seed: 1, ..task() }.held_out(), None).unwrap();
     assert_ne!(other.test, split.test);
 }
 
@@ -132,7 +133,7 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
 fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let fixture = communities(400, 5);
     let graph = whole(&fixture.dataset);
-    let split = LinkSplit::new(&graph, task().held_out()).unwrap();
+    let split = LinkSplit::new(&graph, task().held_out(), None).unwrap();
     let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
     let step = Step { seed: 3, epoch: 1, step: 0 };
     let (seeds, _) =
@@ -142,7 +143,8 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let mine = Frontiers::all(Ownership::Mine, 2);
     let sampled = sample(&mut sampler, seeds, &fanouts, step, &mine, &Solo).unwrap();
     let asked: BTreeSet<(u32, u32)> = batch.iter().map(|&edge| split.ends(edge)).collect();
-    let reverses = asked.iter().filter(|(u, v)| !split.positions(*v, *u).is_empty()).count();
+    let reverses =
+        asked.iter().filter(|(u, v)| split.positions_between(*u, *v).count() > 1).count();
     assert!(reverses > 0 && sampled.num_edges() > 100);
     for layer in &sampled.layers {
         let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());

@@ -6,7 +6,7 @@ use tch::{Device, Tensor};
 
 use super::fixture::{assert_refused, changed, config, on_ranks};
 use crate::config::{
-    Config, Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
+    Betas, Config, Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
     ScheduleKind,
 };
 use crate::model::{Model, Parameters};
@@ -135,8 +135,7 @@ fn oracle_updates_are_those_of_torch() {
     let adam = |wd| nn::Adam { beta1: 0.8, beta2: 0.99, wd, eps: 1e-6, amsgrad: false };
     let sgd = |momentum, wd, nesterov| nn::Sgd { momentum, dampening: 0.0, wd, nesterov };
     let chosen = OptimizerConfig {
-        beta1: Some(0.8),
-        beta2: Some(0.99),
+        betas: Some(Betas([0.8, 0.99])),
         adam_epsilon: Some(1e-6),
         ..base.clone()
     };
@@ -322,18 +321,17 @@ fn options_of_another_optimizer_or_schedule_are_refused() {
         (c.run.optimizer.kind, c.run.optimizer.momentum, c.run.optimizer.nesterov) =
             (Sgd, Some(0.0), true);
     };
-    let cases: [(Change, &str); 17] = [
+    let cases: [(Change, &str); 16] = [
         (|c| c.run.optimizer.momentum = Some(0.9), "--momentum is for --optimizer sgd"),
         (|c| c.run.optimizer.nesterov = true, "--nesterov is for --optimizer sgd"),
         (
-            |c| (c.run.optimizer.kind, c.run.optimizer.beta1) = (Sgd, Some(0.9)),
-            "--beta1 is for --optimizer adam",
+            |c| (c.run.optimizer.kind, c.run.optimizer.betas) = (Sgd, Some(Betas::default())),
+            "--betas is for --optimizer adam",
         ),
         (without_momentum, "--nesterov needs a --momentum"),
         (|c| c.run.optimizer.lr = f64::NAN, "--lr NaN: expected a positive number"),
         (|c| c.run.optimizer.weight_decay = -1.0, "--weight-decay -1: expected a number from 0"),
         (|c| c.run.optimizer.clip_norm = Some(0.0), "--clip-norm 0: expected a positive number"),
-        (|c| c.run.optimizer.beta2 = Some(1.0), "--beta2 1: expected at least 0 and below 1"),
         (|c| c.run.schedule.gamma = Some(0.5), "--gamma is for --schedule plateau"),
         (
             |c| c.run.schedule.decay_epochs = Some(5),

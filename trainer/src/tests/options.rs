@@ -58,8 +58,8 @@ fn options_change_what_they_name() {
     let given = parse(&[
         "--optimizer",
         "adamw",
-        "--beta1",
-        "0.5",
+        "--betas",
+        "0.5,0.9",
         "--schedule",
         "cosine",
         "--min-lr",
@@ -67,7 +67,7 @@ fn options_change_what_they_name() {
     ]);
     let expected = changed(&plain, |config| {
         config.run.optimizer.kind = crate::OptimizerKind::AdamW;
-        config.run.optimizer.beta1 = Some(0.5);
+        config.run.optimizer.betas = Some(crate::Betas([0.5, 0.9]));
         config.run.schedule.kind = crate::ScheduleKind::Cosine;
         config.run.schedule.min_lr = Some(1e-5);
     });
@@ -91,10 +91,15 @@ fn options_change_what_they_name() {
     // Defaults are filled in, and filling in again changes nothing more.
     let effective = given.effective();
     assert_eq!(
-        (effective.run.optimizer.beta2, effective.run.schedule.decay_epochs),
-        (Some(0.999), Some(10))
+        (effective.run.optimizer.adam_epsilon, effective.run.schedule.decay_epochs),
+        (Some(1e-8), Some(10))
     );
     assert_eq!((effective.run.optimizer.momentum, effective.run.schedule.gamma), (None, None));
+    assert!(
+        ["0.9", "0.9,1", "0.9,x", "-1,0.5"]
+            .iter()
+            .all(|text| text.parse::<crate::Betas>().is_err())
+    );
     effective.check().unwrap();
     assert_eq!(effective.effective(), effective);
     assert_eq!(given.difference(&effective), None);

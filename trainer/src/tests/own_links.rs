@@ -23,7 +23,7 @@ pub fn with_links(negatives: Option<LinkNegatives>, metric: &str, lies: bool) ->
     let whole = communities(400, 6);
     let topology = whole.dataset.topology();
     let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
-    let split = LinkSplit::new(&graph, TaskConfig::default().held_out()).unwrap();
+    let split = LinkSplit::new(&graph, TaskConfig::default().held_out(), None).unwrap();
     let kept = split.graph().unwrap();
     let mut train: Vec<u32> =
         split.train.iter().flat_map(|&edge| [split.ends(edge).0, split.ends(edge).1]).collect();

@@ -102,8 +102,9 @@ fn negatives_of_training_are_of_the_targets_kind() {
         let fixture = ratings(seed, both_ways, false);
         let task = TaskConfig::default();
         let kinds = fixture.dataset.kinds().unwrap();
-        let split =
-            LinkSplit::new(&graph(&fixture.dataset), task.held_out()).unwrap().of_kinds(kinds);
+        let split = LinkSplit::new(&graph(&fixture.dataset), task.held_out(), None)
+            .unwrap()
+            .of_kinds(kinds);
         let lists = [
             split.train.iter().map(|&edge| split.ends(edge)).collect(),
             split.valid.clone(),
@@ -131,7 +132,8 @@ fn negatives_of_training_are_of_the_targets_kind() {
 fn where_there_is_one_kind_negatives_are_drawn_as_ever() {
     let seed = some_seed();
     let fixture = dataset(seed, 300, 6);
-    let split = LinkSplit::new(&graph(&fixture.dataset), TaskConfig::default().held_out()).unwrap();
+    let split =
+        LinkSplit::new(&graph(&fixture.dataset), TaskConfig::default().held_out(), None).unwrap();
     let split = split.of_kinds(fixture.dataset.kinds().unwrap());
     let (step, batch) = (Step { seed, epoch: 2, step: 1 }, &split.train[..20]);
     let (seeds, _) = LinkBatch::new(&split, batch, 0..20, 3, step, Ownership::Mine, &Solo).unwrap();
@@ -193,7 +195,7 @@ fn oracle_popularity_is_counted_one_by_one_among_the_same_negatives() {
             (config.run.epochs, config.data.task.test_edges, config.data.task.eval_negatives) =
                 (2, 0.2, 12);
         });
-        let split = LinkSplit::new(&graph(dataset), base.data.task.held_out()).unwrap();
+        let split = LinkSplit::new(&graph(dataset), base.data.task.held_out(), None).unwrap();
         let graphs = (&graph(dataset), &split.graph().unwrap());
         for (at, metric) in ["mrr", "hits@3"].into_iter().enumerate() {
             let config =

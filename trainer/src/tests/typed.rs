@@ -1,6 +1,8 @@
 //! Losses, gradients and inference of vertices of several types equal a computation by dense
 //! matrices in f64, whatever the parallelism.
 
+use std::collections::BTreeSet;
+
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{
     Dataset, DatasetWriter, FeatureDtype, GraphTypes, NoProgress, Relation, Split, VertexType,
@@ -19,6 +21,7 @@ use crate::infer::{ChosenEpoch, Room, Team};
 use crate::job::Job;
 use crate::operator::Place;
 use crate::residence::source::FeatureSource;
+use crate::task::Task;
 
 /// Numbers of vertices and widths of features of each type.
 const TYPES: [(&str, u32, Option<usize>); 4] =
@@ -26,6 +29,8 @@ const TYPES: [(&str, u32, Option<usize>); 4] =
 /// Relations by the numbers of their types; nothing comes into `place`.
 const RELATIONS: [(usize, &str, usize); 5] =
     [(1, "cites", 1), (0, "writes", 1), (2, "holds", 1), (1, "rev_writes", 0), (1, "has", 3)];
+/// The place of `writes`, whose reverse is `rev_writes`.
+const WRITES: usize = 1;
 /// The first paper; papers have labels.
 const PAPER: u32 = 30;
 
@@ -38,15 +43,22 @@ fn lists(of: usize) -> Vec<Vec<u32>> {
     let key = StreamKey::new(7, Stream::Generate);
     let into: Vec<usize> =
         (0..RELATIONS.len()).filter(|&relation| RELATIONS[relation].2 == of).collect();
-    let list = |v: u32, relation: usize| {
-        let source = RELATIONS[relation].0;
-        let mut draws = Draws::new(&StreamKey { epoch: relation as u32, ..key }, first(of) + v);
+    let drawn = |v: u32, relation: usize| {
+        let (source, _, target) = RELATIONS[relation];
+        let mut draws = Draws::new(&StreamKey { epoch: relation as u32, ..key }, first(target) + v);
         let count = draws.below(5);
         let mut list: Vec<u32> =
             (0..count).map(|_| first(source) + draws.below(TYPES[source].1)).collect();
         list.sort_unstable();
         list.dedup();
         list
+    };
+    let list = |v: u32, relation: usize| match RELATIONS[relation].1 {
+        "rev_writes" => {
+            let wrote = |paper: &u32| drawn(*paper, WRITES).contains(&(first(of) + v));
+            (0..TYPES[1].1).filter(wrote).map(|paper| first(1) + paper).collect()
+        }
+        _ => drawn(v, relation),
     };
     (0..TYPES[of].1).flat_map(|v| into.iter().map(move |&relation| list(v, relation))).collect()
 }
@@ -355,5 +367,93 @@ fn options_that_several_types_cannot_have_are_refused() {
     let with = |change: fn(&mut Config)| changed(&options(Parallelism::Data, 2), change);
     refused(&with(|config| config.model.kind = ModelKind::Gin), "--model: ");
     refused(&with(|config| config.system.parallelism = Parallelism::PushPull), "--parallelism");
-    refused(&with(|config| config.data.task.kind = Some(TaskKind::Link)), "--task link: ");
+    let link = |relation: Option<&str>| {
+        changed(&with(|config| config.data.task.kind = Some(TaskKind::Link)), |config| {
+            config.data.task.relation = relation.map(str::to_string);
+        })
+    };
+    refused(&link(None), "--relation: the dataset has several relations: choose one of ");
+    refused(&link(Some("reads")), "--relation: `reads` is not one relation: choose one of ");
+    let one = dataset(3, 50, 3);
+    let refusal = runs::run(&one, &link(Some("writes")), &Default::default());
+    assert_refused(refusal, "--relation: vertices have one type");
+}
+
+/// Learns links of `relation`, of which many are held out.
+fn link_options(relation: &str, parallelism: Parallelism, ranks: usize) -> Config {
+    changed(&options(parallelism, ranks), |config| {
+        let task = &mut config.data.task;
+        (task.kind, task.relation) = (Some(TaskKind::Link), Some(relation.into()));
+        (task.valid_edges, task.test_edges, task.negatives) = (0.2, 0.2, 2);
+    })
+}
+
+/// Held-out links are in no row, as edges or as reverses; all other edges stay.
+#[test]
+fn oracle_held_out_links_of_a_relation_are_in_no_row() {
+    let fixture = graph();
+    for (relation, place, reverse) in [("writes", WRITES, 3), ("paper/cites/paper", 0, 0)] {
+        let config = link_options(relation, Parallelism::Single, 1);
+        with_job(&fixture.dataset, &config, |job| {
+            let Task::Links(split) = &job.task else { panic!("links") };
+            let held_out: BTreeSet<_> = split.valid.iter().chain(&split.test).copied().collect();
+            assert!(held_out.len() > 10 && split.train.len() > 20, "{relation}");
+            let (graph, of_types) = (split.graph().unwrap(), RELATIONS.into_iter().enumerate());
+            for (at, (source, name, target)) in of_types {
+                let label = format!("{}/{name}/{}", TYPES[source].0, TYPES[target].0);
+                let layout = graph.layout().unwrap();
+                let of_layout = layout.relations().iter().position(|of| *of == label).unwrap();
+                let into: Vec<_> = RELATIONS.iter().filter(|of| of.2 == target).collect();
+                let rows = lists(target).into_iter();
+                let row_of = into.iter().position(|of| of.1 == name).unwrap();
+                for (v, mut list) in (first(target)..).zip(rows.skip(row_of).step_by(into.len())) {
+                    list.retain(|&u| {
+                        let is_link = at == place && held_out.contains(&(u, v));
+                        !is_link && !(at == reverse && held_out.contains(&(v, u)))
+                    });
+                    let row = layout.row(v, of_layout).unwrap() as usize;
+                    let [from, to] = [row, row + 1].map(|row| graph.offsets()[row] as usize);
+                    assert_eq!(graph.indices[from..to], list, "{relation}: {label} of {v}");
+                    if at == place {
+                        assert_eq!(split.degree(v), list.len());
+                    }
+                }
+            }
+            for &edge in &split.train {
+                let (u, v) = split.ends(edge);
+                assert!(split.kinds().targets().contains(&v) && split.is_known(&job.whole, u, v));
+                assert!(split.positions_between(u, v).any(|position| position == u64::from(edge)));
+                let back = split.positions_between(u, v).count() - 1;
+                assert!(back == 1 || relation != "writes", "{u} → {v}");
+            }
+        });
+    }
+}
+
+#[test]
+fn differential_links_of_a_relation_are_learnt_alike_on_every_rank() {
+    let fixture = graph();
+    let batch: Vec<u32> = (0..20).collect();
+    let found = |parallelism, ranks| {
+        let config = changed(&link_options("writes", parallelism, ranks), |config| {
+            if parallelism == Parallelism::Split {
+                let map = store_partition(&fixture.dataset, Cut::Random, ranks);
+                config.system.partition = Some(map);
+            }
+        });
+        let train = with_job(&fixture.dataset, &config, |job| job.train.to_vec());
+        run(
+            &fixture.dataset,
+            &config,
+            &batch.iter().map(|&at| train[at as usize]).collect::<Vec<_>>(),
+        )
+    };
+    let (loss, gradient) = found(Parallelism::Single, 1);
+    for (parallelism, ranks) in [(Parallelism::Data, 2), (Parallelism::Split, 3)] {
+        let other = found(parallelism, ranks);
+        assert!((other.0 - loss).abs() < 1e-6 * loss, "{parallelism:?}: {} and {loss}", other.0);
+        assert!(distance(&other.1, &gradient) < 2e-5, "{parallelism:?}");
+    }
+    let (_, summary) = trained(&fixture, &link_options("writes", Parallelism::Data, 2));
+    assert!(summary.epochs[0].valid.is_some_and(|mrr| mrr > 0.0 && mrr <= 1.0));
 }
