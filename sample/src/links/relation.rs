@@ -32,9 +32,9 @@ pub(super) enum RowUse {
 
 impl LinkRelation {
     /// The relation of `graph` with this place in the layout of its rows, from `sources` to
-    /// `targets`. Of the relations `back` from the type of the targets to that of the sources, the
-    /// reverses are those whose every edge is the reverse of an edge. Cost: a search for each edge
-    /// of `back`.
+    /// `targets`. The relations `back` lead from the type of the targets to that of the sources;
+    /// one is a reverse if each of its edges is the reverse of an edge. Cost: a search for each
+    /// edge of `back`.
     pub fn new(
         graph: &Graph<'_>,
         layout: &RowLayout,
@@ -75,8 +75,18 @@ impl LinkRelation {
         (v, used)
     }
 
+    /// Types of the sources and targets.
+    pub fn kinds(&self) -> Kinds {
+        self.kinds
+    }
+
+    /// Whether `v` equals `u` or is joined to it in `graph` by an edge in either direction.
+    pub fn is_known(&self, graph: &Graph<'_>, u: u32, v: u32) -> bool {
+        u == v || self.is_edge(graph, u, v) || self.is_edge(graph, v, u)
+    }
+
     /// Whether `graph` has the edge `source` → `target` of the relation.
-    pub(super) fn is_edge(&self, graph: &Graph<'_>, source: u32, target: u32) -> bool {
+    fn is_edge(&self, graph: &Graph<'_>, source: u32, target: u32) -> bool {
         let row = self.row(target, self.relation);
         row.is_some_and(|row| in_row(graph, row).binary_search(&source).is_ok())
     }

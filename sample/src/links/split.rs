@@ -289,7 +289,7 @@ impl LinkSplit {
     pub fn is_known(&self, whole: &Graph<'_>, u: u32, v: u32) -> bool {
         match &self.relation {
             None => is_known(whole, u, v),
-            Some(of) => u == v || of.is_edge(whole, u, v) || of.is_edge(whole, v, u),
+            Some(of) => of.is_known(whole, u, v),
         }
     }
 }

@@ -85,18 +85,24 @@ pub fn infer(
     if config.device == Device::Cuda {
         dataset.expect_one_type("--device cuda")?;
     }
-    if trained.config().data.task.is_link() {
-        dataset.expect_one_type("infer with a model of links")?;
+    let is_link = trained.config().data.task.is_link();
+    if is_link && config.top.is_none() {
+        dataset.expect_one_type("infer without --top with a model of links")?;
     }
-    let target = typed::target(dataset)?;
-    let ids = OutputIds::open(dataset, target.as_ref().map_or(0, |target| target.start))?;
-    let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
+    let target = if is_link { None } else { typed::target(dataset)? };
+    let (ids, layout) = (OutputIds::open(dataset)?, typed::layout(dataset)?);
+    let topology = dataset.topology();
+    topology.check_indices()?;
+    let mut graph = Graph::new(topology.indptr(), topology.indices())?;
+    if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
+        graph = graph.with_rows(rows, layout)?;
+    }
+    let relation = if is_link { typed::relation(dataset, &graph, trained.config())? } else { None };
+    let recommender = Recommender::begin(config, &trained, dataset, &ids, relation)?;
     let places = places(config, trained.config().model.dtype)?;
     let features = features(dataset, config, &places[0], memory, stop)?;
     trained.check_recipe(dataset, progress)?;
     trained.check_features(dataset.path(), features.dim())?;
-    let topology = dataset.topology();
-    topology.check_indices()?;
     let models = places.iter().map(|place| trained.model(place, config.layer.as_ref()));
     let mut models = models.collect::<Result<Vec<_>>>()?;
     let embedding = embedding(config, &trained, &mut models)?;
@@ -123,11 +129,7 @@ pub fn infer(
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
     let DataConfig { draw_by, edge_weights, .. } = &trained.config().data;
     let weights = EdgeColumns::open(dataset, draw_by.as_ref(), edge_weights.as_ref())?;
-    let mut graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
-    let layout = typed::layout(dataset)?;
-    if let Some((rows, layout)) = topology.rows().zip(layout.as_ref()) {
-        graph = graph.with_rows(rows, layout)?;
-    }
+    let graph = weights.of(graph)?;
     // Each worker is a rank of one run.
     let alone = Hooks::default();
     let gpu_table = prepare_gpu_table(&features, None, &places, &alone, progress)?;

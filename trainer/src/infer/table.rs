@@ -29,6 +29,7 @@ use arrow_schema::{DataType, Field, Schema};
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{
     ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter, OriginalIds,
+    RowsOfType,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -168,9 +169,9 @@ pub enum Cells {
 
 /// The original ids of a dataset.
 pub enum OutputIds {
-    /// The vertex numbers of the dataset; where there are several types, counted from this vertex,
-    /// the first of its type.
-    Own(u32),
+    /// The vertex numbers of the dataset, counted from the first vertex of each type, which are
+    /// given here.
+    Own(Vec<u32>),
     /// Numbers.
     Numbers(OriginalIds),
     /// Strings.
@@ -178,12 +179,14 @@ pub enum OutputIds {
 }
 
 impl OutputIds {
-    /// Opens the ids of `dataset`, for the vertices from `first` on.
-    pub fn open(dataset: &Dataset, first: u32) -> Result<Self> {
+    /// Opens the ids of `dataset`.
+    pub fn open(dataset: &Dataset) -> Result<Self> {
         if let Some(names) = dataset.original_names()? {
             return Ok(Self::Names(names));
         }
-        Ok(dataset.original_ids()?.map_or(Self::Own(first), Self::Numbers))
+        let first = |of: &RowsOfType| of.vertices.start as u32;
+        let own = || dataset.types().map_or(vec![0], |of| of.rows().iter().map(first).collect());
+        Ok(dataset.original_ids()?.map_or_else(|| Self::Own(own()), Self::Numbers))
     }
 
     /// The id of `v` as text.
@@ -202,7 +205,10 @@ impl OutputIds {
     fn number(&self, v: u32) -> u64 {
         match self {
             Self::Numbers(ids) => ids.get(v as usize),
-            Self::Own(first) => u64::from(v - first),
+            Self::Own(first) => {
+                let of_type = first.partition_point(|&first| first <= v);
+                u64::from(v - first[..of_type].last().copied().unwrap_or(0))
+            }
             Self::Names(_) => u64::from(v),
         }
     }

@@ -409,7 +409,8 @@ fn oracle_held_out_links_of_a_relation_are_in_no_row() {
                 for (v, mut list) in (first(target)..).zip(rows.skip(row_of).step_by(into.len())) {
                     list.retain(|&u| {
                         let is_link = at == place && held_out.contains(&(u, v));
-                        !is_link && !(at == reverse && held_out.contains(&(v, u)))
+                        let is_back = at == reverse && held_out.contains(&(v, u));
+                        !is_link && !is_back
                     });
                     let row = layout.row(v, of_layout).unwrap() as usize;
                     let [from, to] = [row, row + 1].map(|row| graph.offsets()[row] as usize);
@@ -454,6 +455,25 @@ fn differential_links_of_a_relation_are_learnt_alike_on_every_rank() {
         assert!((other.0 - loss).abs() < 1e-6 * loss, "{parallelism:?}: {} and {loss}", other.0);
         assert!(distance(&other.1, &gradient) < 2e-5, "{parallelism:?}");
     }
-    let (_, summary) = trained(&fixture, &link_options("writes", Parallelism::Data, 2));
+    let (checkpoint, summary) = trained(&fixture, &link_options("writes", Parallelism::Data, 2));
     assert!(summary.epochs[0].valid.is_some_and(|mrr| mrr > 0.0 && mrr <= 1.0));
+    // Recommendations are pairs of an author and a paper that it has not written, by their numbers
+    // within their types.
+    let out = fixture.folder.path().join("papers.csv");
+    let options = InferConfig { checkpoint, out: Some(out.clone()), ..InferConfig::default() };
+    let infer =
+        |options: &InferConfig| crate::infer(&fixture.dataset, options, 1 << 30, None, &NoProgress);
+    assert_refused(infer(&options), "infer without --top");
+    infer(&InferConfig { top: Some(3), ..options }).unwrap();
+    let written = std::fs::read_to_string(&out).unwrap();
+    let pairs = written.lines().skip(1).map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        [cells[0], cells[2]].map(|id| id.parse::<u32>().unwrap())
+    });
+    let rows = lists(1);
+    let pairs: Vec<[u32; 2]> = pairs.collect();
+    assert_eq!(pairs.len(), 30 * 3);
+    assert!(pairs.iter().all(|[author, paper]| {
+        *author < 30 && !rows[*paper as usize * 3 + 1].contains(author)
+    }));
 }

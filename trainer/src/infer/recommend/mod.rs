@@ -17,6 +17,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
+use gsplit_sample::links::LinkRelation;
 use gsplit_store::staging::Staging;
 use gsplit_store::{Dataset, Kinds, Progress, Unit};
 use rayon::prelude::*;
@@ -75,6 +76,7 @@ pub(super) struct Recommender<'a> {
     top: usize,
     with_known: bool,
     kinds: Kinds,
+    relation: Option<LinkRelation>,
     sources: Vec<u32>,
     file: RecommendationFile<'a>,
 }
@@ -86,6 +88,7 @@ impl<'a> Recommender<'a> {
         trained: &Trained,
         dataset: &Dataset,
         ids: &'a OutputIds,
+        relation: Option<LinkRelation>,
     ) -> Result<Option<Self>> {
         let Some(top) = config.top else { return Ok(None) };
         let classes = config.split != Wanted::All
@@ -98,7 +101,7 @@ impl<'a> Recommender<'a> {
                  classes: list sources with --sources FILE"
             )));
         };
-        let kinds = dataset.kinds()?;
+        let kinds = relation.as_ref().map_or_else(|| dataset.kinds(), |of| Ok(of.kinds()))?;
         let sources = match &config.sources {
             Some(path) => sources::listed(path, ids, kinds)?,
             None => {
@@ -108,7 +111,8 @@ impl<'a> Recommender<'a> {
             }
         };
         let file = RecommendationFile::begin(out, ids, config.force)?;
-        Ok(Some(Self { top: top as usize, with_known: config.with_known, kinds, sources, file }))
+        let (top, with_known) = (top as usize, config.with_known);
+        Ok(Some(Self { top, with_known, kinds, relation, sources, file }))
     }
 
     /// Writes the recommendations from the `rows` of all vertices of `graph`, with the given width,
@@ -154,6 +158,7 @@ impl<'a> Recommender<'a> {
     ) -> Result<Vec<Vec<Candidate>>> {
         let mut best: Vec<BinaryHeap<Candidate>> = vec![BinaryHeap::new(); sources.len()];
         let (top, with_known, candidates) = (self.top, self.with_known, self.kinds.targets());
+        let relation = self.relation.as_ref();
         for start in candidates.clone().step_by(TARGETS as usize) {
             let targets = start..candidates.end.min(start.saturating_add(TARGETS));
             let scores = scorer.table(rows, dim, sources, targets.clone())?;
@@ -163,8 +168,11 @@ impl<'a> Recommender<'a> {
                 for (target, &score) in targets.clone().zip(scores) {
                     let candidate = Candidate { target, score };
                     let is_full = best.len() == top;
-                    let excluded =
-                        || source == target || (!with_known && is_known(graph, source, target));
+                    let is_known = || match relation {
+                        Some(of) => of.is_known(graph, source, target),
+                        None => is_known(graph, source, target),
+                    };
+                    let excluded = || source == target || (!with_known && is_known());
                     if is_full && best.peek().is_some_and(|worst| *worst < candidate) || excluded()
                     {
                         continue;
