@@ -39,8 +39,9 @@ fn flatters(dataset: &Dataset, split: &LinkSplit, config: &TaskConfig) -> Option
 
 /// Warns if no edge leads to any source.
 fn one_way(split: &LinkSplit, graph: &Graph<'_>) -> Option<String> {
-    let kinds = split.kinds();
-    (kinds.are_two() && graph.indptr[kinds.sources().end as usize] == 0).then(|| {
+    let (kinds, first) = (split.kinds(), |v: u32| graph.indptr[v as usize]);
+    let sources = kinds.sources();
+    (kinds.are_two() && first(sources.start) == first(sources.end)).then(|| {
         "note: all edges lead from sources to targets, so the rows of sources are made of their \
          own features alone: convert with \
          --symmetrise for those of their targets too"
