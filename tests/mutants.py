@@ -58,8 +58,8 @@ FAULTS = {
         "trainer", "tests::two_kinds tests::links", "sample/src/links/batch.rs",
         "others.start + draws.below(others.len() as u32)", "others.start + 1 + draws.below(others.len() as u32 - 1)"),
     "reverses of the edges to predict may be drawn": (
-        "trainer", "tests::links", "sample/src/links/batch.rs",
-        ".chain(split.positions(target, source))", ".chain(split.positions(target, source).take(0))"),
+        "trainer", "tests::links", "sample/src/links/split.rs",
+        "back.into_iter().map(move |row| (row, target))", "back.into_iter().take(0).map(move |row| (row, target))"),
 
     # Rows between ranks.
     "rows that others asked for are swapped": (
