@@ -198,7 +198,7 @@ fn class_of_each(
 
 /// Reports the number of vertices without a label.
 fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
-    let (unlabelled, n) = (unlabelled - rows.without, rows.n - rows.without);
+    let (unlabelled, n) = (unlabelled.saturating_sub(rows.without), rows.n - rows.without);
     writer.facts_mut().insert("unlabelled".into(), unlabelled);
     if unlabelled > 0 {
         rows.progress.decide(&format!("labels: {unlabelled} of {n} vertices are unlabelled"));
@@ -368,7 +368,8 @@ fn write_multi_labels(
 fn note_missing(missing: &[u64], raw: &Raw, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
     writer.facts_mut().insert("label_cells_missing".into(), missing.iter().sum());
     // The others have no value for any class.
-    let of_rows: Vec<u64> = missing.iter().map(|cells| cells - rows.without).collect();
+    let of_rows: Vec<u64> =
+        missing.iter().map(|cells| cells.saturating_sub(rows.without)).collect();
     let Some(first) = of_rows.iter().position(|&cells| cells > 0) else { return };
     let name = raw.class_names.as_ref().map_or(first.to_string(), |names| names[first].clone());
     rows.progress.decide(&format!(
