@@ -312,8 +312,8 @@ impl DerefMut for Shard {
     }
 }
 
-/// Where files of learnt rows are: the folder of the checkpoint, or the first above it that exists,
-/// else the folder for temporary files.
+/// Folder for files of learnt rows: that of the checkpoint, or the first above it that exists, else
+/// the folder for temporary files.
 fn folder(config: &Config) -> PathBuf {
     let checkpoint = config.run.checkpoint.as_ref().and_then(|path| std::path::absolute(path).ok());
     let above = checkpoint.iter().flat_map(|path| path.ancestors());

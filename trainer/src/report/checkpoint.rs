@@ -209,12 +209,15 @@ pub fn save(
         for (name, tensor) in tensors {
             let tensor = on_host(tensor)?;
             let shape = tensor.size().iter().map(|&size| size as usize).collect();
-            stored.push((name.to_string(), Stored { shape, values: Values::Tensor(tensor) }));
+            stored.push((name.to_string(), Stored { shape, values: StoredValues::Tensor(tensor) }));
         }
         for which in which.filter(|_| embeddings.is_some()) {
             for learnt in embeddings.map_or(Ok(Vec::new()), |of| of.state(which))? {
                 let LearntValues { name, shape, values } = learnt;
-                stored.push((name, Stored { shape: shape.into(), values: Values::Learnt(values) }));
+                stored.push((
+                    name,
+                    Stored { shape: shape.into(), values: StoredValues::Learnt(values) },
+                ));
             }
         }
         safetensors::serialize_to_file(stored, &None, &path).map_err(of_file(&path))?;
@@ -440,10 +443,10 @@ pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
 /// A tensor of f32 that is written to a checkpoint.
 struct Stored {
     shape: Vec<usize>,
-    values: Values,
+    values: StoredValues,
 }
 
-enum Values {
+enum StoredValues {
     Tensor(Tensor),
     Learnt(Shard),
 }
@@ -459,8 +462,8 @@ impl View for Stored {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let values = match &self.values {
-            Values::Tensor(tensor) => autograd::values::<f32>(tensor).unwrap_or_default(),
-            Values::Learnt(values) => values,
+            StoredValues::Tensor(tensor) => autograd::values::<f32>(tensor).unwrap_or_default(),
+            StoredValues::Learnt(values) => values,
         };
         bytemuck::cast_slice(values).into()
     }
