@@ -112,6 +112,7 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     if read.schema.bipartite.is_some()
         || args.options.build.symmetrise
         || dataset.manifest().string_ids
+        || dataset.types().is_some()
     {
         return None;
     }
@@ -142,7 +143,7 @@ fn lacks_notes(dataset: &Dataset) -> Vec<String> {
     let manifest = dataset.manifest();
     let labelled = manifest.num_classes.is_some() || manifest.numeric_label;
     let has_train = dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
-    // Types without features have learnt rows, and links of several types are not learnt.
+    // Types without features have learnt rows.
     let is_typed = dataset.types().is_some();
     let lacks = [
         (
@@ -150,7 +151,10 @@ fn lacks_notes(dataset: &Dataset) -> Vec<String> {
             "this dataset has no features. Generate them from the structure with --features \
              fastrp:64",
         ),
-        (!labelled && is_typed, "this dataset has no labels of any type, which train needs"),
+        (
+            !labelled && is_typed,
+            "this dataset has no labels of any type, so only `train --task link` can use it",
+        ),
         (
             !labelled && manifest.links.is_none() && !is_typed,
             "this dataset has no labels, so only `train --task link` can use it. Add labels with \

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::{
-    Dataset, DatasetWriter, EdgeRecipe, LabelShape, Progress, Provenance, Recipe, SourceFile, Stamp,
+    Dataset, DatasetWriter, EdgeRecipe, LabelShape, Progress, Provenance, Recipe, Relation,
+    SourceFile, Stamp,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -23,6 +24,7 @@ use crate::read::scaled::Scaled;
 use crate::read::schema::Decided;
 use crate::read::table::choice::IdKind;
 use crate::read::text::some;
+use crate::read::typed::RawTypes;
 use crate::read::weights::weigh_vertices;
 use crate::{Error, Result, read};
 
@@ -67,7 +69,9 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         ("scale", scales && (raw.features.is_none() || options.features.is_some())),
         ("label-kind", schema.label_kind.is_some() && raw.labels.is_none()),
     ];
-    let useless = useless.iter().find(|(_, is_useless)| *is_useless);
+    // The reader of tables with keys has checked its keys.
+    let is_checked = format == Format::Tables;
+    let useless = useless.iter().find(|(_, is_useless)| *is_useless && !is_checked);
     let option = match useless {
         Some((key, _)) => Schema::option(key),
         None if read.recipe.is_some() && !has_rows => "--recipe".into(),
@@ -126,8 +130,7 @@ fn open_graph(
     if options.features.is_some() {
         read.schema = read.schema.beside_features();
     }
-    (read.adds_reverses, read.drops_loops) =
-        (options.build.symmetrise, options.build.drop_self_loops);
+    read.edges = options.build;
     read.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
     // gsplit's own exports record the labels that they were made from: those are restored.
     let Schema { label_column, label_kind, unlabelled, .. } = &read.schema;
@@ -141,6 +144,16 @@ fn open_graph(
     let mut raw = reported(progress, |decisions| {
         read::open(path, format, &read, !read.draws_splits, progress, decisions)
     })?;
+    if let Some(RawTypes { types, .. }) = &raw.types {
+        let counted = types.vertices.iter().map(|of| format!("{} {}", of.count, of.name));
+        let relations = types.relations.iter().map(Relation::to_string);
+        progress.decide(&format!(
+            "{}: vertices of several types: {}; relations: {}",
+            path.display(),
+            some(&counted.collect::<Vec<_>>()),
+            some(&relations.collect::<Vec<_>>())
+        ));
+    }
     if let Some(nodes) = read.nodes.clone().or(raw.nodes.take()) {
         reported(progress, |decisions| {
             read::attach_nodes(&nodes, &mut raw, &read, progress, decisions)
@@ -311,7 +324,7 @@ impl Input {
                 let table = reported(progress, |decisions| {
                     read::nodes(nodes, None, &options.read, progress, decisions)
                 })?;
-                let edges = Listed::none(table.ids.has_string_ids(), new.edge_columns);
+                let edges = Listed::none(table.has_string_ids(), new.edge_columns);
                 let mut raw = Raw::of(edges, Ids::Sparse, Vec::new());
                 table.attach(&mut raw)?;
                 Self::built(nodes, Format::Csv, raw, options, progress)?

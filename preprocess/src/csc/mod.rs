@@ -35,7 +35,6 @@ mod weights;
 use std::path::PathBuf;
 
 use gsplit_store::{DatasetWriter, GraphTypes, Progress};
-use serde::{Deserialize, Serialize};
 
 use assemble::Sink;
 use bucket::Rules;
@@ -46,30 +45,11 @@ pub use ingest::{num_threads, thread_bytes};
 use keys::Keys;
 pub use store::EDGE_BYTES;
 
+pub use crate::edges::BuildOptions;
 use crate::edges::{EdgeSource, row_bytes};
 use crate::memory::Memory;
 use crate::read::raw::Ids;
 use crate::{Error, Result};
-
-/// Options of what happens to the edges on the way.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
-pub struct BuildOptions {
-    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and
-    /// vertices in which hardly any edge has its reverse]
-    #[cfg_attr(feature = "cli", arg(long))]
-    pub symmetrise: bool,
-    /// Leave out edges from a vertex to itself
-    #[cfg_attr(feature = "cli", arg(long))]
-    pub drop_self_loops: bool,
-    /// Keep edges that occur several times, instead of merging them into the first
-    #[cfg_attr(feature = "cli", arg(long))]
-    pub keep_duplicates: bool,
-    /// Whether the weights of merged edges are added up, instead of keeping the first one's: with
-    /// `--schema edge-weights`.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub sum_weights: bool,
-}
 
 /// A graph to be built.
 pub struct Build<'a> {

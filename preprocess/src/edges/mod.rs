@@ -29,6 +29,26 @@ pub struct Piece {
     pub part: usize,
 }
 
+/// Options of what happens to the edges on the way.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize, PartialEq)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+pub struct BuildOptions {
+    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and
+    /// vertices in which hardly any edge has its reverse]
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub symmetrise: bool,
+    /// Leave out edges from a vertex to itself
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub drop_self_loops: bool,
+    /// Keep edges that occur several times, instead of merging them into the first
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub keep_duplicates: bool,
+    /// Whether the weights of merged edges are added up, instead of keeping the first one's: with
+    /// `--schema edge-weights`.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub sum_weights: bool,
+}
+
 /// Edges in the order of the input, by the ids of the input.
 #[derive(Debug, Default, PartialEq)]
 pub struct EdgeBatch {

@@ -24,7 +24,6 @@ use crate::convert::RandomSplit;
 use crate::csc::{Build, BuildOptions};
 use crate::embed::{fill_normal, write_rows};
 use crate::memory::Memory;
-use crate::read::options::ReadOptions;
 use crate::read::typed::{self, RawRelation, RawType, RawTypes};
 use crate::{Error, Result};
 
@@ -161,10 +160,10 @@ pub fn generate(
             };
             let relation =
                 Relation { source: source.into(), name: name.into(), target: target.into() };
-            RawRelation { relation, edges: Box::new(edges), path: PathBuf::from(name) }
+            RawRelation::of(relation, edges, PathBuf::from(name), true)
         });
-    let read = ReadOptions { adds_reverses: true, drops_loops: true, ..ReadOptions::default() };
-    let raw = typed::of(out, raw_types.collect(), raw_relations.collect(), &read, Vec::new())?;
+    let edges = BuildOptions { drop_self_loops: true, ..BuildOptions::default() };
+    let raw = typed::of(out, raw_types.collect(), raw_relations.collect(), edges, Vec::new())?;
     let mut writer = DatasetWriter::begin(out, force)?;
     let build = Build {
         source: raw.edges.as_ref(),

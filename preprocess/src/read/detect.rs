@@ -5,6 +5,7 @@
 //!
 //! | format | a folder | a file |
 //! | --- | --- | --- |
+//! | `tables` | `schema.toml` with tables | the same, called `.toml` |
 //! | `ogb` | `raw/edge.csv[.gz]`, `raw/num-node-list.csv[.gz]` or `raw/data.npz` | |
 //! | `relations` | `[processed/]SOURCE___NAME___TARGET/edge_index.npy`, or with `__` | |
 //! | `graphsaint` | `adj_full.npz` | |
@@ -76,6 +77,7 @@ macro_rules! formats {
     };
 }
 formats! {
+    Tables "tables" "tables with keys, as a schema says";
     Ogb "ogb" "OGB's raw folder, CSV or binary";
     Relations "relations" "arrays by type and relation, as MAG240M's and IGB's";
     Graphsaint "graphsaint" "GraphSAINT's folder";
@@ -139,24 +141,10 @@ pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     ))
 }
 
-/// The refusal of a file or folder in a format without a reader. WikiCS has no other form than its
-/// JSON, so a command writes its arrays.
+/// The refusal of a file or folder in a format without a reader.
 pub fn not_read(path: &Path) -> Error {
-    let wikics = match name_of(path) == "data.json" {
-        true => format!(
-            "if it is WikiCS, run python3 -c 'import sys, json, numpy; \
-             d = json.load(open(sys.argv[1])); \
-             edges = [(u, v) for u, to in enumerate(d.pop(\"links\")) for v in to]; \
-             numpy.savez(\"wikics.npz\", edge_index=edges, \
-             feat=numpy.float32(d.pop(\"features\")), **d)' {} and convert wikics.npz; else ",
-            path.display()
-        ),
-        false => String::new(),
-    };
-    let problem = format!(
-        "not a format that gsplit reads: {wikics}see docs/formats.md, which has recipes in Python \
-         for others, or name the format with --format"
-    );
+    let problem = "not a format that gsplit reads: see docs/formats.md, name the format with \
+                   --format, or load it in Python and pass it to gsplit.convert";
     Error::input(path, problem)
 }
 
@@ -172,14 +160,14 @@ const UNREAD: [[&str; 3]; 4] = [
     [
         "adjM.npz",
         "node_types.npy",
-        "vertices of several types (node_types.npy): gsplit reads graphs of one type; to take all \
-         for one type, pass adjM.npz and --format npz",
+        "vertices of several types (node_types.npy): pass a HeteroData of PyG to gsplit.convert in \
+         Python; to take all for one type, pass adjM.npz and --format npz",
     ],
     [
         "link.dat",
         "node.dat",
-        "vertices and edges of several types (HGB): gsplit reads graphs of one type; to take all \
-         for one type, pass link.dat and --format snap",
+        "vertices and edges of several types (HGB): pass a HeteroData of PyG to gsplit.convert in \
+         Python; to take all for one type, pass link.dat and --format snap",
     ],
     [
         "_hr.npy",
@@ -293,6 +281,7 @@ impl Looked {
     fn is(&self, path: &Path, format: Format) -> bool {
         let head = &self.head[..];
         match format {
+            Format::Tables => table::keyed::recognises(path),
             Format::Ogb => ogb::recognises(path),
             Format::Relations => relations::recognises(path),
             Format::Graphsaint => graphsaint::recognises(path, head),
@@ -378,7 +367,7 @@ mod tests {
             assert_eq!(<Format as clap::ValueEnum>::from_str(format.name(), false), Ok(*format));
             assert_eq!(serde_json::to_value(format).unwrap(), format.name());
         }
-        assert!("x".parse::<Format>().unwrap_err().contains("expected one of ogb, relations,"));
+        assert!("x".parse::<Format>().unwrap_err().contains("expected one of tables, ogb,"));
     }
 
     #[test]

@@ -94,6 +94,7 @@ fn open_as(
     let schema = &options.schema;
     let ignores_header = schema.ignore_header == Some(Answer::Yes);
     match format {
+        Format::Tables => table::keyed::open(path, options, with_splits, progress, decisions),
         Format::Ogb => ogb::open(path, options, with_splits, progress),
         Format::Snap => snap::open(path, options),
         Format::Adjlist => adjlist::open(path, options),
@@ -132,8 +133,7 @@ pub fn attach_nodes(
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
             "--nodes names vertices of one kind, and with --bipartite there are two: leave one of \
-             them out; gsplit has no types of \
-             vertices with tables of their own yet (docs/reference.md)"
+             them out, or describe the tables in a schema.toml (docs/typed.md)"
                 .into(),
         ));
     }

@@ -10,6 +10,7 @@ pub use super::schema::Schema;
 use super::table::choice::IdKind;
 use super::text::line::Delimiter;
 pub use super::text::style::{DateOrder, Decimal};
+use crate::edges::BuildOptions;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -47,15 +48,10 @@ pub struct ReadOptions {
     #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
     pub draws_splits: bool,
-    /// Whether the reverse of every edge is added. Only readers of several types of vertices do so
-    /// themselves.
+    /// Options of edges, for readers of several types of vertices, which follow them themselves.
     #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]
-    pub adds_reverses: bool,
-    /// Whether edges from a vertex to itself are left out, likewise.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    #[serde(skip)]
-    pub drops_loops: bool,
+    pub edges: BuildOptions,
     /// Shape of the labels, if the record of an export has it.
     #[cfg_attr(feature = "cli", arg(skip))]
     #[serde(skip)]

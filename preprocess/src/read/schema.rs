@@ -9,6 +9,7 @@
 use std::path::Path;
 
 use gsplit_store::LeftOut;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -147,14 +148,24 @@ fn is_among(keys: &str, key: &str) -> bool {
 }
 
 impl Schema {
-    /// Reads the TOML file at `path`.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// Reads the TOML file at `path`: its text and its content.
+    pub fn parse_file<T: DeserializeOwned>(path: &Path) -> Result<(String, T)> {
         let text = gsplit_store::read_text(path).map_err(Error::io(path))?;
-        let content: Map<String, Value> = toml::from_str(&text).map_err(|error| {
+        let content = toml::from_str(&text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let line = 1 + text.get(..start).unwrap_or(&text).matches('\n').count() as u64;
             Error::line(path, line, error.message().replace('\n', ", "))
         })?;
+        Ok((text, content))
+    }
+
+    /// Reads the TOML file at `path`, of one table.
+    pub fn read(path: &Path) -> Result<Self> {
+        let (text, content) = Self::parse_file::<Map<String, Value>>(path)?;
+        if content.contains_key("tables") {
+            let problem = "describes several tables: pass it as the input, without --schema";
+            return Err(Error::input(path, problem));
+        }
         let schema = Self::of(&content);
         schema.map_err(|(key, problem)| {
             let is_of = |line: &str| line.split('=').next().is_some_and(|word| word.trim() == key);

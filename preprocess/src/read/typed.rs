@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use gsplit_store::{GraphTypes, Progress, Relation, RowsOfType, Split, VertexType};
 
-use super::options::ReadOptions;
 use super::raw::{Column, Ids, Raw, describe_column, numbers};
-use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::edges::{BuildOptions, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
 use crate::{Error, Result};
 
 /// A type of vertices in the input. Its vertices count from 0.
@@ -38,10 +37,29 @@ pub struct RawType {
 pub struct RawRelation {
     /// Its types and its name.
     pub relation: Relation,
+    /// The relation of the reverses of its edges, which are added.
+    pub reverse: Option<Relation>,
     /// The edges, without values.
     pub edges: Box<dyn EdgeSource>,
     /// The file, for messages.
     pub path: PathBuf,
+}
+
+impl RawRelation {
+    /// The `edges` of `relation`, read from `path`; if it `adds_reverses`, also their reverses: in
+    /// a relation of their own, or in the same one if it is within one type.
+    pub fn of(
+        relation: Relation,
+        edges: impl EdgeSource + 'static,
+        path: PathBuf,
+        adds_reverses: bool,
+    ) -> Self {
+        let reverse = adds_reverses.then(|| match relation.source == relation.target {
+            true => relation.clone(),
+            false => reverse(&relation),
+        });
+        Self { relation, reverse, edges: Box::new(edges), path }
+    }
 }
 
 /// Types of vertices, and the feature rows of each.
@@ -59,7 +77,7 @@ pub fn of(
     path: &Path,
     types: Vec<RawType>,
     relations: Vec<RawRelation>,
-    options: &ReadOptions,
+    options: BuildOptions,
     files: Vec<PathBuf>,
 ) -> Result<Raw> {
     let (mut vertices, mut features, mut columns) = (Vec::new(), Vec::new(), Vec::new());
@@ -103,12 +121,10 @@ pub fn of(
         let problem = format!("a column of the same name as {}: rename one", b.path().display());
         return Err(Error::input(a.path(), problem));
     }
-    let mut all: Vec<Relation> = relations.iter().map(|raw| raw.relation.clone()).collect();
-    if options.adds_reverses {
-        let is_between = |relation: &&Relation| relation.source != relation.target;
-        let reversed = relations.iter().map(|raw| &raw.relation).filter(is_between).map(reverse);
-        all.extend(reversed.collect::<Vec<_>>());
-    }
+    let forth = relations.iter().map(|raw| &raw.relation);
+    let mut all: Vec<Relation> = forth.cloned().collect();
+    let is_own = |raw: &&RawRelation| raw.reverse.as_ref() != Some(&raw.relation);
+    all.extend(relations.iter().filter(is_own).filter_map(|raw| raw.reverse.clone()));
     // The in-neighbours of a vertex then ascend, as far as relations have other sources.
     all.sort_by_key(|relation| vertices.iter().position(|of| of.name == relation.source));
     let types = GraphTypes { vertices, relations: all };
@@ -119,16 +135,15 @@ pub fn of(
         let [sources, targets] = [&raw.relation.source, &raw.relation.target]
             .map(|end| rows[types.position(end).unwrap_or_default()].vertices.clone());
         let is_within = raw.relation.source == raw.relation.target;
-        let back = options.adds_reverses.then(|| match is_within {
-            true => rows_of(&types, &rows, &raw.relation),
-            false => rows_of(&types, &rows, &reverse(&raw.relation)),
-        });
+        let back = raw.reverse.as_ref().map(|reverse| rows_of(&types, &rows, reverse));
+        let is_mixed = raw.reverse.as_ref() == Some(&raw.relation);
         RelationEdges {
             forth: rows_of(&types, &rows, &raw.relation),
             back,
             sources,
             targets,
-            drops_loops: is_within && options.drops_loops,
+            is_mixed,
+            drops_loops: is_within && options.drop_self_loops,
             edges: raw.edges,
             path: raw.path,
             relation: raw.relation,
@@ -159,8 +174,8 @@ fn check_splits(path: &Path, name: &str, count: u64, lists: &[Vec<u64>; 3]) -> R
     Ok(())
 }
 
-/// The relation of the reverses of the edges of `relation`.
-fn reverse(relation: &Relation) -> Relation {
+/// The relation of the reverses of the edges of `relation`, which is between two types.
+pub fn reverse(relation: &Relation) -> Relation {
     Relation {
         source: relation.target.clone(),
         name: format!("rev_{}", relation.name),
@@ -191,6 +206,8 @@ struct RelationEdges {
     forth: RowStride,
     /// The rows of the reverses, if they are added.
     back: Option<RowStride>,
+    /// Whether these are the same rows.
+    is_mixed: bool,
     drops_loops: bool,
     /// Edges read so far.
     seen: AtomicU64,
@@ -226,7 +243,7 @@ impl RelationEdges {
                 continue;
             }
             batch.push(self.sources.start + source, self.forth.first + target * self.forth.step);
-            if let Some(back) = self.back.as_ref().filter(|_| !is_loop) {
+            if let Some(back) = self.back.as_ref().filter(|_| !(is_loop && self.is_mixed)) {
                 batch.push(self.targets.start + target, back.first + source * back.step);
                 changed[0] += 1;
             }

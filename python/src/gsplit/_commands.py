@@ -54,16 +54,15 @@ def convert(source: _Source | None = None, out: _Path | None = None, **options: 
     `[rows, width]` is one column. `edges` may also be an `edge_index`, `[2, m]`: row v of a dict of `nodes` without
     `id` is then vertex v. Tables are written as Parquet into a temporary folder (`TMPDIR`), and removed at the end.
 
-    `source` may be PyG's `HeteroData`: `x`, `y`, the masks and further tensors of each type, `edge_index` of each
-    relation. It is written into a temporary folder as well.
+    `source` may be a `Data` or `HeteroData` of PyG, or a graph of DGL: `x`, `y` (`feat`, `label`), the masks and
+    further tensors of each type, and the edges of each relation. It is written into a temporary folder as well.
     """
     edges = options.pop("edges", None)
     if (source is None) == (edges is None) or out is None:
         raise TypeError("convert takes a raw graph or edges=, and out")
-    if _hetero.is_hetero(source):
-        with tempfile.TemporaryDirectory(prefix="gsplit-") as folder:
-            return run_command("convert", _hetero.write(source, Path(folder)), out=out, **options)
-    return run_command("convert", edges if source is None else source, out=out, **options)
+    with tempfile.TemporaryDirectory(prefix="gsplit-") as folder:
+        written = _hetero.write_graph(source, Path(folder))
+        return run_command("convert", written or (edges if source is None else source), out=out, **options)
 
 
 def generate(kind: str, out: _Path, **options: Any) -> Report:

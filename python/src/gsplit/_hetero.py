@@ -1,4 +1,4 @@
-"""A `HeteroData` of PyG as a folder of arrays by type and by relation, which `gsplit convert` reads."""
+"""Graphs of PyG and DGL as files that `gsplit convert` reads: arrays by type and by relation, or a pickle."""
 
 from __future__ import annotations
 
@@ -13,9 +13,36 @@ _FILES = {"x": "node_feat", "y": "node_label", "train_mask": "train", "val_mask"
 _NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
-def is_hetero(value: object) -> bool:
-    """Whether `value` is a `HeteroData`."""
-    return hasattr(value, "node_types") and hasattr(value, "edge_types")
+# Names of DGL's data sets, in PyG's terms.
+_DGL = {"feat": "x", "label": "y"}
+
+
+def write_graph(source: object, folder: Path) -> Path | None:
+    """Writes the graph `source` of PyG or DGL into `folder`. Returns the path to convert, or None for others."""
+    if hasattr(source, "canonical_etypes"):
+        return write(_OfDgl(source), folder)
+    if hasattr(source, "node_types") and hasattr(source, "edge_types"):
+        return write(source, folder)
+    if hasattr(source, "edge_index") and hasattr(source, "num_nodes"):
+        import torch
+
+        torch.save(source, folder / "data.pt")
+        return folder / "data.pt"
+    return None
+
+
+class _OfDgl:
+    """A graph of DGL in the terms of `HeteroData`."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph, self.node_types, self.edge_types = graph, graph.ntypes, graph.canonical_etypes
+
+    def __getitem__(self, key: Any) -> dict[str, Any]:
+        if isinstance(key, tuple):
+            ends = [_array(end, f"{key}") for end in self._graph.edges(etype=key)]
+            return {"edge_index": np.stack(ends), **self._graph.edges[key].data}
+        data = {_DGL.get(name, name): value for name, value in self._graph.nodes[key].data.items()}
+        return {"num_nodes": self._graph.num_nodes(key), **data}
 
 
 def write(data: Any, folder: Path) -> Path:
@@ -33,7 +60,7 @@ def write(data: Any, folder: Path) -> Path:
         _warn_of([f"{relation}.{key}" for key, _ in data[relation].items() if key != "edge_index"])
     for name in data.node_types:
         store = data[name]
-        count = store.num_nodes if len(store) else None
+        count = store["num_nodes"] if isinstance(store, dict) else store.num_nodes if len(store) else None
         if count is None:
             raise ValueError(f"vertices of {name}: expected x, or their number as data[{name!r}].num_nodes")
         _save(folder / name / "num_nodes.npy", np.array([count], np.int64))

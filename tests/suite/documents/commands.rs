@@ -281,6 +281,7 @@ sections! {
     granndis: "train", "GraNNDis";
     song_and_jiang: "train", "Song and Jiang";
     typed: "typed", "Commands";
+    tables_with_keys: "typed", "Input";
 }
 
 #[test]

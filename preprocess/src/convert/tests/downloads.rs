@@ -151,7 +151,7 @@ fn inputs_next_to_the_right_one_name_it() {
             "train2id.txt",
             "line 1 counts the lines below, which have 3 numbers each: begin it with #",
         ),
-        ("data.json", "not a format that gsplit reads: if it is WikiCS, run python3 -c"),
+        ("data.json", "not a format that gsplit reads: see docs/formats.md, name the format"),
         ("TU/X_A.txt", "many small graphs"),
     ] {
         let found = converted(folder.path(), input);

@@ -7,6 +7,7 @@ mod from_one;
 mod gaps;
 mod golden;
 mod joined;
+mod keyed;
 mod links;
 mod meaning;
 mod real_files;

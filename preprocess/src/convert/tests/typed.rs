@@ -52,7 +52,7 @@ fn mag(change: &[(&str, &str)]) -> TempDir {
 
 /// The sources of each row of a vertex, by type and relation: `paper 0 author/writes/paper` has
 /// authors 0 and 2.
-fn rows(dataset: &Dataset) -> BTreeMap<String, Vec<u64>> {
+pub fn rows(dataset: &Dataset) -> BTreeMap<String, Vec<u64>> {
     let (types, topology) = (dataset.types().unwrap(), dataset.topology());
     let (starts, mut row, mut found) = (types.rows(), 0, BTreeMap::new());
     for (at, of) in types.vertices.iter().enumerate() {
@@ -261,7 +261,7 @@ fn folder_of(files: &[(&str, Vec<u8>)], change: &[(&str, Vec<u8>)]) -> TempDir {
 }
 
 /// The rows in `lines`, each `VERTEX RELATION: SOURCES`.
-fn expected_rows(lines: &str) -> BTreeMap<String, Vec<u64>> {
+pub fn expected_rows(lines: &str) -> BTreeMap<String, Vec<u64>> {
     let line = |line: &str| {
         let (name, sources) = line.split_once(": ").unwrap();
         (name.to_string(), sources.split(' ').map(|id| id.parse().unwrap()).collect())

@@ -86,9 +86,10 @@ fn attributes(root: Item<'_>) -> Result<Item<'_>, String> {
     let found = found.get("_mapping").unwrap_or(found);
     // Edges of a HeteroData have tuples for names.
     if found.pairs().unwrap_or_default().iter().any(|(key, _)| key.list().is_some()) {
-        return Err("vertices or edges of several types: gsplit reads graphs of one type; save \
-             the one to convert with torch.save(data.to_homogeneous(), ...)"
-            .into());
+        return Err(
+            "a HeteroData, of several types: load it in Python and pass it to gsplit.convert"
+                .into(),
+        );
     }
     match found.entries() {
         Some(_) => Ok(found),

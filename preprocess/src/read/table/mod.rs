@@ -10,6 +10,7 @@
 //!          labels (classes, or numbers to learn)      splits (words, or flags)
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ features (the numbers)
+//! keyed    several tables of vertices, whose keys make the edges (keys)
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and
@@ -43,6 +44,8 @@ mod giveaway;
 mod header;
 mod ids;
 mod ipc;
+pub mod keyed;
+mod keys;
 mod labels;
 mod left_out;
 mod nodes;

@@ -19,7 +19,6 @@
 //! whole), and so are all features together. In memory are the ids of the splits, categories, and
 //! else a few thousand rows.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe};
@@ -53,8 +52,8 @@ const SKEWED: f64 = 2.0;
 
 /// Contents of a table of vertices.
 pub struct NodeTable {
-    /// The id of every row: batches have sources only.
-    pub ids: Box<dyn EdgeSource>,
+    /// The id of every row: batches have sources only. `None`: row v is vertex v.
+    pub ids: Option<Box<dyn EdgeSource>>,
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
     /// Labels.
@@ -72,12 +71,17 @@ pub struct NodeTable {
 }
 
 impl NodeTable {
+    /// Whether its ids are strings.
+    pub fn has_string_ids(&self) -> bool {
+        self.ids.as_ref().is_some_and(|ids| ids.has_string_ids())
+    }
+
     /// Adds the columns of the table to `raw`. Fails if the ids of one are integers and of the
     /// other strings.
     pub fn attach(self, raw: &mut Raw) -> Result<()> {
-        if self.ids.has_string_ids() != raw.edges.has_string_ids() {
+        if self.has_string_ids() != raw.edges.has_string_ids() {
             let kind = |strings| if strings { "strings" } else { "integers" };
-            let (of, edges) = (kind(self.ids.has_string_ids()), kind(raw.edges.has_string_ids()));
+            let (of, edges) = (kind(self.has_string_ids()), kind(raw.edges.has_string_ids()));
             let path = self.files.first().cloned().unwrap_or_default();
             let problem =
                 format!("ids are {of}, the ids of the edges {edges}: pass --schema id-type=text");
@@ -88,7 +92,7 @@ impl NodeTable {
             let problem = "--nodes: the input has features, labels or columns of its own: leave --nodes out, or add to them";
             return Err(Error::Option(problem.into()));
         }
-        raw.node_ids = Some(self.ids);
+        raw.node_ids = self.ids;
         raw.features = self.features;
         raw.labels = self.labels.column;
         raw.class_names = self.labels.class_names;
@@ -118,17 +122,30 @@ pub fn nodes(
     let text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
     let mut table = Table::of(path, unnamed, text, options, progress, decisions)?;
     table.take_as_strings(trained.iter().flat_map(recipe::strings));
-    let on = Surveyed {
-        table: &table,
-        fields: &table.fields,
-        options,
-        schema: &options.schema,
-        trained: trained.as_ref(),
-        folds: options.folds_case(trained.as_ref()),
-        seen: HashMap::new(),
-        progress,
-    };
-    let (nodes, said) = vertices(on, edges).map_err(|error| error.at(path))?;
+    told(Surveyed::of(&table, options, trained.as_ref(), progress), edges, decisions)
+}
+
+/// The vertices of a table whose rows are the vertices, in their order. The columns at `keys` name
+/// rows, of this table and of others, and nothing else.
+pub fn keyed_rows(
+    table: &Table,
+    keys: &[usize],
+    options: &ReadOptions,
+    progress: &dyn Progress,
+    decisions: &mut Vec<String>,
+) -> Result<NodeTable> {
+    let on = Surveyed { keys: Some(keys), ..Surveyed::of(table, options, None, progress) };
+    told(on, None, decisions)
+}
+
+/// The vertices of the table, with the decisions on them among `decisions`.
+fn told(
+    on: Surveyed<'_>,
+    edges: Option<&dyn EdgeSource>,
+    decisions: &mut Vec<String>,
+) -> Result<NodeTable> {
+    let table = on.table;
+    let (nodes, said) = vertices(on, edges).map_err(|error| error.at(&table.path))?;
     decisions.extend(said.iter().map(|text| table.with_path(text)));
     Ok(nodes)
 }
@@ -146,11 +163,16 @@ fn vertices(
     let na = schema.na.as_deref().unwrap_or_default();
     check_na(&on, na, edges)?;
     let mut roles = roles::of(&on)?;
-    let (id, kind) = find_ids(&on, &roles, edges)?;
-    roles.take_id(id);
-    let ids = || TableSource::ids(table, id, kind);
-    let repeated = |keep| RepeatedRows::of(table, &ids(), id, keep, options.budget());
-    let repeated = schema.on_duplicate.map(repeated).transpose()?;
+    let id = match on.keys {
+        Some(_) => None,
+        None => Some(find_ids(&on, &roles, edges)?),
+    };
+    id.iter().for_each(|(id, _)| roles.take_id(*id));
+    let repeated = schema.on_duplicate.zip(id).map(|(keep, (id, kind))| {
+        let ids = TableSource::ids(table, id, kind);
+        RepeatedRows::of(table, &ids, id, keep, options.budget())
+    });
+    let repeated = repeated.transpose()?;
     on.seen = survey(table, &roles.to_survey(table), repeated.as_ref(), progress)?;
     roles.decide(&on)?;
     if on.folds {
@@ -161,7 +183,7 @@ fn vertices(
     } else if schema.case.is_none() && trained.is_none() {
         ask_for_case(&on, &roles)?;
     }
-    let splits = splits(&on, &roles, (id, kind))?;
+    let splits = splits(&on, &roles, id)?;
     let labels = labels(&on, &roles)?;
     let recipes = recipe::of(&on, &roles.features)?;
     let unseen = trained.map(|_| schema.unseen.unwrap_or(Unseen::Refuse));
@@ -207,7 +229,7 @@ fn vertices(
     let decided = match trained {
         // The recipe decides.
         Some(_) => Decided::default(),
-        None => decided(&on, &roles, &labels, &recipes, kind),
+        None => decided(&on, &roles, &labels, &recipes, id.map(|(_, kind)| kind)),
     };
     // Columns that the table lacks stay as in the recipe: the next table may have them.
     let trained = trained.filter(|_| schema.label_column.is_none()).cloned().unwrap_or_default();
@@ -215,7 +237,7 @@ fn vertices(
         |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
     let dates = table.sheet().and_then(Sheet::date_order).or(schema.date_order);
     let recipe = Recipe {
-        id: fields[id].name.clone(),
+        id: id.map(|(id, _)| fields[id].name.clone()).unwrap_or_default(),
         label: or_trained(
             roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
             trained.label,
@@ -232,7 +254,7 @@ fn vertices(
         edges: EdgeRecipe::default(),
     };
     let nodes = NodeTable {
-        ids: Box::new(ids()),
+        ids: id.map(|(id, kind)| Box::new(TableSource::ids(table, id, kind)) as _),
         features,
         labels,
         recipe,
@@ -244,13 +266,13 @@ fn vertices(
     Ok((nodes, said))
 }
 
-/// The decisions on a table of vertices whose ids are of `kind`.
+/// The decisions on a table of vertices whose ids, if it has any, are of `kind`.
 fn decided(
     on: &Surveyed<'_>,
     roles: &Roles,
     labels: &TableLabels,
     features: &[(usize, FeatureRecipe)],
-    kind: IdKind,
+    kind: Option<IdKind>,
 ) -> Decided {
     let name = |at: &usize| on.fields[*at].name.clone();
     let label = match roles.labels[..] {
@@ -275,7 +297,7 @@ fn decided(
     let unlabelled = || labels.unlabelled.clone().unwrap_or_else(|| choice::NONE.into());
     let splits = || choice::or_none(roles.split_names(on.fields));
     let schema = Schema {
-        id_type: Some(kind),
+        id_type: kind,
         id_column: roles.id.as_ref().map(name),
         label_column: Some(choice::or_none(roles.labels.iter().map(name).collect())),
         label_kind: label.map(label_kind),

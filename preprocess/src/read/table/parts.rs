@@ -251,8 +251,8 @@ pub fn check_one_table(
     });
     let problem = format!(
         "its files have different columns, so they are several tables and not parts of one ({}): \
-         name a table of edges as INPUT and one of \
-         vertices with --nodes; gsplit has no types of vertices or edges yet (docs/reference.md)",
+         name a table of edges as INPUT and one of vertices with --nodes, or describe them by a \
+         schema.toml in the folder (docs/typed.md)",
         shown.collect::<Vec<_>>().join("; ")
     );
     Err(Error::input(path, problem))

@@ -33,6 +33,8 @@ const SHOWN: usize = 12;
 pub struct Roles {
     /// Ids; found by [`super::ids::find_ids`] where no name says which.
     pub id: Option<usize>,
+    /// Columns that name rows.
+    pub keys: Vec<usize>,
     /// Labels: one column, or one of zeros and ones for each class.
     pub labels: Vec<usize>,
     /// Flags of the three splits.
@@ -84,6 +86,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
             .iter()
             .find_map(|name| (0..on.fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
+    let is_keyed = on.keys.is_some();
     let id = on.schema.id_column.as_ref();
     let id = id.map(|name| choice::named(on.fields, name, "--id-column")).transpose()?;
     let in_recipe = |name: &String| on.fields.iter().position(|field| field.name == *name);
@@ -92,8 +95,9 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let label_names = || on.schema.label_column.iter().flatten();
     let is_label =
         |at: usize| label_names().any(|name| on.fields[at].name.eq_ignore_ascii_case(name));
-    let id = id.or_else(|| find(&ID_NAMES, &|at| on.fields[at].id.is_some() && !is_label(at)));
-    if on.fields.iter().all(|field| field.id.is_none()) {
+    let can_be_id = |at: usize| !is_keyed && on.fields[at].id.is_some() && !is_label(at);
+    let id = id.or_else(|| find(&ID_NAMES, &can_be_id));
+    if !is_keyed && on.fields.iter().all(|field| field.id.is_none()) {
         return Err(on.lacks("expected a column of ids, integers or strings"));
     }
     let labels = match trained.filter(|_| on.schema.label_column.is_none()) {
@@ -117,6 +121,7 @@ pub fn of(on: &Surveyed<'_>) -> Result<Roles> {
     let masks = masks.map(|mask| mask.filter(|at| !is_other(at)));
     let mut roles = Roles {
         id,
+        keys: on.keys.unwrap_or_default().to_vec(),
         asks_label: labels.is_none(),
         labels: labels.unwrap_or_default(),
         masks,
@@ -280,6 +285,7 @@ impl Roles {
     /// Columns that are ids, labels and splits.
     pub fn taken(&self) -> Vec<usize> {
         let others = self.labels.iter().copied().chain(self.left_out.iter().map(|&(at, _)| at));
+        let others = self.keys.iter().copied().chain(others);
         [self.id, self.split].into_iter().chain(self.masks).flatten().chain(others).collect()
     }
 
@@ -504,7 +510,7 @@ impl Roles {
     /// Columns of numbers without another role.
     pub fn columns(&self, fields: &[Field]) -> Vec<usize> {
         let splits = [self.id, self.split].into_iter().chain(self.masks).flatten();
-        let others = self.labels.iter().chain(&self.dropped).copied();
+        let others = self.labels.iter().chain(&self.dropped).chain(&self.keys).copied();
         let used: Vec<usize> = splits.chain(others).chain(self.feature_places()).collect();
         let free = |at: &usize| {
             fields[*at].value.is_some() && !fields[*at].is_index() && !used.contains(at)

@@ -182,6 +182,11 @@ impl Table {
         }
     }
 
+    /// An error of the table as a whole.
+    pub fn error(&self, problem: impl Into<String>) -> Error {
+        Error::input(&self.path, problem)
+    }
+
     /// Number of the columns that the files have; the columns of folder names come after them.
     pub fn num_own(&self) -> usize {
         self.fields.len() - self.folders.len()

@@ -317,27 +317,28 @@ impl SplitIds<'_> {
     }
 }
 
-/// Rows under collection: the id of each, and a bit for each of its splits.
+/// Rows under collection: the id of each, if it has one,, and a bit for each of its splits.
 type SplitRows = Vec<(u64, u8)>;
 
-/// The vertices of each split, by the columns that the roles name and the ids in `id`.
+/// The vertices of each split, by the columns that the roles name: by the ids in the column of `id`,
+/// or by the numbers of the rows.
 pub fn splits(
     on: &Surveyed<'_>,
     roles: &Roles,
-    (id, kind): (usize, IdKind),
+    id: Option<(usize, IdKind)>,
 ) -> Result<Option<[Vec<u64>; 3]>> {
     let mut columns: Vec<usize> = roles.masks.into_iter().flatten().chain(roles.split).collect();
     if columns.is_empty() {
         return Ok(None);
     }
-    columns.push(id);
+    columns.extend(id.map(|(at, _)| at));
     columns.sort_unstable();
     columns.dedup();
     let names = || roles.split_names(on.fields).join("`, `");
     let read = |rows: &TableRows<'_, '_>| {
         let mut found: SplitRows = vec![(0, 0); rows.len];
         for (slot, &at) in columns.iter().enumerate() {
-            if at == id {
+            if let Some((_, kind)) = id.filter(|(id, _)| at == *id) {
                 rows.each(slot, |row, cell| {
                     found[row].0 = id_of(cell, kind).ok_or_else(|| no_id(cell, kind))?;
                     Ok(())
@@ -373,9 +374,13 @@ pub fn splits(
         Ok(found)
     };
     let mut ids = SplitIds { on, ids: Default::default(), seen: HashMap::new() };
+    let mut row = 0;
     on.table.for_rows(&columns, on.progress, read, &mut |rows: SplitRows| {
         ids.check(rows.len())?;
-        rows.into_iter().for_each(|(id, splits)| ids.add(id, splits));
+        for (of_column, splits) in rows {
+            ids.add(if id.is_some() { of_column } else { row }, splits);
+            row += 1;
+        }
         Ok(())
     })?;
     Ok(Some(ids.finish()))

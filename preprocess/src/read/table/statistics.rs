@@ -363,11 +363,33 @@ pub struct Surveyed<'a> {
     pub folds: bool,
     /// Statistics of the columns that were surveyed, by their places.
     pub seen: HashMap<usize, ColumnStatistics>,
+    /// Columns that name rows, of a table whose rows are the vertices in their order.
+    pub keys: Option<&'a [usize]>,
     /// Takes the progress of passes over the table.
     pub progress: &'a dyn Progress,
 }
 
-impl Surveyed<'_> {
+impl<'a> Surveyed<'a> {
+    /// The `table`, without statistics.
+    pub fn of(
+        table: &'a Table,
+        options: &'a ReadOptions,
+        trained: Option<&'a Recipe>,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self {
+            table,
+            fields: &table.fields,
+            options,
+            schema: &options.schema,
+            trained,
+            folds: options.folds_case(trained),
+            seen: HashMap::new(),
+            keys: None,
+            progress,
+        }
+    }
+
     /// The error for a missing column, with the names of the others.
     pub fn lacks(&self, problem: &str) -> Error {
         Error::Graph(format!("{problem}. There are {}", names(self.fields)))

@@ -162,9 +162,9 @@ pub fn open(
     if types.iter().all(|of| of.splits.is_none()) {
         progress.note(&format!("{shown}: no split is read; --random-split draws one"));
     }
-    let names: Vec<String> = relations.iter().map(|(relation, ..)| relation.to_string()).collect();
-    if types.len() == 1 && names.len() == 1 {
-        progress.decide(&format!("{shown}: one relation, {}: a graph without types", names[0]));
+    if types.len() == 1 && relations.len() == 1 {
+        let relation = &relations[0].0;
+        progress.decide(&format!("{shown}: one relation, {relation}: a graph without types"));
         let (of, (_, edges, _)) = (types.remove(0), relations.remove(0));
         let count = unknown.is_empty().then_some(of.count);
         let edges = if let Some(count) = count { edges.within(count) } else { edges };
@@ -191,12 +191,6 @@ pub fn open(
     for of in &mut types {
         of.count = unknown.get(&of.name).copied().unwrap_or(of.count);
     }
-    let counted: Vec<String> = types.iter().map(|of| format!("{} {}", of.count, of.name)).collect();
-    progress.decide(&format!(
-        "{shown}: vertices of several types: {}; relations: {}",
-        some(&counted),
-        some(&names)
-    ));
     if !unknown.is_empty() {
         let unknown: Vec<String> = unknown.into_keys().collect();
         progress.decide(&format!(
@@ -205,12 +199,10 @@ pub fn open(
             some(&unknown)
         ));
     }
-    let relations = relations.into_iter().map(|(relation, edges, path)| RawRelation {
-        relation,
-        edges: Box::new(edges),
-        path,
+    let relations = relations.into_iter().map(|(relation, edges, path)| {
+        RawRelation::of(relation, edges, path, options.edges.symmetrise)
     });
-    typed::of(path, types, relations.collect(), options, files)
+    typed::of(path, types, relations.collect(), options.edges, files)
 }
 
 /// The vertices of the type in `folder`, without its name; their number, which a file may have

@@ -43,11 +43,11 @@ fn every_writer_gives_the_same_vertices() {
     for name in ["nodes.parquet", "nodes.arrow", "nodes.tsv"] {
         let as_is = Schema { scale: Some(Scale::None), ..Schema::default() };
         let table = nodes(&fixture(name), as_is).unwrap();
-        let strings = table.ids.has_string_ids();
+        let strings = table.has_string_ids();
         assert_eq!(strings, name == "nodes.arrow");
         let names = ["zero", "one", "two", "three", "four", "five"];
         let id = |v: u64| if strings { xxh3_64(names[v as usize].as_bytes()) } else { v };
-        let batch = read(table.ids.as_ref()).unwrap();
+        let batch = read(table.ids.as_deref().unwrap()).unwrap();
         assert_eq!(batch.sources, ORDER.map(id), "{name}");
         assert!(batch.targets.is_empty() && batch.values.is_empty());
         assert_eq!(batch.names.len(), if strings { 6 } else { 0 });
@@ -94,7 +94,7 @@ fn every_writer_gives_the_same_vertices() {
 #[test]
 fn masks_lists_and_several_labels() {
     let table = nodes(&fixture("masks.parquet"), Schema::default()).unwrap();
-    assert_eq!(read(table.ids.as_ref()).unwrap().sources, ORDER);
+    assert_eq!(read(table.ids.as_deref().unwrap()).unwrap().sources, ORDER);
     assert_eq!(table.splits.unwrap(), [vec![0, 3], vec![1], vec![4, 5]]);
     let (features, labels) = (table.features.unwrap(), table.labels.column.unwrap());
     assert_eq!((features.descr(), features.width()), ("<f8", 2));

@@ -93,7 +93,7 @@ pub fn open(
         files.extend([path.clone(), number]);
         let [source, name, target] = [source, name, target].map(String::clone);
         let relation = Relation { source, name, target };
-        relations.push(RawRelation { relation, edges: Box::new(edges), path });
+        relations.push(RawRelation::of(relation, edges, path, options.edges.symmetrise));
     }
     if !left_out.is_empty() {
         left_out.sort();
@@ -123,7 +123,7 @@ pub fn open(
         of.splits = Some((folder, lists));
         files.extend::<Vec<PathBuf>>(found.into());
     }
-    typed::of(dir, types, relations, options, files)
+    typed::of(dir, types, relations, options.edges, files)
 }
 
 /// The cells of the lines of a short table.
