@@ -183,6 +183,11 @@ fn keys_that_are_wrong_are_refused_by_table_and_row() {
         let error = convert_new(folder.path(), &ConvertOptions::default()).unwrap_err().to_string();
         assert!(error.contains(says) && error.lines().count() == 1, "{says}: {error}");
     }
+    let numbers = "who,left,split\nbob,1.5,train\nann,2.5,valid\n";
+    let without = change_schema("label-column = \"left\"\n", "");
+    let folder = shop(&[("task.csv", numbers), ("schema.toml", &without)]);
+    let error = convert_new(folder.path(), &ConvertOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("task.csv: no column looks like a label: add label-column"), "{error}");
     for (words, says) in [
         (
             "--label-column age",

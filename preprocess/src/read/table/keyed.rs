@@ -269,6 +269,11 @@ pub fn open(
             relations.push(RawRelation { relation: forth, reverse, edges, path });
         }
         let nodes = keyed_rows(table, &places, options, progress, decisions)?;
+        let is_open = options.schema.label_column.is_none() && nodes.labels.column.is_none();
+        if of.name == TASK && is_open {
+            let problem = "no column looks like a label: add label-column = \"NAME\" under [task]";
+            return Err(table.error(problem));
+        }
         if let (Some(_), true) = (&nodes.labels.column, class_names.is_none()) {
             (class_names, label_shape) = (nodes.labels.class_names, nodes.labels.shape);
         }
