@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gsplit_preprocess::convert::{ConvertOptions, decide};
+use gsplit_preprocess::convert::{ConvertOptions, Format, decide};
 use serde_json::json;
 
 use crate::ui::Ui;
@@ -34,7 +34,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         "left_out": decided.left_out,
     }));
     let name = args.input.file_name().unwrap_or(args.input.as_os_str());
-    ui.say(format_args!("# {} ({format}), for gsplit convert --schema", name.display()));
+    let use_of = match format {
+        Format::Tables => "which describes its tables itself",
+        _ => "for gsplit convert --schema",
+    };
+    ui.say(format_args!("# {} ({format}), {use_of}", name.display()));
     decided.to_toml().lines().for_each(|line| ui.say(line));
     Ok(())
 }

@@ -58,7 +58,7 @@ fn rows_are_vertices_and_foreign_keys_are_edges() {
     assert_eq!(rows(&dataset), expected_rows(ROWS));
     let notes = notes.lines().join("\n");
     for says in [
-        "orders.csv: 1 rows have no value in `what`, and 0 a value that item does not have",
+        "orders.csv: `what` makes no edge where it is empty (1), or not a key of item (0)",
         "3 customer, 2 item, 3 order, 3 task; relations: customer/invited_by/customer, ",
         "likes.csv: edges customer/likes/item, without values",
         "labels from `left`",
@@ -146,6 +146,11 @@ fn keys_that_are_wrong_are_refused_by_table_and_row() {
         ),
         (
             "schema.toml",
+            change_schema("file = \"likes.csv\"\n", "file = \"likes.csv\"\nkey = \"who\"\n"),
+            "[tables.likes]: edges: expected two columns that `foreign` has, and no key",
+        ),
+        (
+            "schema.toml",
             change_schema("[\"who\", \"what\"]", "[\"who\", \"that\"]"),
             "[tables.likes]: edges: expected two columns that `foreign` has",
         ),
@@ -199,6 +204,12 @@ fn keys_that_are_wrong_are_refused_by_table_and_row() {
         let error = convert_new(shop(&[]).path(), &options(words)).unwrap_err().to_string();
         assert!(error.contains(says), "{words}: {error}");
     }
+    // A key on the command line is for all tables, in place of the default.
+    let folder = shop(&[("items.csv", "item_id,price\n7,\n1000000,2.5\n")]);
+    let words = "--schema fill=9 --schema scale=none";
+    let (_kept, dataset) = convert_new(folder.path(), &options(words)).unwrap();
+    let prices = dataset.features_of(1).unwrap().unwrap();
+    assert_eq!([0, 1].map(|row| prices.row::<f32>(row)), [[9.0, 1.0], [2.5, 0.0]]);
     // Edges of keys that no row has can be left out.
     let orders = "who,amount,what\nbob,1,8\ncy,2,7\n";
     let folder = shop(&[("orders.csv", orders)]);

@@ -82,9 +82,11 @@ impl KeyedTable {
     fn complete(&mut self, folder: &Path, name: String) -> Result<(), String> {
         let is_task = name == TASK;
         if let Some(ends) = &self.edges
-            && (is_task || !ends.iter().all(|end| self.foreign.contains_key(end)))
+            && (is_task
+                || self.key.is_some()
+                || !ends.iter().all(|end| self.foreign.contains_key(end)))
         {
-            return Err("edges: expected two columns that `foreign` has".into());
+            return Err("edges: expected two columns that `foreign` has, and no key".into());
         }
         let schema = Schema::of(&self.rest).map_err(|(_, problem)| {
             problem.replace("a key of the schema", "file, key, foreign, edges or a key of a schema")
@@ -194,8 +196,8 @@ pub fn open(
     let described = tables(&schema)?;
     let (memory, mut opened) = (options.budget(), Vec::new());
     for of in &described {
-        // A key on the command line is for all tables that do not have it.
-        let options = ReadOptions { schema: of.schema.over(&options.schema), ..options.clone() };
+        // A key on the command line wins over the file, as it does for one table.
+        let options = ReadOptions { schema: options.schema.over(&of.schema), ..options.clone() };
         let unnamed = of.file.is_file().then_some(TableFormat::Csv);
         let text = options.text();
         let text = TextOptions { header: None, must_have_header: true, scans: true, ..text };
@@ -225,8 +227,8 @@ pub fn open(
             (empty + dangling > 0).then(|| {
                 let path = table.path.display();
                 format!(
-                    "note: {path}: {empty} rows have no value in `{column}`, and {dangling} a \
-                     value that {name} does not have: they have no such edge"
+                    "note: {path}: `{column}` makes no edge where it is empty ({empty}), or not a \
+                     key of {name} ({dangling})"
                 )
             })
         }));

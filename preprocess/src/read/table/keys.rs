@@ -169,7 +169,7 @@ fn cells_of(table: &Table, at: usize, rows: &[u64]) -> Result<String> {
 pub struct ForeignKey<'a> {
     /// Name of the column.
     pub column: &'a str,
-    /// Path of the other table.
+    /// The other table.
     pub other: &'a Table,
     /// The keys of the other table.
     pub keys: &'a KeyRows,
